@@ -1,0 +1,43 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PROMPT ?= Why is the sky blue? Answer in two sentences.
+
+.PHONY: run test lint format bench build native clean
+
+# Installs puna in a virtual environment of this checkout; $(1): extras.
+define install
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=24.1"
+	@echo "building and installing puna$(1) ..."
+	@$(BIN)/python -m pip install --quiet --editable ".$(1)"
+endef
+
+run:                ## build, install, get the default model, answer PROMPT
+	$(call install,)
+	@$(BIN)/puna run smollm2:135m "$(PROMPT)"
+
+test:               ## build, install with the test dependencies, run all tests
+	$(call install,[test])
+	$(BIN)/python -m pytest $(TESTS)
+
+lint:               ## formatting, lint and types of Python and C++
+	$(call install,[test,lint])
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.inl')
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest puna._native
+
+format:
+	$(call install,[lint])
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.inl')
+
+bench:              ## side by side with llama.cpp, ratios
+	$(call install,[test])
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf build $(VENV)

@@ -1,0 +1,1 @@
+"""Measurements, each answering one written question; `make bench` runs the side-by-side one."""

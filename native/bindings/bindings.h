@@ -1,0 +1,13 @@
+// Each part of the core binds itself in its own file; module.cpp calls them in order.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace puna {
+
+void bind_gguf(nanobind::module_& m);
+void bind_arena(nanobind::module_& m);
+void bind_executor(nanobind::module_& m);
+void bind_sampler(nanobind::module_& m);
+
+}  // namespace puna

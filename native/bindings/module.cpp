@@ -1,0 +1,11 @@
+#include "base/error.h"
+#include "bindings/bindings.h"
+
+NB_MODULE(_native, m) {
+  m.doc() = "The native core of puna.";
+  nanobind::exception<puna::Error>(m, "NativeError", PyExc_ValueError);
+  puna::bind_gguf(m);
+  puna::bind_arena(m);
+  puna::bind_executor(m);
+  puna::bind_sampler(m);
+}

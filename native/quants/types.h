@@ -1,0 +1,52 @@
+// The tensor types of GGUF: numbers and block shapes as in ggml.h / docs/gguf.md of the ggml project.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace puna {
+
+enum class TensorType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kBF16 = 30,
+  kMXFP4 = 39,
+};
+
+struct TypeTraits {
+  const char* name;     // "Q4_K"
+  int block_elements;   // values per block; rows are a multiple of it
+  int block_bytes;
+};
+
+// nullptr for a type that this build does not know.
+const TypeTraits* type_traits(TensorType type);
+
+// A read-only view of a two-dimensional weight: `rows` rows of `cols` values, each row contiguous.
+struct Weight {
+  TensorType type;
+  const uint8_t* data;
+  int64_t rows;
+  int64_t cols;
+  size_t row_bytes;
+
+  const uint8_t* row(int64_t r) const { return data + static_cast<size_t>(r) * row_bytes; }
+};
+
+// One row or any whole number of blocks to float32; exact as ggml's reference. num_values: a multiple of
+// the type's block_elements.
+void dequantize(TensorType type, const uint8_t* src, float* dst, int64_t num_values);
+
+}  // namespace puna

@@ -1,0 +1,77 @@
+"""What the engine needs of a device: load a model, run one step of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from puna._native import Arena, ThreadPool
+
+BLOCK_TOKENS = 16
+"""Tokens of KV that one block holds, in every model."""
+
+
+class ModelLoadError(ValueError):
+    """A model file that cannot be run; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step of one model, as flat arrays; all int32.
+
+    tokens, positions: [T], the sequences' new tokens one after the other, positions contiguous in each.
+    sequence_starts: [S + 1], sequence s owns tokens[sequence_starts[s]:sequence_starts[s + 1]].
+    block_tables: [S, B], row s lists the KV blocks of sequence s; position p lies in entry p // 16.
+    rows: [R], indexes into tokens whose logits are wanted.
+    """
+
+    tokens: NDArray[np.int32]
+    positions: NDArray[np.int32]
+    sequence_starts: NDArray[np.int32]
+    block_tables: NDArray[np.int32]
+    rows: NDArray[np.int32]
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine and the daemon know of a loaded model."""
+
+    architecture: str
+    vocab_size: int
+    context_length: int
+    num_layers: int
+    block_bytes: int
+    weight_bytes: int
+
+
+class DeviceModel(Protocol):
+    """A model ready to run on a device."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
+        """Logits [R, vocab_size] of one step, valid until the next run; K and V go into the arena's blocks.
+
+        Raises NativeError for a batch that does not fit the model or the arena.
+        """
+
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A device."""
+
+    @property
+    def pool(self) -> ThreadPool: ...
+
+    def load(self, path: Path) -> DeviceModel:
+        """Raises ModelLoadError for a file that cannot be run."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,5 @@
+"""The CPU backend."""
+
+from puna.backends.cpu.backend import CpuBackend
+
+__all__ = ["CpuBackend"]

@@ -1,0 +1,86 @@
+"""The CPU: mapped GGUF weights, native kernels, one thread pool for all models."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Arena, NativeError, Program, ProgramBuilder, ThreadPool
+from puna.backends.base import Batch, ModelInfo, ModelLoadError
+from puna.backends.cpu.lower import lower
+from puna.gguf import GgufError, GgufFile
+from puna.graph import GraphError
+from puna.models import TracedModel, trace_model
+from puna.models.hyperparameters import HyperparameterError
+
+
+class CpuModel:
+    """A GGUF file and the program that runs it. The mapping of the file lives as long as the program."""
+
+    def __init__(self, info: ModelInfo, program: Program, pool: ThreadPool) -> None:
+        self.info = info
+        self._program: Program | None = program
+        self._pool = pool
+
+    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
+        assert self._program is not None, "run after close"
+        return self._program.run(
+            self._pool,
+            arena,
+            batch.tokens,
+            batch.positions,
+            batch.sequence_starts,
+            batch.block_tables,
+            batch.rows,
+        )
+
+    def close(self) -> None:
+        self._program = None
+
+
+class CpuBackend:
+    """num_threads: None for one per core this process may use. isa: as in Program ("auto" takes the best)."""
+
+    def __init__(self, num_threads: int | None = None, isa: str = "auto") -> None:
+        self.pool = ThreadPool(num_threads or len(os.sched_getaffinity(0)))
+        self._isa = isa
+
+    def load(self, path: Path) -> CpuModel:
+        """Raises ModelLoadError."""
+        try:
+            with GgufFile(path) as file:
+                traced = _trace(file)
+                program = lower(traced.graph, ProgramBuilder(file.native, self._isa))
+                return CpuModel(_describe(file, traced, program), program, self.pool)
+        except (GgufError, HyperparameterError, GraphError) as error:
+            raise ModelLoadError(_with_path(path, error)) from error
+        except NativeError as error:
+            raise ModelLoadError(_with_path(path, error)) from error
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def _trace(file: GgufFile) -> TracedModel:
+    name = "rope_freqs.weight"
+    freq_factors = file.dequantize(name).reshape(-1) if name in file.tensors else None
+    return trace_model(file.metadata, file.tensors, freq_factors)
+
+
+def _describe(file: GgufFile, traced: TracedModel, program: Program) -> ModelInfo:
+    return ModelInfo(
+        architecture=traced.architecture,
+        vocab_size=traced.vocab_size,
+        context_length=traced.context_length,
+        num_layers=traced.num_layers,
+        block_bytes=program.block_bytes,
+        weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+    )
+
+
+def _with_path(path: Path, error: Exception) -> str:
+    text = str(error)
+    return text if str(path) in text else f"{path}: {text}"

@@ -1,0 +1,5 @@
+"""Architectures, each written once as a graph."""
+
+from puna.models.architectures import ARCHITECTURES, TracedModel, trace_model
+
+__all__ = ["ARCHITECTURES", "TracedModel", "trace_model"]

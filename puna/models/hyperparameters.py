@@ -1,0 +1,63 @@
+"""Typed reading of an architecture's hyperparameters from GGUF metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+class HyperparameterError(ValueError):
+    """A metadata value that is missing, of the wrong type or out of range; the text names its key."""
+
+
+class Hyperparameters:
+    """Metadata keys below `<general.architecture>.`."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        architecture = metadata.get("general.architecture")
+        if not isinstance(architecture, str):
+            raise HyperparameterError("metadata general.architecture is missing or not a string")
+        self.architecture = architecture
+        self._metadata = metadata
+
+    def key(self, name: str) -> str:
+        return f"{self.architecture}.{name}"
+
+    def has(self, name: str) -> bool:
+        return self.key(name) in self._metadata
+
+    def integer(self, name: str, default: int | None = None, *, maximum: int = 1 << 24) -> int:
+        """A whole number in [1, maximum]."""
+        value = self._get(name, default)
+        if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
+            value = value.flat[0].item()  # one value per layer, all the same
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not an integer")
+        if not 1 <= value <= maximum:
+            raise HyperparameterError(f"metadata {self.key(name)} is {value}, not between 1 and {maximum}")
+        return value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A finite number."""
+        value = self._get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not a finite number")
+        return float(value)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self._get(name, default)
+        if not isinstance(value, str):
+            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not a string")
+        return value
+
+    def _get(self, name: str, default: Any) -> Any:
+        value = self._metadata.get(self.key(name), default)
+        if value is None:
+            raise HyperparameterError(f"metadata {self.key(name)} is missing")
+        return value
+
+
+def _describe(value: Any) -> str:
+    return f"an array of {value.size}" if isinstance(value, np.ndarray) else repr(value)[:40]

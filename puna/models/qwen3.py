@@ -1,0 +1,27 @@
+"""Qwen3: each head's q and k are normalised before they are rotated, in NeoX order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.graph import Tracer, Value
+from puna.models.blocks import causal_attention, pre_norm_decoder, rotated
+from puna.models.decoder import Decoder
+from puna.models.hyperparameters import Hyperparameters
+from puna.models.rope import rope_config
+
+
+def trace(g: Tracer, p: Hyperparameters, freq_factors: NDArray[np.float32] | None) -> Value:
+    d = Decoder.read(p)
+    rope = rope_config(p, "neox", d.head_dim, freq_factors)
+
+    def attention(layer: int, x: Value) -> Value:
+        block = f"blk.{layer}"
+        q = g.rms_norm(g.linear(x, f"{block}.attn_q"), f"{block}.attn_q_norm", d.norm_eps)
+        k = g.rms_norm(g.linear(x, f"{block}.attn_k"), f"{block}.attn_k_norm", d.norm_eps)
+        v = g.linear(x, f"{block}.attn_v")
+        q, k = rotated(g, d, rope, q, k)
+        return causal_attention(g, d, layer, q, k, v)
+
+    return pre_norm_decoder(g, d, attention)

@@ -1,0 +1,73 @@
+"""Rotary frequencies of a model, with whatever scaling its metadata and tensors ask for."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.graph import RopeConfig
+from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+
+
+def rope_config(
+    p: Hyperparameters,
+    style: Literal["normal", "neox"],
+    head_dim: int,
+    freq_factors: NDArray[np.float32] | None,
+) -> RopeConfig:
+    """The rotation of every layer.
+
+    freq_factors: the file's rope_freqs tensor [rotary dimensions / 2], by which frequencies are divided
+    (Llama 3's scaling is stored that way), or None.
+    """
+    dim = p.integer("rope.dimension_count", head_dim, maximum=head_dim)
+    if dim % 2:
+        raise HyperparameterError(f"metadata {p.key('rope.dimension_count')} is {dim}, which is odd")
+    base = p.number("rope.freq_base", 10000.0)
+    if base <= 0:
+        raise HyperparameterError(f"metadata {p.key('rope.freq_base')} is {base}, not positive")
+    inv_freq = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+    if freq_factors is not None:
+        if freq_factors.shape != inv_freq.shape:
+            raise HyperparameterError(
+                f"tensor rope_freqs.weight has {freq_factors.size} values, the model needs {inv_freq.size}"
+            )
+        inv_freq = inv_freq / freq_factors
+    kind = p.text("rope.scaling.type", "none")
+    factor = _scaling_factor(p)
+    if kind == "none" or factor == 1.0:
+        scale = 1.0
+    elif kind == "linear":
+        inv_freq, scale = inv_freq / factor, 1.0
+    elif kind == "yarn":
+        original = p.integer("rope.scaling.original_context_length", p.integer("context_length"))
+        inv_freq = _yarn(inv_freq, factor, dim, base, original)
+        scale = p.number("rope.scaling.attn_factor", 1.0) * (1.0 + 0.1 * math.log(factor))
+    else:
+        raise HyperparameterError(f"rope scaling {kind!r} is not supported (none, linear, yarn are)")
+    return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
+
+
+def _scaling_factor(p: Hyperparameters) -> float:
+    name = "rope.scaling.factor" if p.has("rope.scaling.factor") else "rope.scale_linear"
+    factor = p.number(name, 1.0)
+    if factor < 0:
+        raise HyperparameterError(f"metadata {p.key(name)} is {factor}, not positive")
+    return factor or 1.0  # 0 stands for "not scaled" in files of some converters
+
+
+def _yarn(
+    inv_freq: NDArray[np.float64], factor: float, dim: int, base: float, original_context: int
+) -> NDArray[np.float64]:
+    """Peng et al., 2023, section 3.2: fast dimensions keep their frequency, slow ones are interpolated."""
+
+    def dimension_with(rotations: float) -> float:
+        return dim * math.log(original_context / (rotations * 2 * math.pi)) / (2 * math.log(base))
+
+    low = max(0.0, math.floor(dimension_with(32.0)))
+    high = min(dim - 1.0, math.ceil(dimension_with(1.0)))
+    ramp = np.clip((np.arange(dim // 2) - low) / max(0.001, high - low), 0.0, 1.0)
+    return inv_freq * (1.0 - ramp) + inv_freq / factor * ramp

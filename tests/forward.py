@@ -1,0 +1,39 @@
+"""Runs a loaded model directly, without engine or scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Arena
+from puna.backends.base import BLOCK_TOKENS, Batch, DeviceModel
+
+
+def all_logits(model: DeviceModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:
+    """Logits [len(tokens), vocab_size] of one sequence, `chunk` tokens a step, blocks out of order."""
+    num_blocks = -(-len(tokens) // BLOCK_TOKENS)
+    arena = Arena(num_blocks, model.info.block_bytes)
+    table = np.arange(num_blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
+    parts = []
+    for start in range(0, len(tokens), chunk):
+        piece = np.array(tokens[start : start + chunk], dtype=np.int32)
+        every_row = np.arange(len(piece), dtype=np.int32)
+        batch = Batch(
+            tokens=piece,
+            positions=every_row + np.int32(start),
+            sequence_starts=np.array([0, len(piece)], dtype=np.int32),
+            block_tables=table,
+            rows=every_row,
+        )
+        parts.append(model.run(batch, arena).copy())
+    arena.close()
+    return np.concatenate(parts)
+
+
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    x = logits.astype(np.float64)
+    x = x - x.max(axis=-1, keepdims=True)
+    result: NDArray[np.float64] = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return result

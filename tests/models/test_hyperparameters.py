@@ -1,0 +1,89 @@
+"""Metadata of a model file is untrusted: whatever is wrong is named by its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from puna.models import ARCHITECTURES, trace_model
+from puna.models.decoder import Decoder
+from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.rope import rope_config
+
+pytestmark = pytest.mark.unit
+
+
+def metadata(**changes: Any) -> dict[str, Any]:
+    good = {
+        "embedding_length": 64,
+        "attention.head_count": 8,
+        "attention.head_count_kv": 2,
+        "block_count": 2,
+        "context_length": 128,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+    }
+    named = {f"llama.{key}": value for key, value in (good | changes).items() if value is not None}
+    return {"general.architecture": "llama", **named}
+
+
+def test_values_per_layer_are_accepted_when_all_are_equal() -> None:
+    p = Hyperparameters(metadata(**{"attention.head_count_kv": np.array([2, 2])}))
+    assert Decoder.read(p).num_kv_heads == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"block_count": None}, "llama.block_count is missing"),
+        ({"block_count": "two"}, "llama.block_count is 'two', not an integer"),
+        ({"block_count": True}, "llama.block_count is True, not an integer"),
+        ({"block_count": 0}, "llama.block_count is 0, not between 1 and"),
+        ({"block_count": 1 << 40}, "not between 1 and"),
+        ({"attention.head_count_kv": np.array([2, 4])}, "head_count_kv is an array of 2"),
+        ({"attention.head_count_kv": 3}, "8 heads cannot be shared out over 3 KV heads"),
+        ({"attention.layer_norm_rms_epsilon": float("nan")}, "not a finite number"),
+        ({"attention.value_length": 4}, "value_length differs"),
+    ],
+)
+def test_bad_values_are_named(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(HyperparameterError, match=text):
+        Decoder.read(Hyperparameters(metadata(**changes)))
+
+
+@pytest.mark.parametrize("architecture", [None, 7, "clippy"])
+def test_unknown_architecture_is_refused(architecture: object) -> None:
+    with pytest.raises(HyperparameterError, match=r"architecture"):
+        trace_model({"general.architecture": architecture}, {}, None)
+
+
+def test_message_for_an_unknown_architecture_lists_the_known_ones() -> None:
+    with pytest.raises(HyperparameterError, match=", ".join(ARCHITECTURES)):
+        trace_model({"general.architecture": "clippy"}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"rope.dimension_count": 7}, "which is odd"),
+        ({"rope.dimension_count": 128}, "not between 1 and 8"),
+        ({"rope.freq_base": -1.0}, "not positive"),
+        ({"rope.scaling.type": "fancy", "rope.scaling.factor": 2.0}, "'fancy' is not supported"),
+    ],
+)
+def test_bad_rotations_are_named(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(HyperparameterError, match=text):
+        rope_config(Hyperparameters(metadata(**changes)), "normal", 8, None)
+
+
+def test_linear_scaling_slows_every_dimension_alike() -> None:
+    plain = rope_config(Hyperparameters(metadata()), "normal", 8, None)
+    scaled = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+    slow = rope_config(Hyperparameters(metadata(**scaled)), "normal", 8, None)
+    np.testing.assert_allclose(slow.inv_freq * 4, plain.inv_freq)
+
+
+def test_factors_of_the_wrong_length_are_refused() -> None:
+    with pytest.raises(HyperparameterError, match=r"rope_freqs\.weight has 3 values"):
+        rope_config(Hyperparameters(metadata()), "normal", 8, np.ones(3, np.float32))

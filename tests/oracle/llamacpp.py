@@ -1,0 +1,64 @@
+"""llama.cpp as an independent oracle: a server in this process, asked for tokens and log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+import numpy as np
+import xllamacpp
+from numpy.typing import NDArray
+
+
+class LlamaCpp:
+    """One llama.cpp server with one model; a context manager."""
+
+    def __init__(self, path: Path, *, context: int = 2048, kv_type: str = "f16") -> None:
+        p = xllamacpp.CommonParams()
+        p.model.path = str(path)
+        p.n_ctx = context
+        p.n_parallel = 1
+        p.warmup = False
+        p.cpuparams.n_threads = 2
+        kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")
+        p.cache_type_k = p.cache_type_v = kv
+        self._server = xllamacpp.Server(p)
+        self._http = httpx.Client(base_url=self._server.listening_address, timeout=120)
+
+    def __enter__(self) -> LlamaCpp:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+        del self._server
+
+    def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
+        body = {"content": text, "add_special": add_special, "parse_special": parse_special}
+        tokens: list[int] = self._post("/tokenize", body)["tokens"]
+        return tokens
+
+    def greedy(self, prompt: Sequence[int], num_tokens: int) -> list[int]:
+        body = {"prompt": list(prompt), "n_predict": num_tokens, "temperature": 0.0, "return_tokens": True}
+        tokens: list[int] = self._post("/completion", body)["tokens"]
+        return tokens
+
+    def next_logprobs(self, prefix: Sequence[int], num_top: int) -> dict[int, float]:
+        """token -> log-probability of the num_top likeliest next tokens."""
+        body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "ignore_eos": True}
+        (first,) = self._post("/completion", {**body, "cache_prompt": True})["completion_probabilities"]
+        return {entry["id"]: entry["logprob"] for entry in first["top_logprobs"]}
+
+    def logprobs_at(self, prefix: Sequence[int], vocab_size: int) -> NDArray[np.float32]:
+        """Log-probabilities [vocab_size] of the next token."""
+        top = self.next_logprobs(prefix, vocab_size)
+        return np.array([top[token] for token in range(vocab_size)], dtype=np.float32)
+
+    def _post(self, path: str, body: dict[str, object]) -> dict[str, list[int]]:
+        reply = self._http.post(path, json=body)
+        reply.raise_for_status()
+        parsed: dict[str, list[int]] = reply.json()
+        return parsed

@@ -1,0 +1,65 @@
+"""Every architecture gives llama.cpp's log-probabilities, at every position of long prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from puna.backends.cpu import CpuBackend
+from tests.forward import all_logits, log_softmax
+from tests.oracle.llamacpp import LlamaCpp
+from tests.tiny import TINY, Tiny, write_tiny
+
+pytestmark = pytest.mark.oracle
+
+NUM_PROMPTS = 5
+PROMPT_TOKENS = 200
+VOCAB = 270
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    rng = np.random.default_rng(7)
+    return [rng.integers(0, VOCAB - 3, PROMPT_TOKENS).tolist() for _ in range(NUM_PROMPTS)]
+
+
+def compare(path: Path, prompts: list[list[int]], isa: str = "auto") -> tuple[float, float]:
+    """(share of positions whose likeliest token agrees, largest difference of a log-probability)"""
+    backend = CpuBackend(num_threads=2, isa=isa)
+    model = backend.load(path)
+    agree, difference = [], 0.0
+    with LlamaCpp(path) as oracle:
+        for prompt in prompts:
+            ours = log_softmax(all_logits(model, prompt, chunk=64))
+            for position in range(len(prompt)):
+                theirs = oracle.logprobs_at(prompt[: position + 1], VOCAB)
+                agree.append(int(ours[position].argmax()) == int(theirs.argmax()))
+                difference = max(difference, float(np.abs(ours[position] - theirs).max()))
+    model.close()
+    backend.close()
+    return float(np.mean(agree)), difference
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_f32_weights_agree_everywhere(name: str, tmp_path: Path, prompts: list[list[int]]) -> None:
+    agreement, difference = compare(write_tiny(tmp_path / "tiny.gguf", TINY[name]), prompts)
+    assert agreement == 1.0
+    assert difference < 1e-3
+
+
+def test_portable_kernels_agree_too(tmp_path: Path, prompts: list[list[int]]) -> None:
+    agreement, difference = compare(
+        write_tiny(tmp_path / "tiny.gguf", TINY["qwen3"]), prompts[:1], "portable"
+    )
+    assert agreement == 1.0
+    assert difference < 1e-3
+
+
+@pytest.mark.parametrize("weight_type", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])
+def test_quantized_weights_agree_almost_everywhere(
+    weight_type: str, tmp_path: Path, prompts: list[list[int]]
+) -> None:
+    agreement, _ = compare(write_tiny(tmp_path / "tiny.gguf", Tiny("llama"), weight_type), prompts)
+    assert agreement >= 0.98
