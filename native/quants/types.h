@@ -26,13 +26,17 @@ enum class TensorType : uint32_t {
 };
 
 struct TypeTraits {
-  const char* name;     // "Q4_K"
-  int block_elements;   // values per block; rows are a multiple of it
+  const char* name;    // "Q4_K"
+  int block_elements;  // values per block; rows are a multiple of it
   int block_bytes;
 };
 
-// nullptr for a type that this build does not know.
+// nullptr for a type that this build does not know. Also known are ggml's types that are not in the enum
+// above: their tensors have a name and a size, but cannot be computed with.
 const TypeTraits* type_traits(TensorType type);
+
+// True for the types of the enum above.
+bool can_dequantize(TensorType type);
 
 // A read-only view of a two-dimensional weight: `rows` rows of `cols` values, each row contiguous.
 struct Weight {
@@ -46,7 +50,7 @@ struct Weight {
 };
 
 // One row or any whole number of blocks to float32; exact as ggml's reference. num_values: a multiple of
-// the type's block_elements.
+// the type's block_elements. Error unless can_dequantize(type).
 void dequantize(TensorType type, const uint8_t* src, float* dst, int64_t num_values);
 
 }  // namespace puna

@@ -1,0 +1,128 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <thread>
+
+#include "bindings/bindings.h"
+#include "executor/builder.h"
+#include "executor/cpu.h"
+#include "executor/program.h"
+#include "executor/thread_pool.h"
+#include "kv/arena.h"
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+namespace puna {
+namespace {
+
+using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Int32Matrix = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using FloatVector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+template <typename Array>
+auto to_span(const Array& array) {
+  return std::span(array.data(), array.size());
+}
+
+FloatMatrix to_numpy(Output output) {
+  auto* data = output.data.get();
+  auto holder = std::make_unique<std::shared_ptr<float[]>>(std::move(output.data));
+  nb::capsule owner(holder.get(), [](void* p) noexcept { delete static_cast<std::shared_ptr<float[]>*>(p); });
+  (void)holder.release();
+  return FloatMatrix(data, {static_cast<size_t>(output.rows), static_cast<size_t>(output.width)}, owner);
+}
+
+FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& tokens,
+                        const Int32Vector& positions, const Int32Vector& sequence_starts,
+                        const Int32Matrix& block_tables, const Int32Vector& rows) {
+  const std::shared_ptr<uint8_t> mapping =
+      arena.mapping();  // stays mapped if another thread closes the arena
+  const Batch batch{
+      .tokens = to_span(tokens),
+      .positions = to_span(positions),
+      .sequence_starts = to_span(sequence_starts),
+      .block_tables = to_span(block_tables),
+      .num_tables = static_cast<int64_t>(block_tables.shape(0)),
+      .table_width = static_cast<int64_t>(block_tables.shape(1)),
+      .rows = to_span(rows),
+      .arena = arena.base(),
+      .num_blocks = arena.num_blocks(),
+      .block_bytes = arena.block_bytes(),
+  };
+  Output output;
+  {
+    const nb::gil_scoped_release released;
+    output = program.run(pool, batch);
+  }
+  return to_numpy(std::move(output));
+}
+
+void bind_builder(nb::module_& m) {
+  nb::class_<ProgramBuilder>(m, "ProgramBuilder")
+      .def(nb::init<std::shared_ptr<GgufFile>, const std::string&>(), "file"_a, "isa"_a = "auto")
+      .def("buffer", &ProgramBuilder::buffer, "width"_a)
+      .def("embed", &ProgramBuilder::embed, "out"_a, "weight"_a)
+      .def("rms_norm", &ProgramBuilder::rms_norm, "out"_a, "x"_a, "weight"_a, "eps"_a, "group"_a)
+      .def("linear", &ProgramBuilder::linear, "x"_a, "outs"_a, "weights"_a, "biases"_a, "residual"_a.none())
+      .def(
+          "rope",
+          [](ProgramBuilder& builder, int x, int num_heads, int head_dim, const std::string& style,
+             const FloatVector& inv_freq,
+             float scale) { builder.rope(x, num_heads, head_dim, style, to_span(inv_freq), scale); },
+          "x"_a, "num_heads"_a, "head_dim"_a, "style"_a, "inv_freq"_a, "scale"_a)
+      .def("attention", &ProgramBuilder::attention, "out"_a, "q"_a, "k"_a, "v"_a, "layer"_a, "num_heads"_a,
+           "num_kv_heads"_a, "head_dim"_a, "scale"_a, "softcap"_a, "window"_a)
+      .def("glu", &ProgramBuilder::glu, "out"_a, "gate"_a, "up"_a, "activation"_a)
+      .def("add", &ProgramBuilder::add, "out"_a, "a"_a, "b"_a)
+      .def("mul", &ProgramBuilder::mul, "out"_a, "a"_a, "b"_a)
+      .def("scale", &ProgramBuilder::scale, "out"_a, "x"_a, "factor"_a)
+      .def("softcap", &ProgramBuilder::softcap, "out"_a, "x"_a, "cap"_a)
+      .def("rows", &ProgramBuilder::rows, "out"_a, "x"_a)
+      .def("build", &ProgramBuilder::build, "result"_a);
+}
+
+void bind_program(nb::module_& m) {
+  nb::class_<Program>(m, "Program")
+      .def_prop_ro("isa", &Program::isa)
+      .def_prop_ro("block_bytes", &Program::block_bytes)
+      .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
+      // Converting int64 would wrap around silently.
+      .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
+           "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert());
+}
+
+struct CpuInfo {
+  std::string isa;
+  std::vector<std::string> isas;
+  std::vector<std::string> features;
+  int logical_cpus;
+};
+
+CpuInfo cpu_info() {
+  return {select_kernels("auto").isa, available_isas(), cpu_features(),
+          static_cast<int>(std::thread::hardware_concurrency())};
+}
+
+}  // namespace
+
+void bind_executor(nb::module_& m) {
+  nb::class_<ThreadPool>(m, "ThreadPool")
+      .def(nb::init<int>(), "num_threads"_a)
+      .def_prop_ro("num_threads", &ThreadPool::num_threads)
+      .def("close", &ThreadPool::close, nb::call_guard<nb::gil_scoped_release>());
+  bind_builder(m);
+  bind_program(m);
+  nb::class_<CpuInfo>(m, "CpuInfo")
+      .def_ro("isa", &CpuInfo::isa)
+      .def_ro("isas", &CpuInfo::isas)
+      .def_ro("features", &CpuInfo::features)
+      .def_ro("logical_cpus", &CpuInfo::logical_cpus);
+  m.def("cpu_info", &cpu_info);
+}
+
+}  // namespace puna

@@ -1,0 +1,26 @@
+// A whole file mapped read-only, so that loading is instant and pages are shared and evictable. Whoever cuts
+// the file short while it is mapped kills the process (SIGBUS); stored models are replaced, never rewritten.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace puna {
+
+class FileMapping {
+ public:
+  explicit FileMapping(const std::string& path);  // Error: cannot be opened, no regular file, empty
+  ~FileMapping();
+  FileMapping(const FileMapping&) = delete;
+  FileMapping& operator=(const FileMapping&) = delete;
+
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+
+ private:
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace puna

@@ -1,0 +1,80 @@
+// From logits to a token. The chain is llama.cpp's, in its order: logit bias, penalties, top-k, typical-p,
+// top-p, min-p, temperature, draw.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "executor/thread_pool.h"
+#include "sampler/candidates.h"
+#include "sampler/recent_tokens.h"
+
+namespace puna {
+
+struct SamplingParams {
+  float temperature;      // <= 0: the likeliest token after bias and penalties, whatever the filters say
+  int64_t top_k;          // <= 0: off
+  float top_p;            // >= 1: off
+  float min_p;            // <= 0: off
+  float typical_p;        // >= 1: off
+  int64_t repeat_last_n;  // tokens that penalties look at; 0: off, -1: all
+  float repeat_penalty;   // 1: off
+  float presence_penalty;
+  float frequency_penalty;
+  uint64_t seed;
+  std::vector<std::pair<int64_t, float>> logit_bias;  // ids beyond the vocabulary are ignored
+  int64_t num_logprobs;  // -1: off; 0: the chosen token's; n: the likeliest n too
+};
+
+struct TokenLogprob {
+  int32_t token;
+  float logprob;
+};
+
+struct Sample {
+  int32_t token;
+  float logprob;  // in the model's own distribution, before the chain; NaN if num_logprobs is -1
+  std::vector<TokenLogprob> top;  // likeliest first
+};
+
+// One request's parameters, random sequence and recent tokens.
+class Sampler {
+ public:
+  // Error names the parameter that is out of range.
+  explicit Sampler(SamplingParams params);
+
+  // Counts for the penalties: tokens of the prompt.
+  void accept(int32_t token) { recent_.add(token); }
+
+  // Changes nothing, so that a failed batch leaves all samplers as they were; commit() ends the turn.
+  // Error: NaN among the logits, or none finite.
+  Sample sample(std::span<const float> logits) const;
+
+  void commit(const Sample& sample);
+
+ private:
+  bool changes_logits() const;
+  std::vector<float> changed(std::span<const float> logits) const;
+  int32_t choose(std::span<const float> logits, float max) const;
+  std::vector<Candidate> filtered(std::span<const float> logits, float max) const;
+  void keep_typical(std::vector<Candidate>& candidates) const;
+  void keep_nucleus(std::vector<Candidate>& candidates, float max, double total) const;
+  float nucleus_bound(float max, double total, size_t count) const;
+  bool is_filtered() const;
+  int32_t draw(const std::vector<Candidate>& candidates) const;
+  int32_t draw_from_all(std::span<const float> logits, float max) const;
+  void add_logprobs(std::span<const float> logits, float max, Sample& sample) const;
+
+  SamplingParams params_;
+  RecentTokens recent_;
+  uint64_t num_drawn_ = 0;
+};
+
+// Row r of logits, [samplers.size(), vocab_size], is sampled and committed by samplers[r]. Error names the
+// row; then no sampler has changed.
+std::vector<Sample> sample_batch(ThreadPool& pool, const float* logits, int64_t vocab_size,
+                                 std::span<Sampler* const> samplers);
+
+}  // namespace puna

@@ -1,0 +1,70 @@
+"""How much memory this process may still take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+KV_FRACTION = 0.5
+"""Share of the available memory that KV gets by default; mapped weights and everyone else need the rest."""
+
+_UNKNOWN_BYTES = 2 << 30  # where the system does not say
+
+
+def default_kv_limit_bytes() -> int:
+    """A sane limit for the KV of all models."""
+    return int(available_bytes() * KV_FRACTION)
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """Memory available to this process: the system's, or less if a control group allows less.
+
+    root: where the system's /proc and /sys/fs/cgroup are found.
+    """
+    candidates = [*_system_available(root / "proc"), *_cgroup_available(root)]
+    return min(candidates, default=_UNKNOWN_BYTES)
+
+
+def _system_available(proc: Path) -> Iterator[int]:
+    if match := re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc / "meminfo"), re.MULTILINE):
+        yield int(match[1]) * 1024
+
+
+def _cgroup_available(root: Path) -> Iterator[int]:
+    """What each control group above this process has left, version 2 or 1."""
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        group = mount / controllers / path.lstrip("/")
+        limit, usage = (
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            if controllers
+            else (
+                "memory.max",
+                "memory.current",
+            )
+        )
+        # In a container the path may be the host's, which is not mounted: its parents end at the mount.
+        for directory in (group, *group.parents):
+            if not directory.is_relative_to(mount):
+                break
+            yield from _left(directory, limit, usage)
+
+
+def _left(group: Path, limit_file: str, usage_file: str) -> Iterator[int]:
+    limit, usage = _read(group / limit_file).strip(), _read(group / usage_file).strip()
+    if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
+        return
+    # Cached file pages count as used, but the system drops them when memory is asked for.
+    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+    yield max(int(limit) - int(usage) + (int(cached[1]) if cached else 0), 0)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

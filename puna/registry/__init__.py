@@ -1,0 +1,41 @@
+"""Model names, the store, and the sources that models come from."""
+
+from puna.registry.digest import Digest, parse_digest
+from puna.registry.errors import (
+    CorruptManifest,
+    DigestMismatch,
+    InvalidDigest,
+    InvalidModelName,
+    MissingBlob,
+    ModelNotFound,
+    PullError,
+    ReadOnlyModel,
+    RegistryError,
+    StoreError,
+)
+from puna.registry.manifest import Layer, Manifest, ModelConfig
+from puna.registry.name import ModelName
+from puna.registry.store import Store
+from puna.registry.stored_model import StoredMessage, StoredModel
+
+__all__ = [
+    "CorruptManifest",
+    "Digest",
+    "DigestMismatch",
+    "InvalidDigest",
+    "InvalidModelName",
+    "Layer",
+    "Manifest",
+    "MissingBlob",
+    "ModelConfig",
+    "ModelName",
+    "ModelNotFound",
+    "PullError",
+    "ReadOnlyModel",
+    "RegistryError",
+    "Store",
+    "StoreError",
+    "StoredMessage",
+    "StoredModel",
+    "parse_digest",
+]

@@ -1,0 +1,87 @@
+"""Writing a blob: into a temporary file, hashed on the way, renamed when it is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from puna.registry.digest import Digest, blob_file_name
+from puna.registry.errors import DigestMismatch, StoreError
+
+
+@contextmanager
+def reported(action: str) -> Iterator[None]:
+    """Turns an OSError into a StoreError that says what failed and why."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{action}: {error.strerror or error}") from error
+
+
+class BlobWriter:
+    """Use in a `with` block: leaving it without `commit` (an error, a cancel) leaves nothing behind.
+
+    Not to be used by two threads at once, but each call may come from another thread.
+    """
+
+    def __init__(self, directory: Path, expected: Digest | None = None) -> None:
+        """Creates the temporary file in `directory`. Raises StoreError."""
+        self.num_bytes = 0
+        self._directory = directory
+        self._expected = expected
+        self._hash = hashlib.sha256()
+        with reported(f"cannot write to {directory}"):
+            directory.mkdir(parents=True, exist_ok=True)
+            descriptor, path = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=directory)
+        self.path = Path(path)
+        """The temporary file. Its content is complete on disk after `verify`."""
+        self._file: IO[bytes] = os.fdopen(descriptor, "wb", buffering=1 << 20)
+
+    def __enter__(self) -> BlobWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+        except OSError:
+            # Closing flushes, which fails again on a full disk; whoever wrote has been told already.
+            pass
+        finally:
+            self.path.unlink(missing_ok=True)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Appends. Raises StoreError."""
+        with reported(f"cannot write to {self._directory}"):
+            self._file.write(data)
+        self._hash.update(data)
+        self.num_bytes += len(data)
+
+    def verify(self) -> Digest:
+        """Flushes and returns the digest of what was written. Raises StoreError, DigestMismatch."""
+        with reported(f"cannot write to {self._directory}"):
+            self._file.flush()
+        digest = Digest("sha256:" + self._hash.hexdigest())
+        if self._expected is not None and digest != self._expected:
+            raise DigestMismatch(self._expected, digest)
+        return digest
+
+    def commit(self) -> Digest:
+        """Gives the file its final name. Raises StoreError, or DigestMismatch if another was expected."""
+        digest = self.verify()
+        target = self._directory / blob_file_name(digest)
+        with reported(f"cannot write {target}"):
+            os.fsync(self._file.fileno())  # a power cut must not leave an empty file under a blob's name
+            os.fchmod(self._file.fileno(), 0o644)
+            if target.is_file() and target.stat().st_size == self.num_bytes:
+                target.touch()
+            else:
+                self.path.replace(target)
+        return digest

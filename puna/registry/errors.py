@@ -1,0 +1,74 @@
+"""What can go wrong with names, the store and its sources; every text can be shown to the user as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from puna.registry.name import ModelName
+
+
+class RegistryError(Exception):
+    """Base of the errors of this room."""
+
+
+class InvalidModelName(RegistryError, ValueError):
+    """The text does not follow the grammar of model names; `name` is what was given."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("invalid model name")
+        self.name = name
+
+
+class ModelNotFound(RegistryError):
+    """No manifest has this name."""
+
+    def __init__(self, name: ModelName) -> None:
+        super().__init__(f"model '{name.short}' not found")
+        self.name = name
+
+
+class ReadOnlyModel(RegistryError):
+    """The model lies in a store that puna reads but never writes."""
+
+
+class CorruptManifest(RegistryError):
+    """A manifest, or a small blob that it names, cannot be used; the text says which and why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"manifest {path}: {reason}")
+        self.path = path
+
+
+class MissingBlob(RegistryError):
+    """A blob is not in the store."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f'blob "{digest}" not found')
+        self.digest = digest
+
+
+class InvalidDigest(RegistryError, ValueError):
+    """Not `sha256:` (or `sha256-`) and 64 hexadecimal digits."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("invalid digest format")
+        self.text = text
+
+
+class DigestMismatch(RegistryError):
+    """The bytes received are not the bytes announced."""
+
+    def __init__(self, expected: str, actual: str) -> None:
+        super().__init__(f'digest mismatch, expected "{expected}", got "{actual}"')
+        self.expected = expected
+        self.actual = actual
+
+
+class StoreError(RegistryError):
+    """The file system refused (disk full, no permission); nothing half-written is left."""
+
+
+class PullError(RegistryError):
+    """A source does not have the model, or what it has cannot be used."""

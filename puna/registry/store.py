@@ -1,0 +1,239 @@
+"""The store of models: Ollama's directory layout, readable and writable by both.
+
+<root>/manifests/<host>/<namespace>/<model>/<tag>    manifest, JSON
+<root>/blobs/sha256-<64 hex>                         what manifests name by digest
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from puna.registry.blob_writer import BlobWriter, reported
+from puna.registry.digest import Digest, blob_file_name, parse_digest
+from puna.registry.errors import CorruptManifest, MissingBlob, ModelNotFound, ReadOnlyModel, RegistryError
+from puna.registry.manifest import Manifest
+from puna.registry.name import ModelName
+from puna.registry.stored_model import StoredModel, read_manifest, read_model
+from puna.settings import Settings
+
+# Inside the class, `list` is the method.
+Models = list[StoredModel]
+Digests = list[Digest]
+
+log = logging.getLogger(__name__)
+
+
+class Store:
+    """A writable root, and further roots that are only read. Safe to use from several threads.
+
+    A model in the writable root hides one of the same name in the others.
+    """
+
+    def __init__(self, root: Path, read_only: Sequence[Path] = ()) -> None:
+        self.root = root
+        self._roots = (root, *read_only)
+        # Held while manifests change, so that no manifest ever names a blob that is being deleted.
+        self._lock = threading.RLock()
+
+    @classmethod
+    def default(cls) -> Store:
+        """The store that the environment names."""
+        settings = Settings.from_environment()
+        return cls(settings.models, settings.read_only_models)
+
+    # Models
+
+    def find(self, name: ModelName) -> StoredModel:
+        """Case-insensitive. Raises ModelNotFound, CorruptManifest, MissingBlob."""
+        for root in self._roots:
+            if found := _find_manifest(root, name):
+                return self._read(root, *found)
+        raise ModelNotFound(name)
+
+    def list(self) -> Models:
+        """Every usable model, newest first; the others are left out, with a warning in the log."""
+        models: dict[tuple[str, ...], StoredModel] = {}
+        for root in self._roots:
+            for path, name in _manifests(root):
+                if name.key in models:
+                    continue
+                try:
+                    models[name.key] = self._read(root, path, name)
+                except (CorruptManifest, MissingBlob) as error:
+                    log.warning("left out of the list: %s: %s", name.short, error)
+        return sorted(models.values(), key=lambda model: (-model.modified_at.timestamp(), str(model.name)))
+
+    def write_manifest(self, name: ModelName, manifest: Manifest) -> Digests:
+        """Creates or replaces the model, atomically; an existing spelling of its name is kept.
+
+        Returns the digests that the replaced manifest named, for `remove_unused_blobs`.
+        Raises MissingBlob if the manifest names a blob that the writable root lacks, StoreError.
+        """
+        with self._lock:
+            for layer in manifest.blobs:
+                if not self.has_blob(digest := parse_digest(layer.digest)):
+                    raise MissingBlob(digest)
+            found = _find_manifest(self.root, name)
+            path = found[0] if found else self.root / "manifests" / Path(*name.parts)
+            replaced = _digests(path) if found else []
+            _write_atomically(path, msgspec.json.encode(manifest), self.root / "manifests")
+        return replaced
+
+    def exclusive(self) -> AbstractContextManager[Any]:
+        """Held while several changes belong together: no other thread deletes blobs meanwhile."""
+        return self._lock
+
+    def delete(self, name: ModelName) -> None:
+        """Deletes the manifest, whatever its state, and the blobs that no other manifest names.
+
+        Raises ModelNotFound, ReadOnlyModel, StoreError.
+        """
+        with self._lock:
+            found = _find_manifest(self.root, name)
+            if found is None:
+                raise self._not_deletable(name)
+            path = found[0]
+            digests = _digests(path)
+            with reported(f"cannot delete {path}"):
+                path.unlink()
+            _remove_empty_directories(path.parent, self.root / "manifests")
+            self.remove_unused_blobs(digests)
+
+    def _not_deletable(self, name: ModelName) -> RegistryError:
+        for root in self._roots[1:]:
+            if _find_manifest(root, name):
+                return ReadOnlyModel(f"model '{name.short}' is in {root}, which puna only reads")
+        return ModelNotFound(name)
+
+    # Blobs
+
+    @property
+    def blobs(self) -> Path:
+        """Directory of the writable root's blobs."""
+        return self.root / "blobs"
+
+    def blob_path(self, digest: str) -> Path:
+        """Where the writable root has the blob, or would have it. Raises InvalidDigest."""
+        return self.blobs / blob_file_name(parse_digest(digest))
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether the writable root has the blob. Raises InvalidDigest."""
+        return _is_file(self.blob_path(digest))
+
+    def blob_writer(self, expected: str | None = None) -> BlobWriter:
+        """A new blob, to be written piece by piece. Raises StoreError, InvalidDigest."""
+        return BlobWriter(self.blobs, None if expected is None else parse_digest(expected))
+
+    def add_blob(self, chunks: Iterable[bytes], expected: str | None = None) -> Digest:
+        """Stores a blob; with `expected`, raises DigestMismatch (and keeps nothing) if it is another."""
+        with self.blob_writer(expected) as writer:
+            for chunk in chunks:
+                writer.write(chunk)
+            return writer.commit()
+
+    def remove_unused_blobs(self, digests: Iterable[Digest]) -> Digests:
+        """Removes those that no manifest of the writable root names; returns them. Raises StoreError."""
+        with self._lock:
+            try:
+                used = {digest for path in _manifest_files(self.root) for digest in _digests_strict(path)}
+            except CorruptManifest as error:
+                # What a corrupt manifest names is not known, and might be repaired: keep everything.
+                log.warning("unused blobs are kept: %s", error)
+                return []
+            unused = [digest for digest in dict.fromkeys(digests) if digest not in used]
+            for digest in unused:
+                with reported(f"cannot delete blob {digest}"):
+                    self.blob_path(digest).unlink(missing_ok=True)
+        return unused
+
+    def _read(self, root: Path, path: Path, name: ModelName) -> StoredModel:
+        def find_blob(digest: Digest) -> Path:
+            blob = root / "blobs" / blob_file_name(digest)
+            if not _is_file(blob):
+                raise MissingBlob(digest)
+            return blob
+
+        try:
+            return read_model(path, name, find_blob)
+        except OSError as error:
+            raise CorruptManifest(path, f"{error.filename}: {error.strerror}") from error
+
+
+def _manifest_files(root: Path) -> Iterator[Path]:
+    """Files exactly four levels deep: whatever else lies there is no manifest."""
+    return (path for path in (root / "manifests").glob("*/*/*/*") if _is_file(path))
+
+
+def _manifests(root: Path) -> Iterator[tuple[Path, ModelName]]:
+    """Every manifest of a root whose path is a valid name."""
+    for path in _manifest_files(root):
+        name = ModelName.from_parts(path.relative_to(root / "manifests").parts)
+        if name is not None:
+            yield path, name
+
+
+def _is_file(path: Path) -> bool:
+    # Path.is_file raises for a directory that may not be entered, or a name too long for the file system.
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _find_manifest(root: Path, name: ModelName) -> tuple[Path, ModelName] | None:
+    exact = root / "manifests" / Path(*name.parts)
+    if _is_file(exact):
+        return exact, name
+    return next((found for found in _manifests(root) if found[1].key == name.key), None)
+
+
+def _digests_strict(path: Path) -> list[Digest]:
+    return [parse_digest(layer.digest) for layer in read_manifest(path)[0].blobs]
+
+
+def _digests(path: Path) -> list[Digest]:
+    """What the manifest names; nothing if it is corrupt."""
+    try:
+        return _digests_strict(path)
+    except CorruptManifest:
+        return []
+
+
+def _write_atomically(path: Path, data: bytes, top: Path) -> None:
+    """Writes through a temporary file in `top`: one beside `path` would itself look like a manifest."""
+    temporary: Path | None = None
+    try:
+        with reported(f"cannot write {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, temporary_name = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=top)
+            temporary = Path(temporary_name)
+            with os.fdopen(descriptor, "wb") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        _remove_empty_directories(path.parent, top)
+
+
+def _remove_empty_directories(directory: Path, top: Path) -> None:
+    while directory != top:
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            pass  # never made; the ones above it may have been
+        except OSError:
+            return  # not empty
+        directory = directory.parent

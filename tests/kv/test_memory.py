@@ -1,0 +1,78 @@
+"""The default KV limit follows what the system and every control group still allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from puna.kv.memory import available_bytes, default_kv_limit_bytes
+
+pytestmark = pytest.mark.unit
+
+GIB = 1 << 30
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+MEMINFO = {"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\n"}
+
+
+def test_without_groups_the_system_decides(tmp_path: Path):
+    write(tmp_path, MEMINFO)
+    assert available_bytes(tmp_path) == 8 * GIB
+
+
+def test_the_tightest_group_on_the_way_up_decides(tmp_path: Path):
+    write(tmp_path, MEMINFO)
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/user/box\n",
+            "sys/fs/cgroup/user/memory.max": f"{4 * GIB}\n",
+            "sys/fs/cgroup/user/memory.current": f"{3 * GIB}\n",
+            "sys/fs/cgroup/user/memory.stat": f"anon 5\ninactive_file {GIB}\n",
+            "sys/fs/cgroup/user/box/memory.max": "max\n",
+            "sys/fs/cgroup/user/box/memory.current": "123\n",
+        },
+    )
+    assert available_bytes(tmp_path) == 2 * GIB
+
+
+def test_version_1_groups_count_too(tmp_path: Path):
+    write(tmp_path, MEMINFO)
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "3:cpu:/x\n2:memory:/docker/abc\n",
+            # Inside a container the group is mounted at the top, whatever its path outside.
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+        },
+    )
+    assert available_bytes(tmp_path) == GIB
+
+
+def test_an_exhausted_group_leaves_nothing(tmp_path: Path):
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/\n",
+            "sys/fs/cgroup/memory.max": "1000",
+            "sys/fs/cgroup/memory.current": "2000",
+        },
+    )
+    assert available_bytes(tmp_path) == 0
+
+
+def test_a_silent_system_gets_a_guess(tmp_path: Path):
+    assert available_bytes(tmp_path) > 0
+
+
+def test_the_default_is_positive_here():
+    assert default_kv_limit_bytes() > 0

@@ -1,0 +1,94 @@
+"""Whatever fails, nothing half-written stays, and what was there before still is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from puna.registry import ModelName, StoreError
+from puna.registry.blob_writer import BlobWriter
+from puna.registry.leftovers import remove_leftovers
+
+pytestmark = pytest.mark.unit
+
+
+def test_disk_full_while_writing_a_blob(store, full_disk, files_of):
+    """`close` fails as well: it tries once more to write what Python had buffered."""
+    with pytest.raises(StoreError, match="No space left on device"), store.blob_writer() as writer:  # noqa: PT012
+        writer._file.close()
+        writer._file = SimpleNamespace(write=full_disk, flush=full_disk, close=full_disk)
+        writer.write(b"x")
+    assert files_of(store.root) == set()
+
+
+@pytest.mark.parametrize("call", ["fsync", "fchmod"])
+def test_disk_full_at_the_end_of_a_blob(store, full_disk, monkeypatch, files_of, call):
+    monkeypatch.setattr(os, call, full_disk)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.add_blob([b"x"])
+    assert files_of(store.root) == set()
+
+
+def test_disk_full_while_writing_a_manifest(store, add_model, full_disk, monkeypatch, files_of):
+    manifest = add_model(store, "other")
+    before = files_of(store.root)
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.write_manifest(ModelName.parse("h.example/n/m:t"), manifest)
+    assert files_of(store.root) == before
+    assert not (store.root / "manifests/h.example").exists()
+
+
+def test_directories_that_cannot_be_made(store, add_model, full_disk, monkeypatch):
+    manifest = add_model(store, "other")
+    monkeypatch.setattr(Path, "mkdir", full_disk)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.write_manifest(ModelName.parse("new"), manifest)
+    with pytest.raises(StoreError, match="No space left on device"):
+        store.blob_writer()
+
+
+def test_the_old_manifest_survives_a_failed_replacement(store, add_model, full_disk, monkeypatch):
+    add_model(store, "m", model=b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full_disk)
+        with pytest.raises(StoreError):
+            add_model(store, "m", model=b"new")
+    assert store.find(ModelName.parse("m")).model_path.read_bytes() == b"old"
+
+
+def test_a_cancelled_upload_leaves_nothing(store, files_of):
+    with contextlib.suppress(KeyboardInterrupt), store.blob_writer() as writer:
+        writer.write(b"x")
+        raise KeyboardInterrupt
+    assert files_of(store.root) == set()
+
+
+def test_a_store_that_is_a_file(tmp_path):
+    (tmp_path / "blobs").write_text("")
+    with pytest.raises(StoreError, match="cannot write to"):
+        BlobWriter(tmp_path / "blobs")
+
+
+def test_leftovers_of_killed_processes_are_removed_when_they_are_old(store, add_model, files_of):
+    add_model(store, "m")
+    before = files_of(store.root)
+    for name in ("blobs/puna-1.tmp", "manifests/puna-2.tmp", "puna-pull-3/main/x.whl"):
+        path = store.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    running = {"puna-pull-4/main/y.whl", "blobs/puna-5.tmp", "blobs/sha256-0-partial"}
+    for name in running:
+        path = store.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    for path in store.root.rglob("*"):
+        if str(path.relative_to(store.root)) not in running - {"blobs/sha256-0-partial"}:
+            os.utime(path, (1, 1))
+    remove_leftovers(store.root)
+    assert files_of(store.root) == before | running
+    assert not (store.root / "puna-pull-3").exists()

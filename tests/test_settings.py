@@ -1,0 +1,219 @@
+"""Settings come from the environment alone; Ollama's variables are forgiving, ours are not."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puna.settings import (
+    SYSTEM_MODELS,
+    VARIABLES,
+    Settings,
+    SettingsError,
+    keep_alive_seconds,
+    parse_duration,
+    parse_host,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def from_environment(**environ: str) -> Settings:
+    return Settings.from_environment({"HOME": "/home/ada", **environ})
+
+
+def test_empty_environment_gives_ollamas_defaults():
+    settings = from_environment()
+    assert str(settings.host) == "127.0.0.1:11434"
+    assert settings.models == Path("/home/ada/.ollama/models")
+    assert settings.read_only_models == (SYSTEM_MODELS,)
+    assert settings.keep_alive_s == 300
+    assert settings.context_length == 0
+    assert settings.num_threads is None
+    assert settings.warnings == ()
+
+
+def test_every_variable_sets_a_field_of_settings():
+    assert {variable.field for variable in VARIABLES} <= set(Settings.__dataclass_fields__)
+    assert len({variable.name for variable in VARIABLES}) == len(VARIABLES)
+
+
+def test_explicit_models_directory_is_the_whole_store():
+    settings = from_environment(OLLAMA_MODELS="/data/models")
+    assert settings.models == Path("/data/models")
+    assert settings.read_only_models == ()
+
+
+def test_system_store_is_not_listed_twice():
+    settings = Settings.from_environment({"HOME": "/usr/share/ollama"})
+    assert settings.models == SYSTEM_MODELS
+    assert settings.read_only_models == ()
+
+
+@pytest.mark.parametrize("text", [' "4096" ', "'4096'", " 4096", "4096"])
+def test_blanks_and_quotes_are_trimmed(text):
+    assert from_environment(OLLAMA_CONTEXT_LENGTH=text).context_length == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1", True),
+        ("true", True),
+        ("T", True),
+        ("0", False),
+        ("False", False),
+        ("f", False),
+        ("yes", True),
+        ("2", True),
+    ],
+)
+def test_booleans_are_gos_and_anything_else_is_true(text, meant):
+    assert from_environment(OLLAMA_DEBUG=text).debug is meant
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", "1_000", "٣"])
+def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
+    settings = from_environment(OLLAMA_MAX_QUEUE=text)
+    assert settings.max_queue == 512
+    assert settings.warnings == (f'OLLAMA_MAX_QUEUE: "{text}" is not a number, using the default (512)',)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("PUNA_KV_LIMIT", "12x", 'PUNA_KV_LIMIT: "12x" is not a size (try 12GiB)'),
+        ("PUNA_KV_LIMIT", "-1", 'PUNA_KV_LIMIT: "-1" is not a size (try 12GiB)'),
+        ("PUNA_NUM_THREADS", "0", 'PUNA_NUM_THREADS: "0" is not a positive number'),
+        ("PUNA_NUM_THREADS", "all", 'PUNA_NUM_THREADS: "all" is not a number'),
+    ],
+)
+def test_bad_value_of_ours_is_an_error_that_names_the_variable(name, text, message):
+    with pytest.raises(SettingsError) as error:
+        from_environment(**{name: text})
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("12GiB", 12 << 30),
+        ("12G", 12 << 30),
+        ("1.5g", 3 << 29),
+        ("512MB", 512 << 20),
+        ("8 KiB", 8192),
+    ],
+)
+def test_sizes(text, size):
+    assert from_environment(PUNA_KV_LIMIT=text).kv_limit_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1h30m", 5400), ("-1", math.inf), ("-5m", math.inf), ("0", 0), ("1.5s", 1.5)],
+)
+def test_keep_alive_is_a_duration_or_seconds(text, seconds):
+    assert from_environment(OLLAMA_KEEP_ALIVE=text).keep_alive_s == seconds
+
+
+def test_bad_keep_alive_becomes_the_default_with_a_warning():
+    settings = from_environment(OLLAMA_KEEP_ALIVE="soon")
+    assert settings.keep_alive_s == 300
+    assert "OLLAMA_KEEP_ALIVE" in settings.warnings[0]
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", math.inf), ("-1", math.inf), ("10s", 10), ("10", 10)])
+def test_load_timeout_of_nothing_is_forever(text, seconds):
+    assert from_environment(OLLAMA_LOAD_TIMEOUT=text).load_timeout_s == seconds
+
+
+def test_origins_are_a_list():
+    assert from_environment(OLLAMA_ORIGINS="http://a, http://b,,").origins == ("http://a", "http://b")
+
+
+@pytest.mark.parametrize(
+    ("text", "bound", "base_url"),
+    [
+        ("1.2.3.4", "1.2.3.4:11434", "http://1.2.3.4:11434"),
+        (":1234", ":1234", "http://127.0.0.1:1234"),
+        ("0.0.0.0", "0.0.0.0:11434", "http://127.0.0.1:11434"),
+        ("[::]:1234", "[::]:1234", "http://[::1]:1234"),
+        ("1.2.3.4:", "1.2.3.4:11434", "http://1.2.3.4:11434"),
+        ("example.com:1234", "example.com:1234", "http://example.com:1234"),
+        ("http://1.2.3.4", "1.2.3.4:80", "http://1.2.3.4:80"),
+        ("https://1.2.3.4", "1.2.3.4:443", "https://1.2.3.4:443"),
+        ("https://example.com:8443/ollama/", "example.com:8443", "https://example.com:8443/ollama"),
+        ("example.com/ollama", "example.com:11434", "http://example.com:11434/ollama"),
+        ("ollama.com", "ollama.com:443", "https://ollama.com:443"),
+        ("[::1]", "[::1]:11434", "http://[::1]:11434"),
+        ("::1", "[::1]:11434", "http://[::1]:11434"),
+        ("[2001:db8::1]:1337", "[2001:db8::1]:1337", "http://[2001:db8::1]:1337"),
+        ("1.2.3.4:66000", "1.2.3.4:11434", "http://1.2.3.4:11434"),
+        ("http://1.2.3.4:-1", "1.2.3.4:80", "http://1.2.3.4:80"),
+        ("1.2.3.4:port", "1.2.3.4:11434", "http://1.2.3.4:11434"),
+        ("1.2.3.4:0", "1.2.3.4:0", "http://1.2.3.4:0"),
+    ],
+)
+def test_host_forms(text, bound, base_url):
+    host = parse_host(text)
+    assert str(host) == bound
+    assert host.base_url == base_url
+    assert from_environment(OLLAMA_HOST=f' "{text}"').host == host
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("-0", 0),
+        ("5m", 300),
+        ("1h30m10.5s", 5410.5),
+        ("+.5s", 0.5),
+        ("5.s", 5),
+        ("-2h", -7200),
+        ("300ms", 0.3),
+        ("1us", 1e-6),
+        ("1µs", 1e-6),
+        ("7ns", 7e-9),
+    ],
+)
+def test_durations_are_gos(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("300", 'time: missing unit in duration "300"'),
+        ("", 'time: invalid duration ""'),
+        ("-", 'time: invalid duration "-"'),
+        (".s", 'time: invalid duration ".s"'),
+        ("m5", 'time: invalid duration "m5"'),
+        ("3d", 'time: unknown unit "d" in duration "3d"'),
+        ("1h 5m", 'time: unknown unit "h " in duration "1h 5m"'),
+        ("9999999h", 'time: invalid duration "9999999h"'),
+        ("٣s", 'time: invalid duration "٣s"'),
+    ],
+)
+def test_bad_durations_say_what_go_says(text, message):
+    with pytest.raises(ValueError, match="duration") as error:
+        parse_duration(text)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(0, 0), (1.5, 1.5), (-1, math.inf), ("-1s", math.inf), (1e300, math.inf)]
+)
+def test_negative_or_endless_keep_alive_is_forever(value, seconds):
+    assert keep_alive_seconds(value) == seconds
+
+
+def test_importing_settings_loads_no_other_room():
+    code = "import sys, puna.settings; print([m for m in sys.modules if m.startswith('puna.')])"
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert listed.stdout.strip() == "['puna.settings']"
