@@ -75,7 +75,7 @@ def write_tiny(path: Path, tiny: Tiny, weight_type: str = "F32", seed: int = 0) 
             centre = 0.0 if name.endswith(".bias") else 1.0
             writer.add_tensor(name, (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32))
         else:
-            weight = (rng.standard_normal(shape) * 1.5 / np.sqrt(shape[1])).astype(np.float32)
+            weight = (rng.standard_normal(shape) * 0.7 / np.sqrt(shape[1])).astype(np.float32)
             if name == "token_embd.weight":
                 weight *= np.float32(3.0)
             writer.add_tensor(name, gguf.quants.quantize(weight, quantization), raw_dtype=quantization)

@@ -9,7 +9,10 @@
 #include <cstring>
 
 #if defined(PUNA_AVX512)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of gcc 12's own headers (gcc bug 105593)
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #endif
 
 namespace puna::PUNA_ISA {
@@ -117,10 +120,15 @@ PUNA_INLINE uint16_t float_to_half(float f) {
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
-PUNA_INLINE f32x16 load_f16(const uint16_t* p) {
-  f32x16 v;
-  for (int i = 0; i < 16; ++i) v[i] = half_to_float(p[i]);
-  return v;
+PUNA_INLINE f32x16 load_f16(const uint16_t* p) {  // half_to_float of all lanes
+  typedef uint16_t u16x16 __attribute__((vector_size(32)));
+  u16x16 halves;
+  std::memcpy(&halves, p, sizeof halves);
+  const u32x16 h = __builtin_convertvector(halves, u32x16);
+  const u32x16 rest = (h & 0x7fffu) << 13;
+  const u32x16 finite = (u32x16)((f32x16)rest * 0x1p112f);
+  const u32x16 bits = rest >= 0x0f800000u ? rest | 0x7f800000u : finite;
+  return (f32x16)(bits | (h & 0x8000u) << 16);
 }
 PUNA_INLINE void store_f16(uint16_t* p, f32x16 v) {
   for (int i = 0; i < 16; ++i) p[i] = float_to_half(v[i]);

@@ -86,7 +86,8 @@ def test_real_model_as_by_the_reference(smollm2_path: Path) -> None:
     reader = gguf.GGUFReader(smollm2_path)
     with GgufFile(smollm2_path) as file:
         assert list(file.tensors) == [tensor.name for tensor in reader.tensors]
-        for tensor in reader.tensors[:12]:
+        small = [tensor for tensor in reader.tensors if tensor.n_elements < 1e6]
+        for tensor in small[:12]:
             info = file.tensors[tensor.name]
             assert info.shape == tuple(tensor.shape)
             assert info.offset == tensor.data_offset

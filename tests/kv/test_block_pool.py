@@ -78,6 +78,15 @@ def test_spare_memory_of_one_pool_is_there_for_the_others():
     assert a.num_available == 0
 
 
+def test_no_more_spare_memory_is_taken_than_needed():
+    budget = Budget(10 * 64)
+    pools = [BlockPool(FakeMemory(10), budget) for _ in range(3)]
+    for pool in pools[:2]:
+        pool.release(pool.acquire(4) or [])
+    assert len(pools[2].acquire(5) or []) == 5
+    assert [pool.reclaimable_bytes for pool in pools] == [0, 4 * 64, 0]
+
+
 @pytest.mark.parametrize("misuse", ["release", "retain"])
 def test_misuse_of_a_free_block_is_caught(misuse: str):
     pool = BlockPool(FakeMemory(2), Budget(2 * 64))

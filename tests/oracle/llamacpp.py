@@ -21,9 +21,12 @@ class LlamaCpp:
         p.n_ctx = context
         p.n_parallel = 1
         p.warmup = False
+        p.verbosity = -1
         p.cpuparams.n_threads = 2
         kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")
-        p.cache_type_k = p.cache_type_v = kv
+        p.cache_type_k = kv
+        p.cache_type_v = kv
+        p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self._server = xllamacpp.Server(p)
         self._http = httpx.Client(base_url=self._server.listening_address, timeout=120)
 
@@ -48,7 +51,10 @@ class LlamaCpp:
 
     def next_logprobs(self, prefix: Sequence[int], num_top: int) -> dict[int, float]:
         """token -> log-probability of the num_top likeliest next tokens."""
-        body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "ignore_eos": True}
+        # The bias acts on what is drawn, not on the probabilities; without it a drawn end of text or half of
+        # a character would hide them.
+        letter = self.tokenize("a")[0]
+        body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "logit_bias": [[letter, 1000.0]]}
         (first,) = self._post("/completion", {**body, "cache_prompt": True})["completion_probabilities"]
         return {entry["id"]: entry["logprob"] for entry in first["top_logprobs"]}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +17,15 @@ from tests.oracle.texts import TEXTS
 
 pytestmark = pytest.mark.oracle
 
-NUM_TOKENS = 210
+MIN_TOKENS = 200
+
+
+class Position(NamedTuple):
+    """Both engines' opinion of one token of a text."""
+
+    same_top: bool
+    our_logprob: float
+    their_logprob: float
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +43,35 @@ def model(smollm2_path: Path) -> Iterator[DeviceModel]:
     backend.close()
 
 
-def test_likeliest_next_token_agrees(model: DeviceModel, oracle: LlamaCpp) -> None:
-    """At ≥ 98% of the positions of five texts; both quantize activations, and round differently."""
-    agree = []
-    for text in TEXTS:
-        tokens = oracle.tokenize(text)[:NUM_TOKENS]
-        assert len(tokens) >= 200
-        ours = all_logits(model, tokens).argmax(axis=1)
-        for position in range(len(tokens)):
-            top = oracle.next_logprobs(tokens[: position + 1], 1)
-            agree.append(int(ours[position]) in top)
-    assert np.mean(agree) >= 0.98
+@pytest.fixture(scope="module")
+def positions(model: DeviceModel, oracle: LlamaCpp) -> list[Position]:
+    """Every position of five texts of at least MIN_TOKENS tokens."""
+    return [position for text in TEXTS for position in compare(model, oracle, text)]
 
 
-def test_perplexity_of_a_text_agrees(model: DeviceModel, oracle: LlamaCpp) -> None:
-    tokens = oracle.tokenize(TEXTS[0])[:NUM_TOKENS]
+def compare(model: DeviceModel, oracle: LlamaCpp, text: str) -> Iterator[Position]:
+    tokens = oracle.tokenize(text)
+    assert len(tokens) >= MIN_TOKENS
     ours = log_softmax(all_logits(model, tokens))
-    our_sum = their_sum = 0.0
     for position, target in enumerate(tokens[1:]):
-        top = oracle.next_logprobs(tokens[: position + 1], 1000)
-        if target not in top:
-            top = oracle.next_logprobs(tokens[: position + 1], model.info.vocab_size)
-        their_sum += top[target]
-        our_sum += float(ours[position, target])
-    count = len(tokens) - 1
-    assert np.exp(-our_sum / count) == pytest.approx(np.exp(-their_sum / count), rel=0.005)
+        theirs = oracle.next_logprobs(tokens[: position + 1], 500)
+        if target not in theirs:
+            theirs = oracle.next_logprobs(tokens[: position + 1], model.info.vocab_size)
+        their_top = max(theirs, key=theirs.__getitem__)
+        yield Position(
+            int(ours[position].argmax()) == their_top, float(ours[position, target]), theirs[target]
+        )
+
+
+def test_likeliest_next_token_agrees(positions: list[Position]) -> None:
+    """Both quantize activations and round differently, so a few near ties may fall the other way."""
+    assert np.mean([p.same_top for p in positions]) >= 0.98
+
+
+def test_perplexity_agrees(positions: list[Position]) -> None:
+    ours = np.exp(-np.mean([p.our_logprob for p in positions]))
+    theirs = np.exp(-np.mean([p.their_logprob for p in positions]))
+    assert ours == pytest.approx(theirs, rel=0.005)
 
 
 def test_greedy_continuations_agree(model: DeviceModel, oracle: LlamaCpp) -> None:

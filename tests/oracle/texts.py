@@ -63,6 +63,8 @@ how far away a storm is: count the seconds between the flash and the thunder, an
 <|im_start|>user
 And what if I see the flash and hear the thunder at the same time?<|im_end|>
 <|im_start|>assistant
+Then the storm is right above you, and you should already be inside. A house or a car with closed windows is safe;
+a single tree on a hill is the worst place of all.<|im_end|>
 """,
     """Dear Maria,
 

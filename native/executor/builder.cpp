@@ -1,0 +1,105 @@
+#include "executor/builder.h"
+
+#include "executor/check.h"
+
+namespace puna {
+namespace {
+
+constexpr int64_t kMaxWidth = int64_t{1} << 26;
+
+}  // namespace
+
+ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa) {
+  plan_.file = std::move(file);
+  plan_.kernels = &select_kernels(isa.c_str());
+}
+
+// --- buffers and stages ---
+
+int ProgramBuilder::add_buffer(int64_t row_bytes, int64_t width) {
+  plan_.buffers.push_back({.row_bytes = row_bytes, .width = width});
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+int ProgramBuilder::buffer(int64_t width) {
+  require_range("the width of a buffer", width, 1, kMaxWidth);
+  return add_buffer(width * static_cast<int64_t>(sizeof(float)), width);
+}
+
+Buffer& ProgramBuilder::at(int buffer) {
+  require(buffer >= 0 && buffer < static_cast<int>(plan_.buffers.size()),
+          "there is no buffer " + text(buffer));
+  return plan_.buffers[static_cast<size_t>(buffer)];
+}
+
+Buffer& ProgramBuilder::floats(int buffer, int64_t width) {
+  Buffer& b = at(buffer);
+  require(b.width == width,
+          "buffer " + text(buffer) + " is " + text(b.width) + " wide where " + text(width) + " are needed");
+  return b;
+}
+
+Domain ProgramBuilder::domain(int buffer) {
+  const Buffer& b = at(buffer);
+  require(b.domain.has_value(), "buffer " + text(buffer) + " is read before it is written");
+  return *b.domain;
+}
+
+void ProgramBuilder::read(int buffer, int stage) { at(buffer).last_stage = stage; }
+
+void ProgramBuilder::write(int buffer, Domain domain, int stage) {
+  Buffer& b = at(buffer);
+  require(b.domain.value_or(domain) == domain,
+          "buffer " + text(buffer) +
+              " holds all tokens of a step and is to hold the sampled rows, or the reverse");
+  if (b.first_stage < 0) b.first_stage = stage;
+  b.domain = domain;
+  b.last_stage = stage;
+  quantized_.erase(buffer);
+}
+
+int ProgramBuilder::token_stage(Domain domain) {
+  const auto* last = plan_.stages.empty() ? nullptr : std::get_if<TokenStage>(&plan_.stages.back());
+  if (last == nullptr || last->domain != domain) plan_.stages.emplace_back(TokenStage{domain, {}});
+  return next_stage() - 1;
+}
+
+void ProgramBuilder::append(int stage, TokenOp op) {
+  std::get<TokenStage>(plan_.stages[static_cast<size_t>(stage)]).ops.push_back(std::move(op));
+}
+
+// --- tensors ---
+
+Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t rows) const {
+  const Weight weight = plan_.file->weight(name);
+  require(weight.cols == cols && weight.rows == rows,
+          "tensor " + name + " has shape [" + text(weight.cols) + ", " + text(weight.rows) +
+              "] where the model needs [" + text(cols) + ", " + text(rows) + "]");
+  return weight;
+}
+
+const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
+  const Weight weight = matrix(name, size, 1);
+  require(!needs_quantized_input(weight.type),
+          "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
+  auto values = std::make_unique<float[]>(static_cast<size_t>(size));
+  dequantize(weight.type, weight.data, values.get(), size);
+  return plan_.constants.emplace_back(std::move(values)).get();
+}
+
+std::shared_ptr<Program> ProgramBuilder::build(int result) {
+  require(at(result).width > 0 && at(result).domain == Domain::kRows,
+          "the result, buffer " + text(result) + ", does not hold the chosen rows");
+  read(result, next_stage());
+  for (const auto& [layer, bytes] : layer_bytes_) {
+    require(layer == static_cast<int>(plan_.layers.size()),
+            "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");
+    plan_.layers.push_back({plan_.block_bytes, plan_.block_bytes + bytes});
+    plan_.block_bytes += 2 * bytes;
+  }
+  plan_.result = result;
+  place_buffers(plan_);
+  return std::make_shared<Program>(std::move(plan_));
+}
+
+}  // namespace puna

@@ -1,0 +1,173 @@
+// A model's graph as the CPU runs it: stages, one after the other, each shared out over all threads of the
+// pool with a barrier behind it. A token stage is a run of ops of which every row needs only itself, so one
+// thread takes a token through all of them without waiting (norm and quantization, rotation and cache write,
+// ...).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "executor/batch.h"
+#include "executor/thread_pool.h"
+#include "gguf/gguf_file.h"
+#include "kernels/kernels.h"
+
+namespace puna {
+
+// What the rows of a buffer are: all tokens of a step, or those whose logits are wanted.
+enum class Domain { kTokens, kRows };
+
+struct Buffer {
+  int64_t row_bytes;
+  int64_t width = 0;  // floats per row; 0 for a private layout (quantized activations, rotation tables)
+  std::optional<Domain> domain = {};  // set by the first write
+
+  // The stages that write or read it; beyond them its memory serves others.
+  int first_stage = -1;
+  int last_stage = -1;
+  // The buffer starts at offset * (rows of the domain) in the domain's memory; a multiple of 64.
+  int64_t offset = 0;
+};
+
+namespace op {
+
+struct Embed {
+  Weight weight;
+  int out;
+};
+struct RmsNorm {
+  const float* weight;
+  float eps;
+  int64_t group, num_groups;
+  int x, out;
+};
+struct Quantize {
+  int64_t cols;
+  int x, out;
+};
+// Cosines, then sines, of a token's position.
+struct RopeTable {
+  const float* inv_freq;
+  int64_t half;
+  float scale;
+  int out;
+};
+struct Rope {
+  decltype(Kernels::rope_normal) rotate;
+  int64_t num_heads, head_dim, rotary_dim;
+  int x, table;
+};
+struct StoreKv {
+  int layer, num_kv_heads, head_dim;
+  int k, v;
+};
+struct Glu {
+  Activation activation;
+  int64_t width;
+  int gate, up, out;
+};
+struct Binary {
+  decltype(Kernels::add) function;
+  int64_t width;
+  int a, b, out;
+};
+struct Unary {
+  decltype(Kernels::scale) function;
+  float parameter;
+  int64_t width;
+  int x, out;
+};
+struct GatherRows {
+  int x, out;
+};
+
+}  // namespace op
+
+using TokenOp = std::variant<op::Embed, op::RmsNorm, op::Quantize, op::RopeTable, op::Rope, op::StoreKv,
+                             op::Glu, op::Binary, op::Unary, op::GatherRows>;
+
+struct TokenStage {
+  Domain domain;
+  std::vector<TokenOp> ops;
+};
+
+struct LinearPart {
+  Weight weight;
+  const float* bias;  // nullptr: none
+  int x, out;
+  int residual;  // -1: none
+};
+
+// Several weights over the same input rows: one list of work.
+struct LinearStage {
+  Domain domain;
+  std::vector<LinearPart> parts;
+};
+
+struct AttentionStage {
+  int layer, num_heads, num_kv_heads, head_dim;
+  float scale, softcap;
+  int64_t window;
+  int q, out;
+};
+
+using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
+
+// Where a layer's keys and values lie in a block, in bytes.
+struct KvLayer {
+  int64_t k_offset, v_offset;
+};
+
+// Everything that build() found out; does not change afterwards.
+struct Plan {
+  std::shared_ptr<GgufFile> file;  // weights point into its mapping
+  const Kernels* kernels;
+  std::vector<std::unique_ptr<float[]>> constants;  // norm weights, biases, frequencies
+  std::vector<Buffer> buffers;
+  std::vector<Stage> stages;
+  std::vector<KvLayer> layers;
+  int64_t block_bytes = 0;
+  int64_t vocab_size = 0;                             // rows of the smallest embedding; 0 without one
+  int64_t token_row_bytes = 0, output_row_bytes = 0;  // of all buffers of a domain together
+  int result = -1;
+};
+
+// Rows of floats that stay as they are until the next run.
+struct Output {
+  std::shared_ptr<float[]> data;
+  int64_t rows, width;
+};
+
+class Program {
+ public:
+  explicit Program(Plan plan);
+
+  const char* isa() const { return plan_.kernels->isa; }
+  // KV bytes of a block of 16 tokens, all layers.
+  int64_t block_bytes() const { return plan_.block_bytes; }
+  // Memory of the activations. It grows to what the largest step needed and stays there: the scheduler bounds
+  // the tokens of a step.
+  int64_t buffer_bytes();
+
+  // One step. Throws Error, before anything is written, if the batch does not fit the model or the arena.
+  Output run(ThreadPool& pool, const Batch& batch);
+
+ private:
+  // Activations of one domain.
+  struct Memory {
+    std::shared_ptr<uint8_t[]> bytes;  // shared with outputs that are still looked at
+    int64_t size = 0;
+  };
+  static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
+
+  const Plan plan_;
+  std::mutex one_run_;
+  Memory token_memory_, output_memory_;
+};
+
+}  // namespace puna

@@ -1,0 +1,39 @@
+// How threads of the pool wait for each other: spin, then offer the core, then sleep.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace puna {
+
+inline void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns once `value` is no longer `old`. Threads of one step are microseconds apart, so spinning is
+// cheapest; but a thread that waits for one whose core another process took must give its own core away, and
+// a thread with nothing to do must not use any.
+inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old) {
+  constexpr auto kSpin = std::chrono::microseconds(5);
+  constexpr auto kYield = std::chrono::microseconds(60);
+  constexpr int kPausesPerLook = 32;
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      pause_core();
+    }
+    const auto elapsed = std::chrono::steady_clock::now() - start;
+    if (elapsed > kYield) break;
+    if (elapsed > kSpin) std::this_thread::yield();
+  }
+  while (value.load(std::memory_order_acquire) == old) value.wait(old);
+}
+
+}  // namespace puna

@@ -1,0 +1,65 @@
+// What attention works on at a time: query rows against a group of blocks. Part of attention.cpp.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "simd/simd.h"
+
+namespace puna::PUNA_ISA {
+namespace {
+
+constexpr int kGroupBlocks = 4;
+constexpr int kGroupTokens = kGroupBlocks * kBlockTokens;
+constexpr int kMaxRows = 48;  // rows that share a group's keys and values while those are in cache
+#if defined(PUNA_AVX512)
+constexpr int kRegisterRows = 6;  // rows in registers at a time
+#else
+constexpr int kRegisterRows = 2;
+#endif
+constexpr int kPartialSums = 4;     // of a score, over d mod 4: hides the latency of fma for few rows
+constexpr int kRegisterChunks = 4;  // chunks of 16 values of an output row in registers at a time
+constexpr int kLineHalves = 32;     // of a cache line
+constexpr float kNothingSeen = -1e30f;
+
+struct Row {
+  const float* q;
+  float* out;     // the weighted sum of values while running, divided by the weights' sum at the end
+  int64_t begin;  // positions [begin, end) are seen
+  int64_t end;
+};
+
+// The state of the online softmax.
+struct Rows {
+  int count;
+  Row row[kMaxRows];
+  alignas(64) float maximum[kMaxRows];            // of the scores so far
+  alignas(64) float correction[kMaxRows];         // what the new maximum makes of the sums so far
+  alignas(64) float sum[kMaxRows][kBlockTokens];  // of the weights, lane by lane
+  alignas(64) float weight[kMaxRows][kGroupTokens];
+};
+
+// The blocks of one group that some row sees: [begin, end) of kGroupBlocks.
+struct Group {
+  int64_t position;
+  int begin, end;
+  const uint16_t* k[kGroupBlocks];
+  const uint16_t* v[kGroupBlocks];
+  // The same of the next group. Blocks lie far apart, so the processor does not find the next one by itself:
+  // fetched ahead line by line while this group is computed, a long context is read almost twice as fast.
+  const uint16_t* k_ahead[kGroupBlocks];
+  const uint16_t* v_ahead[kGroupBlocks];
+};
+
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
+// f(Count<n>, first) for runs of n <= kRows rows, n being known to the compiler.
+template <int kRows, typename Function>
+PUNA_INLINE void in_register_rows(int first, int count, Function f) {
+  for (; first + kRows <= count; first += kRows) f(Count<kRows>{}, first);
+  if constexpr (kRows > 1) in_register_rows<kRows - 1>(first, count, f);
+}
+
+}  // namespace
+}  // namespace puna::PUNA_ISA

@@ -1,0 +1,125 @@
+// Row-wise functions between the matrix products: one token's row at a time, each in one fixed order.
+#include "kernels/functions.h"
+#include "simd/simd.h"
+
+namespace puna::PUNA_ISA {
+namespace {
+
+// out[i] = f(a[i], b[i]) for any n.
+template <typename Function>
+PUNA_INLINE void map(const float* a, const float* b, int64_t n, float* out, Function f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store(out + i, f(load(a + i), load(b + i)));
+  if (i < n) store_partial(out + i, f(load_partial(a + i, n - i), load_partial(b + i, n - i)), n - i);
+}
+
+PUNA_INLINE f32x16 silu(f32x16 x) { return x / (1.0f + exp(-x)); }
+
+// The tanh approximation (Hendrycks & Gimpel, 2016), as models are trained with it.
+PUNA_INLINE f32x16 gelu(f32x16 x) {
+  const f32x16 inner = x * 0.79788456080286536f * (1.0f + 0.044715f * x * x);
+  return 0.5f * x * (1.0f + tanh(inner));
+}
+
+PUNA_INLINE f32x16 relu(f32x16 x) { return max(x, f32x16{}); }
+
+// Four interleaved sums: enough to hide the latency of fma.
+PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
+  f32x16 sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    for (int j = 0; j < 4; ++j) {
+      const f32x16 v = load(x + i + j * kLanes);
+      sums[j] = fma(v, v, sums[j]);
+    }
+  }
+  for (; i + kLanes <= n; i += kLanes) sums[0] = fma(load(x + i), load(x + i), sums[0]);
+  if (i < n) {
+    const f32x16 v = load_partial(x + i, n - i);
+    sums[1] = fma(v, v, sums[1]);
+  }
+  return reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+constexpr int kPairs = kLanes / 2;
+
+// Turns neighbouring values (x[2i], x[2i + 1]) by angle i, for up to kPairs pairs.
+PUNA_INLINE void rotate_pairs(float* x, const float* cos, const float* sin, int64_t pairs) {
+  const i32x16 twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
+  const i32x16 swap = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
+  const f32x16 sign = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+  const f32x16 c = __builtin_shuffle(load_partial(cos, pairs), twice);
+  const f32x16 s = __builtin_shuffle(load_partial(sin, pairs), twice) * sign;
+  const f32x16 v = load_partial(x, 2 * pairs);
+  store_partial(x, fma(v, c, __builtin_shuffle(v, swap) * s), 2 * pairs);
+}
+
+}  // namespace
+
+void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  const float inverse = 1.0f / std::sqrt(sum_of_squares(x, n) / (float)n + eps);
+  map(x, weight, n, out, [inverse](f32x16 v, f32x16 w) { return v * inverse * w; });
+}
+
+void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
+                 const float* sin) {
+  const int64_t half = rotary_dim / 2;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    float* row = x + head * head_dim;
+    int64_t i = 0;
+    for (; i + kPairs <= half; i += kPairs) rotate_pairs(row + 2 * i, cos + i, sin + i, kPairs);
+    if (i < half) rotate_pairs(row + 2 * i, cos + i, sin + i, half - i);
+  }
+}
+
+void rope_neox(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
+               const float* sin) {
+  const int64_t half = rotary_dim / 2;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    float* a = x + head * head_dim;
+    float* b = a + half;
+    int64_t i = 0;
+    for (; i + kLanes <= half; i += kLanes) {
+      const f32x16 c = load(cos + i), s = load(sin + i), u = load(a + i), v = load(b + i);
+      store(a + i, fma(u, c, -(v * s)));
+      store(b + i, fma(v, c, u * s));
+    }
+    for (; i < half; ++i) {
+      const float u = a[i], v = b[i];
+      a[i] = u * cos[i] - v * sin[i];
+      b[i] = v * cos[i] + u * sin[i];
+    }
+  }
+}
+
+void glu(Activation activation, const float* gate, const float* up, int64_t n, float* out) {
+  switch (activation) {
+    case Activation::kSilu:
+      map(gate, up, n, out, [](f32x16 g, f32x16 u) { return silu(g) * u; });
+      break;
+    case Activation::kGelu:
+      map(gate, up, n, out, [](f32x16 g, f32x16 u) { return gelu(g) * u; });
+      break;
+    case Activation::kRelu:
+      map(gate, up, n, out, [](f32x16 g, f32x16 u) { return relu(g) * u; });
+      break;
+  }
+}
+
+void add(const float* a, const float* b, int64_t n, float* out) {
+  map(a, b, n, out, [](f32x16 u, f32x16 v) { return u + v; });
+}
+
+void mul(const float* a, const float* b, int64_t n, float* out) {
+  map(a, b, n, out, [](f32x16 u, f32x16 v) { return u * v; });
+}
+
+void scale(const float* x, float factor, int64_t n, float* out) {
+  map(x, x, n, out, [factor](f32x16 v, f32x16) { return v * factor; });
+}
+
+void softcap(const float* x, float cap, int64_t n, float* out) {
+  map(x, x, n, out, [cap](f32x16 v, f32x16) { return tanh(v / cap) * cap; });
+}
+
+}  // namespace puna::PUNA_ISA

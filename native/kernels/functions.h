@@ -1,0 +1,36 @@
+// The functions that each instruction set's kernel table is made of; the contracts are in kernels.h.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace puna::PUNA_ISA {
+
+extern const Kernels kKernels;  // table.cpp
+
+// quantize_row.cpp
+int64_t quantized_row_bytes(int64_t cols);
+void quantize_row(const float* x, int64_t cols, void* out);
+
+// matmul.cpp
+void linear(const LinearArgs& args);
+void linear_quantized(const LinearArgs& args);  // matmul_quantized.cpp: types that need_quantized_input
+void linear_float(const LinearArgs& args);      // matmul_float.cpp: F32, F16, BF16
+
+// attention.cpp
+void store_kv(const float* k, const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* k_block,
+              uint8_t* v_block);
+void attention(const AttentionArgs& args);
+
+// elementwise.cpp
+void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out);
+void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
+                 const float* sin);
+void rope_neox(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
+               const float* sin);
+void glu(Activation activation, const float* gate, const float* up, int64_t n, float* out);
+void add(const float* a, const float* b, int64_t n, float* out);
+void mul(const float* a, const float* b, int64_t n, float* out);
+void scale(const float* x, float factor, int64_t n, float* out);
+void softcap(const float* x, float cap, int64_t n, float* out);
+
+}  // namespace puna::PUNA_ISA

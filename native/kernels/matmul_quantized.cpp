@@ -1,0 +1,144 @@
+#include <bit>
+
+#include "kernels/activation_block.h"
+#include "kernels/functions.h"
+#include "kernels/matmul_tiles.h"
+#include "kernels/unpack.h"
+#include "kernels/unpack_k.h"
+
+namespace puna::PUNA_ISA {
+namespace {
+
+inline constexpr int kChunkBlocks = 16;
+
+// What dot products of the unsigned weights need to be exact: they start from -zero * sum of activations.
+PUNA_INLINE i32x16 minus_zero_times(int32_t negative_sum, int zero_shift) {
+  return splat(negative_sum) << zero_shift;
+}
+
+PUNA_INLINE int32_t four_activations(const ActivationBlock& x, int g) {
+  int32_t four;
+  std::memcpy(&four, x.q + 4 * g, sizeof four);
+  return four;
+}
+
+// sums[tile][t] += block of w times block of x.
+template <Correction kCorrection, int kTiles, int kTokens>
+PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles], const ActivationBlock* const (&x)[kTokens],
+                                int zero_shift, f32x16 (&sums)[kTiles][kTokens]) {
+  constexpr bool kSplit = kCorrection == Correction::kSubScales;
+  i32x16 dots[kTiles][kTokens], low_dots[kTiles][kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+    i32x16 start = {}, low_start = {};
+    if (kCorrection == Correction::kZeroPoint || kSplit) start = minus_zero_times(x[t]->negative_sum, zero_shift);
+    if (kSplit) {
+      low_start = minus_zero_times(x[t]->negative_low_sum, zero_shift);
+      start -= low_start;
+    }
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) dots[tile][t] = start, low_dots[tile][t] = low_start;
+  }
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; ++g) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t) {
+      const i32x16 activations = splat(four_activations(*x[t], g));
+#pragma GCC unroll 2
+      for (int tile = 0; tile < kTiles; ++tile) {
+        i32x16& dot = kSplit && g < 4 ? low_dots[tile][t] : dots[tile][t];
+        dot = dot4_u8s8(dot, (i32x16)w[tile]->q[g], activations);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) {
+      f32x16 dot = to_float(dots[tile][t]);
+      // Exact: both products and their sum stay below 2^24.
+      if (kSplit) dot = fma(dot, w[tile]->b, to_float(low_dots[tile][t]) * w[tile]->a);
+      f32x16 sum = fma(dot, w[tile]->scale * x[t]->scale, sums[tile][t]);
+      if (kCorrection == Correction::kMin) sum = fma(w[tile]->a, splat(x[t]->negative_scaled_sum), sum);
+      if (kCorrection == Correction::kHalfMins) {
+        const int32_t low = x[t]->negative_low_sum, high = x[t]->negative_sum - low;
+        sum = fma(fma(w[tile]->a, splat((float)low), w[tile]->b * (float)high), splat(x[t]->scale), sum);
+      }
+      sums[tile][t] = sum;
+    }
+  }
+}
+
+template <Correction kCorrection, int kTiles, int kTokens>
+void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shift, const uint8_t* x,
+                     int64_t x_stride, PairSums* pair_sums) {
+  f32x16 sums[kTiles][kTokens];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t)
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+  for (int64_t i = 0; i < num_blocks; ++i) {
+    const WeightBlock* w[kTiles];
+    const ActivationBlock* activations[kTokens];
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * kChunkBlocks + i;
+#pragma GCC unroll 8
+    for (int t = 0; t < kTokens; ++t)
+      activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
+    multiply_block<kCorrection>(w, activations, zero_shift, sums);
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTokens; ++t)
+#pragma GCC unroll 2
+    for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+}
+
+template <TensorType kType>
+struct QuantizedMethod {
+  typedef Unpacker<kType> Format;
+  typedef WeightBlock Block;
+  static constexpr int64_t kChunkColumns = kChunkBlocks * kBlockValues;
+
+  static constexpr int64_t packed_bytes(int64_t columns) {
+    return columns / (kBlockValues * Format::kBlocks) * Format::kBytes;
+  }
+  static constexpr int64_t activation_bytes(int64_t columns) {
+    return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
+  }
+  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks, const uint8_t* ahead) {
+    TileReader in{p, stride, ahead};
+    for (int64_t i = 0; i < columns / kBlockValues; i += Format::kBlocks) {
+      Format::unpack(in, blocks + i);
+      in.p += Format::kBytes;
+    }
+  }
+  template <int kTiles, int kTokens>
+  PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
+                            PairSums* sums) {
+    multiply_blocks<Format::kCorrection, kTiles, kTokens>(
+        blocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x, x_stride, sums);
+  }
+};
+
+}  // namespace
+
+void linear_quantized(const LinearArgs& args) {
+  switch (args.weight->type) {
+    case TensorType::kQ4_0: return linear_tiles<QuantizedMethod<TensorType::kQ4_0>>(args);
+    case TensorType::kQ4_1: return linear_tiles<QuantizedMethod<TensorType::kQ4_1>>(args);
+    case TensorType::kQ5_0: return linear_tiles<QuantizedMethod<TensorType::kQ5_0>>(args);
+    case TensorType::kQ5_1: return linear_tiles<QuantizedMethod<TensorType::kQ5_1>>(args);
+    case TensorType::kQ8_0: return linear_tiles<QuantizedMethod<TensorType::kQ8_0>>(args);
+    case TensorType::kQ2_K: return linear_tiles<QuantizedMethod<TensorType::kQ2_K>>(args);
+    case TensorType::kQ3_K: return linear_tiles<QuantizedMethod<TensorType::kQ3_K>>(args);
+    case TensorType::kQ4_K: return linear_tiles<QuantizedMethod<TensorType::kQ4_K>>(args);
+    case TensorType::kQ5_K: return linear_tiles<QuantizedMethod<TensorType::kQ5_K>>(args);
+    case TensorType::kQ6_K: return linear_tiles<QuantizedMethod<TensorType::kQ6_K>>(args);
+    case TensorType::kIQ4_NL: return linear_tiles<QuantizedMethod<TensorType::kIQ4_NL>>(args);
+    case TensorType::kIQ4_XS: return linear_tiles<QuantizedMethod<TensorType::kIQ4_XS>>(args);
+    case TensorType::kMXFP4: return linear_tiles<QuantizedMethod<TensorType::kMXFP4>>(args);
+    default: __builtin_unreachable();
+  }
+}
+
+}  // namespace puna::PUNA_ISA

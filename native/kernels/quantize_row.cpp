@@ -1,0 +1,62 @@
+#include "kernels/activation_block.h"
+#include "kernels/functions.h"
+#include "simd/simd.h"
+
+namespace puna::PUNA_ISA {
+namespace {
+
+PUNA_INLINE int32_t reduce_add(i32x16 v) {
+  int32_t x[16];
+  store(x, v);
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x[i];
+  return sum;
+}
+
+// The largest magnitude; infinity and NaN count as larger than any number, so that they are not lost but make
+// the scale, and with it the result, infinite or NaN.
+PUNA_INLINE float largest_magnitude(f32x16 low, f32x16 high) {
+  const i32x16 a = (i32x16)low & 0x7fffffff, b = (i32x16)high & 0x7fffffff;
+  int32_t bits[16];
+  store(bits, a > b ? a : b);
+  int32_t largest = 0;
+  for (int i = 0; i < 16; ++i) largest = bits[i] > largest ? bits[i] : largest;
+  float magnitude;
+  std::memcpy(&magnitude, &largest, sizeof magnitude);
+  return magnitude;
+}
+
+// Rounds to the nearest integer, ties to even, as adding 1.5 * 2^23 leaves no bits for a fraction.
+PUNA_INLINE i32x16 round_to_int(f32x16 v) {
+  const float shifter = 12582912.0f;
+  return (i32x16)(v + shifter) - (i32x16)splat(shifter);
+}
+
+typedef int8_t i8x16 __attribute__((vector_size(16)));
+
+void quantize_block(const float* x, ActivationBlock& block) {
+  const f32x16 low = load(x), high = load(x + 16);
+  const float magnitude = largest_magnitude(low, high);
+  block.scale = magnitude / 127.0f;
+  // Below, 127 / magnitude would be infinite; such values are as good as zero.
+  const float inverse = magnitude > 1e-36f ? 127.0f / magnitude : 0.0f;
+  const i32x16 q_low = round_to_int(low * inverse), q_high = round_to_int(high * inverse);
+  const int32_t low_sum = reduce_add(q_low);
+  const int32_t sum = low_sum + reduce_add(q_high);
+  block.negative_scaled_sum = -(block.scale * (float)sum);
+  block.negative_sum = -sum;
+  block.negative_low_sum = -low_sum;
+  const i8x16 bytes[2] = {__builtin_convertvector(q_low, i8x16), __builtin_convertvector(q_high, i8x16)};
+  std::memcpy(block.q, bytes, sizeof block.q);
+}
+
+}  // namespace
+
+int64_t quantized_row_bytes(int64_t cols) { return cols / kBlockValues * (int64_t)sizeof(ActivationBlock); }
+
+void quantize_row(const float* x, int64_t cols, void* out) {
+  ActivationBlock* blocks = static_cast<ActivationBlock*>(out);
+  for (int64_t k = 0; k < cols; k += kBlockValues) quantize_block(x + k, blocks[k / kBlockValues]);
+}
+
+}  // namespace puna::PUNA_ISA

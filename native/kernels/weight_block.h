@@ -1,0 +1,58 @@
+// 32 columns of a tile of 16 weight rows, unpacked to what the multiplication reads: lane r is row r.
+// Every format is u * scale plus a correction, u being unsigned bytes:
+#pragma once
+
+#include "simd/columns.h"
+
+namespace puna::PUNA_ISA {
+
+enum class Correction {
+  kZeroPoint,  // w = scale * (u - zero), zero being the same power of two everywhere
+  kMin,        // w = scale * u - a
+  kHalfMins,   // w = scale * u - (a for the first 16 columns, b for the others)
+  kSubScales,  // w = scale * (a or b) * (u - zero), a and b being integers for the columns' halves
+};
+
+struct WeightBlock {
+  u32x16 q[8];  // q[g] lane r: columns 4g..4g+3 of row r, one byte each
+  f32x16 scale;
+  f32x16 a;
+  f32x16 b;
+};
+
+// Reads 16 rows in their file format, and fetches into the cache as many bytes of what follows: rows lie too
+// far apart for the hardware to see that a tile, and then the next one, is contiguous memory.
+struct TileReader {
+  const uint8_t* p;
+  int64_t stride;        // bytes between rows
+  const uint8_t* ahead;  // fetched next
+
+  template <int kBytes>
+  inline __attribute__((always_inline)) void fetch() {
+#pragma GCC unroll 8
+    for (int line = 0; line < kBytes * kLanes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+    ahead += kBytes * kLanes;
+  }
+  inline __attribute__((always_inline)) void words4(int64_t offset, u32x16 words[4]) {
+    fetch<16>();
+    load_columns4(p + offset, stride, words);
+  }
+  inline __attribute__((always_inline)) void words8(int64_t offset, u32x16 words[8]) {
+    fetch<32>();
+    load_columns8(p + offset, stride, words);
+  }
+  inline __attribute__((always_inline)) u32x16 u32(int64_t offset) {
+    fetch<4>();
+    return load_u32_column(p + offset, stride);
+  }
+  inline __attribute__((always_inline)) u32x16 u16(int64_t offset) {
+    fetch<2>();
+    return load_u16_column(p + offset, stride);
+  }
+  inline __attribute__((always_inline)) f32x16 f16(int64_t offset) {
+    fetch<2>();
+    return load_f16_column(p + offset, stride);
+  }
+};
+
+}  // namespace puna::PUNA_ISA

@@ -1,0 +1,36 @@
+"""A local LLM inference daemon, and its engine as a library.
+
+import puna
+
+with puna.LLM("smollm2:135m") as llm:
+    print(llm.chat([{"role": "user", "content": "Why is the sky blue?"}]).text)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puna.engine.request import SamplingParams
+    from puna.llm import LLM, Chunk
+    from puna.local import Completion, Engine, GenerationError
+
+__version__ = "0.1.0"
+__all__ = ["LLM", "Chunk", "Completion", "Engine", "GenerationError", "SamplingParams", "__version__"]
+
+# Imported when first used: the command line imports this package, too, and must not wait for the engine.
+_MODULES = {
+    "Chunk": "puna.llm",
+    "Completion": "puna.local",
+    "Engine": "puna.local",
+    "GenerationError": "puna.local",
+    "LLM": "puna.llm",
+    "SamplingParams": "puna.engine.request",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

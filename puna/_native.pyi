@@ -1,0 +1,208 @@
+"""The native core (C++, bound with nanobind)."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class NativeError(ValueError):
+    """What a file or a caller got wrong; the text names it."""
+
+# --- GGUF ---
+
+class GgufFile:
+    """A mapped, completely checked GGUF file. Use puna.gguf.GgufFile."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str]) -> None: ...
+    @property
+    def version(self) -> int: ...
+    def keys(self) -> list[str]: ...
+    def value(self, key: str) -> Any: ...
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int]]:
+        """(name, type, shape fastest first, offset in the file, bytes) of each."""
+    def data(self, name: str) -> NDArray[np.uint8]: ...
+    def dequantize(self, name: str) -> NDArray[np.float32]: ...
+
+# --- KV memory ---
+
+class Arena:
+    """Address space for a model's KV blocks; a block costs memory once it is written, until its release."""
+
+    def __init__(self, num_blocks: int, block_bytes: int) -> None:
+        """block_bytes: a positive multiple of 64. Raises NativeError if it makes no sense or does not fit."""
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+    def block(self, block_id: int) -> NDArray[np.uint8]:
+        """Writable view [block_bytes] of one block; keeps the memory mapped, even after close()."""
+    def release(self, block_ids: Sequence[int]) -> None:
+        """Gives the memory of these blocks back to the system; their contents are gone."""
+    def close(self) -> None: ...
+
+# --- sampling ---
+
+class Sampler:
+    """One request's sampling parameters, random sequence and recent tokens.
+
+    NativeError names a parameter that is out of range. Off are: top_k <= 0, top_p >= 1, min_p <= 0,
+    typical_p >= 1, repeat_last_n 0 (-1: all tokens), repeat_penalty 1, num_logprobs -1 (0: the chosen token's,
+    n: the likeliest n too). temperature <= 0 is greedy. Ids of logit_bias beyond the vocabulary are ignored.
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        typical_p: float,
+        repeat_last_n: int,
+        repeat_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        seed: int,
+        logit_bias: dict[int, float],
+        num_logprobs: int,
+    ) -> None: ...
+    def accept(self, token: int) -> None:
+        """Counts a token of the prompt for the penalties."""
+    def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
+
+class SampleResult:
+    """Row by row; a new array or list at each access."""
+
+    @property
+    def tokens(self) -> NDArray[np.int32]: ...
+    @property
+    def logprobs(self) -> NDArray[np.float32]:
+        """Of the chosen tokens, in the model's own distribution; NaN where num_logprobs is -1."""
+    @property
+    def top_tokens(self) -> list[list[tuple[int, float]]]:
+        """(token, logprob), likeliest first."""
+
+def sample_batch(pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler]) -> SampleResult:
+    """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
+
+    The samplers are different ones. NativeError names a row with a NaN or without a finite logit; then no
+    sampler has changed.
+    """
+
+# --- execution ---
+
+class ThreadPool:
+    """The worker's threads, the caller's included. They spin for microseconds after a step, then sleep."""
+
+    def __init__(self, num_threads: int) -> None:
+        """NativeError unless 1 <= num_threads <= 1024."""
+    @property
+    def num_threads(self) -> int: ...
+    def close(self) -> None:
+        """Ends the threads; a later run raises NativeError."""
+
+class ProgramBuilder:
+    """Checks a graph against its file, op by op, and compiles it; NativeError names what does not fit.
+
+    A buffer is float32 [tokens, width], or [rows, width] behind `rows`. Weights are named as in the file.
+    """
+
+    def __init__(self, file: GgufFile, isa: str = "auto") -> None:
+        """isa: one of cpu_info().isas, or "auto" for the best."""
+    def buffer(self, width: int) -> int: ...
+    def embed(self, out: int, weight: str) -> None:
+        """out[t] = weight's row tokens[t]"""
+    def rms_norm(self, out: int, x: int, weight: str, eps: float, group: int) -> None:
+        """Over consecutive groups of `group` values, each times weight [group]. out may be x."""
+    def linear(
+        self, x: int, outs: list[int], weights: list[str], biases: list[str | None], residual: int | None
+    ) -> None:
+        """outs[i] = x weights[i]^T + biases[i]; with one weight, plus residual (may be its out)."""
+    def rope(
+        self,
+        x: int,
+        num_heads: int,
+        head_dim: int,
+        style: str,
+        inv_freq: NDArray[np.float32],
+        scale: float,
+    ) -> None:
+        """Rotates the first 2 * len(inv_freq) dimensions of each head in place, by position * inv_freq.
+
+        style: "normal" for the pairs (2i, 2i + 1), "neox" for (i, i + len(inv_freq)).
+        scale: factor on cosine and sine.
+        """
+    def attention(
+        self,
+        out: int,
+        q: int,
+        k: int,
+        v: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        softcap: float,
+        window: int,
+    ) -> None:
+        """Stores k and v in the layer's part of the KV blocks, then attends over all positions so far.
+
+        softcap: 0 for none. window: 0, or how many of the latest positions are seen, including the token's.
+        """
+    def glu(self, out: int, gate: int, up: int, activation: str) -> None:
+        """out = activation(gate) * up; "silu", "gelu" (tanh approximation) or "relu". out may be an input."""
+    def add(self, out: int, a: int, b: int) -> None: ...
+    def mul(self, out: int, a: int, b: int) -> None: ...
+    def scale(self, out: int, x: int, factor: float) -> None: ...
+    def softcap(self, out: int, x: int, cap: float) -> None:
+        """out = cap * tanh(x / cap)"""
+    def rows(self, out: int, x: int) -> None:
+        """out = x[rows]: the rows whose result is wanted."""
+    def build(self, result: int) -> Program:
+        """result: a buffer behind `rows`. The builder is spent afterwards."""
+
+class Program:
+    """A compiled graph. Keeps its file mapped."""
+
+    @property
+    def isa(self) -> str: ...
+    @property
+    def block_bytes(self) -> int:
+        """KV bytes of a block of 16 tokens, all layers."""
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory of the activations: what the largest step so far needed."""
+    def run(
+        self,
+        pool: ThreadPool,
+        arena: Arena,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequence_starts: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        rows: NDArray[np.int32],
+    ) -> NDArray[np.float32]:
+        """One step; arrays as in Batch. The result [len(rows), width] is overwritten by the next run.
+
+        NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+
+class CpuInfo:
+    """What this machine's processor can do."""
+
+    @property
+    def isa(self) -> str:
+        """The instruction set that "auto" takes."""
+    @property
+    def isas(self) -> list[str]:
+        """All with kernels for this machine, best first."""
+    @property
+    def features(self) -> list[str]:
+        """Vector extensions of the processor that the kernels know of."""
+    @property
+    def logical_cpus(self) -> int: ...
+
+def cpu_info() -> CpuInfo: ...

@@ -1,0 +1,78 @@
+"""Request bodies: JSON to typed structs, as forgiving about keys and as strict about types as Go is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+
+from puna.api.errors import ApiError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+
+
+async def read_body(request: Request, kind: type[T], *, empty: str = "missing request body") -> T:
+    """The body as a `kind`; its content type does not matter. ApiError (400) says what is wrong.
+
+    Keys match case-insensitively, unknown ones are ignored, null means absent, and what follows the first
+    JSON value is not read. empty: error text for a body without any value.
+    """
+    body = await request.body()
+    if not body.strip():
+        raise ApiError(400, empty)
+    return decode(body, kind)
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """`body` as a `kind`, under the rules of `read_body`."""
+    try:
+        value = _first_value(body)
+        return msgspec.convert({} if value is None else _match_keys(value, kind), kind)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"invalid request: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"invalid JSON: {error}") from error
+    except RecursionError as error:
+        raise ApiError(400, "invalid JSON: exceeded max depth") from error
+
+
+def _first_value(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        trailing = _TRAILING.search(str(error))
+        if trailing is None:
+            raise
+        return msgspec.json.decode(body[: int(trailing[1]) - 1])  # the byte it names has been read already
+
+
+def _match_keys(value: Any, kind: Any) -> Any:
+    """`value` with its objects' keys spelled as the structs in `kind` spell them, and without nulls."""
+    if isinstance(value, list) and get_origin(kind) is list:
+        (item,) = get_args(kind)
+        return [_match_keys(each, item) for each in value]
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        fields = _fields(kind)
+        matched = {}
+        for key, field_value in value.items():
+            name, field_kind = fields.get(key.lower(), (key, Any))
+            if field_value is not None and (key == name or name not in value):
+                matched[name] = _match_keys(field_value, field_kind)
+        return matched
+    return value
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> Mapping[str, tuple[str, Any]]:
+    """Fields of `kind` by their lower-case key: key as the struct has it, type."""
+    hints = get_type_hints(kind)
+    return {
+        field.encode_name.lower(): (field.encode_name, hints[field.name])
+        for field in msgspec.structs.fields(kind)
+    }

@@ -1,0 +1,64 @@
+"""What a model can't do is refused before the model is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from puna.api.errors import ApiError
+from puna.api.inspection import ModelFacts
+from puna.api.requests import GenerateRequest, InferenceRequest, Think
+from puna.registry import StoredModel
+
+_MAX_TOP_LOGPROBS = 20
+
+
+def check_top_logprobs(count: int) -> None:
+    """ApiError (400)."""
+    if not 0 <= count <= _MAX_TOP_LOGPROBS:
+        raise ApiError(400, f"top_logprobs must be between 0 and {_MAX_TOP_LOGPROBS}")
+
+
+def check_raw(request: GenerateRequest) -> None:
+    """ApiError (400) for fields that make no sense beside `raw`."""
+    if request.raw and (request.template or request.system or request.context):
+        raise ApiError(400, "raw mode does not support template, system, or context")
+
+
+def check_template(request: GenerateRequest) -> None:
+    """ApiError (400) for a template: models are prompted with their own."""
+    if request.template:
+        raise ApiError(400, "a template in the request (Go template language) is not supported yet")
+
+
+def effective_think(request: InferenceRequest, facts: ModelFacts) -> Think:
+    """A model that can think does, unless told not to. ApiError (400): told to, but it can't."""
+    think = request.think_mode()
+    can_think = "thinking" in facts.capabilities
+    if think is None:
+        return Think(can_think)
+    if think.enabled and not can_think:
+        raise ApiError(400, f'"{request.model}" does not support thinking')
+    return think
+
+
+def check_capabilities(
+    request: InferenceRequest, model: StoredModel, facts: ModelFacts, verb: str, needs: tuple[str, ...]
+) -> None:
+    """needs: capabilities besides completion. ApiError (400) names all that the model lacks."""
+    if "completion" not in facts.capabilities:
+        raise ApiError(400, f'"{request.model}" does not support {verb}')
+    missing = [capability for capability in needs if capability not in facts.capabilities]
+    if missing:
+        raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
+
+
+def check_format(wanted: Any) -> None:
+    """ApiError for every format but free text."""
+    if wanted is None or wanted == "":
+        return
+    if wanted == "json" or isinstance(wanted, dict):
+        raise ApiError(400, "structured output (format) is not supported yet")
+    shown = msgspec.json.encode(wanted).decode()
+    raise ApiError(500, f'invalid format: {shown}; expected "json" or a valid JSON Schema object')

@@ -1,0 +1,24 @@
+"""What every handler works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from puna.api.inspection import Inspector
+from puna.daemon.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """One per app."""
+
+    runtime: Runtime
+    inspector: Inspector = field(default_factory=Inspector)
+
+
+def context_of(request: Request) -> ApiContext:
+    """The context of the app that `request` came to."""
+    context: ApiContext = request.app.state.context
+    return context

@@ -1,0 +1,71 @@
+"""What clients are told when something goes wrong: one table from exceptions to status and text."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from puna.backends.base import ModelLoadError
+from puna.chat.template import TemplateError
+from puna.daemon.generation import GenerationError
+from puna.daemon.residency import ServerBusy
+from puna.gguf import GgufError
+from puna.registry import (
+    DigestMismatch,
+    InvalidDigest,
+    InvalidModelName,
+    MissingBlob,
+    ModelNotFound,
+    ReadOnlyModel,
+    RegistryError,
+)
+from puna.tokenizer import TokenizerError
+from puna.worker.client import WorkerDied
+
+log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """A request that cannot be answered: HTTP status, and the text for the client."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+# The first class that an error is an instance of decides; its own text is fit for the client.
+_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (InvalidModelName, 400),
+    (InvalidDigest, 400),
+    (DigestMismatch, 400),
+    (ReadOnlyModel, 403),
+    (ModelNotFound, 404),
+    (MissingBlob, 500),
+    (RegistryError, 500),
+    (ServerBusy, 503),
+    (ModelLoadError, 500),
+    (WorkerDied, 500),
+    (GenerationError, 500),
+    (GgufError, 500),
+    (TemplateError, 500),
+    (TokenizerError, 500),
+)
+KNOWN_ERRORS = (ApiError, *(kind for kind, _ in _STATUS))
+
+
+def to_api_error(error: Exception) -> ApiError:
+    """Status and text for any error; one that nobody foresaw is logged and becomes a plain 500."""
+    if isinstance(error, ApiError):
+        return error
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return ApiError(status, str(error))
+    log.error("unexpected error in a request", exc_info=error)
+    return ApiError(500, "internal server error")
+
+
+def native_error_body(error: ApiError) -> bytes:
+    """Ollama's shape."""
+    return msgspec.json.encode({"error": error.text})

@@ -1,0 +1,134 @@
+"""The way of a generate or chat request: checks, the model, the prompt, the reply. Both faces come here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from puna.api.checks import (
+    check_capabilities,
+    check_format,
+    check_raw,
+    check_template,
+    check_top_logprobs,
+    effective_think,
+)
+from puna.api.context import ApiContext
+from puna.api.errors import ApiError
+from puna.api.events import Event, Finish, Rendered
+from puna.api.generation import Clock, generate_reply
+from puna.api.names import find_model, parse_name
+from puna.api.options import Options, parse_options
+from puna.api.prompt import Prompt, chat_prompt, generate_prompt, raw_prompt
+from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
+from puna.daemon.generation import GenerationJob
+from puna.daemon.runtime import ResidentModel, Runtime
+from puna.registry import ModelNotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What tells generate and chat apart."""
+
+    verb: str
+    is_empty: bool
+    """Nothing to answer: the client wants the model loaded, or unloaded."""
+    needs: tuple[str, ...]
+    """Capabilities, besides completion."""
+    without_name: ApiError
+    check: Callable[[], None] = lambda: None
+    build: Callable[[ResidentModel, Options, Think], Prompt]
+    gives_context: bool = False
+
+
+def generate(context: ApiContext, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+    """Events of one request; the last is Finish or Rendered. Raises what errors.KNOWN_ERRORS lists."""
+
+    def check() -> None:
+        check_raw(request)
+        check_template(request)
+
+    needs = {"insert": request.suffix, "vision": request.images}
+    task = _Task(
+        verb="generate",
+        is_empty=not request.prompt,
+        needs=tuple(capability for capability, wanted in needs.items() if wanted),
+        without_name=ApiError(404, "model '' not found"),
+        check=check,
+        build=partial(raw_prompt if request.raw else generate_prompt, request),
+        gives_context=not request.raw,
+    )
+    return _infer(context, request, task)
+
+
+def chat(context: ApiContext, request: ChatRequest) -> AsyncGenerator[Event, None]:
+    """Events of one request; the last is Finish or Rendered. Raises what errors.KNOWN_ERRORS lists."""
+    needs = {"tools": request.tools, "vision": any(message.images for message in request.messages)}
+    task = _Task(
+        verb="chat",
+        is_empty=not request.messages,
+        needs=tuple(capability for capability, wanted in needs.items() if wanted),
+        without_name=ApiError(400, "model is required"),
+        build=partial(chat_prompt, request),
+    )
+    return _infer(context, request, task)
+
+
+async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) -> AsyncGenerator[Event, None]:
+    clock = Clock(arrival_ns=time.monotonic_ns())
+    keep_alive_s = request.keep_alive_s()
+    request.think_mode()  # like the body's other fields, wrong whatever the model is
+    check_top_logprobs(request.top_logprobs)
+    if not request.model:
+        raise task.without_name
+    if task.is_empty and keep_alive_s == 0:
+        await _unload(context.runtime, request.model)
+        yield Finish("unload")
+        return
+    model = await find_model(context.runtime.store, request.model)
+    task.check()
+    facts = await context.inspector.facts(model)
+    think = effective_think(request, facts)
+    check_capabilities(request, model, facts, task.verb, task.needs)
+    check_format(request.format)
+    options = parse_options(model.params, request.options)
+    async with context.runtime.resident(
+        str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
+    ) as resident:
+        clock.loaded_ns = time.monotonic_ns()
+        if task.is_empty:
+            yield Finish("load")
+            return
+        # In a thread: a long prompt must not hold up the streams of others.
+        prompt = await asyncio.to_thread(task.build, resident, options, think)
+        if request.debug_render_only:
+            yield Rendered(prompt.text)
+            return
+        job = _job(request, options, prompt, resident)
+        reply = generate_reply(resident, prompt, job, clock, with_context=task.gives_context)
+        async with aclosing(reply) as events:
+            async for event in events:
+                yield event
+
+
+async def _unload(runtime: Runtime, text: str) -> None:
+    """The model need not be loaded. ApiError (404) if there is none of that name."""
+    try:
+        await runtime.unload(str(parse_name(text)))
+    except ModelNotFound as error:
+        raise ApiError(404, f"model '{text}' not found") from error
+
+
+def _job(
+    request: InferenceRequest, options: Options, prompt: Prompt, resident: ResidentModel
+) -> GenerationJob:
+    return GenerationJob(
+        prompt=prompt.tokens,
+        sampling=options.sampling(num_logprobs=request.top_logprobs if request.logprobs else -1),
+        max_tokens=options.max_tokens(resident.context_length),
+        stop=options.stop,
+    )

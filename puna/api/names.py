@@ -1,0 +1,36 @@
+"""From the name a client sent to the model in the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+from puna.api.errors import ApiError
+from puna.registry import ModelName, ModelNotFound, Store, StoredModel
+
+
+def parse_name(text: str) -> ModelName:
+    """The model that `text` means; a suffix `:local` is implied here, `:cloud` can't be served.
+
+    ApiError (400, 403), InvalidModelName.
+    """
+    name = text.strip()
+    lower = name.lower()
+    tag = lower.rsplit("/", 1)[-1].rpartition(":")[2]
+    is_cloud = lower.endswith(":cloud") or (":" in lower and tag.endswith("-cloud"))
+    if lower.endswith((":local:cloud", ":cloud:local")):
+        raise ApiError(400, f'use either :local or :cloud, not both: "{text}"')
+    if is_cloud:
+        raise ApiError(403, "ollama cloud is disabled: remote model is unavailable")
+    return ModelName.parse(name[: -len(":local")] if lower.endswith(":local") else name)
+
+
+async def find_model(store: Store, text: str) -> StoredModel:
+    """The model that a request names; errors repeat the name as it was sent.
+
+    ApiError (400, 403, 404), InvalidModelName, CorruptManifest, MissingBlob.
+    """
+    name = parse_name(text)
+    try:
+        return await asyncio.to_thread(store.find, name)
+    except ModelNotFound as error:
+        raise ApiError(404, f"model '{text}' not found") from error

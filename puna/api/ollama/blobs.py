@@ -1,0 +1,51 @@
+"""HEAD, POST /api/blobs/{digest}: uploads that a create then refers to."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from puna.api.context import context_of
+from puna.api.errors import ApiError
+from puna.registry import parse_digest
+from puna.registry.blob_writer import BlobWriter
+
+# Hashing and writing happen in a thread, in pieces large enough that handing them over costs nothing.
+_PIECE_BYTES = 1 << 20
+
+
+async def probe(request: Request) -> Response:
+    """HEAD: 200 or 404."""
+    digest = parse_digest(request.path_params["digest"])
+    if not context_of(request).runtime.store.has_blob(digest):
+        raise ApiError(404, f'blob "{digest}" not found')
+    return Response()
+
+
+async def upload(request: Request) -> Response:
+    """POST, the raw bytes as body: 201, or 200 if the blob is already there. Broken off: nothing is kept."""
+    store = context_of(request).runtime.store
+    digest = parse_digest(request.path_params["digest"])
+    if store.has_blob(digest):
+        async for _ in request.stream():  # a client that still sends would not see the answer
+            pass
+        return Response()
+    try:
+        with store.blob_writer(digest) as writer:
+            await _receive(request, writer)
+            await asyncio.to_thread(writer.commit)
+    except ClientDisconnect as error:
+        raise ApiError(400, "the upload was broken off") from error
+    return Response(status_code=201)
+
+
+async def _receive(request: Request, writer: BlobWriter) -> None:
+    piece = bytearray()
+    async for data in request.stream():
+        piece += data
+        if len(piece) >= _PIECE_BYTES:
+            await asyncio.to_thread(writer.write, piece)
+            piece = bytearray()
+    await asyncio.to_thread(writer.write, piece)

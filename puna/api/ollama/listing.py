@@ -1,0 +1,112 @@
+"""GET /api/tags and /api/ps: what is stored, what is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from puna.api.context import ApiContext, context_of
+from puna.api.inspection import ModelFacts
+from puna.api.replies import json_response
+from puna.gguf import GgufError
+from puna.registry import ModelConfig, StoredModel
+
+log = logging.getLogger(__name__)
+
+
+class ModelDetails(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """`details` of a model; the lengths only in the list."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str] | None
+    parameter_size: str
+    quantization_level: str
+    context_length: int = 0
+    embedding_length: int = 0
+
+
+class ListedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An entry of /api/tags."""
+
+    name: str
+    model: str
+    modified_at: datetime
+    size: int
+    digest: str
+    details: ModelDetails
+    capabilities: tuple[str, ...] = ()
+
+
+class LoadedModel(msgspec.Struct, kw_only=True):
+    """An entry of /api/ps."""
+
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: ModelDetails
+    expires_at: datetime
+    size_vram: int = 0
+    context_length: int
+
+
+def details_of(config: ModelConfig, facts: ModelFacts | None = None) -> ModelDetails:
+    """From the config blob; with the lengths if `facts` are given."""
+    return ModelDetails(
+        parent_model="",
+        format=config.format,
+        family=config.family,
+        families=config.families,
+        parameter_size=config.parameter_size,
+        quantization_level=config.quantization,
+        context_length=facts.context_length if facts else 0,
+        embedding_length=facts.embedding_length if facts else 0,
+    )
+
+
+async def tags(request: Request) -> Response:
+    """GET, HEAD /api/tags."""
+    context = context_of(request)
+    models = await asyncio.to_thread(context.runtime.store.list)
+    return json_response({"models": [await _listed(context, model) for model in models]})
+
+
+async def _listed(context: ApiContext, model: StoredModel) -> ListedModel:
+    facts = None
+    try:
+        facts = await context.inspector.facts(model)
+    except GgufError as error:
+        log.warning("%s cannot be used: %s", model.name.short, error)
+    return ListedModel(
+        name=model.name.short,
+        model=model.name.short,
+        modified_at=model.modified_at,
+        size=model.size,
+        digest=model.digest,
+        details=details_of(model.config, facts),
+        capabilities=facts.capabilities if facts else (),
+    )
+
+
+async def ps(request: Request) -> Response:
+    """GET /api/ps."""
+    loaded = [
+        LoadedModel(
+            name=status.name,
+            model=status.name,
+            size=status.size,
+            digest=status.digest,
+            details=details_of(status.config),
+            expires_at=status.expires_at,
+            context_length=status.context_length,
+        )
+        for status in context_of(request).runtime.loaded()
+    ]
+    return json_response({"models": sorted(loaded, key=lambda model: model.expires_at, reverse=True)})

@@ -1,0 +1,69 @@
+"""DELETE /api/delete and POST /api/copy: names in the store."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from puna.api.body import read_body
+from puna.api.context import context_of
+from puna.api.errors import ApiError
+from puna.registry import InvalidModelName, ModelName, ModelNotFound, Store
+
+
+class DeleteRequest(msgspec.Struct):
+    """`name` is an older spelling of `model`."""
+
+    model: str = ""
+    name: str = ""
+
+
+class CopyRequest(msgspec.Struct):
+    """Two model names."""
+
+    source: str = ""
+    destination: str = ""
+
+
+async def delete(request: Request) -> Response:
+    """DELETE /api/delete. A copy in memory keeps running."""
+    body = await read_body(request, DeleteRequest)
+    if not (text := body.model or body.name):
+        raise ApiError(400, "model is required")
+    try:
+        name = ModelName.parse(text)
+    except InvalidModelName as error:
+        raise ApiError(400, f'name "{text}" is invalid') from error
+    try:
+        await asyncio.to_thread(context_of(request).runtime.store.delete, name)
+    except ModelNotFound as error:
+        raise ApiError(404, f"model '{text}' not found") from error
+    return Response()
+
+
+async def copy(request: Request) -> Response:
+    """POST /api/copy. Only the manifest is duplicated."""
+    body = await read_body(request, CopyRequest)
+    source = _parse(body.source, "source")
+    destination = _parse(body.destination, "destination")
+    if source.key != destination.key:
+        try:
+            await asyncio.to_thread(_copy, context_of(request).runtime.store, source, destination)
+        except ModelNotFound as error:
+            raise ApiError(404, f'model "{body.source}" not found') from error
+    return Response()
+
+
+def _parse(text: str, role: str) -> ModelName:
+    try:
+        return ModelName.parse(text)
+    except InvalidModelName as error:
+        raise ApiError(400, f'{role} "{text}" is invalid') from error
+
+
+def _copy(store: Store, source: ModelName, destination: ModelName) -> None:
+    replaced = store.write_manifest(destination, store.find(source).manifest)
+    store.remove_unused_blobs(replaced)

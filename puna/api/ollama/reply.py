@@ -1,0 +1,148 @@
+"""Replies of generate and chat in Ollama's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from puna.api.errors import ApiError, native_error_body
+from puna.api.events import Delta, Event, Finish, Rendered, collect, is_whole
+from puna.daemon.generation import TextLogprob
+
+
+class DebugInfo(msgspec.Struct):
+    """The rendered prompt."""
+
+    rendered_template: str
+
+
+class AlternativeReply(msgspec.Struct):
+    """A token that could have been drawn."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class LogprobReply(msgspec.Struct, omit_defaults=True):
+    """A token that was drawn."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[AlternativeReply] = []
+
+
+class ReplyMessage(msgspec.Struct, omit_defaults=True):
+    """The assistant's message, or a piece of it."""
+
+    role: str
+    content: str
+    thinking: str = ""
+
+
+class GenerateReply(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An object of /api/generate; fields with a default only where they mean something."""
+
+    model: str
+    created_at: datetime
+    response: str
+    thinking: str = ""
+    done: bool
+    done_reason: str = ""
+    context: list[int] = []
+    total_duration: int = 0
+    load_duration: int = 0
+    prompt_eval_count: int = 0
+    prompt_eval_duration: int = 0
+    eval_count: int = 0
+    eval_duration: int = 0
+    logprobs: list[LogprobReply] = []
+    debug_info: DebugInfo | None = msgspec.field(default=None, name="_debug_info")
+
+
+class ChatReply(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An object of /api/chat."""
+
+    model: str
+    created_at: datetime
+    message: ReplyMessage
+    done: bool
+    done_reason: str = ""
+    total_duration: int = 0
+    load_duration: int = 0
+    prompt_eval_count: int = 0
+    prompt_eval_duration: int = 0
+    eval_count: int = 0
+    eval_duration: int = 0
+    logprobs: list[LogprobReply] = []
+    debug_info: DebugInfo | None = msgspec.field(default=None, name="_debug_info")
+
+
+def logprob_replies(logprobs: Sequence[TextLogprob]) -> list[LogprobReply]:
+    """Log-probabilities as both faces show them."""
+    return [
+        LogprobReply(
+            item.token,
+            item.logprob,
+            list(item.bytes),
+            [AlternativeReply(other.token, other.logprob, list(other.bytes)) for other in item.top],
+        )
+        for item in logprobs
+    ]
+
+
+class ReplyFraming:
+    """NDJSON of one request."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, model: str, *, chat: bool) -> None:
+        """model: as requested."""
+        self._model = model
+        self._chat = chat
+
+    def is_whole(self, first: Event) -> bool:
+        return is_whole(first)
+
+    def frame(self, event: Event) -> bytes:
+        return self._encode(event) + b"\n"
+
+    def end(self) -> bytes:
+        return b""
+
+    def error_frame(self, error: ApiError) -> bytes:
+        return native_error_body(error) + b"\n"
+
+    def body(self, events: list[Event]) -> bytes:
+        if isinstance(events[-1], Rendered):
+            return self._encode(events[-1])
+        whole = collect(events)
+        return self._encode(whole.finish, Delta(whole.content, whole.thinking, whole.logprobs))
+
+    def error_body(self, error: ApiError) -> bytes:
+        return native_error_body(error)
+
+    def _encode(self, event: Event, text: Delta | None = None) -> bytes:
+        """One object; text: what the reply holds besides a final event."""
+        delta = event if isinstance(event, Delta) else text or Delta()
+        fields: dict[str, Any] = {
+            "model": self._model,
+            "created_at": datetime.now(timezone.utc),
+            "done": isinstance(event, Finish),
+            "logprobs": logprob_replies(delta.logprobs),
+        }
+        if isinstance(event, Finish):
+            fields["done_reason"] = event.reason
+            fields |= msgspec.structs.asdict(event.counts) if event.counts else {}
+        elif isinstance(event, Rendered):
+            fields["debug_info"] = DebugInfo(event.prompt)
+        if self._chat:
+            message = ReplyMessage("assistant", delta.content, delta.thinking)
+            return msgspec.json.encode(ChatReply(message=message, **fields))
+        context = event.context if isinstance(event, Finish) else []
+        reply = GenerateReply(response=delta.content, thinking=delta.thinking, context=context, **fields)
+        return msgspec.json.encode(reply)

@@ -1,0 +1,39 @@
+"""What chat completions and completions share: server-sent events, and errors in OpenAI's shape."""
+
+from __future__ import annotations
+
+import msgspec
+
+from puna.api.errors import ApiError
+from puna.api.events import Event
+
+_TYPES = {400: "invalid_request_error", 404: "not_found_error"}
+
+
+def openai_error_body(error: ApiError) -> bytes:
+    """The error as one JSON object."""
+    kind = _TYPES.get(error.status, "api_error")
+    return msgspec.json.encode({"error": {"message": error.text, "type": kind, "param": None, "code": None}})
+
+
+def sse(data: bytes) -> bytes:
+    """One server-sent event."""
+    return b"data: " + data + b"\n\n"
+
+
+class SseFraming:
+    """The part of a Framing that does not depend on what is completed."""
+
+    media_type = "text/event-stream"
+
+    def is_whole(self, first: Event) -> bool:  # noqa: ARG002
+        return False
+
+    def end(self) -> bytes:
+        return sse(b"[DONE]")
+
+    def error_frame(self, error: ApiError) -> bytes:
+        return sse(openai_error_body(error))
+
+    def error_body(self, error: ApiError) -> bytes:
+        return openai_error_body(error)

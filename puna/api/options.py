@@ -1,0 +1,137 @@
+"""Ollama's `options`: the request's over the model's over the defaults, checked and made ready for use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from puna.api.errors import ApiError
+from puna.engine.request import SamplingParams
+
+log = logging.getLogger(__name__)
+
+_MAX_INT = 2**31 - 1
+_MAX_FLOAT = 3.4028234663852886e38  # of float32
+_SEED_RANGE = 2**32
+_MIN_NUM_CTX = 4
+_CONTEXTS_PER_REPLY = 10
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Every option that has an effect; names, meanings and defaults are Ollama's."""
+
+    num_ctx: int | None = None
+    num_keep: int = 4
+    num_predict: int = -1
+    stop: list[str] = []
+    seed: int = -1
+    top_k: int = 40
+    top_p: float = 0.9
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repeat_last_n: int = 64
+    temperature: float = 0.8
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+    def sampling(self, *, num_logprobs: int) -> SamplingParams:
+        """num_logprobs: as in SamplingParams."""
+        return SamplingParams(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            typical_p=self.typical_p,
+            repeat_last_n=self.repeat_last_n,
+            repeat_penalty=self.repeat_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=None if self.seed == -1 else self.seed % _SEED_RANGE,
+            num_logprobs=num_logprobs,
+        )
+
+    def max_tokens(self, context_length: int) -> int:
+        """Tokens to generate at most; even "until it stops" ends after ten contexts."""
+        cap = _CONTEXTS_PER_REPLY * context_length
+        return min(self.num_predict, cap) if self.num_predict >= 0 else cap
+
+
+# Options that Ollama knows, by the type it wants. Those that Options lacks belong to loading a model in
+# ways this engine does not have (it maps weights and sizes its batches itself): checked, without effect.
+_INTEGERS = frozenset(
+    [
+        "num_ctx",
+        "num_keep",
+        "num_predict",
+        "seed",
+        "top_k",
+        "repeat_last_n",
+        "num_batch",
+        "num_gpu",
+        "main_gpu",
+        "num_thread",
+        "draft_num_predict",
+    ]
+)
+_FLOATS = frozenset(
+    ["top_p", "min_p", "typical_p", "temperature", "repeat_penalty", "presence_penalty", "frequency_penalty"]
+)
+_BOOLEANS = frozenset(["use_mmap"])
+
+
+def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any]) -> Options:
+    """Options of a request. ApiError (500, as Ollama has it) for a value of the wrong type."""
+    values: dict[str, Any] = {}
+    for name, value in {**model_params, **_without_nulls(requested)}.items():
+        if value is None:
+            continue
+        if name in _INTEGERS:
+            values[name] = _integer(name, value)
+        elif name in _FLOATS:
+            values[name] = _float(name, value)
+        elif name == "stop":
+            values[name] = _strings(name, value)
+        elif name not in _BOOLEANS:
+            log.warning("invalid option provided: %s", name)
+        elif not isinstance(value, bool):
+            raise ApiError(500, f'option "{name}" must be of type boolean')
+    if "num_ctx" in values:
+        values["num_ctx"] = max(values["num_ctx"], _MIN_NUM_CTX)
+    if values.get("repeat_penalty", 1.0) <= 0:
+        raise ApiError(400, 'option "repeat_penalty" must be positive')
+    if values.get("repeat_last_n", 0) < -1:
+        raise ApiError(400, 'option "repeat_last_n" must be -1 or more')
+    return msgspec.convert(values, Options)
+
+
+def _without_nulls(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ApiError(500, f'option "{name}" must be of type integer')
+    limit = 2**63 if name == "seed" else _MAX_INT
+    if not -limit <= value <= limit:
+        raise ApiError(500, f'option "{name}" is out of range')
+    return int(value)
+
+
+def _float(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ApiError(500, f'option "{name}" must be of type float32')
+    if not -_MAX_FLOAT <= value <= _MAX_FLOAT:
+        raise ApiError(500, f'option "{name}" is out of range')
+    return float(value)
+
+
+def _strings(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise ApiError(500, f'option "{name}" must be of type array')
+    if not all(isinstance(item, str) for item in value):
+        raise ApiError(500, f'option "{name}" must be of an array of strings')
+    return [item for item in value if item]

@@ -1,0 +1,143 @@
+"""From a request to the tokens that the model continues."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from puna.api.errors import ApiError
+from puna.api.options import Options
+from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
+from puna.chat.messages import Message
+from puna.chat.thinking import ThinkingParser, ends_with_open_tag, without_old_thoughts
+from puna.chat.truncation import fit_messages, fit_prompt
+from puna.daemon.runtime import ResidentModel
+
+_TOO_LONG = (
+    "the prompt is longer than the context length currently available to the model; shorten the prompt, "
+    "adjust the context length in settings, or use a model with a longer context length"
+)
+
+
+class Prompt(NamedTuple):
+    """What a model is given; `thinking` tells its thoughts from its answer, if it may have any."""
+
+    text: str
+    tokens: list[int]
+    thinking: ThinkingParser | None = None
+
+
+def raw_prompt(request: GenerateRequest, resident: ResidentModel, options: Options, _: Think) -> Prompt:
+    """The prompt as it is. ApiError (400) if it may not be shortened and does not fit."""
+    tokens = resident.tokenizer.encode(request.prompt)
+    return Prompt(request.prompt, _fit(tokens, request, resident, options))
+
+
+def generate_prompt(
+    request: GenerateRequest, resident: ResidentModel, options: Options, think: Think
+) -> Prompt:
+    """The prompt as a conversation, behind the tokens of an earlier one. ApiError (400, 500), TemplateError."""
+    system = request.system or resident.model.system
+    messages = [Message(role="system", content=system)] if system else []
+    if not request.context:
+        messages += _embedded(resident)
+    messages.append(Message(role="user", content=request.prompt))
+    return _conversation(messages, request, resident, options, think, context=request.context)
+
+
+def chat_prompt(request: ChatRequest, resident: ResidentModel, options: Options, think: Think) -> Prompt:
+    """The conversation. ApiError (400, 500), TemplateError."""
+    requested = [msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages]
+    messages = [*_embedded(resident), *requested]
+    if resident.model.system and requested[0].role != "system":
+        messages.insert(0, Message(role="system", content=resident.model.system))
+    if _forgets_thoughts(resident):
+        messages = without_old_thoughts(messages)
+    return _conversation(messages, request, resident, options, think)
+
+
+def _conversation(
+    messages: list[Message],
+    request: InferenceRequest,
+    resident: ResidentModel,
+    options: Options,
+    think: Think,
+    context: list[int] | None = None,
+) -> Prompt:
+    """Renders the messages that fit, and puts the tokens of `context` in front."""
+    renderer = _Renderer(resident, think)
+    if request.truncate:
+        messages = fit_messages(messages, renderer.num_tokens, resident.context_length)
+    text = renderer.render(messages)
+    tokens = (
+        [*_checked(context, resident), *renderer.continuation(text)] if context else renderer.encode(text)
+    )
+    parser = ThinkingParser(started=ends_with_open_tag(text)) if think.enabled else None
+    return Prompt(text, _fit(tokens, request, resident, options), parser)
+
+
+class _Renderer:
+    """Messages to text with a model's template, and text to tokens. Raises TemplateError, ApiError (500)."""
+
+    def __init__(self, resident: ResidentModel, think: Think) -> None:
+        if resident.chat is None and resident.model.template is not None:
+            raise ApiError(500, "the model has only a Go template, which is not supported yet")
+        self._template = resident.chat
+        self._tokenizer = resident.tokenizer
+        self._variables: dict[str, Any] = {}
+        if self._template is not None and self._template.supports_thinking:
+            self._variables["enable_thinking"] = think.enabled
+            if think.level is not None:
+                self._variables["reasoning_effort"] = think.level
+
+    def render(self, messages: list[Message]) -> str:
+        if self._template is None:  # then a conversation is just what user and model wrote
+            return "".join(message.content for message in messages if message.role in ("user", "assistant"))
+        return self._template.render(messages, **self._variables)
+
+    def num_tokens(self, messages: list[Message]) -> int:
+        """Of the rendered messages, without BOS."""
+        return len(self._tokenizer.encode(self.render(messages), add_special=False))
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a whole prompt: many templates write a BOS themselves, and it must not come twice."""
+        tokens = self._tokenizer.encode(text)
+        bos = self._tokenizer.bos_id
+        return tokens[1:] if self._tokenizer.add_bos and tokens[:2] == [bos, bos] else tokens
+
+    def continuation(self, text: str) -> list[int]:
+        """Tokens of a prompt that goes behind others, without a BOS."""
+        tokens = self._tokenizer.encode(text, add_special=False)
+        return tokens[1:] if tokens[:1] == [self._tokenizer.bos_id] else tokens
+
+
+def _fit(
+    tokens: list[int], request: InferenceRequest, resident: ResidentModel, options: Options
+) -> list[int]:
+    """Tokens that leave room in the context for at least one more. ApiError (400)."""
+    if not tokens:
+        raise ApiError(400, "the prompt is empty")
+    limit = resident.context_length
+    if len(tokens) < limit:
+        return tokens
+    if not (request.truncate and request.shift):
+        raise ApiError(400, _TOO_LONG)
+    return fit_prompt(tokens, limit, options.num_keep, resident.tokenizer.add_bos)
+
+
+def _checked(context: list[int], resident: ResidentModel) -> list[int]:
+    for token in context:
+        if not 0 <= token < resident.tokenizer.vocab_size:
+            raise ApiError(400, f"context has token {token}, which the model does not have")
+    return context
+
+
+def _embedded(resident: ResidentModel) -> list[Message]:
+    return [Message(role=message.role, content=message.content) for message in resident.model.messages]
+
+
+def _forgets_thoughts(resident: ResidentModel) -> bool:
+    """Models that must not see what they thought before the user's latest message."""
+    model = resident.model
+    return model.config.family == "qwen3" or model.name.model.lower() == "deepseek-r1"

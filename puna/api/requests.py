@@ -1,0 +1,83 @@
+"""What generate and chat are asked for; the OpenAI face translates its requests into these."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from puna.api.errors import ApiError
+from puna.chat.messages import Message
+from puna.settings import keep_alive_seconds
+
+_LEVELS = ("high", "medium", "low", "max")
+_LEVELS_TEXT = ", ".join(f'"{level}"' for level in _LEVELS) + ", true, or false"
+
+
+class Think(NamedTuple):
+    """The `think` field: whether, and how hard if the client said so."""
+
+    enabled: bool
+    level: str | None = None
+
+
+class InferenceRequest(msgspec.Struct, kw_only=True):
+    """Fields that generate and chat share."""
+
+    model: str = ""
+    stream: bool = True
+    format: Any = None
+    options: dict[str, Any] = {}
+    keep_alive: Any = None
+    think: Any = None
+    truncate: bool = True
+    shift: bool = True
+    logprobs: bool = False
+    top_logprobs: int = 0
+    debug_render_only: bool = msgspec.field(default=False, name="_debug_render_only")
+
+    def keep_alive_s(self) -> float | None:
+        """Seconds; math.inf: for ever; None: not asked for. ApiError (400) for anything else."""
+        value = self.keep_alive
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ApiError(400, f"Unsupported type: '{_TYPE_NAMES[type(value)]}'")
+        try:
+            return keep_alive_seconds(value)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
+
+    def think_mode(self) -> Think | None:
+        """None: not asked for. ApiError (400) for what is neither a boolean nor a level."""
+        if self.think is None:
+            return None
+        if isinstance(self.think, bool):
+            return Think(self.think)
+        if not isinstance(self.think, str):
+            raise ApiError(400, f"think must be a boolean or string ({_LEVELS_TEXT})")
+        if self.think not in _LEVELS:
+            raise ApiError(400, f'invalid think value: "{self.think}" (must be {_LEVELS_TEXT})')
+        return Think(True, self.think)
+
+
+_TYPE_NAMES = {bool: "bool", list: "array", dict: "object"}
+
+
+class GenerateRequest(InferenceRequest, kw_only=True):
+    """POST /api/generate."""
+
+    prompt: str = ""
+    suffix: str = ""
+    images: list[bytes] = []
+    system: str = ""
+    template: str = ""
+    context: list[int] = []
+    raw: bool = False
+
+
+class ChatRequest(InferenceRequest, kw_only=True):
+    """POST /api/chat."""
+
+    messages: list[Message] = []
+    tools: list[Any] = []

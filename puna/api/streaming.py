@@ -1,0 +1,119 @@
+"""Replies made of events: streamed one by one or sent as a whole, and ended when the client goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing
+from typing import Generic, Protocol, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from puna.api.errors import ApiError, to_api_error
+from puna.api.replies import JSON_MEDIA_TYPE
+
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
+
+
+class Framing(Protocol[E_contra]):
+    """How the events of one reply become bytes. May keep state: it serves one reply only."""
+
+    media_type: str
+    """Of a stream."""
+
+    def is_whole(self, first: E_contra) -> bool:
+        """Whether a reply that begins with `first` is one JSON object even if a stream was asked for."""
+
+    def frame(self, event: E_contra) -> bytes:
+        """One event of a stream; may be empty."""
+
+    def end(self) -> bytes:
+        """What ends a stream that had no error; may be empty."""
+
+    def error_frame(self, error: ApiError) -> bytes:
+        """What ends a stream that had one: the status is long sent."""
+
+    def body(self, events: list[E_contra]) -> bytes:
+        """All events as one JSON object."""
+
+    def error_body(self, error: ApiError) -> bytes:
+        """An error instead of a reply."""
+
+
+class EventResponse(Generic[E]):
+    """An ASGI reply that runs `events`, which has at least one, to its end, and closes it on every path.
+
+    What fails before the first event is an HTTP error: the status line waits for that event.
+    """
+
+    def __init__(self, events: AsyncGenerator[E, None], framing: Framing[E], *, stream: bool) -> None:
+        self._events = events
+        self._framing = framing
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def respond() -> None:
+            async with aclosing(self._events):
+                await self._respond(scope, receive, send)
+
+        await run_while_connected(receive, respond())
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            first = await anext(self._events)
+            whole = not self._stream or self._framing.is_whole(first)
+            body = await self._collect(first) if whole else b""
+        except Exception as error:  # the request's boundary: every error becomes an answer
+            failure = to_api_error(error)
+            reply = Response(self._framing.error_body(failure), failure.status, media_type=JSON_MEDIA_TYPE)
+            await reply(scope, receive, send)
+            return
+        if whole:
+            await Response(body, media_type=JSON_MEDIA_TYPE)(scope, receive, send)
+        else:
+            await self._send_stream(first, send)
+
+    async def _collect(self, first: E) -> bytes:
+        return self._framing.body([first, *[event async for event in self._events]])
+
+    async def _send_stream(self, first: E, send: Send) -> None:
+        headers = [(b"content-type", self._framing.media_type.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            await _send_part(send, self._framing.frame(first))
+            async for event in self._events:
+                await _send_part(send, self._framing.frame(event))
+            last = self._framing.end()
+        except Exception as error:  # the request's boundary, too
+            last = self._framing.error_frame(to_api_error(error))
+        await send({"type": "http.response.body", "body": last})
+
+
+async def _send_part(send: Send, data: bytes) -> None:
+    if data:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def run_while_connected(receive: Receive, work: Coroutine[None, None, None]) -> None:
+    """Runs `work`, whose request body has been read; cancels it as soon as the client disconnects.
+
+    Plain tasks rather than a cancel scope: a scope would cancel every await of the cleanup as well, and
+    cleanup tells the worker to stop.
+    """
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.ensure_future(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.wait({task, watcher})
+    if not task.cancelled():
+        task.result()
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

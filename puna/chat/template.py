@@ -1,0 +1,134 @@
+"""Renders conversations with the Jinja template that comes with a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NoReturn
+
+import jinja2
+
+from puna.chat.messages import Message, template_variables
+from puna.chat.sandbox import Sandbox, join_output
+from puna.tokenizer import Tokenizer
+
+MAX_SOURCE = 1 << 20
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+_SPLITS_THOUGHTS = re.compile(r"""split\(\s*['"]</think>""")
+# Whatever a template does wrong ends in one of these.
+_FAULTS = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
+class TemplateError(ValueError):
+    """The text names the line of the template if it is known, and what is wrong."""
+
+
+class ChatTemplate:
+    """Thread-safe. Raises TemplateError for a source that is no template."""
+
+    def __init__(self, source: str, *, bos_token: str, eos_token: str) -> None:
+        if not isinstance(source, str):
+            raise TemplateError(f"the chat template is no text but {type(source).__name__}")
+        if len(source) > MAX_SOURCE:
+            raise TemplateError(f"the chat template has {len(source)} characters, more than {MAX_SOURCE}")
+        self.source = source
+        self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
+        self._sandbox = Sandbox()
+        self._sandbox.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+        try:
+            code = self._sandbox.compiled(source)
+        except _FAULTS as error:
+            raise _described(error) from error
+        self._template = jinja2.Template.from_code(self._sandbox, code, self._sandbox.make_globals(None))
+
+    @classmethod
+    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
+        """The model's own template; ChatML if it has none but knows ChatML's tokens; else None.
+
+        Without a template a conversation is the contents of its messages, one behind the other. Raises
+        TemplateError for a template that cannot be used.
+        """
+        source = metadata.get("tokenizer.chat_template")
+        if source is None and tokenizer.find("<|im_start|>") is None:
+            return None
+        bos_id, eos_id = tokenizer.bos_id, tokenizer.eos_id
+        return cls(
+            CHATML if source is None else source,
+            bos_token="" if bos_id is None else tokenizer.token_text(bos_id),
+            eos_token="" if eos_id is None else tokenizer.token_text(eos_id),
+        )
+
+    @property
+    def supports_tools(self) -> bool:
+        """Whether the template mentions them."""
+        return "tools" in self.source or "tool_call" in self.source
+
+    @property
+    def supports_thinking(self) -> bool:
+        """Whether the template writes thoughts, or cuts them out of earlier answers."""
+        if "<think>" in self.source and "</think>" in self.source:
+            return True
+        return "reasoning_content" not in self.source and _SPLITS_THOUGHTS.search(self.source) is not None
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """The prompt; `Tokenizer.encode_prompt` turns it into tokens. Raises TemplateError."""
+        self._sandbox.start_clock()
+        pieces = self._template.generate(
+            **self._tokens,
+            **variables,
+            messages=[template_variables(message) for message in messages],
+            tools=list(tools) if tools else None,
+            add_generation_prompt=add_generation_prompt,
+        )
+        try:
+            return join_output(pieces)
+        except _FAULTS as error:
+            raise _described(error) from error
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateRuntimeError(str(message))
+
+
+def _strftime_now(pattern: str) -> str:
+    return datetime.now().strftime(pattern)
+
+
+def _described(error: BaseException) -> TemplateError:
+    line = error.lineno if isinstance(error, jinja2.TemplateSyntaxError) else _line(error.__traceback__)
+    where = f"line {line} of the chat template" if line else "chat template"
+    message = error.message if isinstance(error, jinja2.TemplateSyntaxError) else str(error)
+    return TemplateError(f"{where}: {message or type(error).__name__}")
+
+
+def _line(trace: TracebackType | None) -> int | None:
+    """Jinja rewrites its traces so that they show lines of the template."""
+    line = None
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

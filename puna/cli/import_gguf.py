@@ -1,0 +1,48 @@
+"""Handing a GGUF file to the server: the server itself never opens a path that a request names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from puna.cli.client import Client
+from puna.cli.errors import CliError
+from puna.cli.progress import progress_display, read_with_progress, show_statuses
+
+NAMESPACE = "local"
+"""Of imported files, so that `./llama3.gguf` never replaces the model `llama3`."""
+
+
+def is_path(model: str) -> bool:
+    """Whether the user means a file: a path, or the name of an existing file ending in `.gguf`."""
+    if model.startswith(("./", "../", "/", "~")):
+        return True
+    return model.lower().endswith(".gguf") and Path(model).is_file()
+
+
+def model_name_of(path: Path) -> str:
+    """`local/<file name>`, without `.gguf` and with `-` for what a model name cannot have."""
+    stem = re.sub(r"\.gguf$", "", path.name, flags=re.IGNORECASE)
+    return f"{NAMESPACE}/" + (re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).lstrip(".-")[:80] or "model")
+
+
+def import_gguf(client: Client, path: Path) -> str:
+    """Uploads the file unless the server has it, makes a model of it, and returns the model's name."""
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
+                raise CliError(f"{path} is not a GGUF file")
+        name = model_name_of(path)
+        with progress_display() as display:
+            digest = hashlib.sha256()
+            for chunk in read_with_progress(path, f"hashing {path.name}", display):
+                digest.update(chunk)
+            blob = f"sha256:{digest.hexdigest()}"
+            if not client.has_blob(blob):
+                chunks = read_with_progress(path, f"copying {path.name}", display)
+                client.upload_blob(blob, path.stat().st_size, chunks)
+            show_statuses(client.stream("/api/create", {"model": name, "files": {path.name: blob}}), display)
+    except OSError as error:
+        raise CliError(f"{path}: {error.strerror or error}") from error
+    return name

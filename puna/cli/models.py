@@ -1,0 +1,80 @@
+"""The commands on stored and loaded models: list, ps, rm, stop."""
+
+from __future__ import annotations
+
+from puna.cli.client import Client, Json
+from puna.cli.errors import CliError, ServerError
+from puna.cli.human import human_size, time_ago, time_until
+from puna.cli.table import table
+
+_NOT_FOUND = 404
+
+
+def list_models(client: Client, prefix: str = "") -> None:
+    """Prints the stored models whose names start with `prefix`."""
+    rows = [["NAME", "ID", "SIZE", "MODIFIED"]]
+    rows += [
+        [model["name"], model["digest"][:12], human_size(model["size"]), time_ago(model["modified_at"])]
+        for model in _starting_with(prefix, client.get("/api/tags")["models"])
+    ]
+    print(table(rows))
+
+
+def list_loaded(client: Client, prefix: str = "") -> None:
+    """Prints the models in memory whose names start with `prefix`."""
+    rows = [["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"]]
+    rows += [
+        [
+            model["name"],
+            model["digest"][:12],
+            human_size(model["size"]),
+            processor(model["size"], model.get("size_vram", 0)),
+            str(model.get("context_length", "")),
+            time_until(model["expires_at"]),
+        ]
+        for model in _starting_with(prefix, client.get("/api/ps")["models"])
+    ]
+    print(table(rows))
+
+
+def _starting_with(prefix: str, models: list[Json]) -> list[Json]:
+    return [model for model in models if model["name"].lower().startswith(prefix.lower())]
+
+
+def processor(size: int, size_vram: int) -> str:
+    """Where a loaded model lies, in percent; sizes in bytes."""
+    if size_vram == 0:
+        return "100% CPU"
+    if size_vram == size:
+        return "100% GPU"
+    if size_vram > size or size == 0:
+        return "Unknown"
+    cpu_percent = round((size - size_vram) / size * 100)
+    return f"{cpu_percent}%/{100 - cpu_percent}% CPU/GPU"
+
+
+def remove(client: Client, names: list[str]) -> None:
+    """Unloads and deletes models, up to the first that cannot be."""
+    for name in names:
+        try:
+            unload(client, name)
+        except ServerError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        client.delete("/api/delete", {"model": name})
+        print(f"deleted '{name}'")
+
+
+def stop(client: Client, name: str) -> None:
+    """Unloads a model."""
+    try:
+        unload(client, name)
+    except ServerError as error:
+        if error.status == _NOT_FOUND:
+            raise CliError(f'couldn\'t find model "{name}" to stop') from None
+        raise
+
+
+def unload(client: Client, name: str) -> None:
+    """Asks the server to drop the model from memory once it is idle."""
+    client.post("/api/generate", {"model": name, "keep_alive": 0, "stream": False})

@@ -1,0 +1,17 @@
+"""Tables without borders: left aligned, four spaces between columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_GAP = " " * 4
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """The rows as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append((indent + _GAP.join(cells)).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,22 @@
+"""`puna --version`: of the server that answers, and of this client where it differs."""
+
+from __future__ import annotations
+
+from puna import __version__
+from puna.cli.client import Client
+from puna.cli.errors import CliError
+from puna.settings import Settings
+
+
+def show_version() -> None:
+    """Prints both versions, or a warning that there is no server."""
+    try:
+        with Client(Settings.from_environment().host) as client:
+            server = str(client.get("/api/version").get("version", ""))
+    except CliError:
+        print("Warning: could not connect to a running puna instance")
+        print(f"Warning: client version is {__version__}")
+        return
+    print(f"puna version is {server}")
+    if server != __version__:
+        print(f"Warning: client version is {__version__}")

@@ -1,0 +1,244 @@
+"""Which models are resident: load on demand, keep-alive, eviction, unload.
+
+A model is waiting for room, loading, resident or leaving; requests hold it from their arrival to their
+end. Nothing here knows what loading means: the runtime passes that in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+FOREVER = timedelta(microseconds=(2**63 - 1) // 1000)
+"""The longest duration that clients can express; stands for "never expires"."""
+
+
+class ServerBusy(RuntimeError):
+    """More requests wait for models to load than the settings allow."""
+
+    def __init__(self) -> None:
+        super().__init__("server busy, please try again.  maximum pending requests exceeded")
+
+
+@dataclass(eq=False, slots=True)
+class Entry(Generic[T]):
+    """One model, from the first request that wants it until it is unloaded."""
+
+    key: str
+    keep_alive_s: float
+    ready: asyncio.Task[T] = field(init=False)
+    """Waits for room, then loads."""
+    num_holders: int = 0
+    """Requests that use the model or wait for it."""
+    admitted: bool = False
+    """Counts against the limit of loaded models."""
+    leaving: bool = False
+    """Takes no more requests: is unloaded now, or as soon as its last holder is done."""
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    timer: asyncio.TimerHandle | None = None
+    last_used_s: float = 0.0
+    idle_since: datetime | None = None
+
+    @property
+    def loaded(self) -> bool:
+        ready = self.ready
+        return ready.done() and not ready.cancelled() and ready.exception() is None and not self.gone.is_set()
+
+    @property
+    def expires_at(self) -> datetime:
+        """When the model leaves if no other request comes, in local time."""
+        now = datetime.now().astimezone()
+        if self.leaving:
+            return now
+        start = now if self.num_holders or self.idle_since is None else self.idle_since
+        return start + min(FOREVER, timedelta(seconds=min(self.keep_alive_s, FOREVER.total_seconds())))
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Residency(Generic[T]):
+    """The table of models that are loaded or on their way; single-threaded, one event loop.
+
+    unload: releases what a load returned; must not raise.
+    max_loaded: 0 for no limit; an idle model makes room for a new one, the least recently used first.
+    max_waiting: requests that may wait for a load at a time.
+    """
+
+    def __init__(
+        self,
+        unload: Callable[[T], Awaitable[None]],
+        *,
+        keep_alive_s: float,
+        max_loaded: int = 0,
+        max_waiting: int = 512,
+    ) -> None:
+        self._unload_model = unload
+        self._keep_alive_s = keep_alive_s
+        self._max_loaded = max_loaded
+        self._max_waiting = max_waiting
+        self._num_waiting = 0
+        self._entries: dict[str, Entry[T]] = {}
+        self._admission = asyncio.Lock()  # asyncio's locks are fair: first come, first served
+        self._room = asyncio.Event()
+        self._unloads: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def hold(
+        self, key: str, load: Callable[[], Awaitable[T]], keep_alive_s: float | None = None
+    ) -> AsyncIterator[T]:
+        """Keeps model `key` resident inside the context; `load` runs if it is not there yet.
+
+        keep_alive_s replaces the model's stored time if given; it starts when the last holder leaves.
+        Raises ServerBusy, and whatever `load` raises, to everyone who waits for that load.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.leaving or not entry.loaded:
+            if self._num_waiting >= self._max_waiting:
+                raise ServerBusy
+            self._num_waiting += 1
+            try:
+                entry = await self._wait_until_loaded(key, load, keep_alive_s)
+            finally:
+                self._num_waiting -= 1
+        else:
+            self._attach(entry, keep_alive_s)
+        try:
+            yield entry.ready.result()
+        finally:
+            self._detach(entry)
+
+    async def unload(self, key: str) -> None:
+        """Unloads the model when it is idle, at once if it is now; does nothing if it is not there."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        entry.keep_alive_s = 0.0
+        if entry.num_holders == 0:
+            if entry.loaded and not entry.leaving:
+                self._start_unload(entry)
+            await entry.gone.wait()
+
+    def retire(self, key: str) -> None:
+        """The model takes no more requests and goes when those that run are done."""
+        entry = self._entries.get(key)
+        if entry is not None and not entry.leaving:
+            entry.leaving = True
+            if entry.num_holders == 0 and entry.loaded:
+                self._start_unload(entry)
+
+    def loaded(self) -> list[Entry[T]]:
+        """The models that are there, last to expire first."""
+        entries = [entry for entry in self._entries.values() if entry.loaded]
+        return sorted(entries, key=lambda entry: entry.expires_at, reverse=True)
+
+    async def close(self) -> None:
+        """Stops timers and pending loads; what is loaded is left to whoever ends the worker."""
+        entries = list(self._entries.values())
+        for entry in entries:
+            entry.leaving = True
+            entry.stop_timer()
+            entry.ready.cancel()
+        await asyncio.gather(*(entry.ready for entry in entries), *self._unloads, return_exceptions=True)
+
+    async def _wait_until_loaded(
+        self, key: str, load: Callable[[], Awaitable[T]], keep_alive_s: float | None
+    ) -> Entry[T]:
+        while (entry := self._entries.get(key)) is not None and entry.leaving:
+            await entry.gone.wait()
+        if entry is None:
+            entry = self._create(key, load)
+        self._attach(entry, keep_alive_s)
+        try:
+            # Shielded: others may wait for the same load when this request is cancelled.
+            await asyncio.shield(entry.ready)
+        except BaseException:
+            self._detach(entry)
+            raise
+        return entry
+
+    def _create(self, key: str, load: Callable[[], Awaitable[T]]) -> Entry[T]:
+        entry: Entry[T] = Entry(key, self._keep_alive_s)
+        self._entries[key] = entry
+        entry.ready = asyncio.create_task(self._load(entry, load), name=f"load {key}")
+        entry.ready.add_done_callback(lambda _: self._after_load(entry))
+        return entry
+
+    async def _load(self, entry: Entry[T], load: Callable[[], Awaitable[T]]) -> T:
+        async with self._admission:
+            while self._max_loaded and self._num_admitted() >= self._max_loaded:
+                self._evict_one()
+                self._room.clear()
+                await self._room.wait()
+            entry.admitted = True
+        return await load()
+
+    def _after_load(self, entry: Entry[T]) -> None:
+        if entry.ready.cancelled() or entry.ready.exception() is not None:
+            self._remove(entry)
+        elif entry.num_holders == 0:
+            self._become_idle(entry)
+
+    def _attach(self, entry: Entry[T], keep_alive_s: float | None) -> None:
+        entry.num_holders += 1
+        entry.stop_timer()
+        entry.last_used_s = asyncio.get_running_loop().time()
+        if keep_alive_s is not None:
+            entry.keep_alive_s = keep_alive_s
+
+    def _detach(self, entry: Entry[T]) -> None:
+        entry.num_holders -= 1
+        if entry.num_holders:
+            return
+        entry.last_used_s = asyncio.get_running_loop().time()
+        if entry.loaded:
+            self._become_idle(entry)
+        elif not entry.admitted:
+            # Nobody wants it any more, and it has taken nothing yet: others need not make room for it.
+            entry.leaving = True
+            entry.ready.cancel()
+
+    def _become_idle(self, entry: Entry[T]) -> None:
+        entry.idle_since = datetime.now().astimezone()
+        if entry.leaving or entry.keep_alive_s <= 0:
+            self._start_unload(entry)
+        elif entry.keep_alive_s < FOREVER.total_seconds():
+            loop = asyncio.get_running_loop()
+            entry.timer = loop.call_later(entry.keep_alive_s, self._start_unload, entry)
+
+    def _start_unload(self, entry: Entry[T]) -> None:
+        assert entry.num_holders == 0, f"unload of {entry.key} while in use"
+        entry.leaving = True
+        entry.stop_timer()
+        task = asyncio.create_task(self._unload(entry), name=f"unload {entry.key}")
+        self._unloads.add(task)
+        task.add_done_callback(self._unloads.discard)
+
+    async def _unload(self, entry: Entry[T]) -> None:
+        try:
+            await self._unload_model(entry.ready.result())
+        finally:
+            self._remove(entry)
+
+    def _remove(self, entry: Entry[T]) -> None:
+        del self._entries[entry.key]
+        entry.gone.set()
+        self._room.set()
+
+    def _num_admitted(self) -> int:
+        return sum(entry.admitted for entry in self._entries.values())
+
+    def _evict_one(self) -> None:
+        """Sends one model away, an idle one if there is any; nothing if one is already leaving."""
+        candidates = [entry for entry in self._entries.values() if entry.admitted]
+        if not any(entry.leaving for entry in candidates):
+            victim = min(candidates, key=lambda entry: (entry.num_holders > 0, entry.last_used_s))
+            self.retire(victim.key)

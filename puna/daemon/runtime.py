@@ -1,0 +1,238 @@
+"""What the HTTP faces need: models that are resident, and text that they generate."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from puna.chat.template import ChatTemplate, TemplateError
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.daemon.generation import GenerationJob, TextChunk, stream_text
+from puna.daemon.residency import Residency
+from puna.daemon.supervisor import Process, WorkerSupervisor
+from puna.engine.request import EngineStats, Request
+from puna.gguf import GgufError, GgufFile
+from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.settings import Settings
+from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from puna.worker.client import WorkerProcess
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedStatus:
+    """One resident model, for lists."""
+
+    name: str
+    """Short form of the name that loaded it; others may share its weights."""
+    digest: str
+    size: int
+    """Bytes of weights."""
+    expires_at: datetime
+    context_length: int
+    """Of its latest request."""
+    config: ModelConfig
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """What all requests to one GGUF file share."""
+
+    id: str
+    model: StoredModel
+    info: ModelInfo
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+    context_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentModel:
+    """A loaded model as one request sees it; valid while the request holds it."""
+
+    model: StoredModel
+    info: ModelInfo
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+    """None if the file has no chat template that can be used."""
+    context_length: int
+    """Longest prompt and answer together, in tokens."""
+    load_duration_ns: int
+    """How long this request waited for the model."""
+    _generate: Callable[[GenerationJob, int], AsyncGenerator[TextChunk, None]]
+
+    async def generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
+        """The text that continues the job's prompt. Closing the generator cancels the request.
+
+        Raises GenerationError if the engine refuses it, WorkerDied.
+        """
+        async with aclosing(self._generate(job, self.context_length)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+class Runtime:
+    """The store, the resident models and the worker that runs them.
+
+    spawn: starts a worker process; by default a real one, with these settings.
+    """
+
+    def __init__(self, settings: Settings, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
+        self.settings = settings
+        self.store = Store(settings.models, settings.read_only_models)
+        self._worker = WorkerSupervisor(spawn or self._spawn, self._forget)
+        self._residency: Residency[_Loaded] = Residency(
+            self._unload,
+            keep_alive_s=settings.keep_alive_s,
+            max_loaded=settings.max_loaded_models,
+            max_waiting=settings.max_queue,
+        )
+        self._request_numbers = itertools.count(1)
+
+    async def start(self) -> None:
+        """Begins to start the worker; returns at once."""
+        self._worker.start()
+
+    async def close(self) -> None:
+        """Ends the worker; requests that still run fail with WorkerDied."""
+        await self._worker.close()
+        await self._residency.close()
+
+    @asynccontextmanager
+    async def resident(
+        self, name: str, *, num_ctx: int | None = None, keep_alive: float | None = None
+    ) -> AsyncIterator[ResidentModel]:
+        """Holds a model resident inside the context, loading it if needed.
+
+        num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
+            limit, which is never exceeded.
+        keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
+        Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
+        """
+        start_ns = time.monotonic_ns()
+        model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
+        async with self._residency.hold(_id(model), lambda: self._load(model), keep_alive) as loaded:
+            wanted = num_ctx or self.settings.context_length or loaded.info.context_length
+            loaded.context_length = min(wanted, loaded.info.context_length)
+            yield ResidentModel(
+                model=model,
+                info=loaded.info,
+                tokenizer=loaded.tokenizer,
+                chat=loaded.chat,
+                context_length=loaded.context_length,
+                load_duration_ns=time.monotonic_ns() - start_ns,
+                _generate=lambda job, context_length: self._generate(loaded, job, context_length),
+            )
+
+    async def unload(self, name: str) -> None:
+        """Unloads a model, now or when its last request ends. Raises the registry's errors."""
+        model_name = ModelName.parse(name)
+        try:
+            model_id = _id(await asyncio.to_thread(self.store.find, model_name))
+        except ModelNotFound:
+            loaded = [entry.ready.result() for entry in self._residency.loaded()]
+            deleted = [other.id for other in loaded if other.model.name.key == model_name.key]
+            if not deleted:
+                raise
+            model_id = deleted[0]
+        await self._residency.unload(model_id)
+
+    def loaded(self) -> list[LoadedStatus]:
+        """The resident models, last to expire first."""
+        return [
+            LoadedStatus(
+                name=loaded.model.name.short,
+                digest=loaded.model.digest,
+                size=loaded.info.weight_bytes,
+                expires_at=entry.expires_at,
+                context_length=loaded.context_length,
+                config=loaded.model.config,
+            )
+            for entry in self._residency.loaded()
+            for loaded in [entry.ready.result()]
+        ]
+
+    async def stats(self) -> EngineStats:
+        """Load of the engine. Raises WorkerDied."""
+        return await self._worker.stats()
+
+    async def _spawn(self) -> Process:
+        return await WorkerProcess.start(self.settings)
+
+    async def _load(self, model: StoredModel) -> _Loaded:
+        timeout_s = self.settings.load_timeout_s
+        start_s = time.monotonic()
+        try:
+            loaded = await asyncio.wait_for(
+                self._load_parts(model), None if timeout_s == math.inf else timeout_s
+            )
+        except asyncio.TimeoutError:
+            raise ModelLoadError(f"loading {model.name.short} took longer than {timeout_s:g} s") from None
+        log.info("loaded %s in %.2f s", model.name.short, time.monotonic() - start_s)
+        return loaded
+
+    async def _load_parts(self, model: StoredModel) -> _Loaded:
+        """The weights in the worker, and what turns text into tokens here, at the same time."""
+        model_id, path = _id(model), model.model_path
+        reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
+        try:
+            info = await self._worker.load(model_id, path)
+        except BaseException:
+            reading.cancel()
+            raise
+        try:
+            tokenizer, chat = await reading
+        except BaseException as error:
+            await self._worker.unload(model_id)
+            if isinstance(error, (GgufError, TokenizerError)):
+                raise ModelLoadError(str(error)) from error
+            raise
+        return _Loaded(model_id, model, info, tokenizer, chat, info.context_length)
+
+    async def _unload(self, loaded: _Loaded) -> None:
+        await self._worker.unload(loaded.id)
+        log.info("unloaded %s", loaded.model.name.short)
+
+    def _forget(self, model_id: str) -> None:
+        self._residency.retire(model_id)
+
+    def _generate(
+        self, loaded: _Loaded, job: GenerationJob, context_length: int
+    ) -> AsyncGenerator[TextChunk, None]:
+        request = Request(
+            id=str(next(self._request_numbers)),
+            model_id=loaded.id,
+            prompt=job.prompt,
+            sampling=job.sampling,
+            max_tokens=job.max_tokens,
+            stop_tokens=sorted(loaded.tokenizer.end_of_generation),
+            context_length=context_length,
+        )
+        outputs = self._worker.generate(request)
+        return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
+
+
+def _id(model: StoredModel) -> str:
+    """Digest of the weights: names that share them share one resident model."""
+    return model.model_path.name
+
+
+def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
+    """Slow for large vocabularies: not for the event loop. Raises GgufError, TokenizerError."""
+    with GgufFile(path) as file:
+        tokenizer = load_tokenizer(file.metadata)
+        try:
+            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
+        except TemplateError as error:
+            log.warning("the chat template of %s cannot be used: %s", path.name, error)
+            return tokenizer, None

@@ -1,0 +1,207 @@
+"""Keeps a worker running: starts it, notices its death, starts another and loads again what was resident."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from puna.worker.client import WorkerDied
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.request import EngineStats, Request, StepOutput
+
+log = logging.getLogger(__name__)
+
+RUNNER_STOPPED = (
+    "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
+    "check puna server logs for details"
+)
+SHUTTING_DOWN = "puna server is shutting down"
+
+_FIRST_DELAY_S = 0.1
+_MAX_DELAY_S = 5.0
+_HEALTHY_AFTER_S = 10.0
+"""A worker that lived this long did not fail at the start: the next one is started without delay."""
+
+
+class Client(Protocol):
+    """What puna.worker.client.WorkerClient does; raises WorkerDied throughout."""
+
+    async def load(self, model_id: str, path: Path) -> ModelInfo: ...
+    async def unload(self, model_id: str) -> None: ...
+    def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
+    async def cancel(self, request_id: str) -> None: ...
+    async def stats(self) -> EngineStats: ...
+
+
+class Process(Protocol):
+    """What puna.worker.client.WorkerProcess does."""
+
+    @property
+    def client(self) -> Client: ...
+    @property
+    def pid(self) -> int: ...
+    async def wait(self) -> int: ...
+    async def terminate(self) -> None: ...
+
+
+class WorkerSupervisor:
+    """A worker that is always there, or on its way.
+
+    spawn: starts a worker process.
+    on_lost: told the id of a model that could not be loaded again after a restart.
+    All methods raise WorkerDied, with a text for users, when the worker dies or cannot be started.
+    """
+
+    def __init__(self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str], None]) -> None:
+        self._spawn = spawn
+        self._on_lost = on_lost
+        self._paths: dict[str, Path] = {}  # resident models
+        self._process: Process | None = None
+        self._ready: asyncio.Task[Process] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        self._started_s = 0.0
+        self._num_failures = 0  # in a row
+        self._closing = False
+
+    def start(self) -> None:
+        """Begins to start the worker, so that the first request finds it ready."""
+        self._replace(None)
+
+    async def load(self, model_id: str, path: Path) -> ModelInfo:
+        """Makes a model resident, also in later workers. Raises ModelLoadError."""
+        process = await self._current()
+        try:
+            info = await process.client.load(model_id, path)
+        except WorkerDied as error:
+            raise self._died(process) from error
+        except asyncio.CancelledError:
+            self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
+            raise
+        self._paths[model_id] = path
+        return info
+
+    async def unload(self, model_id: str) -> None:
+        """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
+        self._paths.pop(model_id, None)
+        if self._process is not None:
+            with suppress(WorkerDied):
+                await self._process.client.unload(model_id)
+
+    async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+        """The request's steps. Closing the generator cancels the request."""
+        process = await self._current()
+        try:
+            async with aclosing(process.client.generate(request)) as outputs:
+                async for output in outputs:
+                    yield output
+        except WorkerDied as error:
+            raise self._died(process) from error
+
+    async def cancel(self, request_id: str) -> None:
+        """Asks for the request's end; its last output then says "cancelled" and has its statistics.
+
+        Does not raise: if the worker is dead, the request's own generator says so.
+        """
+        if self._process is not None:
+            with suppress(WorkerDied):
+                await self._process.client.cancel(request_id)
+
+    async def stats(self) -> EngineStats:
+        process = await self._current()
+        try:
+            return await process.client.stats()
+        except WorkerDied as error:
+            raise self._died(process) from error
+
+    async def close(self) -> None:
+        """Ends the worker; requests that still run fail."""
+        self._closing = True
+        tasks = [*self._background, *([self._ready] if self._ready else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._process is not None:
+            await self._process.terminate()
+
+    async def _current(self) -> Process:
+        ready = self._ready
+        if self._closing:
+            raise WorkerDied(SHUTTING_DOWN)
+        if ready is None or (ready.done() and ready.exception() is not None):
+            ready = self._replace(None)
+        try:
+            # Shielded: others wait for the same worker when this request is cancelled.
+            return await asyncio.shield(ready)
+        except asyncio.CancelledError:
+            if ready.cancelled():
+                raise WorkerDied(SHUTTING_DOWN) from None
+            raise
+
+    def _replace(self, dead: Process | None) -> asyncio.Task[Process]:
+        self._ready = asyncio.create_task(self._start_worker(dead), name="start worker")
+        self._ready.add_done_callback(_log_failure)
+        return self._ready
+
+    async def _start_worker(self, dead: Process | None) -> Process:
+        if dead is not None:
+            await dead.terminate()  # only its connection may be gone
+        if self._num_failures > 1:
+            await asyncio.sleep(min(_FIRST_DELAY_S * 2 ** (self._num_failures - 2), _MAX_DELAY_S))
+        try:
+            process = await self._spawn()
+        except (OSError, WorkerDied) as error:
+            self._num_failures += 1
+            raise WorkerDied(f"model runner could not be started: {error}") from error
+        self._process = process
+        self._started_s = asyncio.get_running_loop().time()
+        self._run_in_background(self._watch(process))
+        await self._reload(process)
+        log.debug("worker %d is ready", process.pid)
+        return process
+
+    async def _reload(self, process: Process) -> None:
+        for model_id, path in list(self._paths.items()):
+            try:
+                await process.client.load(model_id, path)
+            except (ModelLoadError, WorkerDied) as error:
+                # Dropped even if the worker died of it: the next one must not die of it, too.
+                log.warning("%s is no longer loaded: %s", model_id, error)
+                self._paths.pop(model_id, None)
+                self._on_lost(model_id)
+                if isinstance(error, WorkerDied):
+                    raise self._died(process) from error
+            else:
+                if model_id not in self._paths:  # unloaded meanwhile
+                    await self.unload(model_id)
+
+    async def _watch(self, process: Process) -> None:
+        status = await process.wait()
+        if not self._closing:
+            log.error("worker %d has ended with status %d", process.pid, status)
+            self._died(process)
+
+    def _died(self, process: Process) -> WorkerDied:
+        """Begins to replace a dead worker, once; returns the error for those who were using it."""
+        if self._closing:
+            return WorkerDied(SHUTTING_DOWN)
+        if process is self._process:
+            self._process = None
+            lived_s = asyncio.get_running_loop().time() - self._started_s
+            self._num_failures = 1 if lived_s >= _HEALTHY_AFTER_S else self._num_failures + 1
+            self._replace(process)
+        return WorkerDied(RUNNER_STOPPED)
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _log_failure(task: asyncio.Task[Process]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s", error, exc_info=None if isinstance(error, WorkerDied) else error)

@@ -1,0 +1,49 @@
+"""From the scheduler's decision to the flat arrays of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from typing import NamedTuple
+
+import numpy as np
+
+from puna.backends.base import Batch
+from puna.engine.sequence import Sequence
+
+
+class Slice(NamedTuple):
+    """The next `num_tokens` pending tokens of a sequence."""
+
+    sequence: Sequence
+    num_tokens: int
+
+    @property
+    def completes(self) -> bool:
+        """Whether nothing is pending after it, so that the next token can be drawn."""
+        return self.num_tokens == self.sequence.num_pending
+
+
+def build_batch(slices: Items[Slice]) -> Batch:
+    """One row to sample for each slice that completes its sequence, in the order of the slices."""
+    counts = np.array([s.num_tokens for s in slices], dtype=np.int32)
+    starts = np.zeros(len(slices) + 1, dtype=np.int32)
+    np.cumsum(counts, out=starts[1:])
+    first_positions = np.array([s.sequence.num_computed for s in slices], dtype=np.int32)
+    positions = np.arange(starts[-1], dtype=np.int32) + np.repeat(first_positions - starts[:-1], counts)
+    completes = np.array([s.completes for s in slices], dtype=bool)
+    return Batch(
+        tokens=np.concatenate([s.sequence.pending_tokens(s.num_tokens) for s in slices]),
+        positions=positions,
+        sequence_starts=starts,
+        block_tables=_block_tables([s.sequence for s in slices]),
+        rows=starts[1:][completes] - np.int32(1),
+    )
+
+
+def _block_tables(sequences: Items[Sequence]) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+    """[S, B]; entries past the end of a sequence's table are 0 and never read."""
+    width = max(sequence.table.num_blocks for sequence in sequences)
+    tables = np.zeros((len(sequences), width), dtype=np.int32)
+    for row, sequence in zip(tables, sequences, strict=True):
+        row[: sequence.table.num_blocks] = sequence.table.array
+    return tables

@@ -1,0 +1,100 @@
+"""What goes into the engine and what comes out; these structs also travel over the worker's socket."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the next token is drawn; the meaning of each field is that of Ollama's options."""
+
+    temperature: float = 0.8
+    top_k: int = 40
+    top_p: float = 0.9
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    """None: a random one."""
+    logit_bias: dict[int, float] = {}
+    num_logprobs: int = -1
+    """-1: none; 0: of the chosen token; n: of the n most likely tokens, too."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A prompt to continue. An `id` is used once: late outputs of a cancelled request still bear it."""
+
+    id: str
+    model_id: str
+    prompt: list[int]
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None
+    """None: until a stop token or the end of the context."""
+    stop_tokens: list[int] = []
+    context_length: int | None = None
+    """Longest prompt and answer together, in tokens; never more than the model's own limit."""
+
+
+class TokenLogprob(msgspec.Struct):
+    """Log-probability of a token under the model's own distribution, before any sampling parameter."""
+
+    token: int
+    logprob: float
+    top: list[tuple[int, float]] = []
+    """The most likely (token, logprob), best first."""
+
+
+class RequestStats(msgspec.Struct):
+    """Counts and durations of one request; monotonic clock."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens whose KV was already there."""
+    prompt_ns: int
+    """From the request's first step until its first token, or its end."""
+    generated_tokens: int
+    """Tokens drawn, a stop token included."""
+    generation_ns: int
+    """From the first token until the end."""
+
+
+class StepOutput(msgspec.Struct, omit_defaults=True):
+    """What one step brought one request. `tokens` never holds the stop token."""
+
+    request_id: str
+    tokens: list[int] = []
+    logprobs: list[TokenLogprob] | None = None
+    """One per token, if the request asked for them."""
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+    """What went wrong, if finish_reason is "error"."""
+    stats: RequestStats | None = None
+    """At the end."""
+
+
+class ModelStats(msgspec.Struct):
+    """Load of one resident model."""
+
+    model_id: str
+    num_running: int
+    num_waiting: int
+    num_preemptions: int
+    """Since the model was loaded."""
+    used_kv_bytes: int
+    """KV blocks that a sequence holds."""
+    committed_kv_bytes: int
+    """KV blocks that have memory, whether in use or kept for the next sequence."""
+
+
+class EngineStats(msgspec.Struct):
+    """Load of the engine."""
+
+    kv_limit_bytes: int
+    models: list[ModelStats]

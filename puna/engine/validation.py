@@ -1,0 +1,49 @@
+"""Refuses what would fail later, in a step that other requests take part in."""
+
+from __future__ import annotations
+
+from puna.backends.base import BLOCK_TOKENS, ModelInfo
+from puna.engine.request import Request, SamplingParams
+from puna.kv.sequence_table import blocks_for
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class InvalidRequest(ValueError):
+    """A request that cannot be run; the text says why."""
+
+
+def context_limit(request: Request, info: ModelInfo, kv_limit_bytes: int) -> int:
+    """Tokens that this request's sequence may have. Raises InvalidRequest if its prompt has more."""
+    wanted = info.context_length if request.context_length is None else request.context_length
+    num_prompt = len(request.prompt)
+    limit = min(wanted, info.context_length)
+    if num_prompt > limit:
+        raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
+    if (needed_bytes := blocks_for(num_prompt) * info.block_bytes) > kv_limit_bytes:
+        raise InvalidRequest(
+            f"the prompt of {num_prompt} tokens needs {needed_bytes} bytes of KV memory, "
+            f"more than the limit of {kv_limit_bytes}"
+        )
+    return min(limit, kv_limit_bytes // info.block_bytes * BLOCK_TOKENS)
+
+
+def check_request(request: Request, vocab_size: int) -> None:
+    """Raises InvalidRequest."""
+    if not request.prompt:
+        raise InvalidRequest("the prompt is empty")
+    if min(request.prompt) < 0 or max(request.prompt) >= vocab_size:
+        raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
+    if request.max_tokens is not None and request.max_tokens < 0:
+        raise InvalidRequest(f"max_tokens is {request.max_tokens}")
+    _check_sampling(request.sampling, vocab_size)
+
+
+def _check_sampling(params: SamplingParams, vocab_size: int) -> None:
+    """What the sampler cannot check itself: it knows neither the vocabulary nor Python's integers."""
+    for name in ("top_k", "repeat_last_n", "num_logprobs"):
+        if (value := getattr(params, name)) not in _INT64:
+            raise InvalidRequest(f"{name} is {value}")
+    for token in params.logit_bias:
+        if not 0 <= token < vocab_size:
+            raise InvalidRequest(f"logit_bias has token {token}, outside of the vocabulary of {vocab_size}")

@@ -1,0 +1,139 @@
+"""Text in, text out, in the calling process, without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from puna.chat.messages import Message
+from puna.engine import SamplingParams
+from puna.local import Completion, Engine, GenerationError
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some more text of a stream; the last one has `completion`, the whole."""
+
+    text: str
+    completion: Completion | None = None
+
+
+class LLM:
+    """Text in, text out. The arguments are those of Engine.
+
+    All prompts that are given together run together. Not thread-safe, but streams may be interleaved.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        num_threads: int | None = None,
+        kv_limit_bytes: int | None = None,
+        context_length: int | None = None,
+    ) -> None:
+        self.engine = Engine(
+            model, num_threads=num_threads, kv_limit_bytes=kv_limit_bytes, context_length=context_length
+        )
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        sampling: SamplingParams | None = None,
+    ) -> list[Completion]:
+        """One completion per prompt, in their order. Raises GenerationError if one of them fails."""
+        prompts = [prompts] if isinstance(prompts, str) else prompts
+        seq_ids = [
+            self.engine.add_request(prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling)
+            for prompt in prompts
+        ]
+        try:
+            return [self._finish(seq_id) for seq_id in seq_ids]
+        finally:
+            for seq_id in seq_ids:
+                self.engine.remove(seq_id)
+
+    def stream(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        sampling: SamplingParams | None = None,
+    ) -> Iterator[Chunk]:
+        """The completion of one prompt as it comes. Closing the iterator cancels the request."""
+        engine = self.engine
+        seq_id = engine.add_request(prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling)
+        num_sent = 0
+        try:
+            while (completion := engine.completion(seq_id)) is None:
+                if text := engine.get_sequence_text(seq_id)[num_sent:]:
+                    num_sent += len(text)
+                    yield Chunk(text)
+                else:
+                    engine.step()
+            yield Chunk(completion.text[num_sent:], completion)
+        finally:
+            engine.remove(seq_id)
+
+    def chat(
+        self,
+        messages: Sequence[Message | Mapping[str, object]],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        sampling: SamplingParams | None = None,
+    ) -> Completion:
+        """The assistant's reply, by the model's own chat template. Raises GenerationError, TemplateError."""
+        *_, last = self.stream_chat(messages, max_tokens=max_tokens, stop=stop, sampling=sampling)
+        assert last.completion is not None
+        return last.completion
+
+    def stream_chat(
+        self,
+        messages: Sequence[Message | Mapping[str, object]],
+        *,
+        max_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        sampling: SamplingParams | None = None,
+    ) -> Iterator[Chunk]:
+        """The same as it comes."""
+        prompt = self._chat_prompt(messages)
+        return self.stream(prompt, max_tokens=max_tokens, stop=stop, sampling=sampling)
+
+    def _finish(self, seq_id: int) -> Completion:
+        while (completion := self.engine.completion(seq_id)) is None:
+            self.engine.step()
+        return completion
+
+    def _chat_prompt(self, messages: Sequence[Message | Mapping[str, object]]) -> list[int]:
+        template, tokenizer = self.engine.chat_template, self.engine.tokenizer
+        if template is None:
+            raise GenerationError("the model has no chat template")
+        text = template.render(msgspec.convert([_builtins(m) for m in messages], list[Message]))
+        bos_id = tokenizer.bos_id
+        # Some templates write the first token themselves; it must not be there twice.
+        has_bos = bos_id is not None and text.startswith(tokenizer.token_text(bos_id))
+        return tokenizer.encode(text, add_special=not has_bos)
+
+
+def _builtins(message: Message | Mapping[str, object]) -> object:
+    return msgspec.to_builtins(message) if isinstance(message, Message) else dict(message)

@@ -1,0 +1,212 @@
+"""The engine in the calling process, step by step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from puna.backends.base import ModelInfo
+from puna.backends.cpu import CpuBackend
+from puna.chat.stop import StopStrings
+from puna.chat.template import ChatTemplate
+from puna.engine import (
+    EngineCore,
+    EngineSettings,
+    FinishReason,
+    Request,
+    RequestStats,
+    SamplingParams,
+    StepOutput,
+    TokenLogprob,
+)
+from puna.gguf import GgufFile
+from puna.registry import ModelName, Store
+from puna.tokenizer import Tokenizer, load_tokenizer
+
+_MODEL_ID = "model"
+
+
+class GenerationError(RuntimeError):
+    """The engine refused a request, or gave up on it; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How a prompt was continued."""
+
+    text: str
+    tokens: list[int]
+    """What was drawn, without the stop token; a stop string is in here, but not in `text`."""
+    finish_reason: FinishReason
+    stats: RequestStats
+    logprobs: list[TokenLogprob] | None = None
+    """One per token, if the sampling parameters ask for them."""
+
+
+class Engine:
+    """Continuous batching by hand: add requests at any time, step, read.
+
+    model: a GGUF file, or the name of a model in the store.
+    Not thread-safe. Close it, or use it in a `with`, to give its memory back.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        num_threads: int | None = None,
+        kv_limit_bytes: int | None = None,
+        context_length: int | None = None,
+    ) -> None:
+        """kv_limit_bytes: of all sequences together; by default a share of the available memory.
+        context_length: longest prompt and answer together, in tokens; by default the model's own limit.
+
+        Raises what the registry raises for a name, GgufError, TokenizerError, ModelLoadError for a file.
+        """
+        path = find_model(model)
+        with GgufFile(path) as file:
+            self.tokenizer: Tokenizer = load_tokenizer(file.metadata)
+            self.chat_template = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
+        self._context_length = context_length
+        self._sequences: dict[int, _Sequence] = {}
+        self._next_id = itertools.count()
+        self._backend = CpuBackend(num_threads)
+        self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
+        try:
+            self.info: ModelInfo = self._core.load_model(_MODEL_ID, path)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all sequences and gives all memory back."""
+        self._core.close()
+        self._backend.close()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether step() has something to do."""
+        return self._core.has_work
+
+    def add_request(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        stop: Sequence[str] = (),
+        sampling: SamplingParams | None = None,
+    ) -> int:
+        """Queues a prompt, as text or tokens, and returns its sequence id.
+
+        The answer ends at one of the model's stop tokens, before one of the `stop` strings, after
+        `max_new_tokens`, or at the end of the context.
+        """
+        seq_id = next(self._next_id)
+        self._sequences[seq_id] = _Sequence(self.tokenizer, stop)
+        self._core.submit(
+            Request(
+                id=str(seq_id),
+                model_id=_MODEL_ID,
+                prompt=self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt),
+                sampling=sampling or SamplingParams(),
+                max_tokens=max_new_tokens,
+                stop_tokens=sorted(self.tokenizer.end_of_generation),
+                context_length=self._context_length,
+            )
+        )
+        return seq_id
+
+    def step(self) -> tuple[list[int], list[int]]:
+        """Moves the batch on; returns the sequences that got a token, and their tokens.
+
+        A step may bring no token: while it works on a long prompt, or where a sequence just ends.
+        """
+        seq_ids, next_token_ids = [], []
+        for output in self._core.step():
+            seq_id = int(output.request_id)
+            sequence = self._sequences.get(seq_id)
+            if sequence is None:  # removed
+                continue
+            sequence.add(output)
+            seq_ids += [seq_id] * len(output.tokens)
+            next_token_ids += output.tokens
+            if sequence.reached_stop and output.finish_reason is None:
+                self._core.cancel(output.request_id)
+        if not self._core.has_work:
+            self._core.trim()
+        return seq_ids, next_token_ids
+
+    def get_sequence_text(self, seq_id: int) -> str:
+        """The answer so far. It can be read until remove(). Raises GenerationError if it failed."""
+        sequence = self._sequences[seq_id]
+        sequence.check()
+        return sequence.text
+
+    def completion(self, seq_id: int) -> Completion | None:
+        """The whole answer; None while it is incomplete. Raises GenerationError if it failed."""
+        sequence = self._sequences[seq_id]
+        sequence.check()
+        return sequence.completion()
+
+    def remove(self, seq_id: int) -> None:
+        """Forgets a sequence; one that is not finished is cancelled, and its memory is free at once."""
+        del self._sequences[seq_id]
+        self._core.cancel(str(seq_id))
+
+
+def find_model(model: str | Path) -> Path:
+    """The GGUF file of a path or of a name in the store. Raises the registry's errors."""
+    if isinstance(model, Path) or model.endswith(".gguf"):
+        return Path(model)
+    return Store.default().find(ModelName.parse(model)).model_path
+
+
+class _Sequence:
+    """What came back of one request."""
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+        self.text = ""
+        self._detokenizer = tokenizer.detokenizer()
+        self._stops = StopStrings(list(stop))
+        self._tokens: list[int] = []
+        self._logprobs: list[TokenLogprob] | None = None
+        self._last: StepOutput | None = None
+
+    @property
+    def reached_stop(self) -> bool:
+        return self._stops.found
+
+    def add(self, output: StepOutput) -> None:
+        for token in output.tokens:
+            self._tokens.append(token)
+            self.text += self._stops.add(self._detokenizer.add(token))
+        if output.logprobs:
+            self._logprobs = (self._logprobs or []) + output.logprobs
+        if output.finish_reason is not None:
+            self._last = output
+            self.text += self._stops.add(self._detokenizer.flush())
+            self.text += self._stops.flush()
+
+    def check(self) -> None:
+        if self._last is not None and self._last.finish_reason == "error":
+            raise GenerationError(self._last.error)
+
+    def completion(self) -> Completion | None:
+        if self._last is None:
+            return None
+        reason, stats = self._last.finish_reason, self._last.stats
+        assert reason is not None
+        assert stats is not None
+        reason = "stop" if self.reached_stop else reason
+        return Completion(self.text, self._tokens, reason, stats, self._logprobs)

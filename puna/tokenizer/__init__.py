@@ -1,0 +1,8 @@
+"""Tokenizers built from GGUF vocabularies."""
+
+from puna.tokenizer.detokenizer import Detokenizer
+from puna.tokenizer.errors import TokenizerError
+from puna.tokenizer.from_gguf import load_tokenizer
+from puna.tokenizer.tokenizer import Tokenizer
+
+__all__ = ["Detokenizer", "Tokenizer", "TokenizerError", "load_tokenizer"]

@@ -1,0 +1,172 @@
+"""How byte-level BPE models cut text into words before merging, by the name in `tokenizer.ggml.pre`.
+
+Each pattern is applied within the pieces that the patterns before it left. The patterns are those that
+llama.cpp uses, which for a few models differ slightly from the ones the model was trained with.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PreTokenizer:
+    patterns: tuple[str, ...]
+    """In Oniguruma's syntax."""
+    ignore_merges: bool = False
+    """A word that is a token is that token, whatever the merges would make of it."""
+    add_bos: bool = False
+    """If the file does not say."""
+
+
+_CONTRACTION = r"'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
+_NEWLINES_AND_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_MARKS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+
+_GPT2 = r"'(?:[stmd]|re|ve|ll)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def _words(digits: str, contraction: str = rf"{_CONTRACTION}|", letters: str = r"\p{L}+") -> str:
+    """The family that began with cl100k: a word takes one mark before it, marks the newlines after them."""
+    return rf"{contraction}[^\r\n\p{{L}}\p{{N}}]?{letters}|{digits}|{_MARKS}|{_NEWLINES_AND_SPACES}"
+
+
+_LLAMA3 = _words(r"\p{N}{1,3}")
+_QWEN2 = _words(r"\p{N}")
+
+
+def _cased_words(upper: str, lower: str, contraction: str, digits: str) -> str:
+    """The family that began with o200k: a word is capitals, then small letters."""
+    start = r"[^\r\n\p{L}\p{N}]?"
+    return (
+        rf"{start}{upper}*{lower}+{contraction}|{start}{upper}+{lower}*{contraction}|{digits}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_NEWLINES_AND_SPACES}"
+    )
+
+
+# Only ASCII letters have a case here; all others count as both.
+_UPPER, _LOWER = r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]"
+
+_BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
+# The long range has spaces in it, which llama.cpp does not take for part of it.
+_CJK_AND_BETWEEN = r"[[一-龥ࠀ-一가-퟿]&&\S]+"
+_DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+    rf"|{_NEWLINES_AND_SPACES}",
+)
+# Cased letters, as of some older Unicode.
+_DEEPSEEK_LETTERS = (
+    "41-5A 61-7A B5 C0-D6 D8-F6 F8-1BA 1BC-1BF 1C4-293 295-2AF 370-373 376 377 37B-37D 37F 386 "
+    "388-38A 38C 38E-3A1 3A3-3F5 3F7-481 48A-52F 531-556 10A0-10C5 13A0-13F5 13F8-13FD 1C90-1CBA "
+    "1CBD-1CBF 1D00-1D2B 1D6B-1D77 1D79-1D9A 1E00-1F15 1F18-1F1D 1F20-1F45 1F48-1F4D 1F50-1F57 1F59 "
+    "1F5B 1F5D 1F5F-1F7D 1F80-1FB4 1FB6-1FBC 1FBE 1FC2-1FC4 1FC6-1FCC 1FD0-1FD3 1FD6-1FDB 1FE0-1FEC "
+    "1FF2-1FF4 1FF6-1FFC 2102 2107 210A-2113 2115 2119-211D 2124 2126 2128 212A-212D 212F-2134 2139 "
+    "213C-213F 2145-2149 214E 2183 2184 2C00-2C7B 2C7E-2CE4 2CEB-2CEE 2CF2 2CF3 A640-A66D A680-A69B "
+    "A722-A76F A771-A787 A78B-A78E AB70-ABBF FB00-FB06 FB13-FB17 FF21-FF3A FF41-FF5A 10400-1044F "
+    "104B0-104D3 104D8-104FB 10C80-10CB2 10CC0-10CF2 118A0-118DF 1E900-1E943"
+)
+_DEEPSEEK_CLASS = re.sub(r"([0-9A-F]+) ?", r"\\x{\1}", _DEEPSEEK_LETTERS)
+
+DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
+
+# (names, what they mean)
+_FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
+    ("default", DEFAULT),
+    (
+        "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
+        PreTokenizer((_GPT2,)),
+    ),
+    (
+        "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
+        PreTokenizer((r"\p{N}", _GPT2)),
+    ),
+    ("falcon", PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]"))),
+    (
+        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+        PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
+    ),
+    ("dbrx smaug-bpe glm4 chatglm-bpe", PreTokenizer((_LLAMA3,))),
+    ("minicpm5", PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), ignore_merges=True)),
+    (
+        "jais-2",
+        PreTokenizer(
+            (
+                _LLAMA3.removesuffix(r"|\s+(?!\S)|\s+")
+                + "".join(rf"|\s{{{n}}}(?!\S)" for n in (512, 256, 128, 64, 32, 16, 8, 4))
+                + r"|\s{1,2}(?!\S)|\s",
+            )
+        ),
+    ),
+    (
+        "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan solar-open grok-2",
+        PreTokenizer((_QWEN2,)),
+    ),
+    (
+        "qwen35",
+        PreTokenizer(
+            (_words(r"\p{N}", letters=r"[\p{L}\p{M}]+").replace(_MARKS, r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"),)
+        ),
+    ),
+    ("ufakzeka", PreTokenizer((_words(r"\p{N}", contraction=""),))),
+    ("seed-coder", PreTokenizer((_QWEN2.replace(_MARKS, r" ?[^\s\p{L}\p{N}\r\n]+"),))),
+    ("bailingmoe bailingmoe2 llada-moe", PreTokenizer((_QWEN2.replace(r"\s*[\r\n]+|", r"\s*[\r\n]|"),))),
+    (
+        "exaone-moe",
+        PreTokenizer(
+            (
+                _words(r"\p{N}", letters=r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+")
+                .replace(_MARKS, r" ?[^\s\p{L}\p{N}]+[\r\n/]?")
+                .replace(r"\s*[\r\n]+|", r"\s*[\r\n]|"),
+            )
+        ),
+    ),
+    ("laguna", PreTokenizer((r"[^\n]+|[\n]+", _QWEN2))),
+    (
+        "gpt-4o llama4 kanana2 talkie minimax-m2",
+        PreTokenizer((_cased_words(_UPPER, _LOWER, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),)),
+    ),
+    (
+        "tekken",
+        PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), ignore_merges=True, add_bos=True),
+    ),
+    ("superbpe", PreTokenizer((r"\p{N}+", r"(?=([0-9]{3})+(?![0-9]))"))),
+    ("poro-chat bloom gpt3-finnish", PreTokenizer((_BLOOM,))),
+    ("viking", PreTokenizer((_BLOOM, r"\p{N}"))),
+    ("deepseek-v3 hunyuan-dense joyai-llm hy_v4", PreTokenizer(_DEEPSEEK3)),
+    (
+        "deepseek-coder",
+        PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK_AND_BETWEEN, r"\p{N}")),
+    ),
+    (
+        "deepseek-llm",
+        PreTokenizer(
+            (
+                r"[\r\n]",
+                rf"\s?[{_DEEPSEEK_CLASS}]+",
+                r"\s?[!-/:-~！-／：-～‘-‟、。]+",
+                r"\s+$",
+                _CJK_AND_BETWEEN,
+                r"\p{N}+",
+            )
+        ),
+    ),
+    (
+        "chameleon",
+        PreTokenizer(
+            (
+                "<sentinel:[0-9]+>",
+                "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+                r"([\t\n]|    |  )",
+                r"\p{N}",
+                r"[\p{P}!-/:-@\[-`{-~]",
+                _GPT2,
+            ),
+            add_bos=True,
+        ),
+    ),
+)
+
+PRE_TOKENIZERS = {name: pre for names, pre in _FAMILIES for name in names.split()}

@@ -1,0 +1,1 @@
+"""The engine process: messages, the server in it, and the client that the daemon uses."""

@@ -1,0 +1,247 @@
+"""The daemon's side: an asyncio client, and the process it talks to."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.request import EngineStats, Request, StepOutput
+from puna.worker.protocol import (
+    HEADER,
+    Cancel,
+    FromWorker,
+    GetStats,
+    Load,
+    Loaded,
+    LoadFailed,
+    Outputs,
+    ProtocolError,
+    Ready,
+    Stats,
+    Submit,
+    ToWorker,
+    Unload,
+    Unloaded,
+    decode,
+    encode,
+    payload_bytes,
+)
+
+log = logging.getLogger(__name__)
+
+_GRACE_S = 2.0
+"""How long a worker may take to end by itself: the rest of a step."""
+
+_Reply = Loaded | LoadFailed | Unloaded | Stats
+
+
+class WorkerDied(RuntimeError):
+    """The worker process has ended, or never began."""
+
+    def __init__(self, text: str = "the worker process has ended unexpectedly") -> None:
+        super().__init__(text)
+
+
+class WorkerClient:
+    """Speaks to a worker over a connected socket. Every method raises WorkerDied once that is closed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        self._reader = reader
+        self._writer = writer
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._calls: dict[int, asyncio.Future[_Reply]] = {}
+        self._next_call = itertools.count()
+        self._streams: dict[str, asyncio.Queue[StepOutput | None]] = {}  # None: the worker died
+        self._alive = True
+        self._receiver = loop.create_task(self._receive())
+
+    @classmethod
+    async def connect(cls, connection: socket.socket) -> WorkerClient:
+        """Waits until the worker is ready. The socket then belongs to the client. Raises WorkerDied."""
+        client = cls(*await asyncio.open_unix_connection(sock=connection))
+        try:
+            await client._ready
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def load(self, model_id: str, path: Path) -> ModelInfo:
+        """Raises ModelLoadError."""
+        call = next(self._next_call)
+        reply = await self._request(call, Load(call, model_id, os.fsencode(path)))
+        if isinstance(reply, LoadFailed):
+            raise ModelLoadError(reply.error)
+        assert isinstance(reply, Loaded)
+        return reply.info
+
+    async def unload(self, model_id: str) -> None:
+        """Requests of the model finish with an error."""
+        call = next(self._next_call)
+        await self._request(call, Unload(call, model_id))
+
+    async def stats(self) -> EngineStats:
+        call = next(self._next_call)
+        reply = await self._request(call, GetStats(call))
+        assert isinstance(reply, Stats)
+        return reply.stats
+
+    async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+        """The request's outputs, until one has a finish_reason. Closing the generator cancels the request."""
+        assert request.id not in self._streams, f"request {request.id} is already running"
+        outputs = self._streams[request.id] = asyncio.Queue()
+        finished = False
+        try:
+            self._send(Submit(request))
+            while not finished:
+                output = await outputs.get()
+                if output is None:
+                    raise WorkerDied
+                finished = output.finish_reason is not None
+                yield output
+        finally:
+            del self._streams[request.id]
+            if not finished and self._alive:
+                self._send(Cancel(request.id))
+
+    async def cancel(self, request_id: str) -> None:
+        """Asks for a request's end; its last output then says "cancelled", if it was not finished before."""
+        self._send(Cancel(request_id))
+
+    async def close(self) -> None:
+        """The worker ends when it sees the connection closed."""
+        self._receiver.cancel()
+        await asyncio.gather(self._receiver, return_exceptions=True)
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _request(self, call: int, message: ToWorker) -> _Reply:
+        reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        self._calls[call] = reply
+        try:
+            self._send(message)
+            return await reply
+        finally:
+            del self._calls[call]
+
+    def _send(self, message: ToWorker) -> None:
+        if not self._alive:
+            raise WorkerDied
+        self._writer.write(encode(message))
+
+    async def _receive(self) -> None:
+        decoder = msgspec.msgpack.Decoder(FromWorker)
+        try:
+            while True:
+                length = payload_bytes(await self._reader.readexactly(HEADER.size))
+                self._dispatch(decode(await self._reader.readexactly(length), decoder))
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # ends with the worker, in the middle of a frame if it was killed
+        except ProtocolError as error:
+            log.error("worker: %s", error)
+        finally:
+            self._fail_everything()
+
+    def _dispatch(self, message: FromWorker) -> None:
+        match message:
+            case Outputs(outputs):
+                for output in outputs:
+                    if stream := self._streams.get(output.request_id):  # none: cancelled
+                        stream.put_nowait(output)
+            case Ready():
+                self._ready.set_result(None)
+            case _:
+                if (reply := self._calls.get(message.call)) and not reply.done():
+                    reply.set_result(message)
+
+    def _fail_everything(self) -> None:
+        self._alive = False
+        futures: list[asyncio.Future[Any]] = [self._ready, *self._calls.values()]
+        for future in futures:
+            if not future.done():
+                future.set_exception(WorkerDied())
+        for stream in self._streams.values():
+            stream.put_nowait(None)
+
+
+class WorkerSettings(Protocol):
+    """What of puna.settings.Settings concerns a worker."""
+
+    @property
+    def num_threads(self) -> int | None: ...
+    @property
+    def kv_limit_bytes(self) -> int | None: ...
+
+
+class WorkerProcess:
+    """A worker, as a child of this process: it ends when this process does, however that happens."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: WorkerClient) -> None:
+        self.client = client
+        self._process = process
+
+    @classmethod
+    async def start(cls, settings: WorkerSettings) -> WorkerProcess:
+        """Waits until the worker is ready. Its log goes to our stderr. Raises OSError, WorkerDied."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = await _spawn(theirs, settings)
+            except BaseException:
+                ours.close()
+                raise
+        try:
+            return cls(process, await WorkerClient.connect(ours))
+        except WorkerDied:
+            status = await process.wait()
+            raise WorkerDied(f"the worker process ended at its start, with status {status}") from None
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Waits for the end of the process. Its status: negative is a signal's number."""
+        return await self._process.wait()
+
+    async def terminate(self) -> None:
+        """Ends the process; running requests fail. Does nothing if it has ended."""
+        await self.client.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _GRACE_S)
+        except asyncio.TimeoutError:
+            await _end(self._process)
+
+
+async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
+    descriptor = connection.fileno()
+    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor)]
+    if settings.num_threads is not None:
+        arguments += ["--threads", str(settings.num_threads)]
+    if settings.kv_limit_bytes is not None:
+        arguments += ["--kv-bytes", str(settings.kv_limit_bytes)]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

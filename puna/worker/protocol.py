@@ -1,0 +1,133 @@
+"""Messages between the daemon and a worker: MessagePack in frames of a 4-byte length and that many bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from puna.backends.base import ModelInfo
+from puna.engine.request import EngineStats, Request, StepOutput
+
+MAX_FRAME_BYTES = 64 << 20
+"""A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
+
+HEADER = struct.Struct(">I")
+
+
+class ProtocolError(ValueError):
+    """Bytes that are no message."""
+
+
+# To the worker. `call` is repeated in the reply.
+
+
+class Load(msgspec.Struct, tag=True):
+    """Answered by Loaded or LoadFailed."""
+
+    call: int
+    model_id: str
+    path: bytes  # as the file system names it
+
+
+class Unload(msgspec.Struct, tag=True):
+    """Answered by Unloaded, after the model's last use."""
+
+    call: int
+    model_id: str
+
+
+class GetStats(msgspec.Struct, tag=True):
+    """Answered by Stats."""
+
+    call: int
+
+
+class Submit(msgspec.Struct, tag=True):
+    """Answered by Outputs with this request's id, until one has a finish_reason."""
+
+    request: Request
+
+
+class Cancel(msgspec.Struct, tag=True):
+    """Of a request; one that is finished is ignored."""
+
+    request_id: str
+
+
+ToWorker = Load | Unload | GetStats | Submit | Cancel
+
+
+# From the worker.
+
+
+class Ready(msgspec.Struct, tag=True):
+    """The first message: the engine is there."""
+
+
+class Loaded(msgspec.Struct, tag=True):
+    call: int
+    info: ModelInfo
+
+
+class LoadFailed(msgspec.Struct, tag=True):
+    call: int
+    error: str
+
+
+class Unloaded(msgspec.Struct, tag=True):
+    call: int
+
+
+class Stats(msgspec.Struct, tag=True):
+    call: int
+    stats: EngineStats
+
+
+class Outputs(msgspec.Struct, tag=True):
+    """Everything that one step brought."""
+
+    outputs: list[StepOutput]
+
+
+FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Outputs
+
+_encoder = msgspec.msgpack.Encoder()
+T = TypeVar("T")
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """A whole frame. Raises ProtocolError if it would be too large."""
+    payload = _encoder.encode(message)
+    return HEADER.pack(_checked(len(payload))) + payload
+
+
+def decode(payload: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
+    """Raises ProtocolError."""
+    try:
+        return decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"not a message: {error}") from error
+
+
+def payload_bytes(header: bytes) -> int:
+    """Length of the payload after this header. Raises ProtocolError for one that is too large."""
+    (length,) = HEADER.unpack(header)
+    return _checked(length)
+
+
+def read_payload(stream: BinaryIO) -> bytes | None:
+    """Blocks for the next frame's payload; None at the end of the stream, even within a frame."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    length = payload_bytes(header)
+    payload = stream.read(length)
+    return payload if len(payload) == length else None
+
+
+def _checked(length: int) -> int:
+    if length > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {length} bytes is larger than any message")
+    return length

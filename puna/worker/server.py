@@ -1,0 +1,174 @@
+"""The worker's side: one engine, one connection to the daemon."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from puna.backends.base import DeviceModel, ModelLoadError
+from puna.engine import EngineCore
+from puna.worker.protocol import (
+    Cancel,
+    FromWorker,
+    GetStats,
+    Load,
+    Loaded,
+    LoadFailed,
+    Outputs,
+    ProtocolError,
+    Ready,
+    Stats,
+    Submit,
+    ToWorker,
+    Unload,
+    Unloaded,
+    decode,
+    encode,
+    read_payload,
+)
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 1.0
+"""After so long without work, spare KV memory goes back to the system."""
+
+
+class _Attach(msgspec.Struct):
+    """A model that the loader has ready for the engine."""
+
+    call: int
+    model_id: str
+    device_model: DeviceModel
+
+
+class _Detach(msgspec.Struct):
+    """An unload, after all loads that were asked for before it."""
+
+    call: int
+    model_id: str
+
+
+class _Disconnected(msgspec.Struct):
+    """The daemon is gone."""
+
+
+_Message = ToWorker | LoadFailed | _Attach | _Detach | _Disconnected
+
+
+class WorkerServer:
+    """Serves one daemon until it closes the connection.
+
+    run() is the engine's thread, which alone touches the engine and writes to the connection. A second
+    thread reads the connection; a third loads models, so that running requests go on meanwhile.
+    """
+
+    def __init__(self, engine: EngineCore, connection: socket.socket) -> None:
+        self._engine = engine
+        self._connection = connection
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        # One at a time and in order: an unload must not overtake the load that it is to undo.
+        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
+        self._connected = True
+
+    def run(self) -> None:
+        """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
+        reader = threading.Thread(target=self._read, name="read", daemon=True)
+        reader.start()
+        self._send(Ready())
+        try:
+            while self._connected:
+                self._handle_messages()
+                if outputs := self._engine.step():
+                    self._send(Outputs(outputs))
+        finally:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)  # ends the reader, too
+            self._connection.close()
+            self._loader.shutdown(cancel_futures=True)
+            self._engine.close()
+
+    def _handle_messages(self) -> None:
+        """Handles what has arrived; without work, sleeps until something does."""
+        if not self._engine.has_work:
+            self._handle(self._wait())
+        while not self._inbox.empty():
+            self._handle(self._inbox.get())
+
+    def _wait(self) -> _Message:
+        try:
+            return self._inbox.get(timeout=IDLE_S)
+        except queue.Empty:
+            self._engine.trim()
+            return self._inbox.get()
+
+    def _handle(self, message: _Message) -> None:
+        match message:
+            case Submit(request):
+                self._engine.submit(request)
+            case Cancel(request_id):
+                self._engine.cancel(request_id)
+            case _Attach():
+                self._attach(message)
+            case LoadFailed():
+                self._send(message)
+            case Load():
+                self._loader.submit(self._load, message)
+            case Unload(call, model_id):
+                self._loader.submit(self._inbox.put, _Detach(call, model_id))
+            case _Detach(call, model_id):
+                self._engine.unload_model(model_id)
+                self._send(Unloaded(call))
+            case GetStats(call):
+                self._send(Stats(call, self._engine.stats()))
+            case _Disconnected():
+                self._connected = False
+
+    def _attach(self, message: _Attach) -> None:
+        try:
+            info = self._engine.attach_model(message.model_id, message.device_model)
+        except ModelLoadError as error:
+            self._send(LoadFailed(message.call, str(error)))
+        else:
+            self._send(Loaded(message.call, info))
+
+    def _load(self, message: Load) -> None:
+        path = Path(os.fsdecode(message.path))
+        try:
+            device_model = self._engine.backend.load(path)
+        except ModelLoadError as error:
+            self._inbox.put(LoadFailed(message.call, _printable(str(error))))
+        except Exception as error:  # a file must not end the worker, whatever it hits
+            log.exception("loading %s", path)
+            self._inbox.put(LoadFailed(message.call, _printable(f"{path}: {error!r}")))
+        else:
+            self._inbox.put(_Attach(message.call, message.model_id, device_model))
+
+    def _read(self) -> None:
+        decoder = msgspec.msgpack.Decoder(ToWorker)
+        try:
+            with self._connection.makefile("rb") as stream:
+                while (payload := read_payload(stream)) is not None:
+                    self._inbox.put(decode(payload, decoder))
+        except (OSError, ProtocolError) as error:
+            log.error("connection lost: %s", error)
+        finally:
+            self._inbox.put(_Disconnected())
+
+    def _send(self, message: FromWorker) -> None:
+        try:
+            self._connection.sendall(encode(message))
+        except OSError:
+            self._connected = False
+
+
+def _printable(text: str) -> str:
+    """Names of files may hold what is no character and cannot be encoded."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,154 @@
+"""A runtime whose models say what a test tells them to; store, tokenizer and chat template are real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+
+from puna.backends.base import ModelInfo
+from puna.chat.template import ChatTemplate
+from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
+from puna.daemon.runtime import LoadedStatus, ResidentModel
+from puna.engine.request import RequestStats
+from puna.gguf import GgufFile
+from puna.registry import ModelName, Store, StoredModel
+from puna.settings import Settings
+from puna.tokenizer import load_tokenizer
+
+
+@dataclass
+class Script:
+    """What happens to a prompt: pieces of text, one token each, and how it ends."""
+
+    pieces: list[str] = field(default_factory=lambda: ["Hel", "lo"])
+    reason: str = "stop"
+    error: Exception | None = None
+    """Raised behind the last piece."""
+    hangs: bool = False
+    """Behind the last piece, for ever."""
+    load_error: Exception | None = None
+    load_hangs: bool = False
+
+
+@dataclass
+class Loaded:
+    """A model that is resident."""
+
+    model: StoredModel
+    num_ctx: int | None
+    keep_alive: float | None
+
+
+class FakeRuntime:
+    """Has the interface of daemon.runtime.Runtime, as far as the HTTP faces use it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = Store(settings.models)
+        self.script = Script()
+        self.jobs: list[GenerationJob] = []
+        self.resident_models: dict[str, Loaded] = {}
+        self.num_loads = 0
+        self.num_held = 0
+        """Models held by a request right now."""
+        self.num_generating = 0
+
+    @asynccontextmanager
+    async def resident(
+        self, name: str, *, num_ctx: int | None = None, keep_alive: float | None = None
+    ) -> AsyncIterator[ResidentModel]:
+        model = self.store.find(ModelName.parse(name))
+        self.num_held += 1
+        try:
+            if self.script.load_hangs:
+                await asyncio.Event().wait()
+            if self.script.load_error:
+                raise self.script.load_error
+            if model.name.short not in self.resident_models:
+                self.num_loads += 1
+            self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive)
+            yield self._resident_model(model, num_ctx)
+        finally:
+            self.num_held -= 1
+
+    def _resident_model(self, model: StoredModel, num_ctx: int | None) -> ResidentModel:
+        with GgufFile(model.model_path) as file:
+            tokenizer = load_tokenizer(file.metadata)
+            chat = ChatTemplate.from_gguf(file.metadata, tokenizer)
+            limit = file.metadata["llama.context_length"]
+        info = ModelInfo(
+            architecture="llama",
+            vocab_size=tokenizer.vocab_size,
+            context_length=limit,
+            num_layers=1,
+            block_bytes=64,
+            weight_bytes=1,
+        )
+        return ResidentModel(
+            model=model,
+            info=info,
+            tokenizer=tokenizer,
+            chat=chat,
+            context_length=min(num_ctx or limit, limit),
+            load_duration_ns=1,
+            _generate=lambda job, _: self._generate(job),
+        )
+
+    async def _generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
+        self.jobs.append(job)
+        self.num_generating += 1
+        try:
+            async for chunk in self._chunks(job):
+                yield chunk
+        finally:
+            self.num_generating -= 1
+
+    async def _chunks(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
+        script = self.script
+        limit = len(script.pieces) if job.max_tokens is None else job.max_tokens
+        pieces = script.pieces[:limit]
+        for number, piece in enumerate(pieces):
+            await asyncio.sleep(0)
+            yield TextChunk(piece, [number], self._logprobs(piece, job))
+        if script.hangs:
+            await asyncio.Event().wait()
+        if script.error:
+            raise script.error
+        stats = RequestStats(
+            prompt_tokens=len(job.prompt),
+            cached_tokens=0,
+            prompt_ns=1000,
+            generated_tokens=len(pieces),
+            generation_ns=2000,
+        )
+        reason = "length" if limit < len(script.pieces) else script.reason
+        yield TextChunk(
+            "", [], [] if job.sampling.num_logprobs >= 0 else None, GenerationFinish(reason, stats)
+        )
+
+    def _logprobs(self, piece: str, job: GenerationJob) -> list[TextLogprob] | None:
+        if job.sampling.num_logprobs < 0:
+            return None
+        chosen = TextLogprob(piece, piece.encode(), -0.5)
+        others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
+        return [replace(chosen, top=others)]
+
+    async def unload(self, name: str) -> None:
+        model = self.store.find(ModelName.parse(name))
+        self.resident_models.pop(model.name.short, None)
+
+    def loaded(self) -> list[LoadedStatus]:
+        return [
+            LoadedStatus(
+                name=name,
+                digest=loaded.model.digest,
+                size=loaded.model.size,
+                expires_at=datetime.now(timezone.utc) + timedelta(minutes=minutes),
+                context_length=loaded.num_ctx or 2048,
+                config=loaded.model.config,
+            )
+            for minutes, (name, loaded) in enumerate(self.resident_models.items())
+        ]

@@ -1,0 +1,277 @@
+"""The OpenAI face."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from puna.worker.client import WorkerDied
+from tests.api.fake_runtime import Script
+from tests.api.test_generate import prompt_text
+
+pytestmark = pytest.mark.native
+
+HI = [{"role": "user", "content": "hi"}]
+CHAT = "/v1/chat/completions"
+
+
+def test_chat_completion_is_one_object(client, runtime):
+    reply = client.post(CHAT, {"model": "M", "messages": HI}).json()
+    assert reply["id"].startswith("chatcmpl-")
+    prompt_tokens = len(runtime.jobs[-1].prompt)
+    assert {key: value for key, value in reply.items() if key not in ("id", "created")} == {
+        "object": "chat.completion",
+        "model": "M",
+        "system_fingerprint": "fp_ollama",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}
+        ],
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": 2,
+            "total_tokens": prompt_tokens + 2,
+        },
+    }
+
+
+def test_chat_stream(client):
+    *chunks, done = client.events(CHAT, {"model": "m", "messages": HI, "stream": True})
+    assert done == "[DONE]"
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [
+        {"role": "assistant", "content": "Hel"},
+        {"content": "lo"},
+        {},
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, "stop"]
+    assert len({(chunk["id"], chunk["created"]) for chunk in chunks}) == 1
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert not any("usage" in chunk for chunk in chunks)
+
+
+def test_chat_stream_with_usage(client):
+    body = {"model": "m", "messages": HI, "stream": True, "stream_options": {"include_usage": True}}
+    *chunks, usage, done = client.events(CHAT, body)
+    assert done == "[DONE]"
+    assert usage["choices"] == []
+    assert usage["usage"]["completion_tokens"] == 2
+    assert not any("usage" in chunk for chunk in chunks)
+
+
+def test_chat_stream_without_any_text_still_says_whose_message_it_is(client, runtime):
+    runtime.script = Script(pieces=[])
+    chunks = client.events(CHAT, {"model": "m", "messages": HI, "stream": True})
+    assert [chunk["choices"][0]["delta"] for chunk in chunks[:-1]] == [
+        {"role": "assistant", "content": ""},
+        {},
+    ]
+
+
+def test_reasoning_is_apart_from_content(client, runtime, add_model):
+    add_model("thinker", "thinker")
+    runtime.script = Script(pieces=["<think>hm", "m.</think>Yes"])
+    reply = client.post(CHAT, {"model": "thinker", "messages": HI}).json()
+    assert reply["choices"][0]["message"] == {"role": "assistant", "content": "Yes", "reasoning": "hmm."}
+    chunks = client.events(CHAT, {"model": "thinker", "messages": HI, "stream": True})
+    assert [chunk["choices"][0]["delta"] for chunk in chunks[:-1]] == [
+        {"role": "assistant", "content": "", "reasoning": "hm"},
+        {"reasoning": "m."},
+        {"content": "Yes"},
+        {},
+    ]
+
+
+@pytest.mark.parametrize("field", [{"reasoning": {"effort": "none"}}, {"reasoning_effort": "none"}])
+def test_reasoning_effort(client, runtime, add_model, field):
+    add_model("thinker", "thinker")
+    client.post(CHAT, {"model": "thinker", "messages": HI, **field})
+    assert prompt_text(runtime).endswith("<think>\n\n</think>\n\n")
+    client.post(CHAT, {"model": "thinker", "messages": HI, "reasoning_effort": "minimal"})
+    assert prompt_text(runtime).endswith("[low]")
+
+
+def test_logprobs(client):
+    body = {"model": "m", "messages": HI, "logprobs": True, "top_logprobs": 1}
+    entries = client.post(CHAT, body).json()["choices"][0]["logprobs"]["content"]
+    assert [entry["token"] for entry in entries] == ["Hel", "lo"]
+    assert entries[0]["top_logprobs"][0]["token"] == "other0"
+    first = client.events(CHAT, {**body, "stream": True})[0]
+    assert first["choices"][0]["logprobs"]["content"][0]["bytes"] == [72, 101, 108]
+
+
+def test_temperature_and_top_p_are_1_unless_given_whatever_the_model_has(client, runtime, add_model):
+    add_model("cool", params={"temperature": 0.1, "top_p": 0.2, "top_k": 3})
+    for path, body in ((CHAT, {"messages": HI}), ("/v1/completions", {"prompt": "hi"})):
+        client.post(path, {"model": "cool", **body})
+        sampling = runtime.jobs[-1].sampling
+        assert (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, 3)
+        client.post(path, {"model": "cool", "temperature": 0, "top_p": 0.5, **body})
+        sampling = runtime.jobs[-1].sampling
+        assert (sampling.temperature, sampling.top_p) == (0.0, 0.5)
+
+
+def test_other_parameters_arrive(client, runtime):
+    body = {
+        "model": "m",
+        "messages": HI,
+        "max_tokens": 1,
+        "seed": 7,
+        "stop": "END",
+        "frequency_penalty": 0.5,
+        "presence_penalty": 0.25,
+        "user": "ignored",
+    }
+    reply = client.post(CHAT, body).json()
+    job = runtime.jobs[-1]
+    assert reply["choices"][0]["finish_reason"] == "length"
+    assert (job.max_tokens, job.stop) == (1, ["END"])
+    assert (job.sampling.seed, job.sampling.frequency_penalty, job.sampling.presence_penalty) == (
+        7,
+        0.5,
+        0.25,
+    )
+
+
+def test_every_part_of_a_message_is_a_message(client, runtime):
+    content = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    client.post(CHAT, {"model": "m", "messages": [{"role": "user", "content": content}]})
+    assert "user\none<|im_end|>\n<|im_start|>user\ntwo" in prompt_text(runtime)
+
+
+def image(url: object) -> list[dict]:
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "[] is too short - 'messages'"),
+        (None, "[] is too short - 'messages'"),
+        ([{"role": "user", "content": None}], "invalid message content type: <nil>"),
+        ([{"role": "user", "content": 5}], "invalid message content type: int"),
+        ([{"role": "user", "content": ["text"]}], "invalid message format"),
+        (image("http://example.com/a.png"), "image URLs are not currently supported"),
+        (image({"url": "data:image/tiff;base64,aGk="}), "invalid image input"),
+        (image({}), "invalid image input"),
+        (image({"url": "data:image/png;base64,aGk="}), "does not support vision"),
+        (
+            [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}],
+            "invalid tool call arguments",
+        ),
+    ],
+)
+def test_messages_that_cannot_be_used_are_400(client, messages, text):
+    response = client.post(CHAT, {"model": "m", "messages": messages})
+    assert response.status_code == 400
+    assert text in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ({"response_format": {"type": "json_object"}}, "not supported yet"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "not supported yet"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "does not support tools"),
+        ({"stop": [1.5]}, "invalid type for 'stop' field: float"),
+        ({"reasoning_effort": "enormous"}, 'invalid reasoning value: "enormous"'),
+        ({"top_logprobs": 21}, "top_logprobs must be between 0 and 20"),
+        ({"temperature": "hot"}, "temperature"),
+    ],
+)
+def test_what_cannot_be_honoured_is_400(client, field, text):
+    response = client.post(CHAT, {"model": "m", "messages": HI, **field})
+    assert response.status_code == 400
+    assert text in response.json()["error"]["message"]
+
+
+def test_plain_response_format_is_fine(client):
+    body = {"model": "m", "messages": HI, "response_format": {"type": "text"}}
+    assert client.post(CHAT, body).status_code == 200
+
+
+def test_calls_and_results_of_tools_are_rendered(client, runtime):
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    messages = [
+        *HI,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "2", "tool_call_id": "1"},
+    ]
+    assert client.post(CHAT, {"model": "m", "messages": messages}).status_code == 200
+    assert "tool\n2" in prompt_text(runtime)
+
+
+def test_errors_have_openais_shape(client, runtime):
+    response = client.post(CHAT, {"model": "none", "messages": HI})
+    assert response.status_code == 404
+    assert response.json() == {
+        "error": {
+            "message": "model 'none' not found",
+            "type": "not_found_error",
+            "param": None,
+            "code": None,
+        }
+    }
+    assert client.post(CHAT, {"messages": []}).json()["error"]["type"] == "invalid_request_error"
+    runtime.script = Script(pieces=[], error=WorkerDied("it stopped"))
+    response = client.post(CHAT, {"model": "m", "messages": HI, "stream": True})
+    assert response.status_code == 500
+    assert response.json()["error"]["type"] == "api_error"
+
+
+def test_error_in_a_stream_is_an_event_and_there_is_no_done(client, runtime):
+    runtime.script = Script(error=WorkerDied("it stopped"))
+    events = client.events(CHAT, {"model": "m", "messages": HI, "stream": True})
+    assert events[-1]["error"]["message"] == "it stopped"
+    assert "[DONE]" not in events
+
+
+def test_completion(client, runtime):
+    reply = client.post("/v1/completions", {"model": "m", "prompt": "hi"}).json()
+    assert reply["id"].startswith("cmpl-")
+    assert reply["object"] == "text_completion"
+    assert reply["choices"] == [{"text": "Hello", "index": 0, "finish_reason": "stop"}]
+    assert reply["usage"]["completion_tokens"] == 2
+    assert prompt_text(runtime).startswith("<|im_start|>user\nhi")
+
+
+def test_completion_stream(client):
+    body = {"model": "m", "prompt": "hi", "stream": True}
+    *chunks, done = client.events("/v1/completions", body)
+    assert done == "[DONE]"
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "Hello"
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, "stop"]
+    assert not any("usage" in chunk for chunk in chunks)
+    body["stream_options"] = {"include_usage": True}
+    *chunks, usage, done = client.events("/v1/completions", body)
+    assert usage["choices"] == []
+    assert usage["usage"]["total_tokens"] > 2
+    assert all(chunk["usage"]["total_tokens"] == 0 for chunk in chunks)
+
+
+def test_empty_completion_prompt_loads(client, runtime):
+    reply = client.post("/v1/completions", {"model": "m", "prompt": ""}).json()
+    assert reply["choices"] == [{"text": "", "index": 0, "finish_reason": "load"}]
+    assert runtime.resident_models
+    events = client.events("/v1/completions", {"model": "m", "prompt": "", "stream": True})
+    assert events[0]["choices"][0]["finish_reason"] == "load"
+
+
+@pytest.mark.parametrize("field", [{"prompt": ["a"]}, {"prompt": "a", "suffix": "b"}])
+def test_completion_that_cannot_be_done_is_400(client, field):
+    response = client.post("/v1/completions", {"model": "m", **field})
+    assert response.status_code == 400
+    assert json.loads(response.text)["error"]["type"] == "invalid_request_error"
+
+
+def test_models(client, add_model):
+    add_model("someone/n")
+    listed = client.get("/v1/models").json()
+    assert listed["object"] == "list"
+    owners = {entry["id"]: entry["owned_by"] for entry in listed["data"]}
+    assert owners == {"m:latest": "library", "someone/n:latest": "someone"}
+    assert all(isinstance(entry["created"], int) and entry["object"] == "model" for entry in listed["data"])
+    assert client.get("/v1/models/M").json()["id"] == "M"
+    response = client.get("/v1/models/none")
+    assert response.status_code == 404
+    assert response.json()["error"]["type"] == "not_found_error"
+    assert client.get("/v1/models/someone/n").text == "404 page not found"

@@ -1,0 +1,253 @@
+"""`run` answers one prompt on standard output and nothing else; it starts what it needs."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+
+import pytest
+
+from puna.cli import launch
+from puna.cli.errors import CliError, NotRunning
+from puna.cli.import_gguf import is_path, model_name_of
+from puna.cli.launch import connect_or_start
+from puna.registry import ModelName
+from puna.settings import Settings
+
+pytestmark = pytest.mark.unit
+
+ANSWER = [
+    {"response": "Hello", "done": False},
+    {"response": " you", "done": False},
+    {"response": "", "done": True, "eval_count": 2, "eval_duration": 1_000_000_000},
+]
+
+
+@pytest.fixture(autouse=True)
+def generate(server):
+    server.answers["POST", "/api/generate"] = ANSWER
+
+
+def test_prompt_words_are_joined(server, puna):
+    result = puna("run", "m", "say", "hello")
+    assert (result.out, result.err, result.status) == ("Hello you\n", "", 0)
+    assert server.bodies("/api/generate") == [{"model": "m", "prompt": "say hello"}]
+
+
+def test_piped_input_comes_before_the_prompt(server, puna):
+    puna("run", "m", "summarize", stdin="a text\n")
+    assert server.bodies("/api/generate")[0]["prompt"] == "a text\n summarize"
+    puna("run", "m", stdin="a text")
+    assert server.bodies("/api/generate")[1]["prompt"] == "a text"
+
+
+def test_flags_become_request_fields(server, puna):
+    puna("run", "m", "--keepalive", "1h30m", "--format", "json", "--think=high", "hi")
+    puna("run", "--format", '{"type": "object"}', "m", "hi")
+    assert server.bodies("/api/generate") == [
+        {"model": "m", "prompt": "hi", "keep_alive": "1h30m", "format": "json", "think": "high"},
+        {"model": "m", "prompt": "hi", "format": {"type": "object"}},
+    ]
+
+
+def test_a_bare_think_flag_leaves_the_prompt_alone(server, puna):
+    puna("run", "m", "--think", "hi")
+    puna("run", "m", "--think=false", "hi")
+    puna("run", "m", "--", "--think")
+    assert server.bodies("/api/generate") == [
+        {"model": "m", "prompt": "hi", "think": True},
+        {"model": "m", "prompt": "hi", "think": False},
+        {"model": "m", "prompt": "--think"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--think=maybe"], 'invalid value for --think: "maybe"'),
+        (["--keepalive", "300"], 'time: missing unit in duration "300"'),
+        (["--format", "{"], "--format: "),
+    ],
+)
+def test_bad_flags(server, puna, flags, text):
+    result = puna("run", "m", *flags, "hi")
+    assert result.status == 1
+    assert result.err.startswith("Error: " + text)
+    assert server.bodies("/api/generate") == []
+
+
+def test_verbose_statistics_go_to_standard_error(puna):
+    result = puna("run", "m", "--verbose", "hi")
+    assert result.out == "Hello you\n"
+    assert "eval rate:            2.00 tokens/s" in result.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "out"),
+    [([], "Thinking...\nhm\n...done thinking.\n\nyes\n"), (["--hidethinking"], "yes\n")],
+)
+def test_thinking_is_marked_off_or_hidden(server, puna, flags, out):
+    server.answers["POST", "/api/generate"] = [
+        {"thinking": "h", "response": "", "done": False},
+        {"thinking": "m", "response": "", "done": False},
+        {"response": "\n\nyes", "done": True},
+    ]
+    assert puna("run", "m", *flags, "hi").out == out
+
+
+def test_an_error_in_the_stream_follows_what_was_said(server, puna):
+    server.answers["POST", "/api/generate"] = [{"response": "Hel", "done": False}, {"error": "out of memory"}]
+    result = puna("run", "m", "hi")
+    assert (result.out, result.err, result.status) == ("Hel", "Error: out of memory\n", 1)
+
+
+def test_an_absent_model_is_pulled_first(server, puna):
+    present = []
+    server.answers["POST", "/api/show"] = lambda _: (
+        {} if present else (404, {"error": "model 'm:latest' not found"})
+    )
+
+    def pull(_):
+        present.append(True)
+        return [{"status": "pulling manifest"}, {"status": "success"}]
+
+    server.answers["POST", "/api/pull"] = pull
+    result = puna("run", "m", "hi")
+    assert result.out == "Hello you\n"
+    assert result.err == "pulling manifest\nsuccess\n"
+
+
+def test_other_errors_of_show_do_not_pull(server, puna):
+    server.answers["POST", "/api/show"] = (400, {"error": "invalid model name"})
+    result = puna("run", "../x:", "hi")
+    assert server.bodies("/api/pull") == []
+    assert result.status == 1
+
+
+# Files
+
+
+def test_a_file_is_uploaded_and_created(server, puna, tmp_path):
+    path = tmp_path / "Tiny model.Q4_1.gguf"
+    path.write_bytes(b"GGUF and weights")
+    digest = "sha256:" + hashlib.sha256(b"GGUF and weights").hexdigest()
+    uploaded = []
+    server.answers["HEAD", f"/api/blobs/{digest}"] = lambda _: (200 if uploaded else 404, None)
+    server.answers["POST", f"/api/blobs/{digest}"] = lambda body: uploaded.append(body) or (201, None)
+    server.answers["POST", "/api/create"] = [{"status": "parsing GGUF"}, {"status": "success"}]
+    for _ in range(2):
+        result = puna("run", str(path), "hi")
+        assert (result.out, result.status) == ("Hello you\n", 0)
+    assert uploaded == [b"GGUF and weights"]
+    name = "local/Tiny-model.Q4_1"
+    assert server.bodies("/api/create")[0] == {"model": name, "files": {path.name: digest}}
+    assert server.bodies("/api/generate")[0]["model"] == name
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04"])
+def test_a_file_that_is_no_gguf_is_not_uploaded(server, puna, tmp_path, content):
+    path = tmp_path / "x.gguf"
+    path.write_bytes(content)
+    result = puna("run", str(path), "hi")
+    assert result.err == f"Error: {path} is not a GGUF file\n"
+    assert len(server.requests) == 1
+
+
+def test_a_file_that_is_not_there(server, puna):
+    assert puna("run", "./nothing.gguf", "hi").err == "Error: nothing.gguf: No such file or directory\n"
+    assert puna("run", "/", "hi").err == "Error: /: Is a directory\n"
+    assert server.bodies("/api/show") == []
+
+
+def test_what_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_path("x.gguf")
+    (tmp_path / "x.gguf").touch()
+    (tmp_path / "llama3").touch()
+    assert is_path("x.gguf")
+    assert is_path("./llama3")
+    assert is_path("~/llama3")
+    assert not is_path("llama3")
+    assert not is_path("hf.co/n/m")
+
+
+@pytest.mark.parametrize(
+    ("file_name", "name"),
+    [
+        ("qwen3-4b.gguf", "local/qwen3-4b"),
+        ("Größe (1).GGUF", "local/Gr-e-1-"),
+        (".gguf", "local/model"),
+        ("..gguf", "local/model"),
+        ("-x.gguf", "local/x"),
+        ("x" * 200 + ".gguf", "local/" + "x" * 80),
+    ],
+)
+def test_a_file_name_becomes_a_valid_model_name(tmp_path, file_name, name):
+    assert model_name_of(tmp_path / file_name) == name
+    ModelName.parse(name)
+
+
+# Starting the server
+
+SERVER = """
+import http.server, os, sys, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_HEAD(self):
+        self.send_response(200); self.end_headers()
+print("hello from the log", flush=True)
+port = int(os.environ["OLLAMA_HOST"].rpartition(":")[2])
+server = http.server.HTTPServer(("127.0.0.1", port), Handler)
+server.timeout = 10
+server.handle_request()
+"""
+
+
+@pytest.fixture
+def log(server, tmp_path):
+    server.close()
+    return tmp_path / ".ollama" / "logs" / "puna.log"
+
+
+def test_run_starts_a_server(log, monkeypatch):
+    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", SERVER))
+    connect_or_start(Settings.from_environment()).__exit__(None, None, None)
+    assert log.read_text() == "hello from the log\n" or "HEAD" in log.read_text()
+
+
+def test_a_server_that_fails_says_why(log, monkeypatch):
+    log.parent.mkdir(parents=True)
+    log.write_text("an old line\n")
+    script = "import sys; sys.exit('starting\\nError: listen 127.0.0.1: address already in use')"
+    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", script))
+    with pytest.raises(
+        CliError, match=r"^could not start puna server: listen 127\.0\.0\.1: address already in use"
+    ):
+        connect_or_start(Settings.from_environment())
+    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", ""))
+    with pytest.raises(CliError, match=r"^could not start puna server: see .*puna\.log$"):
+        connect_or_start(Settings.from_environment())
+
+
+def test_a_server_that_never_answers_is_ended(log, monkeypatch):
+    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(launch, "_START_TIMEOUT_S", 0.3)
+    begin = time.monotonic()
+    with pytest.raises(CliError, match="did not answer"):
+        connect_or_start(Settings.from_environment())
+    assert time.monotonic() - begin < 30  # it was not waited for until its end
+    assert log.exists()
+
+
+def test_a_log_that_cannot_be_written(log, monkeypatch):
+    log.parent.parent.write_text("a file where the directory should be")
+    monkeypatch.setattr(launch, "_SERVE", ("/nonexistent",))
+    with pytest.raises(CliError, match="could not start puna server"):
+        connect_or_start(Settings.from_environment())
+
+
+def test_no_server_is_started_for_another_machine(monkeypatch):
+    monkeypatch.setattr(launch, "_SERVE", ("/nonexistent",))
+    monkeypatch.setenv("OLLAMA_HOST", "no-such-machine.invalid")
+    with pytest.raises(NotRunning):
+        connect_or_start(Settings.from_environment())

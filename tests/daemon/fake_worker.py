@@ -1,0 +1,120 @@
+"""A worker without a process: models are names, answers are scripted, death is a method call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
+from puna.worker.client import WorkerDied
+
+INFO = ModelInfo(
+    architecture="toy", vocab_size=512, context_length=2048, num_layers=1, block_bytes=64, weight_bytes=1000
+)
+STEP_S = 0.01
+
+
+class FakeWorker:
+    """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
+
+    def __init__(self, pid: int, unloadable: set[str], deadly: set[str]) -> None:
+        self.pid = pid
+        self.client = self
+        self.models: dict[str, Path] = {}
+        self.cancelled: list[str] = []
+        self.terminated = False
+        self._unloadable = unloadable
+        self._deadly = deadly
+        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._cancels: set[str] = set()
+
+    def die(self, status: int = -9) -> None:
+        if not self._end.done():
+            self._end.set_result(status)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    async def terminate(self) -> None:
+        self.terminated = True
+        self.die(0)
+
+    async def load(self, model_id: str, path: Path) -> ModelInfo:
+        await self._step()
+        if model_id in self._deadly:
+            self.die()
+        self._check()
+        if model_id in self._unloadable:
+            raise ModelLoadError(f"{path} is broken")
+        self.models[model_id] = path
+        return INFO
+
+    async def unload(self, model_id: str) -> None:
+        await self._step()
+        self.models.pop(model_id, None)
+
+    async def stats(self) -> EngineStats:
+        await self._step()
+        return EngineStats(kv_limit_bytes=0, models=[])
+
+    async def cancel(self, request_id: str) -> None:
+        self._check()
+        self._cancels.add(request_id)
+
+    async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+        finished = False
+        try:
+            self._check()
+            assert request.model_id in self.models
+            for number, token in enumerate(request.prompt):
+                await self._step()
+                if request.id in self._cancels:
+                    finished = True
+                    yield self._finish(request, number, "cancelled")
+                    return
+                yield StepOutput(request_id=request.id, tokens=[token])
+            finished = True
+            yield self._finish(request, len(request.prompt), "stop")
+        finally:
+            if not finished:
+                self.cancelled.append(request.id)
+
+    def _finish(self, request: Request, num_tokens: int, reason) -> StepOutput:
+        stats = RequestStats(len(request.prompt), 0, 1000, num_tokens, 2000)
+        return StepOutput(request_id=request.id, finish_reason=reason, stats=stats)
+
+    async def _step(self) -> None:
+        self._check()
+        await asyncio.wait([self._end], timeout=STEP_S)
+        self._check()
+
+    def _check(self) -> None:
+        if self._end.done():
+            raise WorkerDied
+
+
+class Workshop:
+    """Spawns fake workers."""
+
+    def __init__(self, start_s: float = 0.5) -> None:
+        self.workers: list[FakeWorker] = []
+        self.spawn_times: list[float] = []
+        self.unloadable: set[str] = set()
+        self.deadly: set[str] = set()
+        self.failures: list[Exception] = []
+        """Raised by the next spawns."""
+        self._start_s = start_s
+
+    @property
+    def worker(self) -> FakeWorker:
+        return self.workers[-1]
+
+    async def spawn(self) -> FakeWorker:
+        self.spawn_times.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self._start_s)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.workers.append(FakeWorker(100 + len(self.workers), self.unloadable, self.deadly))
+        return self.worker

@@ -1,0 +1,240 @@
+"""What the HTTP faces see of the daemon. Workers are fakes, the store is real."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from puna.backends.base import ModelLoadError
+from puna.daemon.generation import GenerationJob
+from puna.daemon.runtime import Runtime
+from puna.registry import InvalidModelName, ModelName, ModelNotFound
+from puna.registry.create import create_from_gguf
+from puna.settings import Settings
+from puna.worker.client import WorkerDied
+from tests.daemon.fake_worker import INFO, Workshop
+from tests.tiny import TINY, write_tiny
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> list[bytes]:
+    directory = tmp_path_factory.mktemp("gguf")
+    return [write_tiny(directory / f"{seed}.gguf", TINY["llama"], seed=seed).read_bytes() for seed in (0, 1)]
+
+
+class Daemon(Workshop):
+    """A runtime whose worker is fake."""
+
+    def __init__(self, root: Path, **settings) -> None:
+        super().__init__(start_s=0.0)
+        self.runtime = Runtime(Settings(models=root, **settings), spawn=self.spawn)
+        self.store = self.runtime.store
+
+    def add(self, name: str, data: bytes) -> None:
+        create_from_gguf(self.store, ModelName.parse(name), self.store.add_blob([data]))
+
+    @property
+    def names(self):
+        return [status.name for status in self.runtime.loaded()]
+
+    async def say(self, name, prompt):
+        async with self.runtime.resident(name) as model:
+            tokens = model.tokenizer.encode(prompt, add_special=False)
+            chunks = [chunk async for chunk in model.generate(GenerationJob(prompt=tokens))]
+        return "".join(chunk.text for chunk in chunks)
+
+
+@pytest.fixture
+def daemon(tmp_path) -> Daemon:
+    return Daemon(tmp_path / "models")
+
+
+def run(main, *daemons: Daemon) -> None:
+    async def body():
+        try:
+            await main()
+        finally:
+            for each in daemons:
+                await each.runtime.close()
+
+    asyncio.run(body())
+
+
+def test_text_goes_in_and_comes_out(daemon, weights):
+    daemon.add("echo", weights[0])
+
+    async def main():
+        assert await daemon.say("echo", "The rain in Spain 🦙") == "The rain in Spain 🦙"
+        assert daemon.names == ["echo:latest"]
+
+    run(main, daemon)
+
+
+def test_names_that_share_weights_share_one_resident_model(daemon, weights):
+    daemon.add("first", weights[0])
+    daemon.add("second:v2", weights[0])
+    daemon.add("third", weights[1])
+
+    async def main():
+        async with daemon.runtime.resident("second:v2") as second, daemon.runtime.resident("FIRST") as first:
+            assert first.tokenizer is second.tokenizer
+            assert (first.model.name.short, second.model.name.short) == ("first:latest", "second:v2")
+            assert len(daemon.worker.models) == 1
+            async with daemon.runtime.resident("third") as third:
+                assert third.tokenizer is not first.tokenizer
+        assert sorted(daemon.names) == ["second:v2", "third:latest"]  # the name that loaded it
+        await daemon.runtime.unload("first")
+        assert daemon.names == ["third:latest"]
+
+    run(main, daemon)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted", "effective"),
+    [(0, None, INFO.context_length), (512, None, 512), (512, 1024, 1024), (0, 1 << 20, INFO.context_length)],
+)
+def test_context_length_is_the_requests_the_settings_or_the_models(
+    tmp_path, weights, setting, wanted, effective
+):
+    daemon = Daemon(tmp_path / "models", context_length=setting)
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m", num_ctx=wanted) as model:
+            assert model.context_length == effective
+        assert daemon.runtime.loaded()[0].context_length == effective
+
+    run(main, daemon)
+
+
+def test_status_of_a_loaded_model(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m", keep_alive=math.inf) as model:
+            assert model.load_duration_ns > 0
+        (status,) = daemon.runtime.loaded()
+        assert status.digest == daemon.store.find(ModelName.parse("m")).digest
+        assert status.size == INFO.weight_bytes
+        assert status.config.family == "llama"
+        assert status.expires_at.year > 2300
+
+    run(main, daemon)
+
+
+def test_keep_alive_zero_unloads(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m", keep_alive=0):
+            assert daemon.names == ["m:latest"]
+        await daemon.runtime.unload("m")  # returns when it is gone
+        assert daemon.names == []
+        assert daemon.worker.models == {}
+
+    run(main, daemon)
+
+
+def test_unknown_and_invalid_names_are_errors(daemon):
+    async def main():
+        with pytest.raises(ModelNotFound, match="model 'nope:latest' not found"):
+            async with daemon.runtime.resident("nope"):
+                pass
+        with pytest.raises(InvalidModelName):
+            async with daemon.runtime.resident("../../etc/passwd"):
+                pass
+        with pytest.raises(ModelNotFound):
+            await daemon.runtime.unload("nope")
+
+    run(main, daemon)
+
+
+def test_deleting_a_resident_model_leaves_running_requests_unharmed(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m") as model:
+            daemon.store.delete(ModelName.parse("m"))
+            tokens = model.tokenizer.encode("still here", add_special=False)
+            chunks = [chunk async for chunk in model.generate(GenerationJob(prompt=tokens))]
+            assert "".join(chunk.text for chunk in chunks) == "still here"
+        await daemon.runtime.unload("m")  # it is still known by its name
+        assert daemon.names == []
+
+    run(main, daemon)
+
+
+def test_load_error_of_the_worker_reaches_the_request(daemon, weights):
+    daemon.add("m", weights[0])
+    daemon.unloadable.add(daemon.store.find(ModelName.parse("m")).model_path.name)
+
+    async def main():
+        with pytest.raises(ModelLoadError, match="is broken"):
+            async with daemon.runtime.resident("m"):
+                pass
+        assert daemon.names == []
+
+    run(main, daemon)
+
+
+def test_file_without_a_usable_vocabulary_is_a_load_error_and_leaves_nothing_in_the_worker(daemon, weights):
+    broken = weights[0].replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.t0kens")
+    daemon.add("m", broken)
+
+    async def main():
+        with pytest.raises(ModelLoadError, match=r"tokenizer\.ggml\.tokens"):
+            async with daemon.runtime.resident("m"):
+                pass
+        assert daemon.worker.models == {}
+        assert daemon.names == []
+
+    run(main, daemon)
+
+
+def test_load_that_takes_too_long_is_given_up(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", load_timeout_s=0.001)
+    daemon.add("m", weights[0])
+
+    async def main():
+        with pytest.raises(ModelLoadError, match=r"loading m:latest took longer than 0\.001 s"):
+            async with daemon.runtime.resident("m"):
+                pass
+
+    run(main, daemon)
+
+
+def test_after_the_workers_death_the_next_request_works(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m") as model:
+            chunks = model.generate(GenerationJob(prompt=[65] * 1000))
+            await anext(chunks)
+            daemon.worker.die()
+            with pytest.raises(WorkerDied, match="model runner has unexpectedly stopped"):
+                async for _ in chunks:
+                    pass
+        assert await daemon.say("m", "again") == "again"
+        assert daemon.names == ["m:latest"]
+
+    run(main, daemon)
+
+
+def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        await daemon.say("m", "x")
+        daemon.unloadable.add(next(iter(daemon.worker.models)))
+        daemon.worker.die()
+        await asyncio.sleep(0.05)
+        await daemon.runtime.stats()  # waits for the next worker
+        await daemon.runtime.unload("m")  # waits until it is gone
+        assert daemon.names == []
+
+    run(main, daemon)

@@ -1,0 +1,249 @@
+"""A worker's death costs the requests in flight, with a clear error, and nothing else.
+
+Time is virtual; workers are fakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from puna.backends.base import ModelLoadError
+from puna.daemon.supervisor import RUNNER_STOPPED, SHUTTING_DOWN, WorkerSupervisor
+from puna.engine.request import Request
+from puna.worker.client import WorkerDied
+from tests.daemon.fake_worker import STEP_S, Workshop
+
+pytestmark = pytest.mark.unit
+
+A, B = Path("/models/a"), Path("/models/b")
+
+
+class Supervised(Workshop):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: list[str] = []
+        self.supervisor = WorkerSupervisor(self.spawn, self.lost.append)
+
+    async def tokens(self, model_id, prompt):
+        request = Request(id=f"{model_id}{len(prompt)}", model_id=model_id, prompt=prompt)
+        async with aclosing(self.supervisor.generate(request)) as outputs:
+            return [token async for output in outputs for token in output.tokens]
+
+
+async def started(*models: str) -> Supervised:
+    supervised = Supervised()
+    supervised.supervisor.start()
+    for model_id in models:
+        await supervised.supervisor.load(model_id, Path(f"/models/{model_id}"))
+    return supervised
+
+
+def test_first_request_waits_for_the_worker_that_is_starting(virtual_time):
+    async def main():
+        supervised = await started("a")
+        assert await supervised.tokens("a", [1, 2, 3]) == [1, 2, 3]
+        assert len(supervised.workers) == 1
+
+    virtual_time(main)
+
+
+def test_worker_is_started_by_the_first_request_if_nobody_did_before(virtual_time):
+    async def main():
+        supervised = Supervised()
+        await asyncio.gather(supervised.supervisor.load("a", A), supervised.supervisor.load("b", B))
+        assert supervised.worker.models == {"a": A, "b": B}
+        assert len(supervised.workers) == 1
+
+    virtual_time(main)
+
+
+def test_requests_in_flight_fail_with_a_clear_error_and_the_next_one_works(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        running = [asyncio.create_task(supervised.tokens("a", [1] * count)) for count in (50, 60)]
+        await asyncio.sleep(5 * STEP_S)
+        supervised.worker.die()
+        for result in await asyncio.gather(*running, return_exceptions=True):
+            assert isinstance(result, WorkerDied)
+            assert str(result) == RUNNER_STOPPED
+        assert await supervised.tokens("a", [4, 5]) == [4, 5]
+        assert len(supervised.workers) == 2
+        assert supervised.worker.models == {"a": A, "b": B}
+        assert supervised.lost == []
+
+    virtual_time(main)
+
+
+def test_dead_worker_is_replaced_even_if_nobody_asks(virtual_time):
+    async def main():
+        supervised = await started("a")
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert len(supervised.workers) == 2
+        assert supervised.worker.models == {"a": A}
+        assert supervised.workers[0].terminated
+
+    virtual_time(main)
+
+
+def test_load_in_flight_fails_with_a_clear_error(virtual_time):
+    async def main():
+        supervised = await started("a")
+        loading = asyncio.create_task(supervised.supervisor.load("b", B))
+        await asyncio.sleep(STEP_S / 2)
+        supervised.worker.die()
+        with pytest.raises(WorkerDied, match="check puna server logs"):
+            await loading
+        await supervised.supervisor.load("b", B)
+
+    virtual_time(main)
+
+
+def test_model_that_cannot_be_loaded_again_is_reported_lost_and_the_others_come_back(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        supervised.unloadable.add("a")
+        supervised.worker.die()
+        await asyncio.sleep(STEP_S)
+        assert await supervised.tokens("b", [7]) == [7]
+        assert supervised.lost == ["a"]
+        with pytest.raises(ModelLoadError, match="/models/a is broken"):
+            await supervised.supervisor.load("a", A)
+
+    virtual_time(main)
+
+
+def test_model_that_kills_the_worker_when_loaded_again_does_not_kill_the_next_one(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        supervised.deadly.add("a")
+        supervised.worker.die()
+        await asyncio.sleep(10)
+        assert supervised.lost == ["a"]
+        assert supervised.worker.models == {"b": B}
+        assert await supervised.tokens("b", [7]) == [7]
+
+    virtual_time(main)
+
+
+def test_unloaded_model_is_not_loaded_again(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        await supervised.supervisor.unload("a")
+        assert supervised.worker.models == {"b": B}
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.models == {"b": B}
+        supervised.worker.die()
+        await supervised.supervisor.unload("b")  # with nobody there
+        await asyncio.sleep(5)
+        assert supervised.worker.models == {}
+
+    virtual_time(main)
+
+
+def test_worker_that_keeps_dying_is_restarted_ever_more_slowly(virtual_time):
+    async def main():
+        supervised = await started()
+        for _ in range(8):
+            await asyncio.sleep(5.6)
+            supervised.worker.die()
+        await asyncio.sleep(6)
+        times = supervised.spawn_times
+        pauses = [round(later - earlier - 5.6, 1) for earlier, later in itertools.pairwise(times)]
+        assert pauses == sorted(pauses)
+        assert len(supervised.workers) == 9
+        await asyncio.sleep(60)
+        supervised.worker.die()
+        death = asyncio.get_running_loop().time()
+        await asyncio.sleep(1)
+        assert supervised.spawn_times[-1] == pytest.approx(death)  # it was well for a while: at once
+
+    virtual_time(main)
+
+
+@pytest.mark.parametrize("failure", [WorkerDied("ended at its start"), OSError("no memory")])
+def test_worker_that_cannot_be_started_fails_requests_until_it_can(virtual_time, failure):
+    async def main():
+        supervised = Supervised()
+        supervised.failures = [failure, failure]
+        supervised.supervisor.start()
+        for _ in range(2):
+            with pytest.raises(WorkerDied, match=f"could not be started: {failure}"):
+                await supervised.supervisor.load("a", A)
+        await supervised.supervisor.load("a", A)
+        assert await supervised.tokens("a", [1]) == [1]
+
+    virtual_time(main)
+
+
+def test_closing_the_generator_cancels_in_the_worker(virtual_time):
+    async def main():
+        supervised = await started("a")
+        outputs = supervised.supervisor.generate(Request(id="r", model_id="a", prompt=[1, 2, 3]))
+        await anext(outputs)
+        await outputs.aclose()
+        assert supervised.worker.cancelled == ["r"]
+
+    virtual_time(main)
+
+
+def test_cancelled_waiter_does_not_stop_the_start_for_others(virtual_time):
+    async def main():
+        supervised = Supervised()
+        first = asyncio.create_task(supervised.supervisor.load("a", A))
+        second = asyncio.create_task(supervised.supervisor.load("b", B))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await second
+        assert supervised.worker.models == {"b": B}
+
+    virtual_time(main)
+
+
+def test_cancelled_load_is_undone(virtual_time):
+    async def main():
+        supervised = await started("a")
+        loading = asyncio.create_task(supervised.supervisor.load("b", B))
+        await asyncio.sleep(STEP_S / 2)
+        supervised.worker.models["b"] = B  # the worker was quicker than the cancel
+        loading.cancel()
+        await asyncio.sleep(1)
+        assert supervised.worker.models == {"a": A}
+
+    virtual_time(main)
+
+
+def test_close_ends_the_worker_and_says_so_to_those_who_wait(virtual_time):
+    async def main():
+        supervised = await started("a")
+        running = asyncio.create_task(supervised.tokens("a", [1] * 100))
+        await asyncio.sleep(5 * STEP_S)
+        await supervised.supervisor.close()
+        with pytest.raises(WorkerDied, match=SHUTTING_DOWN):
+            await running
+        with pytest.raises(WorkerDied, match=SHUTTING_DOWN):
+            await supervised.tokens("a", [1])
+        await asyncio.sleep(60)
+        assert len(supervised.workers) == 1
+        assert supervised.worker.terminated
+
+    virtual_time(main)
+
+
+def test_close_during_start_leaves_nothing(virtual_time):
+    async def main():
+        supervised = Supervised()
+        loading = asyncio.create_task(supervised.supervisor.load("a", A))
+        await asyncio.sleep(0.1)
+        await supervised.supervisor.close()
+        with pytest.raises(WorkerDied, match=SHUTTING_DOWN):
+            await loading
+        assert supervised.workers == []
+
+    virtual_time(main)

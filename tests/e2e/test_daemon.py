@@ -1,0 +1,231 @@
+"""The real daemon with a real model: many clients at once, clients that leave, deaths and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from puna.api.app import create_app
+from puna.daemon.runtime import Runtime
+from puna.registry import ModelName, Store
+from puna.registry.create import create_from_gguf
+from puna.settings import Settings
+
+pytestmark = pytest.mark.e2e
+
+MODEL = "smollm2:135m"
+RUNNER_STOPPED = "model runner has unexpectedly stopped"
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, smollm2_path) -> Path:
+    """A store with the one model."""
+    store = Store(tmp_path_factory.mktemp("models"))
+    with smollm2_path.open("rb") as file:
+        digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
+    create_from_gguf(store, ModelName.parse(MODEL), digest)
+    return store.root
+
+
+@dataclass
+class Daemon:
+    process: subprocess.Popen[str]
+    url: str
+
+    def worker(self) -> int:
+        """The process id of the worker, once it is there."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return int(eventually(lambda: children.read_text().split())[0])
+
+    def request(self, prompt: str, num_predict: int = 12) -> dict:
+        return httpx.post(
+            f"{self.url}/api/generate", json=body(prompt, num_predict, stream=False), timeout=TIMEOUT_S
+        ).json()
+
+    @contextmanager
+    def stream(self, prompt: str, num_predict: int) -> Iterator[Iterator[dict]]:
+        with httpx.stream(
+            "POST", f"{self.url}/api/generate", json=body(prompt, num_predict), timeout=TIMEOUT_S
+        ) as reply:
+            yield (json.loads(line) for line in reply.iter_lines())
+
+
+def body(prompt: str, num_predict: int, *, stream: bool = True) -> dict:
+    options = {"temperature": 0, "num_predict": num_predict}
+    return {"model": MODEL, "prompt": prompt, "raw": True, "stream": stream, "options": options}
+
+
+def eventually(condition: Callable[[], object]) -> object:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return value
+
+
+def start(models: Path, host: str) -> subprocess.Popen[str]:
+    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "puna.cli", "serve"], env=environ, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def daemon(models) -> Iterator[Daemon]:
+    process = start(models, "127.0.0.1:0")
+    try:
+        line = next(line for line in process.stderr if "listening on" in line)
+        yield Daemon(process, "http://" + re.search(r"listening on (\S+)", line)[1])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
+    prompts = [f"{number} facts about the number {number * 7}:" for number in range(2, 34)]
+    alone = [daemon.request(prompt)["response"] for prompt in prompts]
+
+    async def stream(client: httpx.AsyncClient, prompt: str) -> str:
+        async with client.stream("POST", "/api/generate", json=body(prompt, 12)) as reply:
+            events = [json.loads(line) async for line in reply.aiter_lines()]
+        assert events[-1]["done"]
+        return "".join(event["response"] for event in events)
+
+    async def main() -> list[str]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=daemon.url, timeout=TIMEOUT_S, limits=limits) as client:
+            return await asyncio.gather(*(stream(client, prompt) for prompt in prompts))
+
+    assert asyncio.run(main()) == alone
+    assert len(set(alone)) > 16
+
+
+def test_workers_death_in_the_middle_of_a_stream_is_a_clear_error_and_the_next_request_works(daemon):
+    before = daemon.request("The capital of France is")
+    first = daemon.worker()
+    with daemon.stream("Once upon a time", 2000) as events:
+        assert next(events)["response"]
+        os.kill(first, signal.SIGKILL)
+        *_, last = events
+    assert last["error"].startswith(RUNNER_STOPPED)
+    after = daemon.request("The capital of France is")
+    assert after["response"] == before["response"]
+    assert daemon.worker() != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_open_streams_and_leaves_no_process(daemon, number):
+    with daemon.stream("Once upon a time", 2000) as events:
+        assert next(events)["response"]
+        worker = daemon.worker()
+        daemon.process.send_signal(number)
+        *_, last = events
+    assert last.get("done") or last["error"] == "puna server is shutting down"
+    assert daemon.process.wait(TIMEOUT_S) == 0
+    assert not is_running(worker)
+    assert "Traceback" not in daemon.process.stderr.read()
+
+
+def test_second_signal_does_not_wait_for_anyone(daemon):
+    with daemon.stream("Once upon a time", 2000) as events:
+        assert next(events)["response"]
+        worker = daemon.worker()
+        daemon.process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        daemon.process.send_signal(signal.SIGINT)
+        assert daemon.process.wait(TIMEOUT_S) == 0
+    assert not is_running(worker)
+
+
+def test_signal_before_the_worker_is_ready_leaves_no_process(daemon):
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(TIMEOUT_S) == 0
+    assert "Traceback" not in daemon.process.stderr.read()
+
+
+def test_worker_does_not_outlive_a_killed_daemon(daemon):
+    daemon.request("Hello")
+    worker = daemon.worker()
+    daemon.process.kill()
+    eventually(lambda: not is_running(worker))
+
+
+def test_port_in_use_is_said_clearly(daemon, models):
+    address = daemon.url.removeprefix("http://")
+    second = start(models, address)
+    _, errors = second.communicate(timeout=TIMEOUT_S)
+    assert second.returncode == 1
+    assert errors.splitlines()[-1] == f"Error: listen tcp {address}: bind: address already in use"
+    assert httpx.get(daemon.url).text == "Ollama is running"
+
+
+@pytest.mark.parametrize("models_path", ["/proc/nowhere", "/dev/null"])
+def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models_path):
+    process = start(Path(models_path), "127.0.0.1:0")
+    try:
+        line = next(line for line in process.stderr if "listening on" in line)
+        url = "http://" + re.search(r"listening on (\S+)", line)[1]
+        assert httpx.get(f"{url}/api/tags").json() == {"models": []}
+        assert httpx.post(f"{url}/api/generate", json=body("Hello", 1)).status_code == 404
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@asynccontextmanager
+async def served(models: Path) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
+    """The daemon's parts in this process, so that a test can look inside."""
+    runtime = Runtime(Settings(models=models))
+    config = uvicorn.Config(create_app(runtime), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    listener = socket.create_server(("127.0.0.1", 0))
+    await runtime.start()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S) as client:
+            yield runtime, client
+    finally:
+        server.should_exit = True
+        await serving
+        await runtime.close()
+
+
+def test_client_that_disconnects_frees_its_blocks(models):
+    async def main() -> None:
+        async with served(models) as (runtime, client):
+            async with client.stream("POST", "/api/generate", json=body("Once upon a time", 4000)) as reply:
+                await anext(reply.aiter_lines())
+                (model,) = (await runtime.stats()).models
+                assert model.used_kv_bytes > 0
+            for _ in range(200):
+                (model,) = (await runtime.stats()).models
+                if model.used_kv_bytes == 0 and model.num_running == 0:
+                    return
+                await asyncio.sleep(0.05)
+            pytest.fail(f"blocks are still held: {model}")
+
+    asyncio.run(main())

@@ -1,0 +1,207 @@
+"""Streams keep streaming, memory that is too small only delays, models take turns, nobody is overtaken."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.toy import (
+    BLOCK_BYTES,
+    Results,
+    ToyModel,
+    expected_tokens,
+    run_all,
+    toy_engine,
+    toy_request,
+)
+
+pytestmark = pytest.mark.native
+
+
+def test_a_long_prompt_never_stalls_running_streams():
+    engine = toy_engine(busy_prefill_tokens=16)
+    for name in "abc":
+        engine.submit(toy_request(name, [ord(name) - 90], None))
+    engine.step()
+    prompt = [i % 90 for i in range(900)]
+    engine.submit(toy_request("long", prompt, 1))
+    for _ in range(56):
+        outputs = engine.step()
+        assert {output.request_id for output in outputs} == {"a", "b", "c"}
+        assert all(len(output.tokens) == 1 for output in outputs)
+    finished = [output for output in engine.step() if output.request_id == "long"]
+    assert [output.tokens for output in finished] == [expected_tokens(prompt, 1)]
+
+
+def test_a_prompt_alone_is_computed_in_large_chunks():
+    model = ToyModel()
+    engine = toy_engine(model, prefill_tokens=100, busy_prefill_tokens=10)
+    engine.submit(toy_request("r", [1] * 250, 2))
+    run_all(engine)
+    assert model.steps == [[100], [100], [50], [1]]
+
+
+def test_short_prompts_share_a_step():
+    model = ToyModel()
+    engine = toy_engine(model, prefill_tokens=100)
+    for name, length in (("a", 40), ("b", 50), ("c", 30)):
+        engine.submit(toy_request(name, [1] * length, 1))
+    run_all(engine)
+    assert model.steps == [[40, 50, 10], [20]]
+
+
+def test_max_running_bounds_the_batch():
+    model = ToyModel()
+    engine = toy_engine(model, max_running=3)
+    for index in range(8):
+        engine.submit(toy_request(str(index), [index], 4))
+    run_all(engine)
+    assert max(map(len, model.steps)) == 3
+
+
+def test_a_pool_too_small_for_all_delays_but_loses_nothing():
+    engine = toy_engine(num_blocks=10)
+    requests = {str(i): ([i] * (10 + 7 * i), 70) for i in range(6)}
+    for name, (prompt, count) in requests.items():
+        engine.submit(toy_request(name, prompt, count))
+    results = run_all(engine)
+    assert engine.stats().models[0].num_preemptions > 0
+    for name, (prompt, count) in requests.items():
+        assert results.tokens[name] == expected_tokens(prompt, count)
+
+
+def test_the_latest_arrival_is_preempted_and_finishes_last():
+    engine = toy_engine(num_blocks=8)
+    results = Results()
+    for name in ("first", "second", "third"):
+        engine.submit(toy_request(name, [3] * 16, 80))
+    run_all(engine, results)
+    assert list(results.last) == ["first", "second", "third"]
+
+
+def test_the_latest_arrival_of_any_model_is_preempted():
+    engine, _ = two_models(num_blocks=12)
+    engine.submit(toy_request("early", [1] * 16, 150))
+    engine.submit(toy_request("late", [2] * 16, 40, model_id="other"))
+    results = run_all(engine)
+    assert {model.model_id: model.num_preemptions > 0 for model in engine.stats().models} == {
+        "toy": False,
+        "other": True,
+    }
+    assert results.tokens["late"] == expected_tokens([2] * 16, 40, salt=1)
+
+
+def test_who_would_be_preempted_at_once_is_not_started():
+    engine = toy_engine(num_blocks=4)
+    engine.submit(toy_request("growing", [1] * 16, 17))
+    engine.step()
+    engine.submit(toy_request("large", [2] * 48, 2))
+    results = run_all(engine)
+    assert list(results.last) == ["growing", "large"]
+    assert engine.stats().models[0].num_preemptions == 0
+
+
+def test_a_prompt_may_fill_all_memory():
+    engine = toy_engine(num_blocks=4)
+    engine.submit(toy_request("r", [1] * 64, None))
+    assert run_all(engine).tokens["r"] == expected_tokens([1] * 64, 1)
+
+
+def test_nobody_is_overtaken_while_waiting_for_memory():
+    engine = toy_engine(num_blocks=10)
+    engine.submit(toy_request("running", [1] * 16, 60))
+    engine.step()
+    engine.submit(toy_request("large", [2] * 130, 5))
+    engine.submit(toy_request("small", [3], 5))
+    results = run_all(engine)
+    assert list(results.last) == ["running", "large", "small"]
+
+
+def test_a_sequence_ends_where_memory_ends():
+    engine = toy_engine(num_blocks=4)
+    engine.submit(toy_request("r", [1] * 10, None))
+    results = run_all(engine)
+    assert results.tokens["r"] == expected_tokens([1] * 10, 54)
+    assert results.last["r"].finish_reason == "length"
+
+
+def test_cancel_frees_the_blocks_at_once():
+    engine = toy_engine()
+    for name in "ab":
+        engine.submit(toy_request(name, [1] * 100, None))
+    for _ in range(5):
+        engine.step()
+    held = engine.stats().models[0].used_kv_bytes
+    engine.cancel("a")
+    assert engine.stats().models[0].used_kv_bytes == held / 2
+    outputs = {output.request_id: output for output in engine.step()}
+    assert outputs["a"].finish_reason == "cancelled"
+    assert len(outputs["b"].tokens) == 1
+    engine.cancel("a")  # finished: ignored
+    engine.cancel("b")
+    assert [output.request_id for output in run_all(engine).last.values()] == ["b"]
+    assert engine.stats().models[0].used_kv_bytes == 0
+
+
+def test_a_waiting_request_can_be_cancelled():
+    engine = toy_engine(max_running=1)
+    for name in "ab":
+        engine.submit(toy_request(name, [1], 5))
+    engine.step()
+    engine.cancel("b")
+    results = run_all(engine)
+    assert results.last["b"].finish_reason == "cancelled"
+    assert results.tokens["b"] == []
+
+
+def two_models(num_blocks: int = 1000, **settings: int):
+    """An engine with "toy", "other", and the model of the latter."""
+    other = ToyModel(salt=1, block_bytes=3 * BLOCK_BYTES)
+    engine = toy_engine(num_blocks=num_blocks, **settings)
+    engine.attach_model("other", other)
+    return engine, other
+
+
+def test_two_models_take_turns():
+    engine, _ = two_models()
+    for name, model_id in (("a", "toy"), ("b", "other"), ("c", "other")):
+        engine.submit(toy_request(name, [1, 2, 3], None, model_id=model_id))
+    engine.step(), engine.step()
+    turns = [{output.request_id for output in engine.step()} for _ in range(10)]
+    assert turns == [{"a"}, {"b", "c"}] * 5
+
+
+def test_the_prompt_of_one_model_lets_the_other_stream():
+    engine, other = two_models(busy_prefill_tokens=20)
+    engine.submit(toy_request("stream", [1], None))
+    engine.step()
+    engine.submit(toy_request("long", [1] * 200, 1, model_id="other"))
+    outputs = [output for _ in range(20) for output in engine.step()]
+    assert other.steps == [[20]] * 10
+    assert len([output for output in outputs if output.request_id == "stream"]) == 10
+
+
+def test_two_models_share_a_memory_too_small_for_both():
+    engine, _ = two_models(num_blocks=24)
+    requests = {
+        f"{model_id}{i}": ([i + 1] * (5 + 9 * i), model_id, salt)
+        for i in range(5)
+        for salt, model_id in enumerate(("toy", "other"))
+    }
+    for name, (prompt, model_id, _) in requests.items():
+        engine.submit(toy_request(name, prompt, 60, model_id=model_id))
+    results = run_all(engine)
+    assert sum(model.num_preemptions for model in engine.stats().models) > 0
+    for name, (prompt, _, salt) in requests.items():
+        assert results.tokens[name] == expected_tokens(prompt, 60, salt)
+
+
+def test_idle_memory_goes_back():
+    engine, _ = two_models()
+    for model_id in ("toy", "other"):
+        engine.submit(toy_request(model_id, [1] * 50, 20, model_id=model_id))
+    run_all(engine)
+    stats = engine.stats()
+    assert all(model.committed_kv_bytes > 0 == model.used_kv_bytes for model in stats.models)
+    engine.trim()
+    assert all(model.committed_kv_bytes == 0 for model in engine.stats().models)
+    engine.check()

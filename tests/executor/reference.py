@@ -1,0 +1,54 @@
+"""What the ops mean, in numpy and float64."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def rms_norm(x: Array, weight: Array, eps: float, group: int) -> Array:
+    grouped = x.reshape(*x.shape[:-1], -1, group)
+    scale = 1 / np.sqrt((grouped**2).mean(-1, keepdims=True) + eps)
+    return (grouped * scale * weight).reshape(x.shape)
+
+
+def activation(name: str, x: Array) -> Array:
+    if name == "silu":
+        return x / (1 + np.exp(-x))
+    if name == "gelu":
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return np.maximum(x, 0)
+
+
+def rope(x: Array, positions: Array, head_dim: int, style: str, inv_freq: Array, scale: float) -> Array:
+    heads = x.reshape(len(x), -1, head_dim).copy()
+    half = len(inv_freq)
+    angles = positions[:, None, None] * inv_freq
+    cos, sin = np.cos(angles) * scale, np.sin(angles) * scale
+    first = slice(0, 2 * half, 2) if style == "normal" else slice(0, half)
+    second = slice(1, 2 * half, 2) if style == "normal" else slice(half, 2 * half)
+    a, b = heads[..., first].copy(), heads[..., second].copy()
+    heads[..., first], heads[..., second] = a * cos - b * sin, b * cos + a * sin
+    return heads.reshape(x.shape)
+
+
+def attention(
+    q: Array, k: Array, v: Array, head_dim: int, scale: float, softcap: float = 0.0, window: int = 0
+) -> Array:
+    """Of one sequence: q [n, heads * head_dim] are its last n positions, k and v all of them."""
+    q, k, v = (x.reshape(len(x), -1, head_dim) for x in (q, k, v))
+    repeats = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, repeats, axis=1), np.repeat(v, repeats, axis=1)
+    scores = np.einsum("qhd,khd->hqk", q, k) * scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    query, key = np.arange(len(k) - len(q), len(k))[:, None], np.arange(len(k))[None, :]
+    seen = key <= query
+    if window:
+        seen &= key > query - window
+    scores = np.where(seen, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("hqk,khd->qhd", weights, v).reshape(len(q), -1)

@@ -1,0 +1,193 @@
+"""Each op, on rows that are no multiple of any vector, gives what its formula says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from puna._native import ProgramBuilder
+from tests.executor import reference
+from tests.executor.toy import Chunk, Runner, build, decoded, embedded, encoded, rows_of, write_gguf
+
+pytestmark = pytest.mark.native
+
+TOKENS = 40
+WIDTH = 37
+
+
+def random(*shape: int, seed: int = 0, scale: float = 1.0) -> NDArray[np.float32]:
+    return (np.random.default_rng([seed, *shape]).standard_normal(shape) * scale).astype(np.float32)
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, isa: str) -> Callable[..., NDArray[np.float32]]:
+    """Runs `define(builder, *inputs)` with buffers that hold the given arrays, one token per row."""
+
+    def run(
+        inputs: list[NDArray[np.float32]],
+        define: Callable[..., tuple[int, int]],
+        tensors: dict | None = None,
+        position: int = 0,
+    ) -> NDArray[np.float32]:
+        tables = {f"input{i}": x for i, x in enumerate(inputs)}
+        file = write_gguf(tmp_path / "op.gguf", {**tables, **(tensors or {})})
+
+        def whole(builder: ProgramBuilder) -> int:
+            buffers = [embedded(builder, name, x.shape[1]) for name, x in tables.items()]
+            return rows_of(builder, *define(builder, *buffers))
+
+        runner = Runner(build(file, isa, whole))
+        return runner.run([Chunk(range(len(inputs[0])), position=position)])
+
+    return run
+
+
+@pytest.mark.parametrize("group", [WIDTH, 111, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_rms_norm(evaluate, group: int, dtype: type) -> None:
+    x, weight = random(TOKENS, 111, scale=3), random(group).astype(dtype)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(111)
+        b.rms_norm(out, x, "norm", 1e-5, group)
+        return out, 111
+
+    expected = reference.rms_norm(x.astype(float), weight.astype(float), 1e-5, group)
+    np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rms_norm_in_place(evaluate) -> None:
+    x, weight = random(TOKENS, 64), random(16)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.rms_norm(x, x, "norm", 1e-6, 16)
+        return x, 64
+
+    expected = reference.rms_norm(x.astype(float), weight.astype(float), 1e-6, 16)
+    np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+def test_glu(evaluate, activation: str) -> None:
+    gate, up = random(TOKENS, WIDTH, scale=8), random(TOKENS, WIDTH, seed=1)
+
+    def define(b: ProgramBuilder, gate: int, up: int) -> tuple[int, int]:
+        out = b.buffer(WIDTH)
+        b.glu(out, gate, up, activation)
+        return out, WIDTH
+
+    expected = reference.activation(activation, gate.astype(float)) * up
+    np.testing.assert_allclose(evaluate([gate, up], define), expected, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["add", "mul"])
+def test_binary(evaluate, op: str) -> None:
+    a, b = random(TOKENS, WIDTH), random(TOKENS, WIDTH, seed=1)
+
+    def define(builder: ProgramBuilder, x: int, y: int) -> tuple[int, int]:
+        out = builder.buffer(WIDTH)
+        getattr(builder, op)(out, x, y)
+        return out, WIDTH
+
+    np.testing.assert_array_equal(evaluate([a, b], define), a + b if op == "add" else a * b)
+
+
+def test_scale(evaluate) -> None:
+    x = random(TOKENS, WIDTH)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.scale(x, x, 2.5)
+        return x, WIDTH
+
+    np.testing.assert_array_equal(evaluate([x], define), x * np.float32(2.5))
+
+
+@pytest.mark.parametrize("cap", [0.5, 30.0])
+def test_softcap(evaluate, cap: float) -> None:
+    x = random(TOKENS, WIDTH, scale=10)
+    x[0, :5] = [0, 1e-6, -1e-6, 500, -500]
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(WIDTH)
+        b.softcap(out, x, cap)
+        return out, WIDTH
+
+    expected = cap * np.tanh(x.astype(float) / cap)
+    np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("style", ["normal", "neox"])
+@pytest.mark.parametrize(("head_dim", "half"), [(64, 32), (80, 40), (80, 16), (26, 11), (2, 1)])
+def test_rope(evaluate, style: str, head_dim: int, half: int) -> None:
+    x = random(TOKENS, 3 * head_dim)
+    inv_freq = (10000.0 ** -(np.arange(half) / half)).astype(np.float32)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.rope(x, 3, head_dim, style, inv_freq, 1.25)
+        return x, 3 * head_dim
+
+    positions = 30000.0 + np.arange(TOKENS)
+    expected = reference.rope(x.astype(float), positions, head_dim, style, inv_freq.astype(float), 1.25)
+    np.testing.assert_allclose(evaluate([x], define, position=30000), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("type_name", ["F32", "F16", "Q8_0", "Q4_1"])
+@pytest.mark.parametrize("tokens", [1, 3, TOKENS])
+def test_linear_with_several_weights_and_biases(evaluate, type_name: str, tokens: int) -> None:
+    x = random(tokens, 96)
+    weights = {"a": encoded(random(50, 96, scale=0.1), type_name), "b": encoded(random(7, 96), type_name)}
+    bias = random(7)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        first, second, product = b.buffer(50), b.buffer(7), b.buffer(7)
+        b.linear(x, [first, second], ["a", "b"], [None, "bias"], None)
+        b.linear(first, [product], ["c"], [None], second)
+        return product, 7
+
+    c = random(7, 50, scale=0.1)
+    actual = evaluate([x], define, {**weights, "bias": bias, "c": c})
+    a, b = (decoded(weights[name]).astype(float) for name in "ab")
+    expected = (x @ a.T) @ c.T.astype(float) + x @ b.T + bias
+    # 8-bit activations of a quantized weight's input cost about half a percent.
+    tolerance = 1e-5 if type_name in ("F32", "F16") else 0.02
+    np.testing.assert_allclose(actual, expected, atol=tolerance * np.abs(expected).max())
+
+
+def test_linear_adds_the_residual_in_place(evaluate) -> None:
+    x, weight = random(TOKENS, 64), random(64, 64)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        y = b.buffer(64)
+        b.scale(y, x, 3.0)
+        b.linear(x, [y], ["weight"], [None], y)
+        return y, 64
+
+    expected = 3 * x.astype(float) + x @ weight.T.astype(float)
+    np.testing.assert_allclose(evaluate([x], define, {"weight": weight}), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_quantized_input_is_renewed_when_its_source_changes(evaluate) -> None:
+    """The 8-bit copy of a buffer belongs to the buffer's value, not to the buffer."""
+    x, weight = random(TOKENS, 64), encoded(random(64, 64), "Q8_0")
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        first, second = b.buffer(64), b.buffer(64)
+        b.linear(x, [first], ["weight"], [None], None)
+        b.scale(x, x, -1.0)
+        b.linear(x, [second], ["weight"], [None], first)
+        return second, 64
+
+    np.testing.assert_allclose(evaluate([x], define, {"weight": weight}), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize("type_name", ["F32", "F16", "BF16", "Q8_0", "Q5_1"])
+def test_embed_and_rows(tmp_path: Path, isa: str, type_name: str) -> None:
+    table = encoded(random(9, 64), type_name)
+    file = write_gguf(tmp_path / "embed.gguf", {"table": table})
+    runner = Runner(build(file, isa, lambda b: rows_of(b, embedded(b, "table", 64), 64)))
+    actual = runner.run([Chunk([8, 0, 3, 3]), Chunk([5])], rows=[4, 0, 2])
+    np.testing.assert_array_equal(actual, decoded(table)[[5, 8, 3]])

@@ -1,0 +1,126 @@
+"""The pool costs nothing while idle, and ends cleanly: closed, collected, or in a forked child."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from puna._native import NativeError, ThreadPool, cpu_info
+from tests.executor.toy import Chunk, Runner
+from tests.executor.transformer import build_transformer, random_tensors
+
+pytestmark = pytest.mark.native
+
+
+def num_threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Runner:
+    return Runner(build_transformer(tmp_path, "auto", random_tensors("Q8_0")))
+
+
+def test_threads_sleep_between_steps(runner: Runner) -> None:
+    runner.run([Chunk([1, 2, 3], [0])])
+    time.sleep(0.05)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.1
+
+
+def test_close_ends_the_threads() -> None:
+    before = num_threads()
+    pools = [ThreadPool(4) for _ in range(3)]
+    assert num_threads() == before + 9
+    for pool in pools:
+        pool.close()
+        pool.close()
+    assert num_threads() == before
+    assert pools[0].num_threads == 4
+
+
+def test_collecting_ends_the_threads() -> None:
+    before = num_threads()
+    for _ in range(50):
+        ThreadPool(3)
+    assert num_threads() == before
+
+
+def test_a_closed_pool_runs_nothing(runner: Runner) -> None:
+    runner.pool.close()
+    with pytest.raises(NativeError, match="closed"):
+        runner.run([Chunk([1], [0])])
+
+
+@pytest.mark.parametrize("count", [0, -1, 100_000])
+def test_impossible_sizes(count: int) -> None:
+    with pytest.raises(NativeError, match="1 to 1024"):
+        ThreadPool(count)
+
+
+def test_callers_from_several_threads_take_turns(runner: Runner) -> None:
+    """Their steps share the activations, so only what is in their own blocks can be compared."""
+    runner.run([Chunk(range(20), [0, 1])])
+    expected = runner.arena.block(0).copy()
+    others = [Runner(runner.program) for _ in range(4)]
+
+    def work(other: Runner) -> None:
+        other.pool = runner.pool
+        for _ in range(50):
+            other.run([Chunk(range(20), [0, 1])])
+
+    threads = [threading.Thread(target=work, args=(other,)) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for other in others:
+        np.testing.assert_array_equal(other.arena.block(0), expected)
+
+
+def test_forked_child_is_told_and_exits(runner: Runner) -> None:
+    """In a child the threads are gone: running would wait for ever, joining too."""
+    runner.run([Chunk([1], [0])])
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            runner.run([Chunk([1], [0])])
+        except NativeError:
+            runner.pool.close()
+            del runner
+            os._exit(7)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
+    runner.run([Chunk([1], [0])])
+
+
+def test_interpreter_exits_with_a_live_pool() -> None:
+    code = "from puna._native import ThreadPool; pool = ThreadPool(4); import sys; sys.pool = pool"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+def test_cpu_info_names_the_best_instruction_set() -> None:
+    info = cpu_info()
+    assert info.isa == info.isas[0]
+    assert info.isas[-1] == "portable"
+    assert info.logical_cpus == os.cpu_count()
+    if info.isa == "avx512":
+        assert {"avx512f", "avx512vnni"} <= set(info.features)
+
+
+def test_a_closed_arena_is_refused(runner: Runner) -> None:
+    runner.arena.close()
+    with pytest.raises(NativeError, match="closed"):
+        runner.run([Chunk([1], [0])])

@@ -1,0 +1,161 @@
+"""The library face: text in and text out in this process, and step by step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import puna
+from puna.backends.base import ModelLoadError
+from puna.chat.messages import Message
+from puna.gguf import GgufError
+from puna.registry import ModelNotFound
+from tests.tiny import TINY, write_tiny
+
+pytestmark = pytest.mark.native
+
+GREEDY = puna.SamplingParams(temperature=0)
+PROMPT = "The capital of France is"
+
+
+@pytest.fixture(scope="module")
+def llm(smollm2_path: Path) -> Iterator[puna.LLM]:
+    with puna.LLM(smollm2_path, num_threads=2, kv_limit_bytes=64 << 20, context_length=1024) as llm:
+        yield llm
+
+
+def test_importing_the_package_does_not_import_the_engine():
+    code = "import sys, puna; print(sorted({'numpy', 'puna._native', 'puna.engine'} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        puna.nonsense  # noqa: B018
+
+
+def test_the_version_is_the_project_s():
+    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text()
+    assert f'\nversion = "{puna.__version__}"\n' in pyproject
+
+
+def test_generate_continues_the_prompt(llm: puna.LLM):
+    (completion,) = llm.generate(PROMPT, max_tokens=8, sampling=GREEDY)
+    assert "Paris" in completion.text
+    assert completion.text == llm.engine.tokenizer.decode(completion.tokens)
+    assert completion.finish_reason == "length"
+    assert (completion.stats.prompt_tokens, completion.stats.generated_tokens) == (5, 8)
+
+
+def test_prompts_together_give_what_they_give_alone(llm: puna.LLM):
+    prompts = [f"{PROMPT} a city. {i} times {i} is" for i in range(8)]
+    together = llm.generate(prompts, max_tokens=12, sampling=GREEDY)
+    alone = [llm.generate(prompt, max_tokens=12, sampling=GREEDY)[0] for prompt in prompts]
+    assert [c.tokens for c in together] == [c.tokens for c in alone]
+
+
+def test_a_stream_gives_the_same_text_in_pieces(llm: puna.LLM):
+    (whole,) = llm.generate(PROMPT, max_tokens=20, sampling=GREEDY)
+    chunks = list(llm.stream(PROMPT, max_tokens=20, sampling=GREEDY))
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+    assert len(chunks) > 10
+    assert [chunk.completion is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+
+
+def test_streams_can_be_interleaved_and_left(llm: puna.LLM):
+    left = llm.stream(PROMPT, sampling=GREEDY)
+    first, second = (llm.stream(PROMPT, max_tokens=10, sampling=GREEDY) for _ in range(2))
+    pairs = list(zip(first, second, left, strict=False))
+    left.close()
+    assert [a.text for a, *_ in pairs] == [b.text for _, b, _ in pairs]
+    assert not llm.engine.has_work or not llm.engine.step()[0]
+
+
+def test_a_stop_string_ends_the_text_before_it(llm: puna.LLM):
+    (whole,) = llm.generate(PROMPT, max_tokens=30, sampling=GREEDY)
+    stop = whole.text[20:26]
+    (stopped,) = llm.generate(PROMPT, max_tokens=30, sampling=GREEDY, stop=[stop, "never"])
+    assert stopped.text == whole.text[: whole.text.index(stop)]
+    assert stopped.finish_reason == "stop"
+    assert len(stopped.tokens) < 30
+
+
+@pytest.mark.parametrize("as_message", [False, True])
+def test_chat_answers_and_stops_by_itself(llm: puna.LLM, as_message: bool):
+    turn = {"role": "user", "content": "What is the capital of France?"}
+    messages = [Message(**turn) if as_message else turn]
+    reply = llm.chat(messages, max_tokens=100, sampling=GREEDY)
+    assert "Paris" in reply.text
+    assert "<|im_end|>" not in reply.text
+    assert reply.finish_reason == "stop"
+    assert "".join(c.text for c in llm.stream_chat(messages, max_tokens=100, sampling=GREEDY)) == reply.text
+
+
+def test_logprobs_are_given_on_demand(llm: puna.LLM):
+    sampling = puna.SamplingParams(temperature=0, num_logprobs=2)
+    (completion,) = llm.generate(PROMPT, max_tokens=3, sampling=sampling)
+    assert [lp.token for lp in completion.logprobs or []] == completion.tokens
+    assert llm.generate(PROMPT, max_tokens=1)[0].logprobs is None
+
+
+def test_a_prompt_too_long_is_refused_and_the_next_goes_on(llm: puna.LLM):
+    with pytest.raises(puna.GenerationError, match="more than the context of 1024"):
+        llm.generate(["hello " * 2000, PROMPT], max_tokens=3)
+    assert len(llm.generate(PROMPT, max_tokens=3, sampling=GREEDY)[0].tokens) == 3
+
+
+def test_requests_join_a_running_engine(smollm2_path: Path):
+    with puna.Engine(smollm2_path, num_threads=2) as engine:
+        first = engine.add_request(PROMPT, max_new_tokens=12, sampling=GREEDY)
+        steps = [engine.step() for _ in range(4)]
+        second = engine.add_request(engine.tokenizer.encode(PROMPT), max_new_tokens=12, sampling=GREEDY)
+        while engine.has_work:
+            steps.append(engine.step())
+        tokens: dict[int, list[int]] = {first: [], second: []}
+        for seq_ids, next_token_ids in steps:
+            for seq_id, token in zip(seq_ids, next_token_ids, strict=True):
+                tokens[seq_id].append(token)
+        assert tokens[first] == tokens[second]
+        assert engine.get_sequence_text(second) == engine.tokenizer.decode(tokens[first])
+        assert max(len(seq_ids) for seq_ids, _ in steps) == 2
+        completion = engine.completion(first)
+        assert completion is not None
+        assert completion.finish_reason == "length"
+        engine.remove(first)
+        with pytest.raises(KeyError):
+            engine.get_sequence_text(first)
+
+
+def test_a_sequence_removed_while_it_runs_is_gone(smollm2_path: Path):
+    with puna.Engine(smollm2_path, num_threads=2) as engine:
+        seq_id = engine.add_request(PROMPT, sampling=GREEDY)
+        engine.step()
+        engine.remove(seq_id)
+        assert engine.step() == ([], [])
+        assert not engine.has_work
+
+
+def test_a_model_is_found_by_its_name_in_the_store(
+    tmp_path: Path, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path))
+    with pytest.raises(ModelNotFound):
+        puna.LLM("nobody:latest")
+
+
+def test_a_model_without_a_chat_template_says_so(tmp_path: Path):
+    with puna.LLM(write_tiny(tmp_path / "tiny.gguf", TINY["llama"])) as llm:
+        assert llm.generate("the", max_tokens=2)[0].tokens
+        with pytest.raises(puna.GenerationError, match="no chat template"):
+            llm.chat([{"role": "user", "content": "hello"}])
+
+
+def test_bad_files_are_named(tmp_path: Path):
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(b"nonsense")
+    with pytest.raises(GgufError, match=r"bad\.gguf"):
+        puna.LLM(str(path))
+    tiny = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
+    with pytest.raises(ModelLoadError, match="the limit is 100"):
+        puna.LLM(tiny, kv_limit_bytes=100)

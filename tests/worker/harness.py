@@ -1,0 +1,66 @@
+"""A worker server with toy models, in a thread of the test, and a client connected to it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from puna.engine import EngineCore, EngineSettings, Request
+from puna.worker.client import WorkerClient
+from puna.worker.server import WorkerServer
+from tests.engine.toy import BLOCK_BYTES, ToyBackend, ToyModel
+
+NUM_BLOCKS = 1000
+
+
+class SlowBackend(ToyBackend):
+    """A model named 9 is loaded only once `gate` is open; one named 13 is a bug."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.models: list[ToyModel] = []
+
+    def load(self, path: Path) -> ToyModel:
+        if path.name == "9":
+            assert self.gate.wait(60)
+        if path.name == "13":
+            raise KeyError("bug")
+        # Without a limit, a request fills the memory: more than any test waits for.
+        self.models.append(ToyModel(salt=super().load(path).salt, context_length=1_000_000))
+        return self.models[-1]
+
+
+class Served:
+    def __init__(self, backend: SlowBackend, engine: EngineCore, client: WorkerClient) -> None:
+        self.backend = backend
+        self.engine = engine
+        self.client = client
+
+
+@asynccontextmanager
+async def served(**settings: int) -> AsyncIterator[Served]:
+    """Asserts at the end that the server has ended and gave everything back."""
+    backend = SlowBackend()
+    engine = EngineCore(backend, EngineSettings(kv_limit_bytes=NUM_BLOCKS * BLOCK_BYTES, **settings))
+    ours, theirs = socket.socketpair()
+    server = threading.Thread(target=WorkerServer(engine, theirs).run)
+    server.start()
+    client = await WorkerClient.connect(ours)
+    try:
+        yield Served(backend, engine, client)
+    finally:
+        backend.gate.set()
+        await client.close()
+        await asyncio.to_thread(server.join)
+    engine.check()
+    assert engine.stats().models == []
+    backend.close()
+
+
+async def generate(client: WorkerClient, request: Request) -> list[int]:
+    return [token async for output in client.generate(request) for token in output.tokens]

@@ -1,0 +1,187 @@
+"""A worker outlives bad files and Ctrl-C, tells of its death, and never outlives the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from puna.backends.base import ModelLoadError
+from puna.engine import Request, SamplingParams
+from puna.worker.client import WorkerDied, WorkerProcess
+from tests.tiny import TINY, write_tiny
+from tests.worker.harness import generate
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    num_threads: int | None = 1
+    kv_limit_bytes: int | None = 64 << 20
+
+
+@asynccontextmanager
+async def started() -> AsyncIterator[WorkerProcess]:
+    worker = await WorkerProcess.start(WorkerSettings())
+    try:
+        yield worker
+    finally:
+        await worker.terminate()
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(tmp_path_factory.mktemp("models") / "tiny.gguf", TINY["llama"])
+
+
+def request(request_id: str = "r", max_tokens: int | None = 20) -> Request:
+    sampling = SamplingParams(temperature=0)
+    return Request(id=request_id, model_id="m", prompt=[1, 2, 3], sampling=sampling, max_tokens=max_tokens)
+
+
+def run(main: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(main())
+
+
+def test_a_worker_generates(model_path: Path):
+    async def main() -> None:
+        async with started() as worker:
+            info = await worker.client.load("m", model_path)
+            assert (info.architecture, info.context_length) == ("llama", 2048)
+            assert len(await generate(worker.client, request())) == 20
+            assert (await worker.client.stats()).kv_limit_bytes == 64 << 20
+
+    run(main)
+
+
+def test_bad_files_come_back_as_text_and_the_worker_goes_on(model_path: Path, tmp_path: Path):
+    data = model_path.read_bytes()
+    bad = {
+        "missing.gguf": None,
+        "empty.gguf": b"",
+        "text.gguf": b"this is no model",
+        "truncated.gguf": data[: len(data) // 2],
+        "cut.gguf": data[:1000],
+        "damaged.gguf": data[:24] + bytes(255 for _ in range(64)) + data[88:],
+    }
+    for name, content in bad.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+
+    async def main() -> None:
+        async with started() as worker:
+            for name in [*bad, ""]:  # the last: a directory
+                with pytest.raises(ModelLoadError, match=name or str(tmp_path)):
+                    await worker.client.load(name, tmp_path / name)
+            await worker.client.load("m", model_path)
+            assert len(await generate(worker.client, request())) == 20
+
+    run(main)
+
+
+def test_killing_the_worker_ends_its_streams(model_path: Path):
+    async def main() -> None:
+        async with started() as worker:
+            await worker.client.load("m", model_path)
+            stream = worker.client.generate(request(max_tokens=None))
+            await anext(stream)
+            os.kill(worker.pid, signal.SIGKILL)
+            with pytest.raises(WorkerDied, match="ended unexpectedly"):
+                async for _ in stream:
+                    pass
+            assert await worker.wait() == -signal.SIGKILL
+            for call in (worker.client.stats(), worker.client.unload("m"), worker.client.cancel("r")):
+                with pytest.raises(WorkerDied):
+                    await call
+
+    run(main)
+
+
+def test_ctrl_c_is_left_to_the_daemon(model_path: Path):
+    async def main() -> None:
+        async with started() as worker:
+            await worker.client.load("m", model_path)
+            os.kill(worker.pid, signal.SIGINT)
+            assert len(await generate(worker.client, request())) == 20
+
+    run(main)
+
+
+def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
+    async def main() -> None:
+        worker = await WorkerProcess.start(WorkerSettings())
+        await worker.client.load("m", model_path)
+        stream = worker.client.generate(request(max_tokens=None))
+        await anext(stream)
+        await worker.terminate()
+        await worker.terminate()
+        assert await worker.wait() == 0
+        with pytest.raises(WorkerDied):
+            async for _ in stream:
+                pass
+
+    run(main)
+
+
+def test_a_worker_that_cannot_start_says_so():
+    async def main() -> None:
+        with pytest.raises(WorkerDied, match="at its start, with status 1"):
+            await WorkerProcess.start(WorkerSettings(num_threads=-1))
+
+    run(main)
+
+
+def test_an_idle_worker_uses_no_processor_time(model_path: Path):
+    def ticks(pid: int) -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    async def main() -> None:
+        async with started() as worker:
+            await worker.client.load("m", model_path)
+            await generate(worker.client, request())
+            await asyncio.sleep(0.2)
+            before = ticks(worker.pid)
+            await asyncio.sleep(1.0)
+            assert ticks(worker.pid) - before <= 2
+
+    run(main)
+
+
+PARENT = """
+import asyncio, sys
+from tests.worker.test_process import WorkerProcess, WorkerSettings
+async def main():
+    worker = await WorkerProcess.start(WorkerSettings())
+    print(worker.pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+def test_a_worker_dies_with_its_daemon():
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, cwd=root) as parent:
+        assert parent.stdout is not None
+        worker_pid = int(parent.stdout.readline())
+        assert is_running(worker_pid)
+        parent.kill()
+    while is_running(worker_pid):
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,229 @@
+"""What goes through the socket arrives, in both directions, and whoever leaves is cleaned up after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from puna.backends.base import BLOCK_TOKENS, ModelLoadError
+from puna.engine import ModelStats, Request, SamplingParams
+from puna.worker.client import WorkerClient, WorkerDied
+from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
+from tests.worker.harness import NUM_BLOCKS, generate, served
+
+pytestmark = pytest.mark.native
+
+TOY = Path("0")
+MAX_TOKENS = NUM_BLOCKS * BLOCK_TOKENS
+
+
+def test_requests_are_served_side_by_side():
+    async def main() -> None:
+        async with served() as s:
+            info = await s.client.load("toy", TOY)
+            assert info == (await s.client.load("other", Path("1")))
+            requests = [
+                toy_request(f"{m}{i}", [i], 20, model_id=m) for i in range(16) for m in ("toy", "other")
+            ]
+            results = await asyncio.gather(*(generate(s.client, request) for request in requests))
+            for request, tokens in zip(requests, results, strict=True):
+                assert tokens == expected_tokens(request.prompt, 20, salt=int(request.model_id == "other"))
+
+    asyncio.run(main())
+
+
+def test_the_last_output_has_logprobs_reason_and_stats():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            sampling = SamplingParams(temperature=0, num_logprobs=2)
+            outputs = [o async for o in s.client.generate(toy_request("r", [1, 2, 3], 2, sampling=sampling))]
+            assert [output.finish_reason for output in outputs] == [None, "length"]
+            assert all(len(lp.top) == 2 for output in outputs for lp in output.logprobs or [])
+            assert outputs[-1].stats is not None
+            assert (outputs[-1].stats.prompt_tokens, outputs[-1].stats.generated_tokens) == (3, 2)
+
+    asyncio.run(main())
+
+
+def test_errors_come_back_as_text():
+    async def main() -> None:
+        async with served() as s:
+            with pytest.raises(ModelLoadError, match="nonsense: not a toy"):
+                await s.client.load("toy", Path("nonsense"))
+            with pytest.raises(ModelLoadError, match=r"13: KeyError\('bug'\)"):
+                await s.client.load("toy", Path("13"))
+            await s.client.load("toy", TOY)
+            with pytest.raises(ModelLoadError, match="already loaded"):
+                await s.client.load("toy", TOY)
+            (output,) = [output async for output in s.client.generate(toy_request("r", []))]
+            assert (output.finish_reason, output.error) == ("error", "the prompt is empty")
+
+    asyncio.run(main())
+
+
+def test_a_path_need_not_be_text():
+    async def main() -> None:
+        async with served() as s:
+            with pytest.raises(ModelLoadError, match=r"\\udcff.gguf: not a toy"):
+                await s.client.load("toy", Path("\udcff.gguf"))
+
+    asyncio.run(main())
+
+
+async def first_outputs(client: WorkerClient, request: Request, count: int) -> list[int]:
+    """Takes `count` outputs and leaves."""
+    tokens: list[int] = []
+    async with aclosing(client.generate(request)) as outputs:
+        async for output in outputs:
+            tokens += output.tokens
+            if (count := count - 1) == 0:
+                break
+    return tokens
+
+
+async def until(client: WorkerClient, condition: Callable[[ModelStats], object]) -> None:
+    """Asks again and again: nobody is told when a request has left the engine."""
+    while not all(condition(model) for model in (await client.stats()).models):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+def is_idle(model: ModelStats) -> bool:
+    return model.num_running + model.num_waiting + model.used_kv_bytes == 0
+
+
+def test_leaving_a_stream_cancels_it():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            tokens = await first_outputs(s.client, toy_request("r", [1], None), 3)
+            assert tokens == expected_tokens([1], 3)
+            await until(s.client, is_idle)
+            assert len(s.backend.models[0].steps) < MAX_TOKENS / 2
+            assert await generate(s.client, toy_request("next", [2], 3)) == expected_tokens([2], 3)
+
+    asyncio.run(main())
+
+
+def test_cancelling_the_task_cancels_the_request():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            task = asyncio.create_task(generate(s.client, toy_request("r", [1], None)))
+            await until(s.client, lambda model: model.num_running)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await until(s.client, is_idle)
+            assert len(s.backend.models[0].steps) < MAX_TOKENS / 2
+
+    asyncio.run(main())
+
+
+def test_cancel_by_id_ends_the_stream_with_its_stats():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            outputs = []
+            async for output in s.client.generate(toy_request("r", [1], None)):
+                outputs.append(output)
+                if len(outputs) == 5:
+                    await s.client.cancel("r")
+            assert outputs[-1].finish_reason == "cancelled"
+            assert outputs[-1].stats is not None
+            await s.client.cancel("r")
+
+    asyncio.run(main())
+
+
+def test_a_slow_load_does_not_stop_running_requests():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            load = asyncio.create_task(s.client.load("slow", Path("9")))
+            assert await generate(s.client, toy_request("r", [1], 50)) == expected_tokens([1], 50)
+            assert not load.done()
+            s.backend.gate.set()
+            assert (await load).architecture == "toy"
+
+    asyncio.run(main())
+
+
+def test_an_unload_does_not_overtake_its_load():
+    async def main() -> None:
+        async with served() as s:
+            load = asyncio.create_task(s.client.load("slow", Path("9")))
+            await asyncio.sleep(0)
+            unload = asyncio.create_task(s.client.unload("slow"))
+            await asyncio.sleep(0.01)
+            s.backend.gate.set()
+            await asyncio.gather(load, unload)
+            assert (await s.client.stats()).models == []
+
+    asyncio.run(main())
+
+
+def test_unload_fails_what_still_runs():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            outputs = []
+            async for output in s.client.generate(toy_request("r", [1], None)):
+                outputs.append(output)
+                if len(outputs) == 2:
+                    await s.client.unload("toy")
+            assert (outputs[-1].finish_reason, outputs[-1].error) == ("error", "the model was unloaded")
+
+    asyncio.run(main())
+
+
+def test_a_client_that_goes_away_takes_its_requests_along():
+    async def main() -> None:
+        async with served() as s:  # which checks that nothing is left
+            await s.client.load("toy", TOY)
+            stream = s.client.generate(toy_request("r", [1], None))
+            await anext(stream)
+            await s.client.close()
+            with pytest.raises(WorkerDied):
+                async for _ in stream:
+                    pass
+            with pytest.raises(WorkerDied):
+                await s.client.stats()
+
+    asyncio.run(main())
+
+
+def test_an_idle_worker_gives_spare_memory_back(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.worker.server.IDLE_S", 0.01)
+
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            await generate(s.client, toy_request("r", [1] * 40, 20))
+            # Watched from outside: a question would be work.
+            while s.engine.stats().models[0].committed_kv_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            assert await generate(s.client, toy_request("r", [1] * 40, 20)) == expected_tokens([1] * 40, 20)
+
+    asyncio.run(main())
+
+
+def test_stats_say_who_runs_and_what_it_holds():
+    async def main() -> None:
+        async with served(max_running=1) as s:
+            await s.client.load("toy", TOY)
+            streams = [s.client.generate(toy_request(name, [1] * 20, None)) for name in "ab"]
+            tasks = [asyncio.create_task(anext(stream)) for stream in streams]
+            await tasks[0]
+            stats = await s.client.stats()
+            assert stats.kv_limit_bytes == NUM_BLOCKS * BLOCK_BYTES
+            assert (stats.models[0].num_running, stats.models[0].num_waiting) == (1, 1)
+            assert stats.models[0].used_kv_bytes >= 2 * BLOCK_BYTES
+            for task, stream in zip(tasks, streams, strict=True):
+                await asyncio.wait_for(task, 60)
+                await stream.aclose()
+
+    asyncio.run(main())
