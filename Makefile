@@ -15,7 +15,7 @@ endef
 
 run:                ## build, install, get the default model, answer PROMPT
 	$(call install,)
-	@$(BIN)/puna run smollm2:135m "$(PROMPT)"
+	@$(BIN)/puna run smollm2:135m "$(PROMPT)" </dev/null
 
 test:               ## build, install with the test dependencies, run all tests
 	$(call install,[test])

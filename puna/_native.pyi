@@ -48,8 +48,9 @@ class Sampler:
     """One request's sampling parameters, random sequence and recent tokens.
 
     NativeError names a parameter that is out of range. Off are: top_k <= 0, top_p >= 1, min_p <= 0,
-    typical_p >= 1, repeat_last_n 0 (-1: all tokens), repeat_penalty 1, num_logprobs -1 (0: the chosen token's,
-    n: the likeliest n too). temperature <= 0 is greedy. Ids of logit_bias beyond the vocabulary are ignored.
+    typical_p >= 1, repeat_last_n 0 (-1: all tokens), repeat_penalty 1, num_logprobs -1 (0: the chosen
+    token's, n: the likeliest n too). temperature <= 0 is greedy. Ids of logit_bias beyond the vocabulary
+    are ignored.
     """
 
     def __init__(

@@ -125,14 +125,11 @@ class LLM:
         return completion
 
     def _chat_prompt(self, messages: Sequence[Message | Mapping[str, object]]) -> list[int]:
-        template, tokenizer = self.engine.chat_template, self.engine.tokenizer
+        template = self.engine.chat_template
         if template is None:
-            raise GenerationError("the model has no chat template")
+            raise GenerationError("the model has no chat template that can be used")
         text = template.render(msgspec.convert([_builtins(m) for m in messages], list[Message]))
-        bos_id = tokenizer.bos_id
-        # Some templates write the first token themselves; it must not be there twice.
-        has_bos = bos_id is not None and text.startswith(tokenizer.token_text(bos_id))
-        return tokenizer.encode(text, add_special=not has_bos)
+        return self.engine.tokenizer.encode_prompt(text)
 
 
 def _builtins(message: Message | Mapping[str, object]) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import TracebackType
 from puna.backends.base import ModelInfo
 from puna.backends.cpu import CpuBackend
 from puna.chat.stop import StopStrings
-from puna.chat.template import ChatTemplate
+from puna.chat.template import ChatTemplate, TemplateError
 from puna.engine import (
     EngineCore,
     EngineSettings,
@@ -25,6 +26,8 @@ from puna.engine import (
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store
 from puna.tokenizer import Tokenizer, load_tokenizer
+
+log = logging.getLogger(__name__)
 
 _MODEL_ID = "model"
 
@@ -69,7 +72,7 @@ class Engine:
         path = find_model(model)
         with GgufFile(path) as file:
             self.tokenizer: Tokenizer = load_tokenizer(file.metadata)
-            self.chat_template = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
+            self.chat_template = _chat_template(file, self.tokenizer)
         self._context_length = context_length
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
@@ -170,6 +173,15 @@ def find_model(model: str | Path) -> Path:
     if isinstance(model, Path) or model.endswith(".gguf"):
         return Path(model)
     return Store.default().find(ModelName.parse(model)).model_path
+
+
+def _chat_template(file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
+    """None also for one that cannot be used: text can be generated without it."""
+    try:
+        return ChatTemplate.from_gguf(file.metadata, tokenizer)
+    except TemplateError as error:
+        log.warning("%s: the chat template cannot be used: %s", file.path, error)
+        return None
 
 
 class _Sequence:

@@ -31,19 +31,19 @@ template <int kTiles, int kTokens>
 PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const float* const (&x)[kTokens], int columns,
                                 f32x16 (&sums)[kTiles][kTokens]) {
   f32x16 block_sums[kTiles][kTokens] = {};
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int k = 0; k < columns; ++k) {
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
       const f32x16 activation = splat(x[t][k]);
-#pragma GCC unroll 2
+      PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile)
         block_sums[tile][t] = fma(w[tile]->w[k], activation, block_sums[tile][t]);
     }
   }
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t)
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
 }
 
@@ -60,7 +60,7 @@ struct FloatMethod {
   PUNA_INLINE void unpack_piece(TileReader& in, f32x16* out) {
     u32x16 words[8];
     in.words8(0, words);
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int j = 0; j < 8; ++j) convert_word<kType>(words[j], out + j * kPieceColumns / 8);
   }
 
@@ -80,24 +80,24 @@ struct FloatMethod {
   static void multiply(const FloatBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                        PairSums* pair_sums) {
     f32x16 sums[kTiles][kTokens];
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t)
-#pragma GCC unroll 2
+      PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
     for (int64_t k = 0; k < columns; k += kBlockColumns) {
       const FloatBlock* w[kTiles];
       const float* activations[kTokens];
-#pragma GCC unroll 2
+      PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile)
         w[tile] = blocks + (tile * kChunkColumns + k) / kBlockColumns;
-#pragma GCC unroll 8
+      PUNA_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) activations[t] = reinterpret_cast<const float*>(x + t * x_stride) + k;
       const int left = (int)(columns - k);
       multiply_block(w, activations, left < kBlockColumns ? left : kBlockColumns, sums);
     }
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t)
-#pragma GCC unroll 2
+      PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
   }
 };

@@ -28,7 +28,7 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles], const Act
                                 int zero_shift, f32x16 (&sums)[kTiles][kTokens]) {
   constexpr bool kSplit = kCorrection == Correction::kSubScales;
   i32x16 dots[kTiles][kTokens], low_dots[kTiles][kTokens];
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
     i32x16 start = {}, low_start = {};
     if (kCorrection == Correction::kZeroPoint || kSplit) start = minus_zero_times(x[t]->negative_sum, zero_shift);
@@ -36,24 +36,24 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles], const Act
       low_start = minus_zero_times(x[t]->negative_low_sum, zero_shift);
       start -= low_start;
     }
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) dots[tile][t] = start, low_dots[tile][t] = low_start;
   }
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int g = 0; g < 8; ++g) {
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
       const i32x16 activations = splat(four_activations(*x[t], g));
-#pragma GCC unroll 2
+      PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile) {
         i32x16& dot = kSplit && g < 4 ? low_dots[tile][t] : dots[tile][t];
         dot = dot4_u8s8(dot, (i32x16)w[tile]->q[g], activations);
       }
     }
   }
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) {
       f32x16 dot = to_float(dots[tile][t]);
       // Exact: both products and their sum stay below 2^24.
@@ -73,23 +73,23 @@ template <Correction kCorrection, int kTiles, int kTokens>
 void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shift, const uint8_t* x,
                      int64_t x_stride, PairSums* pair_sums) {
   f32x16 sums[kTiles][kTokens];
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t)
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
   for (int64_t i = 0; i < num_blocks; ++i) {
     const WeightBlock* w[kTiles];
     const ActivationBlock* activations[kTokens];
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * kChunkBlocks + i;
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t)
       activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
     multiply_block<kCorrection>(w, activations, zero_shift, sums);
   }
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t)
-#pragma GCC unroll 2
+    PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
 }
 

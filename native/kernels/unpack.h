@@ -12,7 +12,7 @@ PUNA_INLINE u32x16 high_nibbles(u32x16 v) { return (v >> 4) & 0x0f0f0f0fu; }
 
 // 16 bytes per row whose low nibbles are values 0..15, the high ones 16..31.
 PUNA_INLINE void split_nibbles(const u32x16 words[4], u32x16 q[8]) {
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int g = 0; g < 4; ++g) {
     q[g] = low_nibbles(words[g]);
     q[g + 4] = high_nibbles(words[g]);
@@ -26,7 +26,7 @@ PUNA_INLINE void unpack_nibbles(TileReader& in, int64_t offset, u32x16 q[8]) {
 
 // Adds 16 to those of the 32 values whose bit is set.
 PUNA_INLINE void add_fifth_bits(u32x16 bits, u32x16 q[8]) {
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int g = 0; g < 8; ++g) {
     const u32x16 four = (bits >> (4 * g)) & 0xfu;
     q[g] |= ((four * 0x00204081u) & 0x01010101u) << 4;  // one bit to each byte
@@ -40,7 +40,7 @@ inline constexpr uint8_t kMxfp4Values[16] = {128, 129, 130, 131, 132, 134, 136, 
                                              128, 127, 126, 125, 124, 122, 120, 116};
 
 PUNA_INLINE void look_up(const uint8_t table[16], u32x16 q[8]) {
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int g = 0; g < 8; ++g) q[g] = lookup16(table, q[g]);
 }
 
@@ -103,7 +103,7 @@ struct Unpacker<TensorType::kQ8_0> {
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     out->scale = in.f16(0);
     in.words8(2, out->q);
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int g = 0; g < 8; ++g) out->q[g] ^= 0x80808080u;  // adds 128 to each byte
   }
 };

@@ -18,7 +18,7 @@ PUNA_INLINE void unpack_k_scales(TileReader& in, WeightBlock out[8]) {
   const f32x16 d = f16_to_float(words[0]), dmin = f16_to_float(words[0] >> 16);
   const u32x16 scales[2] = {words[1] & 0x3f3f3f3fu, low_nibbles(words[3]) | ((words[1] >> 2) & 0x30303030u)};
   const u32x16 mins[2] = {words[2] & 0x3f3f3f3fu, high_nibbles(words[3]) | ((words[2] >> 2) & 0x30303030u)};
-#pragma GCC unroll 8
+  PUNA_UNROLL(8)
   for (int b = 0; b < 8; ++b) {
     out[b].scale = d * to_float((i32x16)byte_of(scales, b));
     out[b].a = dmin * to_float((i32x16)byte_of(mins, b));
@@ -34,7 +34,7 @@ struct Unpacker<TensorType::kQ4_K> {
     for (int pair = 0; pair < 4; ++pair) {  // 32 bytes: low nibbles of one block, high ones of the next
       u32x16 words[8];
       in.words8(16 + 32 * pair, words);
-#pragma GCC unroll 8
+      PUNA_UNROLL(8)
       for (int g = 0; g < 8; ++g) {
         out[2 * pair].q[g] = low_nibbles(words[g]);
         out[2 * pair + 1].q[g] = high_nibbles(words[g]);
@@ -54,7 +54,7 @@ struct Unpacker<TensorType::kQ5_K> {
     for (int pair = 0; pair < 4; ++pair) {
       u32x16 words[8];
       in.words8(48 + 32 * pair, words);
-#pragma GCC unroll 8
+      PUNA_UNROLL(8)
       for (int g = 0; g < 8; ++g) {
         out[2 * pair].q[g] = low_nibbles(words[g]) | ((fifth[g] << 4) & 0x10101010u);
         out[2 * pair + 1].q[g] = high_nibbles(words[g]) | ((fifth[g] << 3) & 0x10101010u);
@@ -72,7 +72,7 @@ struct Unpacker<TensorType::kQ6_K> {
     const f32x16 d = in.f16(208);
     u32x16 scales[4];
     in.words4(192, scales);
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int b = 0; b < 8; ++b) {
       out[b].scale = d;
       out[b].a = to_float(signed_byte_of(scales, 2 * b));
@@ -83,13 +83,13 @@ struct Unpacker<TensorType::kQ6_K> {
       u32x16 even[8], odd[8], high[8];
       in.words8(128 + 32 * half, high);
       in.words8(64 * half, even);
-#pragma GCC unroll 8
+      PUNA_UNROLL(8)
       for (int g = 0; g < 8; ++g) {
         blocks[0].q[g] = low_nibbles(even[g]) | ((high[g] << 4) & 0x30303030u);
         blocks[2].q[g] = high_nibbles(even[g]) | (high[g] & 0x30303030u);
       }
       in.words8(64 * half + 32, odd);
-#pragma GCC unroll 8
+      PUNA_UNROLL(8)
       for (int g = 0; g < 8; ++g) {
         blocks[1].q[g] = low_nibbles(odd[g]) | ((high[g] << 2) & 0x30303030u);
         blocks[3].q[g] = high_nibbles(odd[g]) | ((high[g] >> 2) & 0x30303030u);
@@ -114,7 +114,7 @@ struct Unpacker<TensorType::kQ2_K> {
         WeightBlock& block = out[part / 2 * 4 + j];
         const u32x16 packed = byte_of(scales, part / 2 * 8 + 2 * j + part % 2);
         // 3 * 15 fits a byte: the product folds the scale into the values, all four of a word at once.
-#pragma GCC unroll 4
+        PUNA_UNROLL(4)
         for (int g = 0; g < 4; ++g)
           block.q[part % 2 * 4 + g] = ((words[g] >> (2 * j)) & 0x03030303u) * (packed & 0xfu);
         (part % 2 ? block.b : block.a) = dmin * to_float((i32x16)(packed >> 4));
@@ -131,7 +131,7 @@ struct Unpacker<TensorType::kQ3_K> {
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     const f32x16 d = in.f16(108);
     u32x16 packed[3], scales[4];  // 16 scales of 6 bits, in nibbles and pairs of bits
-#pragma GCC unroll 3
+    PUNA_UNROLL(3)
     for (int i = 0; i < 3; ++i) packed[i] = in.u32(96 + 4 * i);
     scales[0] = low_nibbles(packed[0]) | ((packed[2] << 4) & 0x30303030u);
     scales[1] = low_nibbles(packed[1]) | ((packed[2] << 2) & 0x30303030u);
@@ -147,7 +147,7 @@ struct Unpacker<TensorType::kQ3_K> {
         // (4 - u) * scale + 128 fits a byte (0..252; (u - 4) * scale + 128 would not), so it is computed for all four
         // of a word at once. The sign goes into the scale.
         const u32x16 base = (4u * scale + 128u) * 0x01010101u;
-#pragma GCC unroll 4
+        PUNA_UNROLL(4)
         for (int g = 0; g < 4; ++g) {
           const u32x16 u = ((words[g] >> (2 * j)) & 0x03030303u) | (((third[g] >> b) & 0x01010101u) << 2);
           out[b].q[part % 2 * 4 + g] = base - u * scale;

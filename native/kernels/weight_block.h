@@ -29,7 +29,7 @@ struct TileReader {
 
   template <int kBytes>
   inline __attribute__((always_inline)) void fetch() {
-#pragma GCC unroll 8
+    PUNA_UNROLL(8)
     for (int line = 0; line < kBytes * kLanes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
     ahead += kBytes * kLanes;
   }

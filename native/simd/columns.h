@@ -17,7 +17,7 @@ PUNA_INLINE T load_scalar(const uint8_t* p) {
 #if defined(PUNA_AVX512)
 PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) {
   __m128i rows[4];
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += 4 * stride) {
     rows[i] = _mm_cvtsi32_si128(load_scalar<int32_t>(p));
     rows[i] = _mm_insert_epi32(rows[i], load_scalar<int32_t>(p + stride), 1);
@@ -30,7 +30,7 @@ PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) {
 }
 PUNA_INLINE __m256i load_u16_words(const uint8_t* p, int64_t stride) {
   __m128i rows[2];
-#pragma GCC unroll 2
+  PUNA_UNROLL(2)
   for (int i = 0; i < 2; ++i, p += 8 * stride) {
     rows[i] = _mm_cvtsi32_si128(load_scalar<uint16_t>(p));
     rows[i] = _mm_insert_epi16(rows[i], load_scalar<int16_t>(p + stride), 1);
@@ -54,20 +54,19 @@ PUNA_INLINE f32x16 f16_to_float(u32x16 halves) {
   return (f32x16)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)halves));
 }
 #else
-PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) {
-  u32x16 column;
-  for (int r = 0; r < 16; ++r) column[r] = load_scalar<uint32_t>(p + r * stride);
-  return column;
+// Not inlined: with vectors in pieces, that makes functions which compilers take minutes for.
+template <typename T>
+__attribute__((noinline)) u32x16 load_column(const uint8_t* p, int64_t stride) {
+  uint32_t column[16];
+  for (int r = 0; r < 16; ++r) column[r] = load_scalar<T>(p + r * stride);
+  return load_scalar<u32x16>(reinterpret_cast<const uint8_t*>(column));
 }
-PUNA_INLINE u32x16 load_u16_column(const uint8_t* p, int64_t stride) {
-  u32x16 column;
-  for (int r = 0; r < 16; ++r) column[r] = load_scalar<uint16_t>(p + r * stride);
-  return column;
-}
-PUNA_INLINE f32x16 f16_to_float(u32x16 halves) {
-  f32x16 v;
-  for (int r = 0; r < 16; ++r) v[r] = half_to_float((uint16_t)halves[r]);
-  return v;
+PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) { return load_column<uint32_t>(p, stride); }
+PUNA_INLINE u32x16 load_u16_column(const uint8_t* p, int64_t stride) { return load_column<uint16_t>(p, stride); }
+inline __attribute__((noinline)) f32x16 f16_to_float(u32x16 halves) {
+  float values[16];
+  for (int r = 0; r < 16; ++r) values[r] = half_to_float((uint16_t)halves[r]);
+  return load(values);
 }
 PUNA_INLINE f32x16 load_f16_column(const uint8_t* p, int64_t stride) {
   return f16_to_float(load_u16_column(p, stride));
@@ -88,7 +87,7 @@ PUNA_INLINE void transpose_parts(const __m512i z[4], __m512i out[4]) {
 PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, u32x16 columns[4]) {
   const auto row = [](const uint8_t* q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
   __m512i z[4], words[4];
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
     z[i] = _mm512_castsi128_si512(row(p));
     z[i] = _mm512_inserti32x4(z[i], row(p + 4 * stride), 1);
@@ -96,20 +95,20 @@ PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, u32x16 columns[
     z[i] = _mm512_inserti32x4(z[i], row(p + 12 * stride), 3);
   }
   transpose_parts(z, words);
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int j = 0; j < 4; ++j) columns[j] = (u32x16)words[j];
 }
 PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, u32x16 columns[8]) {
   const auto row = [](const uint8_t* q) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q)); };
   __m512i z[2][4], words[2][4];  // of rows 0..7 and 8..15
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
     z[0][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p)), row(p + 4 * stride), 1);
     z[1][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p + 8 * stride)), row(p + 12 * stride), 1);
   }
   transpose_parts(z[0], words[0]);
   transpose_parts(z[1], words[1]);
-#pragma GCC unroll 4
+  PUNA_UNROLL(4)
   for (int j = 0; j < 4; ++j) {
     columns[j] = (u32x16)_mm512_shuffle_i32x4(words[0][j], words[1][j], 0x88);      // even parts
     columns[j + 4] = (u32x16)_mm512_shuffle_i32x4(words[0][j], words[1][j], 0xdd);  // odd parts

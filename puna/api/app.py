@@ -56,7 +56,7 @@ async def _plain_error(_: Request, error: Exception) -> Response:
 
 async def _error(request: Request, error: Exception) -> Response:
     failure = to_api_error(error)
-    encode = openai_error_body if request.url.path.startswith("/v1/") else native_error_body
+    encode = openai_error_body if request.scope["path"].startswith("/v1/") else native_error_body
     return Response(encode(failure), failure.status, media_type=JSON_MEDIA_TYPE)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from puna.api.errors import ApiError
 
@@ -23,7 +23,10 @@ async def read_body(request: Request, kind: type[T], *, empty: str = "missing re
     Keys match case-insensitively, unknown ones are ignored, null means absent, and what follows the first
     JSON value is not read. empty: error text for a body without any value.
     """
-    body = await request.body()
+    try:
+        body = await request.body()
+    except ClientDisconnect as error:
+        raise ApiError(499, "request canceled") from error
     if not body.strip():
         raise ApiError(400, empty)
     return decode(body, kind)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
-
-import msgspec
 
 from puna.api.errors import ApiError
 from puna.api.inspection import ModelFacts
@@ -30,6 +29,14 @@ def check_template(request: GenerateRequest) -> None:
     """ApiError (400) for a template: models are prompted with their own."""
     if request.template:
         raise ApiError(400, "a template in the request (Go template language) is not supported yet")
+
+
+def check_model_template(model: StoredModel, facts: ModelFacts) -> None:
+    """ApiError (500) if the model's template can't be used: without it, the model would be misled."""
+    if facts.template_error:
+        raise ApiError(500, facts.template_error)
+    if model.template and facts.template is None:
+        raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
 
 
 def effective_think(request: InferenceRequest, facts: ModelFacts) -> Think:
@@ -60,5 +67,6 @@ def check_format(wanted: Any) -> None:
         return
     if wanted == "json" or isinstance(wanted, dict):
         raise ApiError(400, "structured output (format) is not supported yet")
-    shown = msgspec.json.encode(wanted).decode()
-    raise ApiError(500, f'invalid format: {shown}; expected "json" or a valid JSON Schema object')
+    raise ApiError(
+        500, f'invalid format: {json.dumps(wanted)}; expected "json" or a valid JSON Schema object'
+    )

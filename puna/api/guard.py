@@ -11,13 +11,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_LOCAL_ORIGINS = tuple(
+    f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "0.0.0.0")
+)
 DEFAULT_ORIGINS = (
-    *(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "0.0.0.0")),
-    *(
-        f"{scheme}://{host}:*"
-        for scheme in ("http", "https")
-        for host in ("localhost", "127.0.0.1", "0.0.0.0")
-    ),
+    *_LOCAL_ORIGINS,
+    *(f"{origin}:*" for origin in _LOCAL_ORIGINS),
     *(f"{scheme}://*" for scheme in ("app", "file", "tauri", "vscode-webview", "vscode-file")),
 )
 

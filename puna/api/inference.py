@@ -12,6 +12,7 @@ from functools import partial
 from puna.api.checks import (
     check_capabilities,
     check_format,
+    check_model_template,
     check_raw,
     check_template,
     check_top_logprobs,
@@ -42,6 +43,7 @@ class _Task:
     without_name: ApiError
     check: Callable[[], None] = lambda: None
     build: Callable[[ResidentModel, Options, Think], Prompt]
+    is_raw: bool = False
     gives_context: bool = False
 
 
@@ -60,6 +62,7 @@ def generate(context: ApiContext, request: GenerateRequest) -> AsyncGenerator[Ev
         without_name=ApiError(404, "model '' not found"),
         check=check,
         build=partial(raw_prompt if request.raw else generate_prompt, request),
+        is_raw=request.raw,
         gives_context=not request.raw,
     )
     return _infer(context, request, task)
@@ -95,6 +98,8 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
     think = effective_think(request, facts)
     check_capabilities(request, model, facts, task.verb, task.needs)
     check_format(request.format)
+    if not task.is_raw:
+        check_model_template(model, facts)
     options = parse_options(model.params, request.options)
     async with context.runtime.resident(
         str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s

@@ -20,6 +20,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """Only what puna can do with the model."""
     template: str | None
     """The Jinja chat template."""
+    template_error: str
+    """Why it can't be used, if so."""
     context_length: int
     embedding_length: int
 
@@ -43,21 +45,25 @@ def _read(path: Path) -> ModelFacts:
         metadata = file.metadata
         architecture = metadata.get("general.architecture", "")
         template = metadata.get("tokenizer.chat_template")
+        can_think, template_error = _examine(template)
         is_embedding = f"{architecture}.pooling_type" in metadata
         return ModelFacts(
-            capabilities=() if is_embedding else ("completion", *_template_capabilities(template)),
-            template=template if isinstance(template, str) else None,
+            capabilities=() if is_embedding else ("completion", "thinking") if can_think else ("completion",),
+            template=template,
+            template_error=template_error,
             context_length=_count(metadata.get(f"{architecture}.context_length")),
             embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),
         )
 
 
-def _template_capabilities(source: Any) -> list[str]:
+def _examine(source: Any) -> tuple[bool, str]:
+    """Whether a model with this template can think, and what is wrong with the template."""
+    if source is None:
+        return False, ""
     try:
-        template = ChatTemplate(source, bos_token="", eos_token="")
-    except TemplateError:
-        return []
-    return ["thinking"] if template.supports_thinking else []
+        return ChatTemplate(source, bos_token="", eos_token="").supports_thinking, ""
+    except TemplateError as error:
+        return False, str(error)
 
 
 def _count(value: Any) -> int:

@@ -64,21 +64,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # ways this engine does not have (it maps weights and sizes its batches itself): checked, without effect.
 _INTEGERS = frozenset(
     [
-        "num_ctx",
-        "num_keep",
-        "num_predict",
-        "seed",
-        "top_k",
-        "repeat_last_n",
-        "num_batch",
-        "num_gpu",
-        "main_gpu",
-        "num_thread",
-        "draft_num_predict",
+        *("num_ctx", "num_keep", "num_predict", "seed", "top_k", "repeat_last_n"),
+        *("num_batch", "num_gpu", "main_gpu", "num_thread", "draft_num_predict"),
     ]
 )
 _FLOATS = frozenset(
-    ["top_p", "min_p", "typical_p", "temperature", "repeat_penalty", "presence_penalty", "frequency_penalty"]
+    [
+        *("top_p", "min_p", "typical_p", "temperature"),
+        *("repeat_penalty", "presence_penalty", "frequency_penalty"),
+    ]
 )
 _BOOLEANS = frozenset(["use_mmap"])
 

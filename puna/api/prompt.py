@@ -37,7 +37,7 @@ def raw_prompt(request: GenerateRequest, resident: ResidentModel, options: Optio
 def generate_prompt(
     request: GenerateRequest, resident: ResidentModel, options: Options, think: Think
 ) -> Prompt:
-    """The prompt as a conversation, behind the tokens of an earlier one. ApiError (400, 500), TemplateError."""
+    """The prompt as a conversation, behind the tokens of an earlier one. ApiError (400), TemplateError."""
     system = request.system or resident.model.system
     messages = [Message(role="system", content=system)] if system else []
     if not request.context:
@@ -47,7 +47,7 @@ def generate_prompt(
 
 
 def chat_prompt(request: ChatRequest, resident: ResidentModel, options: Options, think: Think) -> Prompt:
-    """The conversation. ApiError (400, 500), TemplateError."""
+    """The conversation. ApiError (400), TemplateError."""
     requested = [msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages]
     messages = [*_embedded(resident), *requested]
     if resident.model.system and requested[0].role != "system":
@@ -70,19 +70,18 @@ def _conversation(
     if request.truncate:
         messages = fit_messages(messages, renderer.num_tokens, resident.context_length)
     text = renderer.render(messages)
-    tokens = (
-        [*_checked(context, resident), *renderer.continuation(text)] if context else renderer.encode(text)
-    )
+    if context:
+        tokens = [*_checked(context, resident), *renderer.continuation(text)]
+    else:
+        tokens = resident.tokenizer.encode_prompt(text)
     parser = ThinkingParser(started=ends_with_open_tag(text)) if think.enabled else None
     return Prompt(text, _fit(tokens, request, resident, options), parser)
 
 
 class _Renderer:
-    """Messages to text with a model's template, and text to tokens. Raises TemplateError, ApiError (500)."""
+    """Messages to text with a model's template, and text to tokens. Raises TemplateError."""
 
     def __init__(self, resident: ResidentModel, think: Think) -> None:
-        if resident.chat is None and resident.model.template is not None:
-            raise ApiError(500, "the model has only a Go template, which is not supported yet")
         self._template = resident.chat
         self._tokenizer = resident.tokenizer
         self._variables: dict[str, Any] = {}
@@ -100,16 +99,10 @@ class _Renderer:
         """Of the rendered messages, without BOS."""
         return len(self._tokenizer.encode(self.render(messages), add_special=False))
 
-    def encode(self, text: str) -> list[int]:
-        """Tokens of a whole prompt: many templates write a BOS themselves, and it must not come twice."""
-        tokens = self._tokenizer.encode(text)
-        bos = self._tokenizer.bos_id
-        return tokens[1:] if self._tokenizer.add_bos and tokens[:2] == [bos, bos] else tokens
-
     def continuation(self, text: str) -> list[int]:
-        """Tokens of a prompt that goes behind others, without a BOS."""
-        tokens = self._tokenizer.encode(text, add_special=False)
-        return tokens[1:] if tokens[:1] == [self._tokenizer.bos_id] else tokens
+        """Tokens of a prompt that goes behind others: a BOS in front of it is left out."""
+        tokens = self._tokenizer.encode_prompt(text)
+        return tokens[1:] if self._tokenizer.add_bos else tokens
 
 
 def _fit(

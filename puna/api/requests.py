@@ -45,7 +45,7 @@ class InferenceRequest(msgspec.Struct, kw_only=True):
             raise ApiError(400, f"Unsupported type: '{_TYPE_NAMES[type(value)]}'")
         try:
             return keep_alive_seconds(value)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise ApiError(400, str(error)) from error
 
     def think_mode(self) -> Think | None:

@@ -14,19 +14,18 @@ from puna.api.errors import ApiError, to_api_error
 from puna.api.replies import JSON_MEDIA_TYPE
 
 E = TypeVar("E")
-E_contra = TypeVar("E_contra", contravariant=True)
 
 
-class Framing(Protocol[E_contra]):
+class Framing(Protocol[E]):
     """How the events of one reply become bytes. May keep state: it serves one reply only."""
 
     media_type: str
     """Of a stream."""
 
-    def is_whole(self, first: E_contra) -> bool:
+    def is_whole(self, first: E) -> bool:
         """Whether a reply that begins with `first` is one JSON object even if a stream was asked for."""
 
-    def frame(self, event: E_contra) -> bytes:
+    def frame(self, event: E) -> bytes:
         """One event of a stream; may be empty."""
 
     def end(self) -> bytes:
@@ -35,7 +34,7 @@ class Framing(Protocol[E_contra]):
     def error_frame(self, error: ApiError) -> bytes:
         """What ends a stream that had one: the status is long sent."""
 
-    def body(self, events: list[E_contra]) -> bytes:
+    def body(self, events: list[E]) -> bytes:
         """All events as one JSON object."""
 
     def error_body(self, error: ApiError) -> bytes:

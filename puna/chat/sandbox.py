@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import TemplateRuntimeError, TemplateSyntaxError
@@ -22,9 +22,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from puna.chat import sandbox_filters
-from puna.chat.sandbox_limits import MAX_TEXT, check_size, check_width, expected_size
+from puna.chat.sandbox_limits import check_size, check_width, expected_size
 
-MAX_CPU_SECONDS = 5.0
+MAX_CPU_SECONDS = 2.0
 
 _HIDDEN_METHODS = {"expandtabs", "format_map", "translate"}
 _MAX_BITS = 1 << 16
@@ -69,7 +69,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             if name == "join":
                 args = tuple(list(arg) for arg in args)
             check_size(expected_size(text, name, args))
-        result = super(Sandbox, __self).call(__context, __obj, *args, **kwargs)
+        result = super().call(__context, __obj, *args, **kwargs)
         if isinstance(result, str):
             check_size(len(result))
         return result
@@ -133,14 +133,14 @@ class _Checked(NodeTransformer):
         return node
 
 
-def _filtered(value: nodes.Expr | None, name: str, line: int) -> nodes.Filter:
-    return nodes.Filter(value, name, [], [], None, None, lineno=line)
+def _filtered(value: nodes.Node | None, name: str, line: int) -> nodes.Filter:
+    return nodes.Filter(cast("nodes.Expr | None", value), name, [], [], None, None, lineno=line)
 
 
 class _Generation(Extension):
     """`{% generation %}` marks what the assistant says, for training; here it changes nothing."""
 
-    tags = {"generation"}  # noqa: RUF012: as Extension declares it
+    tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

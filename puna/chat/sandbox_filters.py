@@ -9,11 +9,14 @@ from typing import Any
 from puna.chat.sandbox_limits import check_size, check_values, check_width, expected_size
 
 # Jinja's own, less those that make much out of little and those that chat templates have no use for.
+# fmt: off
 KEPT = (
-    "abs attr capitalize count d default dictsort e escape first float groupby int items last length list lower "
-    "map max min reject rejectattr reverse round safe select selectattr sort title trim truncate unique upper "
-    "urlencode wordcount"
-).split()
+    "abs", "attr", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first", "float",
+    "groupby", "int", "items", "last", "length", "list", "lower", "map", "max", "min", "reject",
+    "rejectattr", "reverse", "round", "safe", "select", "selectattr", "sort", "title", "trim",
+    "truncate", "unique", "upper", "urlencode", "wordcount",
+)
+# fmt: on
 
 
 def printable(value: Any) -> Any:
@@ -24,7 +27,9 @@ def printable(value: Any) -> Any:
 
 
 def _string(value: Any) -> str:
-    return str(printable(value))
+    text = str(printable(value))
+    check_size(len(text))
+    return text
 
 
 def _join(values: Iterable[Any], separator: str = "", attribute: str | int | None = None) -> str:

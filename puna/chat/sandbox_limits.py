@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2.exceptions import TemplateRuntimeError
 
-MAX_TEXT = 1 << 26
+MAX_TEXT = 1 << 24
 """Characters of a text, and entries of a list."""
 MAX_VALUES = 1 << 20
 """Values inside one value, each counted as often as it occurs."""
@@ -23,13 +23,13 @@ def check_size(size: int) -> None:
 
 
 def check_width(pattern: str) -> None:
-    """Of a format: fields may not be padded to sizes that nobody needs. Raises jinja2.TemplateRuntimeError."""
+    """Raises jinja2.TemplateRuntimeError for a format that may pad to a size that nobody needs."""
     if _WIDE.search(pattern):
         raise TemplateRuntimeError("a format with such a width is not supported")
 
 
 def check_values(value: Any) -> None:
-    """Raises jinja2.TemplateRuntimeError for a list that contains a list twice, which contains a list twice..."""
+    """Raises jinja2.TemplateRuntimeError for a list that has a list in it twice, which has a list twice..."""
     pending, seen = [value], 0
     while pending:
         current = pending.pop()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 class StopStrings:
     """Text goes in as it comes, and out once it cannot be part of a stop string any more.
 
-    The stop string that is complete first ends the text, whatever pieces the text comes in; if two are complete
-    at the same character, the longer one. Neither it nor anything behind it comes out.
+    The stop string that is complete first ends the text, whatever pieces the text comes in; if two are
+    complete at the same character, the longer one. Neither it nor anything behind it comes out.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

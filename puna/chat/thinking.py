@@ -36,8 +36,8 @@ class _State(Enum):
 class ThinkingParser:
     """Text goes in as it comes; a tag never comes out, not even a part of it.
 
-    Thinking is what stands between the tags, if the text begins with the open tag or `started`: the prompt ended
-    with it. Whitespace behind a tag is swallowed. Without an open tag everything is content.
+    Thinking is what stands between the tags, if the text begins with the open tag, or the prompt ended with
+    it (`started`). Whitespace behind a tag is swallowed. Without an open tag everything is content.
     """
 
     def __init__(self, tags: ThinkingTags = THINK, *, started: bool = False) -> None:

@@ -16,9 +16,9 @@ def fit_messages(
     """Drops as few messages as possible from the front until the rest takes at most `limit` tokens.
 
     System messages always stay, and so does the last message, whether it fits or not. `count_tokens` renders
-    and tokenizes; it may raise TemplateError: many templates refuse a conversation that begins with an answer,
-    so such a cut is passed over. Raises TemplateError if even the whole conversation cannot be rendered, or
-    nothing that is short enough. It is called O(log n) times, relying on shorter conversations costing less.
+    and tokenizes. It may raise TemplateError: many templates refuse a conversation that begins with an
+    answer, so such a cut is passed over. It is called for few cuts, on the assumption that what is shorter
+    costs less. Raises TemplateError if neither the whole nor what would be left can be rendered.
     """
     messages = list(messages)
     if not messages or count_tokens(messages) <= limit:
@@ -50,7 +50,7 @@ def _cut(messages: list[Message], start: int) -> list[Message]:
 def fit_prompt(tokens: Sequence[int], limit: int, num_keep: int, add_bos: bool) -> list[int]:
     """Leaves out the middle of a prompt that does not leave room for one more token in a context of `limit`.
 
-    `num_keep` tokens at the front stay, all that fit if it is negative, and one more if the tokenizer adds BOS.
+    `num_keep` tokens at the front stay, all that fit if it is negative; one more if the tokenizer adds BOS.
 
     | kept    | left out             | tail                 |
     0        keep         len(tokens) - (length - keep)   len(tokens)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
-from puna.chat.stop import StopStrings
 
+from puna.chat.stop import StopStrings
 from puna.engine.request import RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.tokenizer import Tokenizer
 

@@ -38,17 +38,13 @@ class Entry(Generic[T]):
     """Requests that use the model or wait for it."""
     admitted: bool = False
     """Counts against the limit of loaded models."""
+    loaded: bool = False
     leaving: bool = False
     """Takes no more requests: is unloaded now, or as soon as its last holder is done."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
     last_used_s: float = 0.0
     idle_since: datetime | None = None
-
-    @property
-    def loaded(self) -> bool:
-        ready = self.ready
-        return ready.done() and not ready.cancelled() and ready.exception() is None and not self.gone.is_set()
 
     @property
     def expires_at(self) -> datetime:
@@ -179,13 +175,16 @@ class Residency(Generic[T]):
                 self._room.clear()
                 await self._room.wait()
             entry.admitted = True
-        return await load()
+        value = await load()
+        entry.loaded = True
+        if entry.num_holders == 0:
+            self._become_idle(entry)
+        return value
 
     def _after_load(self, entry: Entry[T]) -> None:
-        if entry.ready.cancelled() or entry.ready.exception() is not None:
+        # Not in _load: a task that is cancelled before its first step runs none of it.
+        if not entry.loaded and (entry.ready.cancelled() or entry.ready.exception() is not None):
             self._remove(entry)
-        elif entry.num_holders == 0:
-            self._become_idle(entry)
 
     def _attach(self, entry: Entry[T], keep_alive_s: float | None) -> None:
         entry.num_holders += 1
@@ -229,6 +228,7 @@ class Residency(Generic[T]):
             self._remove(entry)
 
     def _remove(self, entry: Entry[T]) -> None:
+        entry.loaded = False
         del self._entries[entry.key]
         entry.gone.set()
         self._room.set()

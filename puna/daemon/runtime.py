@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from puna.chat.template import ChatTemplate, TemplateError
-
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.residency import Residency
 from puna.daemon.supervisor import Process, WorkerSupervisor

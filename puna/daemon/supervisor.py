@@ -9,10 +9,9 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from puna.worker.client import WorkerDied
-
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.worker.client import WorkerDied
 
 log = logging.getLogger(__name__)
 

@@ -70,4 +70,5 @@ def _yarn(
     low = max(0.0, math.floor(dimension_with(32.0)))
     high = min(dim - 1.0, math.ceil(dimension_with(1.0)))
     ramp = np.clip((np.arange(dim // 2) - low) / max(0.001, high - low), 0.0, 1.0)
-    return inv_freq * (1.0 - ramp) + inv_freq / factor * ramp
+    mixed: NDArray[np.float64] = inv_freq * (1.0 - ramp) + inv_freq / factor * ramp
+    return mixed

@@ -113,7 +113,7 @@ def _kinds(fields: Fields, texts: Sequence[str]) -> list[TokenKind]:
     if numbers is None:
         return [TokenKind.NORMAL] * len(texts)
     by_number = {kind.value: kind for kind in TokenKind}
-    for token in np.flatnonzero(numbers == TokenKind.BYTE):
+    for token in np.flatnonzero(numbers == TokenKind.BYTE).tolist():
         byte_value(texts[token])
     return [by_number.get(number, TokenKind.UNDEFINED) for number in numbers.tolist()]
 

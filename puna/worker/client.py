@@ -113,8 +113,9 @@ class WorkerClient:
                 yield output
         finally:
             del self._streams[request.id]
-            if not finished and self._alive:
-                self._send(Cancel(request.id))
+            if not finished:
+                with suppress(WorkerDied):
+                    self._send(Cancel(request.id))
 
     async def cancel(self, request_id: str) -> None:
         """Asks for a request's end; its last output then says "cancelled", if it was not finished before."""
@@ -138,7 +139,8 @@ class WorkerClient:
             del self._calls[call]
 
     def _send(self, message: ToWorker) -> None:
-        if not self._alive:
+        # A transport may be closed before the receiver has seen the end; uvloop's then refuses to write.
+        if not self._alive or self._writer.is_closing():
             raise WorkerDied
         self._writer.write(encode(message))
 

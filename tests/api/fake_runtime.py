@@ -141,7 +141,7 @@ class FakeRuntime:
         self.resident_models.pop(model.name.short, None)
 
     def loaded(self) -> list[LoadedStatus]:
-        return [
+        statuses = [
             LoadedStatus(
                 name=name,
                 digest=loaded.model.digest,
@@ -152,3 +152,4 @@ class FakeRuntime:
             )
             for minutes, (name, loaded) in enumerate(self.resident_models.items())
         ]
+        return statuses[::-1]  # last to expire first

@@ -27,6 +27,8 @@ THINKING = (
 def write_gguf(path: Path, *, template: str | None = CHATML, context: int = 2048, **metadata: Any) -> Path:
     """metadata: further keys of the architecture, int or str."""
     tokens, types, merges = byte_level_vocabulary()
+    if template is None:  # with these tokens it would be a ChatML model all the same
+        tokens = [token.replace("<|im_", "<|") for token in tokens]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_name("secret name")
     writer.add_context_length(context)

@@ -140,18 +140,26 @@ def test_disconnect_ends_a_pull(url, monkeypatch):
 def test_upload_that_is_broken_off_leaves_nothing(url, runtime):
     before = set(runtime.store.blobs.iterdir())
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
-        head = f"POST /api/blobs/sha256:{'0' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n"
+        path = f"/api/blobs/sha256:{'0' * 64}"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n"
         connection.sendall(head.encode() + b"x" * 2_000_000)
         eventually(lambda: set(runtime.store.blobs.iterdir()) > before)
     eventually(lambda: set(runtime.store.blobs.iterdir()) == before)
+
+
+def test_request_that_is_broken_off_is_no_error_of_the_server(url, caplog):
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection:
+        connection.sendall(b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+    assert httpx.get(url).status_code == 200
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_server_serves_on_after_disconnects(url, runtime):
     for _ in range(3):
         runtime.script = Script(hangs=True)
         with httpx.stream("POST", f"{url}/api/chat", json=CHAT) as response:
-            chunks = response.iter_raw()  # dropping it would close the connection
-        next(chunks)
+            chunks = response.iter_raw()
+            next(chunks)
     runtime.script = Script()
     reply = httpx.post(f"{url}/api/chat", json={**CHAT, "stream": False}).json()
     assert reply["message"]["content"] == "Hello"

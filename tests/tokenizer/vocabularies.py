@@ -1,4 +1,4 @@
-"""Vocabularies made for tests, as metadata and as GGUF files that llama.cpp loads (one tiny layer of zeros)."""
+"""Vocabularies made for tests: as metadata, and as GGUF files that llama.cpp loads (one layer of zeros)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,16 @@ def byte_alphabet() -> list[str]:
 def all_pairs_bpe(pre: str | None, **extra: Any) -> dict[str, Any]:
     """Byte-level BPE in which every two bytes that often meet merge, so that a wrong word boundary shows."""
     alphabet = byte_alphabet()
-    ascii_bytes = [ord(c) for c in " \t\n\r\x0b'\"!.,$+<=>^~|`-_/#(){}[]@&*:;?%\\0123456789aestmdlrvEBSTRLDMVZ"]
+    ascii_bytes = [
+        ord(c) for c in " \t\n\r\x0b'\"!.,$+<=>^~|`-_/#(){}[]@&*:;?%\\0123456789aestmdlrvEBSTRLDMVZ"
+    ]
     lead, tail = range(0xC2, 0xF1), range(0x80, 0xC0)
-    pairs = [*product(ascii_bytes, ascii_bytes), *product(lead, tail), *product(tail, tail), *product(tail, lead)]
+    pairs = [
+        *product(ascii_bytes, ascii_bytes),
+        *product(lead, tail),
+        *product(tail, tail),
+        *product(tail, lead),
+    ]
     pairs += [*product(ascii_bytes, lead), *product(tail, ascii_bytes)]
     # Ranks in no order of bytes, so that the choice between overlapping pairs matters.
     order = np.random.default_rng(0).permutation(len(pairs))
@@ -65,16 +72,18 @@ def bpe(tokens: list[str], merges: list[str], **extra: Any) -> dict[str, Any]:
     } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
 
 
+_WORDS = """
+▁ ▁▁ ▁▁▁▁ t h e th he the ▁t ▁th ▁the ▁a an ▁an and ▁and in ing ng ▁in i n g d a r s er ers o on or
+l ll ell ▁h ▁he ▁hell H ▁H He ▁He ▁Hel lo llo ▁Hello w ▁w wo wor ld orld ▁world rld 1 2 3 12 23 123 ▁1
+. , .▁ e▁ e▁t the▁ é ñ ü 日 本 日本 語 本語 🙂 👩 ' 's n't < > s> <s / </ _ x xx xxxx
+"""
+
+
 def sentencepiece(**extra: Any) -> dict[str, Any]:
     """SentencePiece BPE with byte fallback, ties among its scores, and tokens that reach over a space."""
-    words = (
-        "▁ ▁▁ ▁▁▁▁ t h e th he the ▁t ▁th ▁the ▁a an ▁an and ▁and in ing ng ▁in i n g d a r s er ers o on or "
-        "l ll ell ▁h ▁he ▁hell H ▁H He ▁He ▁Hel lo llo ▁Hello w ▁w wo wor ld orld ▁world rld 1 2 3 12 23 123 ▁1 . , .▁ "
-        "e▁ e▁t the▁ é ñ ü 日 本 日本 語 本語 🙂 👩 ' 's n't \n \n\n \t < > s> <s / </ _ x xx xxxx"
-    ).split(" ")
     rng = np.random.default_rng(1)
     special = {"<unk>": UNKNOWN, "<s>": CONTROL, "</s>": CONTROL}
-    texts = [*special, *(f"<0x{b:02X}>" for b in range(256)), *dict.fromkeys(words), *SPECIAL]
+    texts = [*special, *(f"<0x{b:02X}>" for b in range(256)), *_WORDS.split(), "\n", "\n\n", "\t", *SPECIAL]
     texts = list(dict.fromkeys(texts))
     kinds = {**SPECIAL, **special, **{f"<0x{b:02X}>": BYTE for b in range(256)}}
     return {

@@ -37,7 +37,7 @@ async def upload(request: Request) -> Response:
             await _receive(request, writer)
             await asyncio.to_thread(writer.commit)
     except ClientDisconnect as error:
-        raise ApiError(400, "the upload was broken off") from error
+        raise ApiError(499, "request canceled") from error
     return Response(status_code=201)
 
 

@@ -109,4 +109,4 @@ async def ps(request: Request) -> Response:
         )
         for status in context_of(request).runtime.loaded()
     ]
-    return json_response({"models": sorted(loaded, key=lambda model: model.expires_at, reverse=True)})
+    return json_response({"models": loaded})

@@ -65,5 +65,6 @@ def _parse(text: str, role: str) -> ModelName:
 
 
 def _copy(store: Store, source: ModelName, destination: ModelName) -> None:
-    replaced = store.write_manifest(destination, store.find(source).manifest)
-    store.remove_unused_blobs(replaced)
+    with store.exclusive():
+        replaced = store.write_manifest(destination, store.find(source).manifest)
+        store.remove_unused_blobs(replaced)

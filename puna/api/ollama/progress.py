@@ -16,7 +16,7 @@ class ProgressFraming:
 
     media_type = "application/x-ndjson"
 
-    def is_whole(self, first: Progress) -> bool:
+    def is_whole(self, first: Progress) -> bool:  # noqa: ARG002
         return False
 
     def frame(self, event: Progress) -> bytes:

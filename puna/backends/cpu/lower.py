@@ -52,27 +52,27 @@ class _Lowering:
         return [self.buffers[value.id] for value in node.inputs]
 
     def _simple(self, node: Node) -> None:
-        b, op = self.builder, node.op
+        b = self.builder
         inputs, out = self._inputs(node), self._new(node.output)
-        match op:
-            case ops.Embed(weight):
+        match node.op, inputs:
+            case ops.Embed(weight), []:
                 b.embed(out, weight)
-            case ops.RmsNorm(weight, eps, group):
-                b.rms_norm(out, *inputs, weight, eps, group)
-            case ops.Glu(activation):
-                b.glu(out, *inputs, activation)
-            case ops.Add():
-                b.add(out, *inputs)
-            case ops.Mul():
-                b.mul(out, *inputs)
-            case ops.Scale(factor):
-                b.scale(out, *inputs, factor)
-            case ops.Softcap(cap):
-                b.softcap(out, *inputs, cap)
-            case ops.Rows():
-                b.rows(out, *inputs)
+            case ops.RmsNorm(weight, eps, group), [x]:
+                b.rms_norm(out, x, weight, eps, group)
+            case ops.Glu(activation), [gate, up]:
+                b.glu(out, gate, up, activation)
+            case ops.Add(), [x, y]:
+                b.add(out, x, y)
+            case ops.Mul(), [x, y]:
+                b.mul(out, x, y)
+            case ops.Scale(factor), [x]:
+                b.scale(out, x, factor)
+            case ops.Softcap(cap), [x]:
+                b.softcap(out, x, cap)
+            case ops.Rows(), [x]:
+                b.rows(out, x)
             case _:
-                raise AssertionError(f"no lowering for {op}")
+                raise AssertionError(f"no lowering for {node.op}")
 
     def _linear(self, node: Node) -> None:
         x = node.inputs[0]
@@ -128,9 +128,12 @@ class _Lowering:
     def _attention(self, node: Node) -> None:
         op = node.op
         assert isinstance(op, Attention)
+        q, k, v = self._inputs(node)
         self.builder.attention(
             self._new(node.output),
-            *self._inputs(node),
+            q,
+            k,
+            v,
             op.layer,
             op.num_heads,
             op.num_kv_heads,
