@@ -84,7 +84,7 @@ def puna_server(gguf: Path, threads: int) -> Iterator[Puna]:
         probe.close()
         env = os.environ | {"OLLAMA_MODELS": store, "OLLAMA_HOST": host, "PUNA_NUM_THREADS": str(threads)}
         _import_model(gguf, Path(store))
-        with _process([sys.executable, "-m", "puna.cli.main", "serve"], env) as http_of:
+        with _process([sys.executable, "-m", "puna.cli", "serve"], env) as http_of:
             yield Puna(http_of(f"http://{host}"))
 
 

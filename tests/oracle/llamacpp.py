@@ -22,13 +22,16 @@ class LlamaCpp:
         p.n_parallel = 1
         p.warmup = False
         p.verbosity = -1
-        p.cpuparams.n_threads = 2
+        # One: threads that spin at barriers slow each other a hundredfold when something else runs beside them.
+        p.cpuparams.n_threads = 1
+        p.cpuparams_batch.n_threads = 1
         kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")
         p.cache_type_k = kv
         p.cache_type_v = kv
         p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self._server = xllamacpp.Server(p)
         self._http = httpx.Client(base_url=self._server.listening_address, timeout=120)
+        self._letter = self.tokenize("a")[0]
 
     def __enter__(self) -> LlamaCpp:
         return self
@@ -53,8 +56,8 @@ class LlamaCpp:
         """token -> log-probability of the num_top likeliest next tokens."""
         # The bias acts on what is drawn, not on the probabilities; without it a drawn end of text or half of
         # a character would hide them.
-        letter = self.tokenize("a")[0]
-        body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "logit_bias": [[letter, 1000.0]]}
+        bias = [[self._letter, 1000.0]]
+        body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "logit_bias": bias}
         (first,) = self._post("/completion", {**body, "cache_prompt": True})["completion_probabilities"]
         return {entry["id"]: entry["logprob"] for entry in first["top_logprobs"]}
 

@@ -24,6 +24,7 @@ class Position(NamedTuple):
     """Both engines' opinion of one token of a text."""
 
     same_top: bool
+    lead: float  # of their likeliest token over their second, in nats
     our_logprob: float
     their_logprob: float
 
@@ -57,15 +58,25 @@ def compare(model: DeviceModel, oracle: LlamaCpp, text: str) -> Iterator[Positio
         theirs = oracle.next_logprobs(tokens[: position + 1], 500)
         if target not in theirs:
             theirs = oracle.next_logprobs(tokens[: position + 1], model.info.vocab_size)
-        their_top = max(theirs, key=theirs.__getitem__)
+        first, second = sorted(theirs, key=theirs.__getitem__, reverse=True)[:2]
         yield Position(
-            int(ours[position].argmax()) == their_top, float(ours[position, target]), theirs[target]
+            same_top=int(ours[position].argmax()) == first,
+            lead=theirs[first] - theirs[second],
+            our_logprob=float(ours[position, target]),
+            their_logprob=theirs[target],
         )
 
 
 def test_likeliest_next_token_agrees(positions: list[Position]) -> None:
-    """Both quantize activations and round differently, so a few near ties may fall the other way."""
-    assert np.mean([p.same_top for p in positions]) >= 0.98
+    """Everywhere but at near ties.
+
+    Both engines round activations to 8 bits, each in its own way, and on this model that alone moves near
+    ties: over these texts llama.cpp's likeliest token is that of the same weights in float32 at 97.0% of the
+    positions, ours at 97.5%. So agreement between the two cannot reach 98% of all positions; it must where
+    the oracle is not almost undecided itself.
+    """
+    assert np.mean([p.same_top for p in positions]) >= 0.96
+    assert np.mean([p.same_top for p in positions if p.lead > 0.1]) >= 0.98
 
 
 def test_perplexity_agrees(positions: list[Position]) -> None:
