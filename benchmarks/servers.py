@@ -89,9 +89,8 @@ def puna_server(gguf: Path, threads: int) -> Iterator[Puna]:
 
 
 def _import_model(gguf: Path, store: Path) -> None:
-    from puna.registry.create import create_from_gguf
-
     from puna.registry import ModelName, Store
+    from puna.registry.create import create_from_gguf
 
     models = Store(store)
     with gguf.open("rb") as content:

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from puna.engine.request import SamplingParams
+    from puna.engine.request import GenerationError, SamplingParams
     from puna.llm import LLM, Chunk
-    from puna.local import Completion, Engine, GenerationError
+    from puna.local import Completion, Engine
 
 __version__ = "0.1.0"
 __all__ = ["LLM", "Chunk", "Completion", "Engine", "GenerationError", "SamplingParams", "__version__"]
@@ -24,7 +24,7 @@ _MODULES = {
     "Chunk": "puna.llm",
     "Completion": "puna.local",
     "Engine": "puna.local",
-    "GenerationError": "puna.local",
+    "GenerationError": "puna.engine.request",
     "LLM": "puna.llm",
     "SamplingParams": "puna.engine.request",
 }

@@ -10,8 +10,8 @@ from types import TracebackType
 import msgspec
 
 from puna.chat.messages import Message
-from puna.engine import SamplingParams
-from puna.local import Completion, Engine, GenerationError
+from puna.engine.request import GenerationError, SamplingParams
+from puna.local import Completion, Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from puna.engine import (
     StepOutput,
     TokenLogprob,
 )
+from puna.engine.request import GenerationError
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store
 from puna.tokenizer import Tokenizer, load_tokenizer
@@ -30,10 +31,6 @@ from puna.tokenizer import Tokenizer, load_tokenizer
 log = logging.getLogger(__name__)
 
 _MODEL_ID = "model"
-
-
-class GenerationError(RuntimeError):
-    """The engine refused a request, or gave up on it; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Arena
-from puna.backends.base import BLOCK_TOKENS, Batch, DeviceModel
+from puna.backends.base import Batch, DeviceModel
+from puna.kv import BLOCK_TOKENS
 
 
 def all_logits(model: DeviceModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:

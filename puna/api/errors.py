@@ -8,8 +8,8 @@ import msgspec
 
 from puna.backends.base import ModelLoadError
 from puna.chat.template import TemplateError
-from puna.daemon.generation import GenerationError
 from puna.daemon.residency import ServerBusy
+from puna.engine.request import GenerationError
 from puna.gguf import GgufError
 from puna.registry import (
     DigestMismatch,

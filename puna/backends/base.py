@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from puna._native import Arena, ThreadPool
 
-BLOCK_TOKENS = 16
-"""Tokens of KV that one block holds, in every model."""
-
 
 class ModelLoadError(ValueError):
     """A model file that cannot be run; the text says what is wrong with it."""

@@ -10,12 +10,8 @@ from typing import Literal
 import msgspec
 
 from puna.chat.stop import StopStrings
-from puna.engine.request import RequestStats, SamplingParams, StepOutput, TokenLogprob
+from puna.engine.request import GenerationError, RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.tokenizer import Tokenizer
-
-
-class GenerationError(RuntimeError):
-    """The engine gave up on a request; the text says why."""
 
 
 class GenerationJob(msgspec.Struct, frozen=True, kw_only=True):

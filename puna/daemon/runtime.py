@@ -21,6 +21,7 @@ from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
 from puna.gguf import GgufError, GgufFile
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
 from puna.worker.client import WorkerProcess
@@ -99,8 +100,9 @@ class Runtime:
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:
-        """Begins to start the worker; returns at once."""
+        """Begins to start the worker, and clears up what killed processes left in the store."""
         self._worker.start()
+        await asyncio.to_thread(remove_leftovers, self.store.root)
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""

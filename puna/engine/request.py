@@ -9,6 +9,10 @@ import msgspec
 FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
+class GenerationError(RuntimeError):
+    """The engine refused a request, or gave up on it; the text says why."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is drawn; the meaning of each field is that of Ollama's options."""
 

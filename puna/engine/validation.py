@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from puna.backends.base import BLOCK_TOKENS, ModelInfo
+from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
+from puna.kv import BLOCK_TOKENS
 from puna.kv.sequence_table import blocks_for
 
 _INT64 = range(-(2**63), 2**63)

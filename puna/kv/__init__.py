@@ -2,6 +2,6 @@
 
 from puna.kv.block_pool import BlockId, BlockPool
 from puna.kv.budget import Budget
-from puna.kv.sequence_table import SequenceTable
+from puna.kv.sequence_table import BLOCK_TOKENS, SequenceTable
 
-__all__ = ["BlockId", "BlockPool", "Budget", "SequenceTable"]
+__all__ = ["BLOCK_TOKENS", "BlockId", "BlockPool", "Budget", "SequenceTable"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.backends.base import BLOCK_TOKENS
 from puna.kv.block_pool import BlockId, BlockPool
+
+BLOCK_TOKENS = 16
+"""Tokens of KV that one block holds, in every model."""
 
 
 def blocks_for(num_tokens: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from puna.backends.base import ModelLoadError
-from puna.daemon.generation import GenerationError
 from puna.daemon.residency import ServerBusy
+from puna.engine.request import GenerationError
 from puna.worker.client import WorkerDied
 from tests.api.fake_runtime import Script
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.daemon.generation import GenerationError, GenerationJob, stream_text
-from puna.engine.request import RequestStats, SamplingParams, StepOutput, TokenLogprob
+from puna.daemon.generation import GenerationJob, stream_text
+from puna.engine.request import GenerationError, RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.tokenizer import Detokenizer
 
 pytestmark = pytest.mark.unit

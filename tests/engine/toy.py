@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Arena, NativeError, ThreadPool
-from puna.backends.base import BLOCK_TOKENS, Batch, ModelInfo, ModelLoadError
+from puna.backends.base import Batch, ModelInfo, ModelLoadError
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
+from puna.kv import BLOCK_TOKENS
 
 VOCABULARY = 97
 POISON = VOCABULARY - 1  # a prompt with this token makes the step fail

@@ -22,7 +22,7 @@ class LlamaCpp:
         p.n_parallel = 1
         p.warmup = False
         p.verbosity = -1
-        # One: threads that spin at barriers slow each other a hundredfold when something else runs beside them.
+        # One: threads that spin at barriers slow each other a hundredfold when other things run beside them.
         p.cpuparams.n_threads = 1
         p.cpuparams_batch.n_threads = 1
         kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")

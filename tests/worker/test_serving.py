@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from puna.backends.base import BLOCK_TOKENS, ModelLoadError
+from puna.backends.base import ModelLoadError
 from puna.engine import ModelStats, Request, SamplingParams
+from puna.kv import BLOCK_TOKENS
 from puna.worker.client import WorkerClient, WorkerDied
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
 from tests.worker.harness import NUM_BLOCKS, generate, served
