@@ -27,7 +27,6 @@ lint:               ## formatting, lint and types of Python and C++
 	$(BIN)/ruff check .
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.inl')
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest puna._native
 
 format:
 	$(call install,[lint])
