@@ -110,8 +110,8 @@ class ProgramBuilder:
     A buffer is float32 [tokens, width], or [rows, width] behind `rows`. Weights are named as in the file.
     """
 
-    def __init__(self, file: GgufFile, isa: str = "auto") -> None:
-        """isa: one of cpu_info().isas, or "auto" for the best."""
+    def __init__(self, file: GgufFile, isa: str = "auto", kv_type: str = "f16") -> None:
+        """isa: one of cpu_info().isas, or "auto" for the best. kv_type: of stored K and V, f16 or f32."""
     def buffer(self, width: int) -> int: ...
     def embed(self, out: int, weight: str) -> None:
         """out[t] = weight's row tokens[t]"""

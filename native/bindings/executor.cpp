@@ -64,7 +64,8 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
 
 void bind_builder(nb::module_& m) {
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
-      .def(nb::init<std::shared_ptr<GgufFile>, const std::string&>(), "file"_a, "isa"_a = "auto")
+      .def(nb::init<std::shared_ptr<GgufFile>, const std::string&, const std::string&>(), "file"_a,
+           "isa"_a = "auto", "kv_type"_a = "f16")
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
       .def("embed", &ProgramBuilder::embed, "out"_a, "weight"_a)
       .def("rms_norm", &ProgramBuilder::rms_norm, "out"_a, "x"_a, "weight"_a, "eps"_a, "group"_a)

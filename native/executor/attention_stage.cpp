@@ -43,6 +43,7 @@ class Tasks {
         .block_table = batch.block_table(sequence_),
         .arena = batch.arena,
         .block_bytes = batch.block_bytes,
+        .kv_type = step_.plan.kv_type,
         .k_offset = layer.k_offset,
         .v_offset = layer.v_offset,
         .scale = stage_.scale,

@@ -9,9 +9,13 @@ constexpr int64_t kMaxWidth = int64_t{1} << 26;
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa) {
+ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa,
+                               const std::string& kv_type) {
+  require(kv_type == "f16" || kv_type == "f32",
+          "unknown type of keys and values \"" + kv_type + "\" (f16, f32)");
   plan_.file = std::move(file);
   plan_.kernels = &select_kernels(isa.c_str());
+  plan_.kv_type = kv_type == "f16" ? KvType::kF16 : KvType::kF32;
 }
 
 // --- buffers and stages ---

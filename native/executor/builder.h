@@ -18,7 +18,8 @@ namespace puna {
 // Every method throws Error, naming the tensor or buffer, if what it is told to do is impossible.
 class ProgramBuilder {
  public:
-  ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa);
+  // kv_type: "f16" or "f32".
+  ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa, const std::string& kv_type);
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 

@@ -123,8 +123,7 @@ void ProgramBuilder::rope(int x, int num_heads, int head_dim, const std::string&
 
 void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim) {
   require_range("the layer of an attention", layer, 0, kMaxHeads);
-  const int64_t bytes =
-      int64_t{num_kv_heads} * head_dim * kBlockTokens * static_cast<int64_t>(sizeof(uint16_t));
+  const int64_t bytes = int64_t{num_kv_heads} * head_dim * kBlockTokens * kv_value_bytes(plan_.kv_type);
   require(layer_bytes_.emplace(layer, bytes).second, "layer " + text(layer) + " has two attentions");
 }
 

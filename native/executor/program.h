@@ -130,6 +130,7 @@ struct Plan {
   std::vector<std::unique_ptr<float[]>> constants;  // norm weights, biases, frequencies
   std::vector<Buffer> buffers;
   std::vector<Stage> stages;
+  KvType kv_type = KvType::kF16;
   std::vector<KvLayer> layers;
   int64_t block_bytes = 0;
   int64_t vocab_size = 0;                             // rows of the smallest embedding; 0 without one

@@ -17,8 +17,14 @@ constexpr int kRegisterRows = 2;
 #endif
 constexpr int kPartialSums = 4;     // of a score, over d mod 4: hides the latency of fma for few rows
 constexpr int kRegisterChunks = 4;  // chunks of 16 values of an output row in registers at a time
-constexpr int kLineHalves = 32;     // of a cache line
 constexpr float kNothingSeen = -1e30f;
+
+// A stored key or value is a T: uint16_t for a half float, or float.
+template <typename T>
+constexpr int kLineValues = 64 / (int)sizeof(T);  // of a cache line
+
+PUNA_INLINE f32x16 load_stored(const uint16_t* p) { return load_f16(p); }
+PUNA_INLINE f32x16 load_stored(const float* p) { return load(p); }
 
 struct Row {
   const float* q;
@@ -38,15 +44,16 @@ struct Rows {
 };
 
 // The blocks of one group that some row sees: [begin, end) of kGroupBlocks.
+template <typename T>
 struct Group {
   int64_t position;
   int begin, end;
-  const uint16_t* k[kGroupBlocks];
-  const uint16_t* v[kGroupBlocks];
+  const T* k[kGroupBlocks];
+  const T* v[kGroupBlocks];
   // The same of the next group. Blocks lie far apart, so the processor does not find the next one by itself:
   // fetched ahead line by line while this group is computed, a long context is read almost twice as fast.
-  const uint16_t* k_ahead[kGroupBlocks];
-  const uint16_t* v_ahead[kGroupBlocks];
+  const T* k_ahead[kGroupBlocks];
+  const T* v_ahead[kGroupBlocks];
 };
 
 template <int N>

@@ -8,9 +8,9 @@ namespace {
 
 // out[d..] = out[d..] * correction + sum of weight[t] * v[t][d..] for t in [begin, end) of the group, for a
 // few rows and kChunks * 16 values of each.
-template <int kRows, int kChunks>
+template <int kRows, int kChunks, typename T>
 PUNA_INLINE void add_values(const Row* rows, const float (*weight)[kGroupTokens], const float* correction,
-                            const Group& group, int begin, int end, int64_t head_dim, int64_t d) {
+                            const Group<T>& group, int begin, int end, int64_t head_dim, int64_t d) {
   f32x16 sums[kRows][kChunks];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -18,16 +18,16 @@ PUNA_INLINE void add_values(const Row* rows, const float (*weight)[kGroupTokens]
     for (int c = 0; c < kChunks; ++c) sums[r][c] = load(rows[r].out + d + c * kLanes) * correction[r];
   }
   for (int t = begin; t < end;) {
-    const uint16_t* v = group.v[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d;
+    const T* v = group.v[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d;
     const int block_end = (t / kBlockTokens + 1) * kBlockTokens;
-    const uint16_t* ahead = group.v_ahead[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d;
+    const T* ahead = group.v_ahead[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d;
     for (const int stop = end < block_end ? end : block_end; t < stop;
          ++t, v += head_dim, ahead += head_dim) {
 #pragma GCC unroll 8
-      for (int c = 0; c < kChunks * kLanes; c += kLineHalves) __builtin_prefetch(ahead + c);
+      for (int c = 0; c < kChunks * kLanes; c += kLineValues<T>) __builtin_prefetch(ahead + c);
       f32x16 value[kChunks];
 #pragma GCC unroll 8
-      for (int c = 0; c < kChunks; ++c) value[c] = load_f16(v + c * kLanes);
+      for (int c = 0; c < kChunks; ++c) value[c] = load_stored(v + c * kLanes);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -43,20 +43,22 @@ PUNA_INLINE void add_values(const Row* rows, const float (*weight)[kGroupTokens]
 }
 
 // The same for the last head_dim mod 16 values of one row.
-void add_last_values(const Row& row, const float* weight, float correction, const Group& group, int begin,
+template <typename T>
+void add_last_values(const Row& row, const float* weight, float correction, const Group<T>& group, int begin,
                      int end, int64_t head_dim, int64_t d) {
   const int64_t rest = head_dim - d;
   f32x16 sum = load_partial(row.out + d, rest) * correction;
   for (int t = begin; t < end; ++t) {
-    uint16_t value[kLanes] = {};
-    std::memcpy(value, group.v[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d, (size_t)rest * 2);
-    sum = fma(splat(weight[t]), load_f16(value), sum);
+    T value[kLanes] = {};
+    std::memcpy(value, group.v[t / kBlockTokens] + (t % kBlockTokens) * head_dim + d,
+                (size_t)rest * sizeof(T));
+    sum = fma(splat(weight[t]), load_stored(value), sum);
   }
   store_partial(row.out + d, sum, rest);
 }
 
-template <int kRows>
-void add_values_of(const Rows& rows, int first, const float* correction, const Group& group, int begin,
+template <int kRows, typename T>
+void add_values_of(const Rows& rows, int first, const float* correction, const Group<T>& group, int begin,
                    int end, int64_t head_dim) {
   const Row* row = rows.row + first;
   const float (*weight)[kGroupTokens] = rows.weight + first;
@@ -78,7 +80,8 @@ struct Span {
   int begin, end;
 };
 
-PUNA_INLINE Span seen_in_group(const Row& row, const Group& group) {
+template <typename T>
+PUNA_INLINE Span seen_in_group(const Row& row, const Group<T>& group) {
   const int64_t low = group.begin * kBlockTokens, high = group.end * kBlockTokens;
   const int64_t begin = row.begin - group.position, end = row.end - group.position;
   return {(int)(begin < low    ? low
@@ -95,8 +98,8 @@ PUNA_INLINE Span seen_in_group(const Row& row, const Group& group) {
 //   row 0     |     begin ......................... end           |
 //   row 1     |        begin ......................... end        |
 //   of group  |    before  | all ....................  | behind   |
-template <int kRows>
-void group_values(const Rows& rows, int first, const Group& group, int64_t head_dim) {
+template <int kRows, typename T>
+void group_values(const Rows& rows, int first, const Group<T>& group, int64_t head_dim) {
   constexpr float kKeep[6] = {1, 1, 1, 1, 1, 1};
   static_assert(kRows <= 6);
   const float* correction = rows.correction + first;
@@ -125,7 +128,8 @@ void group_values(const Rows& rows, int first, const Group& group, int64_t head_
   }
 }
 
-void values_of_rows(const Rows& rows, const Group& group, int64_t head_dim) {
+template <typename T>
+void values_of_rows(const Rows& rows, const Group<T>& group, int64_t head_dim) {
   in_register_rows<kRegisterRows>(
       0, rows.count, [&](auto count, int first) { group_values<count.value>(rows, first, group, head_dim); });
 }

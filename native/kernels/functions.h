@@ -17,8 +17,8 @@ void linear_quantized(const LinearArgs& args);  // matmul_quantized.cpp: types t
 void linear_float(const LinearArgs& args);      // matmul_float.cpp: F32, F16, BF16
 
 // attention.cpp
-void store_kv(const float* k, const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* k_block,
-              uint8_t* v_block);
+void store_kv(KvType type, const float* k, const float* v, int num_kv_heads, int head_dim, int slot,
+              uint8_t* k_block, uint8_t* v_block);
 void attention(const AttentionArgs& args);
 
 // elementwise.cpp

@@ -12,6 +12,11 @@ namespace puna {
 inline constexpr int kBlockTokens = 16;  // tokens of one KV block; also the lanes of a vector
 inline constexpr int kRowTile = 16;      // weight rows that a linear kernel handles together
 
+// What keys and values are stored as.
+enum class KvType : int { kF16 = 0, kF32 = 1 };
+
+inline int64_t kv_value_bytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
+
 enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
 
 // out[t * out_stride + r] = sum_k W[r][k] * x[t][k]  (+ bias[r])  (+ residual[t * out_stride + r])
@@ -19,7 +24,7 @@ enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
 // the last row. residual may be out itself.
 struct LinearArgs {
   const Weight* weight;
-  const void* x;       // rows of quantized_row_bytes(cols) for block types, of cols floats for F32/F16/BF16
+  const void* x;  // rows of quantized_row_bytes(cols) for block types, of cols floats for F32/F16/BF16
   int64_t num_tokens;
   int64_t row_begin;
   int64_t row_end;
@@ -31,20 +36,21 @@ struct LinearArgs {
 
 // One attention task: query tokens [token_begin, token_end) of one sequence, all query heads of one KV head.
 struct AttentionArgs {
-  const float* q;          // [num_tokens][num_heads * head_dim], of the sequence's first query token
-  float* out;              // same shape
-  int64_t stride;          // floats between tokens of q and out
+  const float* q;  // [num_tokens][num_heads * head_dim], of the sequence's first query token
+  float* out;      // same shape
+  int64_t stride;  // floats between tokens of q and out
   int num_heads, num_kv_heads, head_dim;
   int kv_head;
   int64_t token_begin, token_end;
   int64_t first_position;  // position of the sequence's first query token
   const int32_t* block_table;
-  const uint8_t* arena;    // block b starts at arena + b * block_bytes
+  const uint8_t* arena;  // block b starts at arena + b * block_bytes
   int64_t block_bytes;
+  KvType kv_type;
   int64_t k_offset, v_offset;  // of this layer's K and V within a block
   float scale;
-  float softcap;           // 0: none
-  int64_t window;          // 0: all earlier tokens; else only the last `window` ones
+  float softcap;   // 0: none
+  int64_t window;  // 0: all earlier tokens; else only the last `window` ones
 };
 
 struct Kernels {
@@ -57,10 +63,10 @@ struct Kernels {
   void (*linear)(const LinearArgs& args);
 
   // --- attention.cpp ---
-  // One token's K and V of one layer into its block. Layout per KV head: K [head_dim][16 tokens] f16,
-  // V [16 tokens][head_dim] f16; heads follow one another.
-  void (*store_kv)(const float* k, const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* k_block,
-                   uint8_t* v_block);
+  // One token's K and V of one layer into its block. Layout per KV head: K [head_dim][16 tokens],
+  // V [16 tokens][head_dim]; heads follow one another.
+  void (*store_kv)(KvType type, const float* k, const float* v, int num_kv_heads, int head_dim, int slot,
+                   uint8_t* k_block, uint8_t* v_block);
   void (*attention)(const AttentionArgs& args);
 
   // --- elementwise.cpp --- rows of n floats

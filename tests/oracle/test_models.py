@@ -25,12 +25,12 @@ def prompts() -> list[list[int]]:
     return [rng.integers(0, VOCAB - 3, PROMPT_TOKENS).tolist() for _ in range(NUM_PROMPTS)]
 
 
-def compare(path: Path, prompts: list[list[int]], isa: str = "auto") -> tuple[float, float]:
+def compare(path: Path, prompts: list[list[int]], *, kv_type: str, isa: str = "auto") -> tuple[float, float]:
     """(share of positions whose likeliest token agrees, largest difference of a log-probability)"""
-    backend = CpuBackend(num_threads=2, isa=isa)
+    backend = CpuBackend(num_threads=2, isa=isa, kv_type=kv_type)
     model = backend.load(path)
     agree, difference = [], 0.0
-    with LlamaCpp(path) as oracle:
+    with LlamaCpp(path, kv_type=kv_type) as oracle:
         for prompt in prompts:
             ours = log_softmax(all_logits(model, prompt, chunk=64))
             for position in range(len(prompt)):
@@ -44,14 +44,14 @@ def compare(path: Path, prompts: list[list[int]], isa: str = "auto") -> tuple[fl
 
 @pytest.mark.parametrize("name", TINY)
 def test_f32_weights_agree_everywhere(name: str, tmp_path: Path, prompts: list[list[int]]) -> None:
-    agreement, difference = compare(write_tiny(tmp_path / "tiny.gguf", TINY[name]), prompts)
+    agreement, difference = compare(write_tiny(tmp_path / "tiny.gguf", TINY[name]), prompts, kv_type="f32")
     assert agreement == 1.0
     assert difference < 1e-3
 
 
 def test_portable_kernels_agree_too(tmp_path: Path, prompts: list[list[int]]) -> None:
     agreement, difference = compare(
-        write_tiny(tmp_path / "tiny.gguf", TINY["qwen3"]), prompts[:1], "portable"
+        write_tiny(tmp_path / "tiny.gguf", TINY["qwen3"]), prompts[:1], kv_type="f32", isa="portable"
     )
     assert agreement == 1.0
     assert difference < 1e-3
@@ -61,5 +61,7 @@ def test_portable_kernels_agree_too(tmp_path: Path, prompts: list[list[int]]) ->
 def test_quantized_weights_agree_almost_everywhere(
     weight_type: str, tmp_path: Path, prompts: list[list[int]]
 ) -> None:
-    agreement, _ = compare(write_tiny(tmp_path / "tiny.gguf", Tiny("llama"), weight_type), prompts)
+    agreement, _ = compare(
+        write_tiny(tmp_path / "tiny.gguf", Tiny("llama"), weight_type), prompts, kv_type="f16"
+    )
     assert agreement >= 0.98

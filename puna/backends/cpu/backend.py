@@ -42,18 +42,19 @@ class CpuModel:
 
 
 class CpuBackend:
-    """num_threads: None for one per core this process may use. isa: as in Program ("auto" takes the best)."""
+    """num_threads: None for one per core this process may use. isa, kv_type: as in ProgramBuilder."""
 
-    def __init__(self, num_threads: int | None = None, isa: str = "auto") -> None:
+    def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
         self.pool = ThreadPool(num_threads or len(os.sched_getaffinity(0)))
         self._isa = isa
+        self._kv_type = kv_type
 
     def load(self, path: Path) -> CpuModel:
         """Raises ModelLoadError."""
         try:
             with GgufFile(path) as file:
                 traced = _trace(file)
-                program = lower(traced.graph, ProgramBuilder(file.native, self._isa))
+                program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
                 return CpuModel(_describe(file, traced, program), program, self.pool)
         except (GgufError, HyperparameterError, GraphError) as error:
             raise ModelLoadError(_with_path(path, error)) from error

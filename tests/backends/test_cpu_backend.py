@@ -1,0 +1,112 @@
+"""Loading a file for the CPU: what cannot be run is refused with its path and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from puna._native import NativeError
+from puna.backends.base import ModelLoadError
+from puna.backends.cpu import CpuBackend
+from puna.gguf import GgufFile
+from tests.forward import all_logits
+from tests.tiny import TINY, write_tiny
+
+pytestmark = pytest.mark.native
+
+TOKENS = list(range(40, 90))
+
+
+@pytest.fixture
+def backend() -> Iterator[CpuBackend]:
+    backend = CpuBackend(num_threads=2)
+    yield backend
+    backend.close()
+
+
+def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
+    tiny = TINY["qwen3"]
+    path = write_tiny(tmp_path / "tiny.gguf", tiny)
+    model = backend.load(path)
+    assert (model.info.architecture, model.info.num_layers) == ("qwen3", tiny.layers)
+    assert (model.info.vocab_size, model.info.context_length) == (270, tiny.context)
+    assert model.info.block_bytes == tiny.layers * 2 * tiny.kv_heads * tiny.head_dim * 16 * 2
+    with GgufFile(path) as file:
+        assert model.info.weight_bytes == sum(t.num_bytes for t in file.tensors.values())
+    model.close()
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+def test_logits_do_not_depend_on_chunks_or_threads(kv_type: str, tmp_path: Path) -> None:
+    """Bit for bit: otherwise an answer would depend on what else the daemon is doing."""
+    path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"], "Q4_1")
+    results = []
+    for num_threads, chunk in ((1, 50), (2, 50), (2, 1), (3, 7)):
+        backend = CpuBackend(num_threads, kv_type=kv_type)
+        model = backend.load(path)
+        results.append(all_logits(model, TOKENS, chunk))
+        model.close()
+        backend.close()
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].view(np.int32), other.view(np.int32))
+
+
+def test_unknown_kv_type_is_refused(tmp_path: Path) -> None:
+    backend = CpuBackend(1, kv_type="f8")
+    with pytest.raises(ModelLoadError, match='unknown type of keys and values "f8"'):
+        backend.load(write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
+    backend.close()
+
+
+def test_truncated_file_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
+    whole = path.read_bytes()
+    for size in (0, 3, 20, 500, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ModelLoadError, match=r"tiny\.gguf"):
+            backend.load(path)
+
+
+def test_missing_file_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match=r"nothing\.gguf"):
+        backend.load(tmp_path / "nothing.gguf")
+
+
+def test_file_that_lacks_a_layer_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
+    """The metadata promises one more layer than there are tensors for."""
+    path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
+    number = b"llama.block_count\x04\x00\x00\x00"
+    broken = path.read_bytes().replace(number + b"\x02", number + b"\x03")
+    path.write_bytes(broken)
+    with pytest.raises(ModelLoadError, match=r"blk\.2\.attn_norm\.weight is missing"):
+        backend.load(path)
+
+
+def test_experts_are_refused(backend: CpuBackend, tmp_path: Path) -> None:
+    tiny = replace(TINY["llama"], metadata={"expert_count": 8})
+    with pytest.raises(ModelLoadError, match="mixture-of-experts"):
+        backend.load(write_tiny(tmp_path / "tiny.gguf", tiny))
+
+
+def test_two_models_share_the_pool(backend: CpuBackend, tmp_path: Path) -> None:
+    first = backend.load(write_tiny(tmp_path / "a.gguf", TINY["llama"]))
+    alone = all_logits(first, TOKENS)
+    second = backend.load(write_tiny(tmp_path / "b.gguf", TINY["qwen2"]))
+    all_logits(second, TOKENS)
+    np.testing.assert_array_equal(all_logits(first, TOKENS), alone)
+    second.close()
+    np.testing.assert_array_equal(all_logits(first, TOKENS), alone)
+    first.close()
+
+
+def test_batch_that_does_not_fit_is_refused_and_harms_nothing(backend: CpuBackend, tmp_path: Path) -> None:
+    model = backend.load(write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
+    alone = all_logits(model, TOKENS)
+    with pytest.raises(NativeError, match="token"):
+        all_logits(model, [*TOKENS, 270])
+    np.testing.assert_array_equal(all_logits(model, TOKENS), alone)
+    model.close()
