@@ -92,6 +92,22 @@ def sample_batch(pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequen
     sampler has changed.
     """
 
+# --- single kernels, for tests and measurements ---
+
+def linear(
+    file: GgufFile,
+    weight: str,
+    x: NDArray[np.float32],
+    isa: str = "auto",
+    bias: NDArray[np.float32] | None = None,
+    residual: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """x [tokens, cols] times the weight [rows, cols], plus bias [rows] and residual: [tokens, rows].
+
+    On the calling thread, the GIL released. Block-quantized weights are multiplied with x rounded to int8
+    per 32 values. NativeError if shapes do not fit or the instruction set is unknown.
+    """
+
 # --- execution ---
 
 class ThreadPool:

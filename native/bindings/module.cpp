@@ -7,5 +7,6 @@ NB_MODULE(_native, m) {
   puna::bind_gguf(m);
   puna::bind_arena(m);
   puna::bind_executor(m);
+  puna::bind_kernels(m);
   puna::bind_sampler(m);
 }

@@ -25,11 +25,11 @@ PUNA_INLINE void convert_word(u32x16 word, f32x16* out) {
   }
 }
 
-// sums[tile][t] += the sum over the block's first `columns` columns, which has an accumulator of its own: long
-// sums then lose less to rounding.
+// sums[tile][t] += the sum over the block's first `columns` columns, which has an accumulator of its own:
+// long sums then lose less to rounding.
 template <int kTiles, int kTokens>
-PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const float* const (&x)[kTokens], int columns,
-                                f32x16 (&sums)[kTiles][kTokens]) {
+PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const float* const (&x)[kTokens],
+                                int columns, f32x16 (&sums)[kTiles][kTokens]) {
   f32x16 block_sums[kTiles][kTokens] = {};
   PUNA_UNROLL(4)
   for (int k = 0; k < columns; ++k) {
@@ -42,9 +42,8 @@ PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const floa
     }
   }
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t)
-    PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
+  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
+  for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
 }
 
 template <TensorType kType>
@@ -64,14 +63,16 @@ struct FloatMethod {
     for (int j = 0; j < 8; ++j) convert_word<kType>(words[j], out + j * kPieceColumns / 8);
   }
 
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, FloatBlock* blocks, const uint8_t* ahead) {
+  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, FloatBlock* blocks,
+                     const uint8_t* ahead) {
     TileReader in{p, stride, ahead};
     f32x16* out = blocks->w;
     int64_t k = 0;
     for (; k + kPieceColumns <= columns; k += kPieceColumns, in.p += kPieceBytes) unpack_piece(in, out + k);
     if (k == columns) return;
     uint8_t rest[kRowTile][kPieceBytes] = {};
-    for (int r = 0; r < kRowTile; ++r) std::memcpy(rest[r], in.p + r * stride, (size_t)packed_bytes(columns - k));
+    for (int r = 0; r < kRowTile; ++r)
+      std::memcpy(rest[r], in.p + r * stride, (size_t)packed_bytes(columns - k));
     TileReader last{rest[0], kPieceBytes, in.ahead};
     unpack_piece(last, out + k);
   }
@@ -81,24 +82,21 @@ struct FloatMethod {
                        PairSums* pair_sums) {
     f32x16 sums[kTiles][kTokens];
     PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t)
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+    for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
+    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
     for (int64_t k = 0; k < columns; k += kBlockColumns) {
       const FloatBlock* w[kTiles];
       const float* activations[kTokens];
       PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile)
-        w[tile] = blocks + (tile * kChunkColumns + k) / kBlockColumns;
+      for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + (tile * kChunkColumns + k) / kBlockColumns;
       PUNA_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) activations[t] = reinterpret_cast<const float*>(x + t * x_stride) + k;
       const int left = (int)(columns - k);
       multiply_block(w, activations, left < kBlockColumns ? left : kBlockColumns, sums);
     }
     PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t)
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+    for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
+    for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
   }
 };
 
@@ -106,9 +104,12 @@ struct FloatMethod {
 
 void linear_float(const LinearArgs& args) {
   switch (args.weight->type) {
-    case TensorType::kF32: return linear_tiles<FloatMethod<TensorType::kF32>>(args);
-    case TensorType::kF16: return linear_tiles<FloatMethod<TensorType::kF16>>(args);
-    default: return linear_tiles<FloatMethod<TensorType::kBF16>>(args);
+    case TensorType::kF32:
+      return linear_tiles<FloatMethod<TensorType::kF32>>(args);
+    case TensorType::kF16:
+      return linear_tiles<FloatMethod<TensorType::kF16>>(args);
+    default:
+      return linear_tiles<FloatMethod<TensorType::kBF16>>(args);
   }
 }
 

@@ -24,14 +24,16 @@ PUNA_INLINE int32_t four_activations(const ActivationBlock& x, int g) {
 
 // sums[tile][t] += block of w times block of x.
 template <Correction kCorrection, int kTiles, int kTokens>
-PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles], const ActivationBlock* const (&x)[kTokens],
-                                int zero_shift, f32x16 (&sums)[kTiles][kTokens]) {
+PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
+                                const ActivationBlock* const (&x)[kTokens], int zero_shift,
+                                f32x16 (&sums)[kTiles][kTokens]) {
   constexpr bool kSplit = kCorrection == Correction::kSubScales;
   i32x16 dots[kTiles][kTokens], low_dots[kTiles][kTokens];
   PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
     i32x16 start = {}, low_start = {};
-    if (kCorrection == Correction::kZeroPoint || kSplit) start = minus_zero_times(x[t]->negative_sum, zero_shift);
+    if (kCorrection == Correction::kZeroPoint || kSplit)
+      start = minus_zero_times(x[t]->negative_sum, zero_shift);
     if (kSplit) {
       low_start = minus_zero_times(x[t]->negative_low_sum, zero_shift);
       start -= low_start;
@@ -74,9 +76,8 @@ void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shi
                      int64_t x_stride, PairSums* pair_sums) {
   f32x16 sums[kTiles][kTokens];
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t)
-    PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
+  for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
   for (int64_t i = 0; i < num_blocks; ++i) {
     const WeightBlock* w[kTiles];
     const ActivationBlock* activations[kTokens];
@@ -88,9 +89,8 @@ void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shi
     multiply_block<kCorrection>(w, activations, zero_shift, sums);
   }
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t)
-    PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
+  for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
 }
 
 template <TensorType kType>
@@ -105,7 +105,8 @@ struct QuantizedMethod {
   static constexpr int64_t activation_bytes(int64_t columns) {
     return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
   }
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks, const uint8_t* ahead) {
+  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks,
+                     const uint8_t* ahead) {
     TileReader in{p, stride, ahead};
     for (int64_t i = 0; i < columns / kBlockValues; i += Format::kBlocks) {
       Format::unpack(in, blocks + i);
@@ -124,20 +125,34 @@ struct QuantizedMethod {
 
 void linear_quantized(const LinearArgs& args) {
   switch (args.weight->type) {
-    case TensorType::kQ4_0: return linear_tiles<QuantizedMethod<TensorType::kQ4_0>>(args);
-    case TensorType::kQ4_1: return linear_tiles<QuantizedMethod<TensorType::kQ4_1>>(args);
-    case TensorType::kQ5_0: return linear_tiles<QuantizedMethod<TensorType::kQ5_0>>(args);
-    case TensorType::kQ5_1: return linear_tiles<QuantizedMethod<TensorType::kQ5_1>>(args);
-    case TensorType::kQ8_0: return linear_tiles<QuantizedMethod<TensorType::kQ8_0>>(args);
-    case TensorType::kQ2_K: return linear_tiles<QuantizedMethod<TensorType::kQ2_K>>(args);
-    case TensorType::kQ3_K: return linear_tiles<QuantizedMethod<TensorType::kQ3_K>>(args);
-    case TensorType::kQ4_K: return linear_tiles<QuantizedMethod<TensorType::kQ4_K>>(args);
-    case TensorType::kQ5_K: return linear_tiles<QuantizedMethod<TensorType::kQ5_K>>(args);
-    case TensorType::kQ6_K: return linear_tiles<QuantizedMethod<TensorType::kQ6_K>>(args);
-    case TensorType::kIQ4_NL: return linear_tiles<QuantizedMethod<TensorType::kIQ4_NL>>(args);
-    case TensorType::kIQ4_XS: return linear_tiles<QuantizedMethod<TensorType::kIQ4_XS>>(args);
-    case TensorType::kMXFP4: return linear_tiles<QuantizedMethod<TensorType::kMXFP4>>(args);
-    default: __builtin_unreachable();
+    case TensorType::kQ4_0:
+      return linear_tiles<QuantizedMethod<TensorType::kQ4_0>>(args);
+    case TensorType::kQ4_1:
+      return linear_tiles<QuantizedMethod<TensorType::kQ4_1>>(args);
+    case TensorType::kQ5_0:
+      return linear_tiles<QuantizedMethod<TensorType::kQ5_0>>(args);
+    case TensorType::kQ5_1:
+      return linear_tiles<QuantizedMethod<TensorType::kQ5_1>>(args);
+    case TensorType::kQ8_0:
+      return linear_tiles<QuantizedMethod<TensorType::kQ8_0>>(args);
+    case TensorType::kQ2_K:
+      return linear_tiles<QuantizedMethod<TensorType::kQ2_K>>(args);
+    case TensorType::kQ3_K:
+      return linear_tiles<QuantizedMethod<TensorType::kQ3_K>>(args);
+    case TensorType::kQ4_K:
+      return linear_tiles<QuantizedMethod<TensorType::kQ4_K>>(args);
+    case TensorType::kQ5_K:
+      return linear_tiles<QuantizedMethod<TensorType::kQ5_K>>(args);
+    case TensorType::kQ6_K:
+      return linear_tiles<QuantizedMethod<TensorType::kQ6_K>>(args);
+    case TensorType::kIQ4_NL:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ4_NL>>(args);
+    case TensorType::kIQ4_XS:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ4_XS>>(args);
+    case TensorType::kMXFP4:
+      return linear_tiles<QuantizedMethod<TensorType::kMXFP4>>(args);
+    default:
+      __builtin_unreachable();
   }
 }
 

@@ -10,7 +10,8 @@
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
 //   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; fetches `ahead` into the cache
-//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums)   blocks of the second tile lie kChunkBlocks on
+//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums)   blocks of the second tile lie kChunkBlocks
+//   on
 #pragma once
 
 #include "kernels/kernels.h"
@@ -36,8 +37,9 @@ struct alignas(64) PairBuffer {
 // Unpacks columns of one tile. A tile with fewer rows than 16 is copied first, so that nothing is read past
 // the weight's end; what the lanes without a row then compute is never stored.
 template <typename Method>
-PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, const uint8_t* ahead,
-                             typename Method::Block* blocks, uint8_t (*tail)[Method::packed_bytes(Method::kChunkColumns)]) {
+PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns,
+                             const uint8_t* ahead, typename Method::Block* blocks,
+                             uint8_t (*tail)[Method::packed_bytes(Method::kChunkColumns)]) {
   const uint8_t* p = weight.row(row) + Method::packed_bytes(k);
   if (weight.rows - row >= kRowTile) {
     Method::unpack(p, (int64_t)weight.row_bytes, columns, blocks, ahead);
@@ -49,17 +51,20 @@ PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64
 }
 
 template <typename Method, int kTiles>
-void multiply_tokens(const typename Method::Block* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
-                     int64_t num_tokens, PairSums* sums) {
+void multiply_tokens(const typename Method::Block* blocks, int64_t columns, const uint8_t* x,
+                     int64_t x_stride, int64_t num_tokens, PairSums* sums) {
   int64_t t = 0;
   for (; t + kTokenGroup <= num_tokens; t += kTokenGroup)
     Method::template multiply<kTiles, kTokenGroup>(blocks, columns, x + t * x_stride, x_stride, sums + t);
   x += t * x_stride;
   sums += t;
   switch (num_tokens - t) {
-    case 1: return Method::template multiply<kTiles, 1>(blocks, columns, x, x_stride, sums);
-    case 2: return Method::template multiply<kTiles, 2>(blocks, columns, x, x_stride, sums);
-    case 3: return Method::template multiply<kTiles, 3>(blocks, columns, x, x_stride, sums);
+    case 1:
+      return Method::template multiply<kTiles, 1>(blocks, columns, x, x_stride, sums);
+    case 2:
+      return Method::template multiply<kTiles, 2>(blocks, columns, x, x_stride, sums);
+    case 3:
+      return Method::template multiply<kTiles, 3>(blocks, columns, x, x_stride, sums);
   }
 }
 
@@ -108,8 +113,8 @@ template <typename Method>
 void linear_tiles(const LinearArgs& args) {
   for (int64_t row = args.row_begin; row < args.row_end; row += kPairRows) {
     const int tiles = args.row_end - row > kRowTile ? 2 : 1;
-    // The next pair's rows follow in memory; they are fetched evenly while this pair is multiplied. Behind the
-    // last whole pair may be another thread's rows: then this pair's own.
+    // The next pair's rows follow in memory; they are fetched evenly while this pair is multiplied. Behind
+    // the last whole pair may be another thread's rows: then this pair's own.
     const uint8_t* ahead = args.weight->row(row + 2 * kPairRows <= args.row_end ? row + kPairRows : row);
     for (int64_t token = 0; token < args.num_tokens; token += kMaxTokens) {
       const int64_t tokens = args.num_tokens - token < kMaxTokens ? args.num_tokens - token : kMaxTokens;

@@ -5,22 +5,28 @@
 namespace puna::PUNA_ISA {
 namespace {
 
-PUNA_INLINE int32_t reduce_add(i32x16 v) {
-  int32_t x[16];
-  store(x, v);
-  int32_t sum = 0;
-  for (int i = 0; i < 16; ++i) sum += x[i];
-  return sum;
+// Lane i of the result is lane i + kDistance, wrapping.
+template <int kDistance>
+PUNA_INLINE i32x16 rotate(i32x16 v) {
+  return __builtin_shuffle(v,
+                           (i32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + kDistance) & 15);
 }
+PUNA_INLINE int32_t reduce_add(i32x16 v) {
+  v += rotate<8>(v);
+  v += rotate<4>(v);
+  v += rotate<2>(v);
+  return (v + rotate<1>(v))[0];
+}
+PUNA_INLINE i32x16 greater(i32x16 a, i32x16 b) { return a > b ? a : b; }
 
 // The largest magnitude; infinity and NaN count as larger than any number, so that they are not lost but make
 // the scale, and with it the result, infinite or NaN.
 PUNA_INLINE float largest_magnitude(f32x16 low, f32x16 high) {
-  const i32x16 a = (i32x16)low & 0x7fffffff, b = (i32x16)high & 0x7fffffff;
-  int32_t bits[16];
-  store(bits, a > b ? a : b);
-  int32_t largest = 0;
-  for (int i = 0; i < 16; ++i) largest = bits[i] > largest ? bits[i] : largest;
+  i32x16 bits = greater((i32x16)low & 0x7fffffff, (i32x16)high & 0x7fffffff);
+  bits = greater(bits, rotate<8>(bits));
+  bits = greater(bits, rotate<4>(bits));
+  bits = greater(bits, rotate<2>(bits));
+  const int32_t largest = greater(bits, rotate<1>(bits))[0];
   float magnitude;
   std::memcpy(&magnitude, &largest, sizeof magnitude);
   return magnitude;

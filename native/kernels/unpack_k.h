@@ -144,8 +144,8 @@ struct Unpacker<TensorType::kQ3_K> {
       for (int j = 0; j < 4; ++j) {
         const int b = part / 2 * 4 + j;
         const u32x16 scale = byte_of(scales, 2 * b + part % 2) - 32u;
-        // (4 - u) * scale + 128 fits a byte (0..252; (u - 4) * scale + 128 would not), so it is computed for all four
-        // of a word at once. The sign goes into the scale.
+        // (4 - u) * scale + 128 fits a byte (0..252; (u - 4) * scale + 128 would not), so it is computed for
+        // all four of a word at once. The sign goes into the scale.
         const u32x16 base = (4u * scale + 128u) * 0x01010101u;
         PUNA_UNROLL(4)
         for (int g = 0; g < 4; ++g) {

@@ -61,8 +61,12 @@ __attribute__((noinline)) u32x16 load_column(const uint8_t* p, int64_t stride) {
   for (int r = 0; r < 16; ++r) column[r] = load_scalar<T>(p + r * stride);
   return load_scalar<u32x16>(reinterpret_cast<const uint8_t*>(column));
 }
-PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) { return load_column<uint32_t>(p, stride); }
-PUNA_INLINE u32x16 load_u16_column(const uint8_t* p, int64_t stride) { return load_column<uint16_t>(p, stride); }
+PUNA_INLINE u32x16 load_u32_column(const uint8_t* p, int64_t stride) {
+  return load_column<uint32_t>(p, stride);
+}
+PUNA_INLINE u32x16 load_u16_column(const uint8_t* p, int64_t stride) {
+  return load_column<uint16_t>(p, stride);
+}
 inline __attribute__((noinline)) f32x16 f16_to_float(u32x16 halves) {
   float values[16];
   for (int r = 0; r < 16; ++r) values[r] = half_to_float((uint16_t)halves[r]);
