@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 .PHONY: run test lint format bench build native clean
@@ -22,7 +23,7 @@ test:               ## build, install with the test dependencies, run all tests
 	$(BIN)/python -m pytest $(TESTS)
 
 lint:               ## formatting, lint and types of Python and C++
-	$(call install,[test,lint])
+	$(call install,[test$(comma)lint])
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.inl')
