@@ -42,8 +42,10 @@ PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const floa
     }
   }
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
-  for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
+  for (int t = 0; t < kTokens; ++t) {
+    PUNA_UNROLL(2)
+    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
+  }
 }
 
 template <TensorType kType>
@@ -63,8 +65,7 @@ struct FloatMethod {
     for (int j = 0; j < 8; ++j) convert_word<kType>(words[j], out + j * kPieceColumns / 8);
   }
 
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, FloatBlock* blocks,
-                     const uint8_t* ahead) {
+  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, FloatBlock* blocks, uintptr_t ahead) {
     TileReader in{p, stride, ahead};
     f32x16* out = blocks->w;
     int64_t k = 0;
@@ -82,8 +83,10 @@ struct FloatMethod {
                        PairSums* pair_sums) {
     f32x16 sums[kTiles][kTokens];
     PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+    for (int t = 0; t < kTokens; ++t) {
+      PUNA_UNROLL(2)
+      for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+    }
     for (int64_t k = 0; k < columns; k += kBlockColumns) {
       const FloatBlock* w[kTiles];
       const float* activations[kTokens];
@@ -95,8 +98,10 @@ struct FloatMethod {
       multiply_block(w, activations, left < kBlockColumns ? left : kBlockColumns, sums);
     }
     PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+    for (int t = 0; t < kTokens; ++t) {
+      PUNA_UNROLL(2)
+      for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+    }
   }
 };
 

@@ -76,8 +76,10 @@ void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shi
                      int64_t x_stride, PairSums* pair_sums) {
   f32x16 sums[kTiles][kTokens];
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
-  for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+  for (int t = 0; t < kTokens; ++t) {
+    PUNA_UNROLL(2)
+    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
+  }
   for (int64_t i = 0; i < num_blocks; ++i) {
     const WeightBlock* w[kTiles];
     const ActivationBlock* activations[kTokens];
@@ -89,8 +91,10 @@ void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shi
     multiply_block<kCorrection>(w, activations, zero_shift, sums);
   }
   PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) PUNA_UNROLL(2)
-  for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+  for (int t = 0; t < kTokens; ++t) {
+    PUNA_UNROLL(2)
+    for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+  }
 }
 
 template <TensorType kType>
@@ -106,7 +110,7 @@ struct QuantizedMethod {
     return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
   }
   static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks,
-                     const uint8_t* ahead) {
+                     uintptr_t ahead) {
     TileReader in{p, stride, ahead};
     for (int64_t i = 0; i < columns / kBlockValues; i += Format::kBlocks) {
       Format::unpack(in, blocks + i);

@@ -9,9 +9,9 @@
 //   kChunkColumns
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
-//   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; fetches `ahead` into the cache
-//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums)   blocks of the second tile lie kChunkBlocks
-//   on
+//   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; prefetches what is at `ahead`
+//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums)   the second tile's blocks follow a whole
+//                                                                 chunk of the first's
 #pragma once
 
 #include "kernels/kernels.h"
@@ -35,16 +35,17 @@ struct alignas(64) PairBuffer {
 };
 
 // Unpacks columns of one tile. A tile with fewer rows than 16 is copied first, so that nothing is read past
-// the weight's end; what the lanes without a row then compute is never stored.
+// the weight's end; the other lanes' results are never stored.
 template <typename Method>
-PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns,
-                             const uint8_t* ahead, typename Method::Block* blocks,
+PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, uintptr_t ahead,
+                             typename Method::Block* blocks,
                              uint8_t (*tail)[Method::packed_bytes(Method::kChunkColumns)]) {
   const uint8_t* p = weight.row(row) + Method::packed_bytes(k);
   if (weight.rows - row >= kRowTile) {
     Method::unpack(p, (int64_t)weight.row_bytes, columns, blocks, ahead);
     return;
   }
+  std::memset(tail, 0, sizeof tail[0] * kRowTile);
   for (int64_t r = 0; r < weight.rows - row; ++r)
     std::memcpy(tail[r], p + r * (int64_t)weight.row_bytes, (size_t)Method::packed_bytes(columns));
   Method::unpack(tail[0], sizeof tail[0], columns, blocks, ahead);
@@ -85,7 +86,7 @@ PUNA_INLINE void store_sums(const LinearArgs& args, const PairSums* sums, int64_
 
 // `tiles` of them, multiplied with at most kMaxTokens tokens.
 template <typename Method>
-void linear_pair(const LinearArgs& args, int64_t row, int tiles, const uint8_t* ahead, int64_t token,
+void linear_pair(const LinearArgs& args, int64_t row, int tiles, uintptr_t ahead, int64_t token,
                  int64_t num_tokens) {
   typedef PairBuffer<Method> Buffer;
   alignas(64) Buffer buffer;
@@ -97,7 +98,7 @@ void linear_pair(const LinearArgs& args, int64_t row, int tiles, const uint8_t* 
     const int64_t columns = weight.cols - k < Method::kChunkColumns ? weight.cols - k : Method::kChunkColumns;
     for (int tile = 0; tile < tiles; ++tile) {
       unpack_tile<Method>(weight, row + tile * kRowTile, k, columns, ahead, buffer.blocks[tile], buffer.tail);
-      ahead += kRowTile * Method::packed_bytes(columns);
+      ahead += (uintptr_t)(kRowTile * Method::packed_bytes(columns));
     }
     const uint8_t* x_chunk = x + Method::activation_bytes(k);
     if (tiles == 2)
@@ -113,9 +114,10 @@ template <typename Method>
 void linear_tiles(const LinearArgs& args) {
   for (int64_t row = args.row_begin; row < args.row_end; row += kPairRows) {
     const int tiles = args.row_end - row > kRowTile ? 2 : 1;
-    // The next pair's rows follow in memory; they are fetched evenly while this pair is multiplied. Behind
+    // The next pair's rows follow in memory; they are prefetched evenly while this pair is multiplied. Behind
     // the last whole pair may be another thread's rows: then this pair's own.
-    const uint8_t* ahead = args.weight->row(row + 2 * kPairRows <= args.row_end ? row + kPairRows : row);
+    const int64_t next = row + 2 * kPairRows <= args.row_end ? row + kPairRows : row;
+    const uintptr_t ahead = reinterpret_cast<uintptr_t>(args.weight->row(next));
     for (int64_t token = 0; token < args.num_tokens; token += kMaxTokens) {
       const int64_t tokens = args.num_tokens - token < kMaxTokens ? args.num_tokens - token : kMaxTokens;
       linear_pair<Method>(args, row, tiles, ahead, token, tokens);

@@ -20,37 +20,34 @@ struct WeightBlock {
   f32x16 b;
 };
 
-// Reads 16 rows in their file format, and fetches into the cache as many bytes of what follows: rows lie too
-// far apart for the hardware to see that a tile, and then the next one, is contiguous memory.
+// Reads 16 rows in their file format, and prefetches as many bytes of what follows: rows lie too far apart
+// for the hardware to see that a tile, and then the next one, is contiguous memory.
 struct TileReader {
   const uint8_t* p;
-  int64_t stride;        // bytes between rows
-  const uint8_t* ahead;  // fetched next
+  int64_t stride;   // bytes between rows
+  uintptr_t ahead;  // prefetched next
 
-  template <int kBytes>
-  inline __attribute__((always_inline)) void fetch() {
-    PUNA_UNROLL(8)
-    for (int line = 0; line < kBytes * kLanes; line += 64) __builtin_prefetch(ahead + line, 0, 2);
-    ahead += kBytes * kLanes;
-  }
   inline __attribute__((always_inline)) void words4(int64_t offset, u32x16 words[4]) {
-    fetch<16>();
-    load_columns4(p + offset, stride, words);
+    load_columns4(p + offset, stride, ahead, words);
+    ahead += 16 * kLanes;
   }
   inline __attribute__((always_inline)) void words8(int64_t offset, u32x16 words[8]) {
-    fetch<32>();
-    load_columns8(p + offset, stride, words);
+    load_columns8(p + offset, stride, ahead, words);
+    ahead += 32 * kLanes;
   }
   inline __attribute__((always_inline)) u32x16 u32(int64_t offset) {
-    fetch<4>();
+    prefetch_later(ahead);
+    ahead += 4 * kLanes;
     return load_u32_column(p + offset, stride);
   }
   inline __attribute__((always_inline)) u32x16 u16(int64_t offset) {
-    fetch<2>();
+    prefetch_later(ahead);
+    ahead += 2 * kLanes;
     return load_u16_column(p + offset, stride);
   }
   inline __attribute__((always_inline)) f32x16 f16(int64_t offset) {
-    fetch<2>();
+    prefetch_later(ahead);
+    ahead += 2 * kLanes;
     return load_f16_column(p + offset, stride);
   }
 };

@@ -68,16 +68,28 @@ PUNA_INLINE u32x16 load_u16_column(const uint8_t* p, int64_t stride) {
   return load_column<uint16_t>(p, stride);
 }
 inline __attribute__((noinline)) f32x16 f16_to_float(u32x16 halves) {
-  float values[16];
-  for (int r = 0; r < 16; ++r) values[r] = half_to_float((uint16_t)halves[r]);
-  return load(values);
+  const u32x16 sign = (halves & 0x8000u) << 16, magnitude = (halves & 0x7fffu) << 13;
+  // As in half_to_float; infinity and NaN keep their bits, with the greatest exponent.
+  const u32x16 scaled = (u32x16)((f32x16)magnitude * 0x1p112f);
+  return (f32x16)(sign | (magnitude >= 0x7c00u << 13 ? magnitude | 0x7f800000u : scaled));
 }
 PUNA_INLINE f32x16 load_f16_column(const uint8_t* p, int64_t stride) {
   return f16_to_float(load_u16_column(p, stride));
 }
 #endif
 
-// columns[j] = 32-bit word j of the 16, or 32, bytes that each of 16 rows has at p.
+// Addresses, not pointers: they may lie behind the data, and a prefetch never faults.
+PUNA_INLINE void prefetch_soon(uintptr_t address) {
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 3);
+}
+PUNA_INLINE void prefetch_later(uintptr_t address) {
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+}
+inline constexpr int kSoonBytes = 256;
+
+// columns[j] = 32-bit word j of the 16, or 32, bytes that each of 16 rows has at p. As many bytes are
+// prefetched from `ahead` on, one line between two loads: from a burst of prefetches, those are dropped that
+// find the queue of misses full. A dropped line gets a second chance kSoonBytes before it is read.
 #if defined(PUNA_AVX512)
 // Transposes words within the 128-bit parts: out[j] part m = word j of z[0..3] part m.
 PUNA_INLINE void transpose_parts(const __m512i z[4], __m512i out[4]) {
@@ -88,11 +100,12 @@ PUNA_INLINE void transpose_parts(const __m512i z[4], __m512i out[4]) {
   out[2] = _mm512_unpacklo_epi64(high01, high23);
   out[3] = _mm512_unpackhi_epi64(high01, high23);
 }
-PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, u32x16 columns[4]) {
+PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, uintptr_t ahead, u32x16 columns[4]) {
   const auto row = [](const uint8_t* q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
   __m512i z[4], words[4];
   PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
+    prefetch_later(ahead + 64 * i);
     z[i] = _mm512_castsi128_si512(row(p));
     z[i] = _mm512_inserti32x4(z[i], row(p + 4 * stride), 1);
     z[i] = _mm512_inserti32x4(z[i], row(p + 8 * stride), 2);
@@ -102,12 +115,17 @@ PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, u32x16 columns[
   PUNA_UNROLL(4)
   for (int j = 0; j < 4; ++j) columns[j] = (u32x16)words[j];
 }
-PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, u32x16 columns[8]) {
-  const auto row = [](const uint8_t* q) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q)); };
+PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, uintptr_t ahead, u32x16 columns[8]) {
+  const auto row = [](const uint8_t* q) {
+    prefetch_soon(reinterpret_cast<uintptr_t>(q) + kSoonBytes);
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q));
+  };
   __m512i z[2][4], words[2][4];  // of rows 0..7 and 8..15
   PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
+    prefetch_later(ahead + 128 * i);
     z[0][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p)), row(p + 4 * stride), 1);
+    prefetch_later(ahead + 128 * i + 64);
     z[1][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p + 8 * stride)), row(p + 12 * stride), 1);
   }
   transpose_parts(z[0], words[0]);
@@ -119,10 +137,10 @@ PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, u32x16 columns[
   }
 }
 #else
-PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, u32x16 columns[4]) {
+PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, uintptr_t, u32x16 columns[4]) {
   for (int j = 0; j < 4; ++j) columns[j] = load_u32_column(p + 4 * j, stride);
 }
-PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, u32x16 columns[8]) {
+PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, uintptr_t, u32x16 columns[8]) {
   for (int j = 0; j < 8; ++j) columns[j] = load_u32_column(p + 4 * j, stride);
 }
 #endif

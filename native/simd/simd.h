@@ -56,8 +56,22 @@ PUNA_INLINE void store_partial(float* p, f32x16 v, int64_t n) {
 PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
+#if defined(PUNA_AVX512)
 PUNA_INLINE f32x16 splat(float x) { return f32x16{} + x; }
 PUNA_INLINE i32x16 splat(int32_t x) { return i32x16{} + x; }
+#else
+// In quarters: compilers write wider vectors to memory lane by lane, which stalls reading them back.
+template <typename Vector, typename T>
+PUNA_INLINE Vector splat_quarters(T x) {
+  typedef T Quarter __attribute__((vector_size(16)));
+  const Quarter quarters[4] = {{x, x, x, x}, {x, x, x, x}, {x, x, x, x}, {x, x, x, x}};
+  Vector v;
+  std::memcpy(&v, quarters, sizeof v);
+  return v;
+}
+PUNA_INLINE f32x16 splat(float x) { return splat_quarters<f32x16>(x); }
+PUNA_INLINE i32x16 splat(int32_t x) { return splat_quarters<i32x16>(x); }
+#endif
 
 PUNA_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #if defined(PUNA_AVX512)

@@ -26,5 +26,5 @@ def test_prompts_are_llamacpps(smollm2_path):
     with LlamaCpp(smollm2_path, context=256) as oracle:
         for turns in CONVERSATIONS:
             messages = [{"role": role, "content": content} for role, content in turns]
-            expected = oracle._post("/apply-template", {"messages": messages})["prompt"]
+            expected = oracle.post("/apply-template", {"messages": messages})["prompt"]
             assert template.render([Message(*turn) for turn in turns]) == expected

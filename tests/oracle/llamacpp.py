@@ -44,12 +44,12 @@ class LlamaCpp:
 
     def tokenize(self, text: str, *, add_special: bool = False, parse_special: bool = True) -> list[int]:
         body = {"content": text, "add_special": add_special, "parse_special": parse_special}
-        tokens: list[int] = self._post("/tokenize", body)["tokens"]
+        tokens: list[int] = self.post("/tokenize", body)["tokens"]
         return tokens
 
     def greedy(self, prompt: Sequence[int], num_tokens: int) -> list[int]:
         body = {"prompt": list(prompt), "n_predict": num_tokens, "temperature": 0.0, "return_tokens": True}
-        tokens: list[int] = self._post("/completion", body)["tokens"]
+        tokens: list[int] = self.post("/completion", body)["tokens"]
         return tokens
 
     def next_logprobs(self, prefix: Sequence[int], num_top: int) -> dict[int, float]:
@@ -58,7 +58,7 @@ class LlamaCpp:
         # a character would hide them.
         bias = [[self._letter, 1000.0]]
         body = {"prompt": list(prefix), "n_predict": 1, "n_probs": num_top, "logit_bias": bias}
-        (first,) = self._post("/completion", {**body, "cache_prompt": True})["completion_probabilities"]
+        (first,) = self.post("/completion", {**body, "cache_prompt": True})["completion_probabilities"]
         return {entry["id"]: entry["logprob"] for entry in first["top_logprobs"]}
 
     def logprobs_at(self, prefix: Sequence[int], vocab_size: int) -> NDArray[np.float32]:
@@ -66,7 +66,7 @@ class LlamaCpp:
         top = self.next_logprobs(prefix, vocab_size)
         return np.array([top[token] for token in range(vocab_size)], dtype=np.float32)
 
-    def _post(self, path: str, body: dict[str, object]) -> dict[str, list[int]]:
+    def post(self, path: str, body: dict[str, object]) -> dict[str, list[int]]:
         reply = self._http.post(path, json=body)
         reply.raise_for_status()
         parsed: dict[str, list[int]] = reply.json()

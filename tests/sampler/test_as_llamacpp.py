@@ -41,7 +41,7 @@ def probabilities_left(llamacpp: LlamaCpp, chain: dict[str, Any], vocab_size: in
     params = {**vars(Params()), **chain}
     bias = [[token, value] for token, value in params.pop("logit_bias").items()]
     body = {"prompt": PROMPT, "n_predict": 1, "n_probs": vocab_size, "post_sampling_probs": True}
-    reply: Any = llamacpp._post("/completion", {**params, **body, "logit_bias": bias})
+    reply: Any = llamacpp.post("/completion", {**params, **body, "logit_bias": bias})
     (first,) = reply["completion_probabilities"]
     return {entry["id"]: entry["prob"] for entry in first["top_probs"] if entry["prob"] > 0}
 
