@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
 from puna.cli.human import human_size, time_ago, time_until
@@ -56,11 +58,8 @@ def processor(size: int, size_vram: int) -> str:
 def remove(client: Client, names: list[str]) -> None:
     """Unloads and deletes models, up to the first that cannot be."""
     for name in names:
-        try:
+        with suppress(ServerError):  # a damaged model cannot be unloaded, but deleted
             unload(client, name)
-        except ServerError as error:
-            if error.status != _NOT_FOUND:
-                raise
         client.delete("/api/delete", {"model": name})
         print(f"deleted '{name}'")
 

@@ -98,7 +98,8 @@ def test_create_from_what_is_no_gguf_says_so_and_leaves_nothing(client, runtime)
     client.post(f"/api/blobs/{digest}", b"no gguf at all")
     lines = client.lines("/api/create", {"model": "bad", "files": {"a": digest}})
     assert lines[0] == {"status": "parsing GGUF"}
-    assert "error" in lines[-1]
+    assert lines[-1]["error"]
+    assert "blobs" not in lines[-1]["error"]
     response = client.post("/api/create", {"model": "bad", "files": {"a": digest}, "stream": False})
     assert response.status_code == 400
     assert [model.name.short for model in runtime.store.list()] == ["m:latest"]

@@ -73,6 +73,12 @@ def test_rm_unloads_deletes_and_stops_at_the_first_error(server, puna):
     assert server.bodies("/api/delete") == [{"model": "a"}, {"model": "b"}]
 
 
+def test_rm_of_a_damaged_model(server, puna):
+    server.answers["POST", "/api/generate"] = lambda _: (500, {"error": 'blob "sha256:0" not found'})
+    server.answers["DELETE", "/api/delete"] = lambda _: (200, None)
+    assert puna("rm", "a").out == "deleted 'a'\n"
+
+
 def test_stop(server, puna):
     server.answers["POST", "/api/generate"] = {"done": True, "done_reason": "unload"}
     assert puna("stop", "m").status == 0

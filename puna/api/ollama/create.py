@@ -74,7 +74,9 @@ async def _create(store: Store, name: ModelName, digest: Digest) -> AsyncGenerat
     try:
         model = await asyncio.to_thread(create_from_gguf, store, name, digest)
     except (GgufError, MissingBlob) as error:
-        raise ApiError(400, str(error)) from error
+        # The path of the blob means nothing to the one who sent the file.
+        text = str(error).removeprefix(f"{store.blob_path(digest)}: ")
+        raise ApiError(400, text) from error
     yield Progress(f"using existing layer {digest}")
     yield Progress(f"creating new layer {model.manifest.config.digest}")
     yield Progress("writing manifest")
