@@ -54,6 +54,7 @@ def test_threads_sleep_between_steps(runner: Runner) -> None:
 def test_threads_beyond_the_limit_sleep_on(runner: Runner) -> None:
     """Programs that share a pool may each use fewer threads than it has."""
     runner = Runner(runner.program, num_threads=6)
+    runner.run([Chunk([1, 2, 3], [0])])
     workers = worker_sleeps()
     for _ in range(50):
         runner.run([Chunk([1, 2, 3], [0])], num_threads=3)
