@@ -5,11 +5,11 @@
 namespace puna::PUNA_ISA {
 namespace {
 
-inline constexpr int kBlockColumns = 32;
 inline constexpr int kPieceBytes = 32;  // of a row, unpacked at once
 
 struct FloatBlock {
-  f32x16 w[kBlockColumns];  // lane r: row r
+  static constexpr int kColumns = 32;
+  f32x16 w[kColumns];  // lane r: row r
 };
 
 template <TensorType kType>
@@ -51,6 +51,7 @@ PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const floa
 template <TensorType kType>
 struct FloatMethod {
   typedef FloatBlock Block;
+  static constexpr int64_t kBlockColumns = FloatBlock::kColumns;
   static constexpr int64_t kChunkColumns = 128;
   static constexpr int64_t kWeightBytes = kType == TensorType::kF32 ? 4 : 2;
   static constexpr int64_t kPieceColumns = kPieceBytes / kWeightBytes;
@@ -95,7 +96,7 @@ struct FloatMethod {
       PUNA_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) activations[t] = reinterpret_cast<const float*>(x + t * x_stride) + k;
       const int left = (int)(columns - k);
-      multiply_block(w, activations, left < kBlockColumns ? left : kBlockColumns, sums);
+      multiply_block(w, activations, left < kBlockColumns ? left : (int)kBlockColumns, sums);
     }
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
