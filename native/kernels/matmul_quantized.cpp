@@ -113,10 +113,7 @@ struct QuantizedMethod {
   static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks,
                      uintptr_t ahead) {
     TileReader in{p, stride, ahead};
-    for (int64_t i = 0; i < columns / kBlockValues; i += Format::kBlocks) {
-      Format::unpack(in, blocks + i);
-      in.p += Format::kBytes;
-    }
+    Format::unpack(in, columns / kBlockValues, blocks);
   }
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
