@@ -52,7 +52,7 @@ template <TensorType kType>
 struct FloatMethod {
   typedef FloatBlock Block;
   static constexpr int64_t kBlockColumns = FloatBlock::kColumns;
-  static constexpr int64_t kChunkColumns = 128;
+  static constexpr int64_t kMaxChunkColumns = 128, kChunkColumns = 128, kShortChunkColumns = 128;
   static constexpr int64_t kWeightBytes = kType == TensorType::kF32 ? 4 : 2;
   static constexpr int64_t kPieceColumns = kPieceBytes / kWeightBytes;
 
@@ -92,7 +92,7 @@ struct FloatMethod {
       const FloatBlock* w[kTiles];
       const float* activations[kTokens];
       PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + (tile * kChunkColumns + k) / kBlockColumns;
+      for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + (tile * kMaxChunkColumns + k) / kBlockColumns;
       PUNA_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) activations[t] = reinterpret_cast<const float*>(x + t * x_stride) + k;
       const int left = (int)(columns - k);

@@ -101,11 +101,11 @@ template <TensorType kType>
 struct QuantizedMethod {
   typedef Unpacker<kType> Format;
   typedef WeightBlock Block;
-  static constexpr int64_t kBlockColumns = kBlockValues * Format::kBlocks;
-  static constexpr int64_t kChunkColumns = kMaxChunkBlocks * kBlockValues / kBlockColumns * kBlockColumns;
+  static constexpr int64_t kMaxChunkColumns = kMaxChunkBlocks * kBlockValues;
+  static constexpr int64_t kChunkColumns = 512, kShortChunkColumns = 256;
 
   static constexpr int64_t packed_bytes(int64_t columns) {
-    return columns / kBlockColumns * Format::kBytes;
+    return columns / (kBlockValues * Format::kBlocks) * Format::kBytes;
   }
   static constexpr int64_t activation_bytes(int64_t columns) {
     return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
@@ -119,7 +119,7 @@ struct QuantizedMethod {
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                             PairSums* sums) {
     multiply_blocks<Format::kCorrection, kTiles, kTokens>(
-        blocks, kChunkColumns / kBlockValues, columns / kBlockValues,
+        blocks, kMaxChunkBlocks, columns / kBlockValues,
         std::countr_zero((unsigned)Format::kZero), x, x_stride, sums);
   }
 };

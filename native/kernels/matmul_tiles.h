@@ -6,8 +6,9 @@
 //
 // A Method (matmul_quantized.cpp, matmul_float.cpp) provides
 //   Block                        32 columns of a tile, unpacked
-//   kBlockColumns                columns of what can be unpacked by itself
-//   kChunkColumns                columns that fit the cache, unpacked
+//   kMaxChunkColumns             columns that fit the cache, unpacked
+//   kChunkColumns                the same, a multiple of what is unpacked most easily
+//   kShortChunkColumns           as many columns as are worth the way through the cache
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
 //   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; prefetches what is at `ahead`
@@ -29,10 +30,10 @@ typedef float PairSums[kPairRows];  // of one token
 
 template <typename Method>
 struct alignas(64) PairBuffer {
-  static constexpr int kChunkBlocks = (Method::kChunkColumns + 31) / 32;
+  static constexpr int kChunkBlocks = (Method::kMaxChunkColumns + 31) / 32;
   typename Method::Block blocks[kPairTiles][kChunkBlocks];
   PairSums sums[kMaxTokens];
-  uint8_t tail[kRowTile][Method::packed_bytes(Method::kChunkColumns)];
+  uint8_t tail[kRowTile][Method::packed_bytes(Method::kMaxChunkColumns)];
 };
 
 // Unpacks columns of one tile. A tile with fewer rows than 16 is copied first, so that nothing is read past
@@ -40,7 +41,7 @@ struct alignas(64) PairBuffer {
 template <typename Method>
 PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, uintptr_t ahead,
                              typename Method::Block* blocks,
-                             uint8_t (*tail)[Method::packed_bytes(Method::kChunkColumns)]) {
+                             uint8_t (*tail)[Method::packed_bytes(Method::kMaxChunkColumns)]) {
   const uint8_t* p = weight.row(row) + Method::packed_bytes(k);
   if (weight.rows - row >= kRowTile) {
     Method::unpack(p, (int64_t)weight.row_bytes, columns, blocks, ahead);
@@ -113,12 +114,13 @@ struct PairTask {
   }
 };
 
-// Chunks of equal size, as far as blocks allow: a short last one would cost as much as a long one.
+// For few tokens, when memory is what takes the time, chunks are short: weights are fetched while a chunk is
+// unpacked, and while it is multiplied they are not.
 template <typename Method>
-int64_t chunk_columns(int64_t cols) {
-  const int64_t chunks = (cols + Method::kChunkColumns - 1) / Method::kChunkColumns;
-  const int64_t blocks = (cols + Method::kBlockColumns - 1) / Method::kBlockColumns;
-  return (blocks + chunks - 1) / chunks * Method::kBlockColumns;
+int64_t chunk_columns(int64_t cols, int64_t num_tokens) {
+  constexpr int64_t kFewTokens = 32;
+  if (num_tokens < kFewTokens) return Method::kShortChunkColumns;
+  return cols <= Method::kMaxChunkColumns ? cols : Method::kChunkColumns;
 }
 
 template <typename Method>
@@ -129,7 +131,7 @@ void linear_pair(const LinearArgs& args, int64_t row, int tiles, uintptr_t ahead
   const int64_t rows = args.row_end - row < tiles * kRowTile ? args.row_end - row : tiles * kRowTile;
   const PairTask<Method> task{args, row, rows, token, num_tokens, buffer};
   std::memset(buffer.sums, 0, sizeof(PairSums) * (size_t)num_tokens);
-  const int64_t chunk = chunk_columns<Method>(weight.cols);
+  const int64_t chunk = chunk_columns<Method>(weight.cols, args.num_tokens);
   for (int64_t k = 0; k < weight.cols; k += chunk) {
     const int64_t columns = weight.cols - k < chunk ? weight.cols - k : chunk;
     for (int tile = 0; tile < tiles; ++tile) {
