@@ -102,6 +102,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
     plan_.block_bytes += 2 * bytes;
   }
   plan_.result = result;
+  share_out_token_stages(plan_);
   place_buffers(plan_);
   return std::make_shared<Program>(std::move(plan_));
 }
