@@ -57,7 +57,7 @@ PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
 #if defined(PUNA_AVX512)
-PUNA_INLINE f32x16 splat(float x) { return f32x16{} + x; }
+PUNA_INLINE f32x16 splat(float x) { return (f32x16)_mm512_set1_ps(x); }
 PUNA_INLINE i32x16 splat(int32_t x) { return i32x16{} + x; }
 #else
 // In quarters: compilers write wider vectors to memory lane by lane, which stalls reading them back.
