@@ -47,6 +47,10 @@ struct TypeTraits {
 // above: their tensors have a name and a size, but cannot be computed with.
 const TypeTraits* type_traits(TensorType type);
 
+inline bool is_float(TensorType type) {
+  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16;
+}
+
 // True for the types of the enum above.
 bool can_dequantize(TensorType type);
 
