@@ -84,7 +84,7 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   const Weight weight = matrix(name, size, 1);
-  require(!needs_quantized_input(weight.type),
+  require(is_float(weight.type),
           "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
   auto values = std::make_unique<float[]>(static_cast<size_t>(size));
   dequantize(weight.type, weight.data, values.get(), size);
