@@ -42,8 +42,8 @@ struct RowRunner {
   void operator()(const op::StoreKv& op) const {
     const KvSlot& kv = step.kv_slots[static_cast<size_t>(row)];
     const KvLayer& layer = step.plan.layers[static_cast<size_t>(op.layer)];
-    kernels.store_kv(step.plan.kv_type, at(op.k), at(op.v), op.num_kv_heads, op.head_dim, kv.slot,
-                     kv.block + layer.k_offset, kv.block + layer.v_offset);
+    kernels.store_kv(step.plan.kv_type, layer.layout, at(op.k), at(op.v), op.num_kv_heads, op.head_dim,
+                     kv.slot, kv.block + layer.k_offset, kv.block + layer.v_offset);
   }
   void operator()(const op::Glu& op) const {
     kernels.glu(op.activation, at(op.gate), at(op.up), op.width, at(op.out));
