@@ -128,6 +128,7 @@ using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
 // Where a layer's keys and values lie in a block, in bytes.
 struct KvLayer {
   int64_t k_offset, v_offset;
+  KvLayout layout;
 };
 
 // Everything that build() found out; does not change afterwards.

@@ -53,11 +53,11 @@ struct RowRunner {
   void operator()(const op::StoreKv& op) const {
     const KvSlot& kv = step.kv_slots[static_cast<size_t>(row)];
     const KvLayer& layer = step.plan.layers[static_cast<size_t>(op.layer)];
-    const int64_t head = first(op.num_kv_heads), at_head = head * op.head_dim;
-    const int64_t bytes = at_head * kBlockTokens * kv_value_bytes(step.plan.kv_type);
-    kernels.store_kv(step.plan.kv_type, at(op.k) + at_head, at(op.v) + at_head,
-                     static_cast<int>(num(op.num_kv_heads)), op.head_dim, kv.slot,
-                     kv.block + layer.k_offset + bytes, kv.block + layer.v_offset + bytes);
+    const int64_t head = first(op.num_kv_heads);
+    kernels.store_kv(step.plan.kv_type, layer.layout, at(op.k) + head * op.head_dim,
+                     at(op.v) + head * op.head_dim, static_cast<int>(head),
+                     static_cast<int>(num(op.num_kv_heads)), op.head_dim, kv.slot, kv.block + layer.k_offset,
+                     kv.block + layer.v_offset);
   }
   void operator()(const op::Glu& op) const {
     const int64_t i = first(op.width);

@@ -44,20 +44,31 @@ PUNA_INLINE i32x16 load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// The first n < 16 values, zeros behind them: for what a length leaves over.
+// The first n <= 16 values, zeros behind them: for what a length leaves over.
+#if defined(PUNA_AVX512)
 PUNA_INLINE f32x16 load_partial(const float* p, int64_t n) {
+  return (f32x16)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+PUNA_INLINE void store_partial(float* p, f32x16 v, int64_t n) {
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+}
+#else
+PUNA_INLINE f32x16 load_partial(const float* p, int64_t n) {
+  if (n == kLanes) return load(p);
   f32x16 v = {};
-  std::memcpy(&v, p, (size_t)n * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];  // memcpy of an unknown length is far slower
   return v;
 }
 PUNA_INLINE void store_partial(float* p, f32x16 v, int64_t n) {
-  std::memcpy(p, &v, (size_t)n * sizeof(float));
+  if (n == kLanes) return (void)std::memcpy(p, &v, sizeof v);
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
 }
+#endif
 PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
 #if defined(PUNA_AVX512)
-PUNA_INLINE f32x16 splat(float x) { return f32x16{} + x; }
+PUNA_INLINE f32x16 splat(float x) { return (f32x16)_mm512_set1_ps(x); }
 PUNA_INLINE i32x16 splat(int32_t x) { return i32x16{} + x; }
 #else
 // In quarters: compilers write wider vectors to memory lane by lane, which stalls reading them back.
@@ -98,6 +109,20 @@ PUNA_INLINE float reduce_max(f32x16 v) {
   v = max(v, __builtin_shuffle(v, i32x16{2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13}));
   v = max(v, __builtin_shuffle(v, i32x16{1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}));
   return v[0];
+}
+
+// 16 bytes, each as an integer.
+PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
+  typedef uint8_t u8x16 __attribute__((vector_size(16)));
+  u8x16 bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, i32x16);
+}
+PUNA_INLINE i32x16 load_s8(const int8_t* p) {
+  typedef int8_t s8x16 __attribute__((vector_size(16)));
+  s8x16 bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, i32x16);
 }
 
 // Half floats (IEEE binary16), 16 at a time.
@@ -158,6 +183,14 @@ PUNA_INLINE void store_f16(uint16_t* p, f32x16 v) {
 }
 #endif
 
+// 16 bfloat16: the upper halves of floats.
+PUNA_INLINE f32x16 load_bf16(const uint16_t* p) {
+  typedef uint16_t u16x16 __attribute__((vector_size(32)));
+  u16x16 halves;
+  std::memcpy(&halves, p, sizeof halves);
+  return (f32x16)(__builtin_convertvector(halves, u32x16) << 16);
+}
+
 // acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed bytes of s; exact in int32.
 PUNA_INLINE i32x16 dot4_u8s8(i32x16 acc, i32x16 u, i32x16 s) {
 #if defined(PUNA_AVX512)
@@ -190,6 +223,23 @@ PUNA_INLINE f32x16 exp(f32x16 x) {
   const i32x16 exponent = (__builtin_convertvector(n, i32x16) + 127) << 23;
   const f32x16 y = p * (f32x16)exponent;
   return x < splat(-87.33654f) ? f32x16{} : y;
+}
+
+// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax polynomial
+// of degree 5 on [-1/2, 1/2].
+PUNA_INLINE f32x16 exp2(f32x16 x) {
+  const f32x16 clamped = max(x, splat(-127.0f));
+  // Rounds to an integer and adds the bias of the exponent: n + 127 is in the low bits.
+  const f32x16 shifter = splat(12582912.0f + 127.0f);
+  const f32x16 shifted = clamped + shifter;
+  const f32x16 r = clamped - (shifted - shifter);
+  f32x16 p = splat(1.3264726390e-3f);
+  p = fma(p, r, splat(9.6715126972e-3f));
+  p = fma(p, r, splat(5.5507337459e-2f));
+  p = fma(p, r, splat(2.4022242084e-1f));
+  p = fma(p, r, splat(6.9314697760e-1f));
+  p = fma(p, r, splat(1.0f));
+  return p * (f32x16)((i32x16)shifted << 23);
 }
 
 // Absolute value below 0.625: a polynomial, since 1 - 2 / (e^2x + 1) cancels there (Cephes tanhf).
