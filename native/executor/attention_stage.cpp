@@ -10,7 +10,9 @@ namespace {
 class Tasks {
  public:
   Tasks(const Step& step, const AttentionStage& stage)
-      : step_(step), stage_(stage), tile_(std::max(1, kMaxAttentionRows / (stage.num_heads / stage.num_kv_heads))) {}
+      : step_(step),
+        stage_(stage),
+        tile_(std::max(1, kMaxAttentionRows / (stage.num_heads / stage.num_kv_heads))) {}
 
   bool find(int64_t index) {
     while (sequence_ < step_.batch.num_sequences() && index >= first_ + in_sequence()) {

@@ -1,7 +1,7 @@
 // The products of queries and keys. Part of attention.cpp.
 //
-// A score's sum runs over d in order, in one chain: for quantized keys exactly in integers within a group of 32,
-// then over the groups. Which rows and blocks share registers changes nothing.
+// A score's sum runs over d in order, in one chain: for quantized keys exactly in integers within a group of
+// 32, then over the groups. Which rows and blocks share registers changes nothing.
 #pragma once
 
 #include "kernels/attention_rows.h"
@@ -48,8 +48,7 @@ void quantize_queries(Rows& rows, int64_t head_dim) {
     for (int64_t d = 0; d < head_dim; d += kKvGroup) {
       const int64_t at = r * rows.values + d;
       i32x16 low, high;
-      rows.q_scale[at / kKvGroup] =
-          quantize_q8(load_group(rows.row[r].q + d, head_dim - d), low, high);
+      rows.q_scale[at / kKvGroup] = quantize_q8(load_group(rows.row[r].q + d, head_dim - d), low, high);
       store_bytes(reinterpret_cast<uint8_t*>(rows.q + at), low);
       store_bytes(reinterpret_cast<uint8_t*>(rows.q + at + kLanes), high);
       int32_t sum = 0;

@@ -39,9 +39,9 @@ struct Rows {
   int count;
   int64_t values;  // floats between the sums of two rows: head_dim, padded
   Row row[kMaxAttentionRows];
-  alignas(64) float maximum[kMaxAttentionRows];                 // of the scores so far
-  alignas(64) float total_weight[kMaxAttentionRows][kLanes];    // so far, lane by lane
-  alignas(64) float sums[kRowValues];                           // of weighted values, so far
+  alignas(64) float maximum[kMaxAttentionRows];               // of the scores so far
+  alignas(64) float total_weight[kMaxAttentionRows][kLanes];  // so far, lane by lane
+  alignas(64) float sums[kRowValues];                         // of weighted values, so far
 
   // For quantized keys: the query in groups of 32 rounded values, and what the bias of the keys adds to a
   // group's products.

@@ -118,9 +118,9 @@ struct QuantizedMethod {
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                             PairSums* sums) {
-    multiply_blocks<Format::kCorrection, kTiles, kTokens>(
-        blocks, kMaxChunkBlocks, columns / kBlockValues,
-        std::countr_zero((unsigned)Format::kZero), x, x_stride, sums);
+    multiply_blocks<Format::kCorrection, kTiles, kTokens>(blocks, kMaxChunkBlocks, columns / kBlockValues,
+                                                          std::countr_zero((unsigned)Format::kZero), x,
+                                                          x_stride, sums);
   }
 };
 
