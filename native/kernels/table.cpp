@@ -17,6 +17,12 @@ const Kernels kKernels = {
     .mul = mul,
     .scale = scale,
     .softcap = softcap,
+    .logit_maxima = logit_maxima,
+    .logit_sums = logit_sums,
+    .logit_moments = logit_moments,
+    .logit_weights = logit_weights,
+    .select_logits = select_logits,
+    .logit_histogram = logit_histogram,
 };
 
 }  // namespace puna::PUNA_ISA
