@@ -39,6 +39,7 @@ void logit_sums(const float* logits, int64_t num_blocks, const float* max, float
                 float* sums);
 void logit_moments(const float* logits, int64_t num_blocks, const float* max, float* moments);
 void logit_weights(const float* logits, int64_t count, float max, float inverse_temperature, float* weights);
+ScoreRange score_range(const float* scores, int64_t count);
 int64_t select_logits(const SelectArgs& args);
 void logit_histogram(const HistogramArgs& args, double* masses);
 

@@ -62,10 +62,14 @@ struct SelectArgs {
   const float* logits;
   const int32_t* ids;  // nullptr: they count up from first_id
   int32_t first_id;
-  int64_t count;  // a multiple of kLogitBlock
+  int64_t count;  // a multiple of 16
   float lowest, highest;
   float* logits_out;  // 16 places more than are selected may be written, here and to ids_out
   int32_t* ids_out;
+};
+
+struct ScoreRange {
+  float lowest, highest;
 };
 
 // Buckets are ranges of scores, best first, of 2^shift neighbouring floats each; the last one has all the
@@ -119,6 +123,8 @@ struct Kernels {
   // exp((logit - max) * inverse_temperature) of `count` logits, a multiple of 16.
   void (*logit_weights)(const float* logits, int64_t count, float max, float inverse_temperature,
                         float* weights);
+  // Of `count` scores, a multiple of kLogitBlock, not counting -infinity.
+  ScoreRange (*score_range)(const float* scores, int64_t count);
   // Returns how many were selected.
   int64_t (*select_logits)(const SelectArgs& args);
   // masses[kLogitBuckets]

@@ -129,6 +129,28 @@ void logit_weights(const float* logits, int64_t count, float max, float inverse_
   }
 }
 
+ScoreRange score_range(const float* scores, int64_t count) {
+  const Floats infinity = all(__builtin_inff());
+  Floats lowest[kSums], highest[kSums];
+  for (int s = 0; s < kSums; ++s) lowest[s] = infinity, highest[s] = -infinity;
+  for (int64_t i = 0; i < count; i += kSumLanes) {
+    PUNA_UNROLL(8)
+    for (int s = 0; s < kSums; ++s) {
+      const Floats x = load_floats(scores + i + s * kWidth);
+      highest[s] = larger(x, highest[s]);
+      const Floats finite = x > -infinity ? x : infinity;
+      lowest[s] = finite < lowest[s] ? finite : lowest[s];
+    }
+  }
+  ScoreRange range = {lowest[0][0], highest[0][0]};
+  for (int i = 0; i < kSumLanes; ++i) {
+    const float low = lowest[i / kWidth][i % kWidth], high = highest[i / kWidth][i % kWidth];
+    range.lowest = low < range.lowest ? low : range.lowest;
+    range.highest = high > range.highest ? high : range.highest;
+  }
+  return range;
+}
+
 int64_t select_logits(const SelectArgs& args) {
   static constexpr int32_t kCount[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   int64_t n = 0;

@@ -21,6 +21,7 @@ const Kernels kKernels = {
     .logit_sums = logit_sums,
     .logit_moments = logit_moments,
     .logit_weights = logit_weights,
+    .score_range = score_range,
     .select_logits = select_logits,
     .logit_histogram = logit_histogram,
 };

@@ -1,6 +1,7 @@
 #include "sampler/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -12,13 +13,13 @@ constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 int64_t pad_size(int64_t size) { return (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock; }
 
-// A logit that at least `count` tokens reach: as many blocks have a maximum at least as large.
+// A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, a
+// guess: blocks have several tokens as likely as the least maximum.
 float lowest_of_most_likely(const LogitRow& row, int64_t count) {
-  if (count > row.num_blocks()) return kLowest;
   std::vector<float> maxima(row.maxima().begin(), row.maxima().end());
-  const auto last = maxima.begin() + (count - 1);
+  const auto last = maxima.begin() + (std::min(count, row.num_blocks()) - 1);
   std::nth_element(maxima.begin(), last, maxima.end(), std::greater<>());
-  return std::max(*last, kLowest);
+  return *last;
 }
 
 }  // namespace
@@ -44,52 +45,50 @@ void Candidates::collect(const LogitRow& row, float lowest) {
 }
 
 void Candidates::collect_most_likely(const LogitRow& row, int64_t count) {
-  const float lowest = lowest_of_most_likely(row, count);
-  collect(row, lowest);
-  if (count >= size_) return;
-  const float max = row.max();
-  keep_best(row.kernels(), {{}, lowest, max}, {max, 0}, static_cast<double>(count));
+  collect(row, lowest_of_most_likely(row, count));
+  if (size_ < count) collect(row, kLowest);
+  if (size_ > count) keep_best(row.kernels(), {}, {row.max(), 0}, static_cast<double>(count));
 }
 
 void Candidates::drop_below(const Kernels& kernels, float lowest) {
-  keep_scores(kernels, logits_.get(), std::max(lowest, kLowest));
+  keep_scores(kernels, logits_.get(), {lowest, std::numeric_limits<int32_t>::max()});
 }
 
 void Candidates::keep_best(const Kernels& kernels, const Ranking& ranking, const Weighing& weighing,
                            double target) {
   const Cut cut = search_.find(kernels, list(), ranking, weighing, target);
-  keep_scores(kernels, ranking.scores(list(), scores_), std::max(cut.score, kLowest));
-  if (cut.has_ties) drop_ties_behind(ranking, cut);
+  keep_scores(kernels, ranking.scores(list(), scores_), cut);
 }
 
-void Candidates::drop_ties_behind(const Ranking& ranking, const Cut& cut) {
-  const float* scores = ranking.scores(list(), scores_);
+// scores: of all candidates, the logits themselves or others.
+void Candidates::keep_scores(const Kernels& kernels, const float* scores, const Cut& cut) {
+  constexpr int64_t kStep = 16;
   float* const logits = logits_.get();
   int32_t* const tokens = tokens_.get();
-  int64_t kept = 0;
-  for (int64_t i = 0; i < size_; ++i) {
-    const float logit = logits[i];
-    const int32_t token = tokens[i];
-    const bool behind = logit < cut.logit || (logit == cut.logit && token > cut.token);
-    const bool keep = scores[i] != cut.score || !behind;
-    logits[kept] = logit;
-    tokens[kept] = token;
-    kept += keep;
+  const float lowest = std::max(cut.score, kLowest);
+  const auto keep_range = [&](int64_t kept, int64_t begin, int64_t end, float at_least) {
+    return kept + kernels.select_logits({.scores = scores + begin,
+                                         .logits = logits + begin,
+                                         .ids = tokens + begin,
+                                         .first_id = 0,
+                                         .count = end - begin,
+                                         .lowest = at_least,
+                                         .highest = kInfinity,
+                                         .logits_out = logits + kept,
+                                         .ids_out = tokens + kept});
+  };
+  // Up to the last token all of the lowest score stay, behind it none.
+  const int64_t turn = std::upper_bound(tokens, tokens + size_, cut.token) - tokens,
+                step = turn / kStep * kStep;
+  int64_t kept = keep_range(0, 0, step, lowest);
+  for (int64_t i = step; i < std::min(step + kStep, size_); ++i) {
+    if (scores[i] < lowest || (scores[i] == lowest && i >= turn)) continue;
+    logits[kept] = logits[i];
+    tokens[kept++] = tokens[i];
   }
+  if (step + kStep < size_)
+    kept = keep_range(kept, step + kStep, pad_size(size_), std::nextafter(lowest, kInfinity));
   size_ = kept;
-  pad();
-}
-
-void Candidates::keep_scores(const Kernels& kernels, const float* scores, float lowest) {
-  size_ = kernels.select_logits({.scores = scores,
-                                 .logits = logits_.get(),
-                                 .ids = tokens_.get(),
-                                 .first_id = 0,
-                                 .count = pad_size(size_),
-                                 .lowest = lowest,
-                                 .highest = kInfinity,
-                                 .logits_out = logits_.get(),
-                                 .ids_out = tokens_.get()});
   pad();
 }
 

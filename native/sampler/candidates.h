@@ -30,8 +30,7 @@ class Candidates {
  private:
   TokenList list() const { return {logits_.get(), tokens_.get(), size_}; }
   void pad();
-  void drop_ties_behind(const Ranking& ranking, const Cut& cut);
-  void keep_scores(const Kernels& kernels, const float* scores, float lowest);
+  void keep_scores(const Kernels& kernels, const float* scores, const Cut& cut);
 
   int64_t size_ = 0;
   Scratch<float> logits_;  // -infinity from size_ up to a multiple of kLogitBlock

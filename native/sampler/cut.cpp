@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <numeric>
 
 namespace puna {
 namespace {
@@ -17,95 +17,58 @@ int32_t sort_key(float x) {
   const auto bits = std::bit_cast<int32_t>(x + 0.0f);
   return bits ^ ((bits >> 31) & 0x7fffffff);
 }
-float from_sort_key(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
-
-uint32_t distance(const Ranking& ranking) {
-  return static_cast<uint32_t>(sort_key(ranking.highest)) - static_cast<uint32_t>(sort_key(ranking.lowest));
+float from_sort_key(int64_t wide) {
+  const auto key = static_cast<int32_t>(wide);
+  return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff));
 }
 
-// Equal scores, equal logits: each weighs the same, and the tokens already stand in order.
-Cut cut_equal(const TokenList& list, float score, double weight, double rest) {
-  const double count = std::ceil(rest / weight);
-  const int64_t i = count < 1                                ? 0
-                    : count < static_cast<double>(list.size) ? static_cast<int64_t>(count) - 1
-                                                             : list.size - 1;
-  return {score, list.logits[i], list.tokens[i], i + 1 < list.size};
+int64_t pad_size(int64_t size) { return (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock; }
+
+// Of equal scores: the tokens already stand in order.
+Cut cut_tied(const Kernels& kernels, const TokenList& list, float score, const Weighing& weighing,
+             double rest) {
+  float weights[kLogitBlock];
+  for (int64_t begin = 0; begin < list.size; begin += kLogitBlock) {
+    kernels.logit_weights(list.logits + begin, kLogitBlock, weighing.max, weighing.inverse_temperature,
+                          weights);
+    double sums[8] = {};
+    for (int i = 0; i < kLogitBlock; ++i) sums[i % 8] += double{weights[i]};
+    const double sum = std::accumulate(sums, sums + 8, 0.0);
+    if (sum < rest) {
+      rest -= sum;
+      continue;
+    }
+    for (int64_t i = 0; i < std::min<int64_t>(kLogitBlock, list.size - begin); ++i)
+      if ((rest -= double{weights[i]}) <= 0) return {score, list.tokens[begin + i]};
+  }
+  return {score, list.tokens[list.size - 1]};
 }
 
 Cut cut_sorted(const Kernels& kernels, const TokenList& list, const float* scores, const Weighing& weighing,
                double rest) {
   struct Entry {
-    float score, logit;
+    float score;
     int32_t token;
     float weight;
   };
   float weights[kSortable];
   kernels.logit_weights(list.logits, kSortable, weighing.max, weighing.inverse_temperature, weights);
   Entry entries[kSortable];
-  Entry* const end = entries + list.size;
-  for (int64_t i = 0; i < list.size; ++i)
-    entries[i] = {scores[i], list.logits[i], list.tokens[i], weights[i]};
-  std::sort(entries, end, [](const Entry& a, const Entry& b) {
-    return std::tie(b.score, b.logit, a.token) < std::tie(a.score, a.logit, b.token);
+  for (int64_t i = 0; i < list.size; ++i) entries[i] = {scores[i], list.tokens[i], weights[i]};
+  std::sort(entries, entries + list.size, [](const Entry& a, const Entry& b) {
+    return a.score > b.score || (a.score == b.score && a.token < b.token);
   });
-  const Entry* cut = entries;
-  double sum = 0;
-  for (const Entry* entry = entries; entry != end && (entry == entries || sum < rest); ++entry) {
-    sum += double{entry->weight};
-    cut = entry;
-  }
-  return {cut->score, cut->logit, cut->token, cut + 1 != end && cut[1].score == cut->score};
+  int64_t last = 0;
+  for (double sum = entries[0].weight; sum < rest && last + 1 < list.size;)
+    sum += double{entries[++last].weight};
+  return {entries[last].score, entries[last].token};
 }
 
-}  // namespace
-
-const float* Ranking::scores(const TokenList& list, Scratch<float>& scratch) const {
-  if (!center) return list.logits;
-  const int64_t padded = (list.size + kLogitBlock - 1) / kLogitBlock * kLogitBlock;
-  float* scores = scratch.reserve(padded);
-  for (int64_t i = 0; i < padded; ++i) scores[i] = -std::abs(list.logits[i] - *center);
-  return scores;
-}
-
-Cut CutSearch::find(const Kernels& kernels, TokenList list, Ranking ranking, const Weighing& weighing,
-                    double target) {
-  double rest = target;
-  std::optional<float> tied;
-  while (list.size > kSortable) {
-    if (distance(ranking) > 0) {
-      narrow(kernels, list, ranking, weighing, rest);
-    } else if (ranking.center) {  // at the same distance on either side
-      tied = ranking.highest;
-      const auto [low, high] = std::minmax_element(list.logits, list.logits + list.size);
-      ranking = {{}, *low, *high};
-    } else {
-      float weight[16];
-      kernels.logit_weights(list.logits, 16, weighing.max, weighing.inverse_temperature, weight);
-      return cut_equal(list, tied.value_or(ranking.highest), double{weight[0]}, rest);
-    }
-  }
-  Cut cut = cut_sorted(kernels, list, ranking.scores(list, scores_), weighing, rest);
-  if (tied) cut.score = *tied, cut.has_ties = true;
-  return cut;
-}
-
-// To the bucket of the cut.
-void CutSearch::narrow(const Kernels& kernels, TokenList& list, Ranking& ranking, const Weighing& weighing,
-                       double& rest) {
-  const int64_t padded = (list.size + kLogitBlock - 1) / kLogitBlock * kLogitBlock;
-  const int shift = std::max(static_cast<int>(std::bit_width(distance(ranking))) - kBucketBits, 0);
-  const float* scores = ranking.scores(list, scores_);
-  double masses[kLogitBuckets];
-  kernels.logit_histogram({.scores = scores,
-                           .logits = list.logits,
-                           .count = padded,
-                           .highest = ranking.highest,
-                           .shift = shift,
-                           .max = weighing.max,
-                           .inverse_temperature = weighing.inverse_temperature},
-                          masses);
+// The bucket in which the weights reach `rest`, from which those before it are taken off; or the last one
+// that has a weight.
+int find_bucket(const double masses[kLogitBuckets], double& rest) {
   int bucket = 0;
-  double sum = 0, before = 0;  // up to the last bucket that has a mass, and up to that bucket
+  double sum = 0, before = 0;
   for (int b = 0; b < kLogitBuckets && (sum < rest || sum == 0); ++b) {
     if (masses[b] == 0) continue;
     bucket = b;
@@ -113,25 +76,58 @@ void CutSearch::narrow(const Kernels& kernels, TokenList& list, Ranking& ranking
     sum += masses[b];
   }
   rest -= before;
-  const int64_t width = int64_t{1} << shift, high = sort_key(ranking.highest) - bucket * width;
-  const int64_t low = std::max<int64_t>(high - width + 1, sort_key(ranking.lowest));
-  // -1 would be -0, which is equal to the 0 of the bucket before.
-  ranking.highest = from_sort_key(static_cast<int32_t>(high == -1 ? -2 : high));
-  ranking.lowest = from_sort_key(static_cast<int32_t>(low));
-  float* const logits = logits_.reserve(padded + 16);
-  int32_t* const tokens = tokens_.reserve(padded + 16);
-  const int64_t size = kernels.select_logits({.scores = scores,
-                                              .logits = list.logits,
-                                              .ids = list.tokens,
-                                              .first_id = 0,
-                                              .count = padded,
-                                              .lowest = ranking.lowest,
-                                              .highest = ranking.highest,
-                                              .logits_out = logits,
-                                              .ids_out = tokens});
-  std::fill(logits + size, logits + (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock,
-            -std::numeric_limits<float>::infinity());
-  list = {logits, tokens, size};
+  return bucket;
+}
+
+}  // namespace
+
+const float* Ranking::scores(const TokenList& list, Scratch<float>& scratch) const {
+  if (!center) return list.logits;
+  const int64_t padded = pad_size(list.size);
+  float* scores = scratch.reserve(padded);
+  for (int64_t i = 0; i < padded; ++i) scores[i] = -std::abs(list.logits[i] - *center);
+  return scores;
+}
+
+Cut CutSearch::find(const Kernels& kernels, TokenList list, const Ranking& ranking, const Weighing& weighing,
+                    double target) {
+  double rest = target;
+  while (list.size > kSortable) {
+    const int64_t padded = pad_size(list.size);
+    const float* scores = ranking.scores(list, scores_);
+    const ScoreRange range = kernels.score_range(scores, padded);
+    if (range.lowest == range.highest) return cut_tied(kernels, list, range.lowest, weighing, rest);
+    const int64_t highest = sort_key(range.highest), lowest = sort_key(range.lowest);
+    const int shift =
+        std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(highest - lowest))) - kBucketBits, 0);
+    double masses[kLogitBuckets];
+    kernels.logit_histogram({.scores = scores,
+                             .logits = list.logits,
+                             .count = padded,
+                             .highest = range.highest,
+                             .shift = shift,
+                             .max = weighing.max,
+                             .inverse_temperature = weighing.inverse_temperature},
+                            masses);
+    const int64_t top = highest - (int64_t{find_bucket(masses, rest)} << shift);
+    const int64_t bottom = std::max(top - (int64_t{1} << shift) + 1, lowest);
+    float* const logits = logits_.reserve(padded + 16);
+    int32_t* const tokens = tokens_.reserve(padded + 16);
+    list.size = kernels.select_logits({.scores = scores,
+                                       .logits = list.logits,
+                                       .ids = list.tokens,
+                                       .first_id = 0,
+                                       .count = padded,
+                                       .lowest = from_sort_key(bottom),
+                                       // -1 would be -0, which is equal to the 0 of the bucket before.
+                                       .highest = from_sort_key(top == -1 ? -2 : top),
+                                       .logits_out = logits,
+                                       .ids_out = tokens});
+    list.logits = logits;
+    list.tokens = tokens;
+    std::fill(logits + list.size, logits + pad_size(list.size), -std::numeric_limits<float>::infinity());
+  }
+  return cut_sorted(kernels, list, ranking.scores(list, scores_), weighing, rest);
 }
 
 }  // namespace puna

@@ -18,11 +18,10 @@ struct TokenList {
   int64_t size;
 };
 
-// What the best is: the largest logit or, with a center, the one nearest to it. Among equals it is the larger
-// logit, then the lower token: a strict order, so that no result depends on how something was sorted.
+// What the best is: the largest logit or, with a center, the one nearest to it; among equals the lower token.
+// A strict order, so that no result depends on how something was sorted.
 struct Ranking {
   std::optional<float> center;
-  float lowest, highest;  // bounds of all scores; lowest is finite
 
   // Of a list: its logits, or the distances from the center, negative, in `scratch`.
   const float* scores(const TokenList& list, Scratch<float>& scratch) const;
@@ -37,21 +36,17 @@ struct Weighing {
 // The last token that is kept.
 struct Cut {
   float score;
-  float logit;
   int32_t token;
-  bool has_ties;  // there may be tokens of the same score behind it
 };
 
 class CutSearch {
  public:
   // The first token, best first, with which the sum of weights reaches `target`, or the last one with a
   // weight. The list has tokens.
-  Cut find(const Kernels& kernels, TokenList list, Ranking ranking, const Weighing& weighing, double target);
+  Cut find(const Kernels& kernels, TokenList list, const Ranking& ranking, const Weighing& weighing,
+           double target);
 
  private:
-  void narrow(const Kernels& kernels, TokenList& list, Ranking& ranking, const Weighing& weighing,
-              double& rest);
-
   Scratch<float> logits_, scores_;
   Scratch<int32_t> tokens_;
 };

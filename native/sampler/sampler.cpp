@@ -143,7 +143,7 @@ void Sampler::keep_typical(Candidates& candidates, const LogitRow& row) const {
   const double total = row.total(), mean = row.moment() / total;
   // Strictly more than its share.
   const double target = std::nextafter(params_.typical_p * total, kInfinity);
-  candidates.keep_best(row.kernels(), {static_cast<float>(max + mean), kNoLogit, 0}, {max, 1}, target);
+  candidates.keep_best(row.kernels(), {static_cast<float>(max + mean)}, {max, 1}, target);
 }
 
 // A logit below which neither top-p nor min-p keeps a token. The tokens whose probability is below
@@ -165,7 +165,7 @@ void Sampler::keep_nucleus(Candidates& candidates, const LogitRow& row) const {
     candidates.drop_below(row.kernels(), max + static_cast<float>(log_min_p));
   }
   if (params_.top_p >= 1) return;
-  candidates.keep_best(row.kernels(), {{}, nucleus_bound(row), max}, {max, 1}, params_.top_p * row.total());
+  candidates.keep_best(row.kernels(), {}, {max, 1}, params_.top_p * row.total());
 }
 
 void Sampler::add_logprobs(const LogitRow& row, Candidates& candidates, Sample& sample) const {
