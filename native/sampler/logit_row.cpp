@@ -64,6 +64,7 @@ void LogitRow::scan_own_blocks() {
 
 void LogitRow::scan(int64_t begin, int64_t end) {
   constexpr int64_t kRun = 16;  // blocks: they are in the first cache when they are read for the second time
+  end = std::min(end, num_blocks());
   while (begin < end) {
     int64_t n = 1;
     while (n < std::min(kRun, end - begin) && block(begin + n) == block(begin) + n * kLogitBlock) ++n;

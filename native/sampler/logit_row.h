@@ -23,7 +23,7 @@ class LogitRow {
   LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature);
   LogitRow(LogitRow&&) = default;
 
-  // Reads blocks [begin, end). Different blocks may be scanned at the same time.
+  // Reads blocks [begin, end), as far as there are any. Different blocks may be scanned at the same time.
   void scan(int64_t begin, int64_t end);
   // Error unless the largest logit is finite and no logit is NaN.
   void finish_scan();
@@ -36,6 +36,7 @@ class LogitRow {
 
   const Kernels& kernels() const { return *kernels_; }
   int64_t size() const { return size_; }
+  bool has_sums() const { return !sums_.empty(); }
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const float* block(int64_t b) const { return blocks_[static_cast<size_t>(b)]; }
   std::span<const float> maxima() const { return {maxima_.data(), blocks_.size()}; }
