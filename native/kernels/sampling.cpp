@@ -56,7 +56,7 @@ PUNA_INLINE Floats exp2_nonpositive(Floats x) {
   p = p * f + 6.9314700e-1f;
   p = p * f + 1.0f;
   // The integer stands in the low bits of `shifted`; up by 23 it is added to the exponent.
-  const Floats y = (Floats)((Ints)p + ((Ints)shifted << 23));
+  const Floats y = (Floats)((Words)p + ((Words)shifted << 23));
   return x > all(kLowest) ? y : Floats{};
 }
 
