@@ -11,8 +11,6 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-int64_t pad_size(int64_t size) { return (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock; }
-
 // A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, a
 // guess: blocks have several tokens as likely as the least maximum.
 float lowest_of_most_likely(const LogitRow& row, int64_t count) {

@@ -22,8 +22,6 @@ float from_sort_key(int64_t wide) {
   return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff));
 }
 
-int64_t pad_size(int64_t size) { return (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock; }
-
 // Of equal scores: the tokens already stand in order.
 Cut cut_tied(const Kernels& kernels, const TokenList& list, float score, const Weighing& weighing,
              double rest) {
@@ -79,6 +77,27 @@ int find_bucket(const double masses[kLogitBuckets], double& rest) {
   return bucket;
 }
 
+// The scores of the bucket in which the weights reach `rest`, from which those before it are taken off.
+ScoreRange bucket_of_cut(const Kernels& kernels, const TokenList& list, const float* scores,
+                         const ScoreRange& range, const Weighing& weighing, double& rest) {
+  const int64_t highest = sort_key(range.highest), lowest = sort_key(range.lowest);
+  const auto num_keys = static_cast<uint64_t>(highest - lowest);
+  const int shift = std::max(static_cast<int>(std::bit_width(num_keys)) - kBucketBits, 0);
+  double masses[kLogitBuckets];
+  kernels.logit_histogram({.scores = scores,
+                           .logits = list.logits,
+                           .count = pad_size(list.size),
+                           .highest = range.highest,
+                           .shift = shift,
+                           .max = weighing.max,
+                           .inverse_temperature = weighing.inverse_temperature},
+                          masses);
+  const int64_t top = highest - (int64_t{find_bucket(masses, rest)} << shift);
+  const int64_t bottom = std::max(top - (int64_t{1} << shift) + 1, lowest);
+  // -1 would be -0, which is equal to the 0 of the bucket before.
+  return {from_sort_key(bottom), from_sort_key(top == -1 ? -2 : top)};
+}
+
 }  // namespace
 
 const float* Ranking::scores(const TokenList& list, Scratch<float>& scratch) const {
@@ -93,41 +112,30 @@ Cut CutSearch::find(const Kernels& kernels, TokenList list, const Ranking& ranki
                     double target) {
   double rest = target;
   while (list.size > kSortable) {
-    const int64_t padded = pad_size(list.size);
     const float* scores = ranking.scores(list, scores_);
-    const ScoreRange range = kernels.score_range(scores, padded);
+    const ScoreRange range = kernels.score_range(scores, pad_size(list.size));
     if (range.lowest == range.highest) return cut_tied(kernels, list, range.lowest, weighing, rest);
-    const int64_t highest = sort_key(range.highest), lowest = sort_key(range.lowest);
-    const int shift =
-        std::max(static_cast<int>(std::bit_width(static_cast<uint64_t>(highest - lowest))) - kBucketBits, 0);
-    double masses[kLogitBuckets];
-    kernels.logit_histogram({.scores = scores,
-                             .logits = list.logits,
-                             .count = padded,
-                             .highest = range.highest,
-                             .shift = shift,
-                             .max = weighing.max,
-                             .inverse_temperature = weighing.inverse_temperature},
-                            masses);
-    const int64_t top = highest - (int64_t{find_bucket(masses, rest)} << shift);
-    const int64_t bottom = std::max(top - (int64_t{1} << shift) + 1, lowest);
-    float* const logits = logits_.reserve(padded + 16);
-    int32_t* const tokens = tokens_.reserve(padded + 16);
-    list.size = kernels.select_logits({.scores = scores,
-                                       .logits = list.logits,
-                                       .ids = list.tokens,
-                                       .first_id = 0,
-                                       .count = padded,
-                                       .lowest = from_sort_key(bottom),
-                                       // -1 would be -0, which is equal to the 0 of the bucket before.
-                                       .highest = from_sort_key(top == -1 ? -2 : top),
-                                       .logits_out = logits,
-                                       .ids_out = tokens});
-    list.logits = logits;
-    list.tokens = tokens;
-    std::fill(logits + list.size, logits + pad_size(list.size), -std::numeric_limits<float>::infinity());
+    list = in_range(kernels, list, scores, bucket_of_cut(kernels, list, scores, range, weighing, rest));
   }
   return cut_sorted(kernels, list, ranking.scores(list, scores_), weighing, rest);
+}
+
+TokenList CutSearch::in_range(const Kernels& kernels, const TokenList& list, const float* scores,
+                              const ScoreRange& range) {
+  const int64_t padded = pad_size(list.size);
+  float* const logits = logits_.reserve(padded + 16);
+  int32_t* const tokens = tokens_.reserve(padded + 16);
+  const int64_t size = kernels.select_logits({.scores = scores,
+                                              .logits = list.logits,
+                                              .ids = list.tokens,
+                                              .first_id = 0,
+                                              .count = padded,
+                                              .lowest = range.lowest,
+                                              .highest = range.highest,
+                                              .logits_out = logits,
+                                              .ids_out = tokens});
+  std::fill(logits + size, logits + pad_size(size), -std::numeric_limits<float>::infinity());
+  return {logits, tokens, size};
 }
 
 }  // namespace puna

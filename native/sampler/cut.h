@@ -11,7 +11,9 @@
 
 namespace puna {
 
-// Of 0, -infinity behind the last one up to a multiple of kLogitBlock; tokens ascend.
+inline int64_t pad_size(int64_t size) { return (size + kLogitBlock - 1) / kLogitBlock * kLogitBlock; }
+
+// Tokens ascend. Behind the last one stand logits of -infinity, up to pad_size().
 struct TokenList {
   const float* logits;
   const int32_t* tokens;
@@ -47,6 +49,9 @@ class CutSearch {
            double target);
 
  private:
+  TokenList in_range(const Kernels& kernels, const TokenList& list, const float* scores,
+                     const ScoreRange& range);
+
   Scratch<float> logits_, scores_;
   Scratch<int32_t> tokens_;
 };
