@@ -85,11 +85,13 @@ class SampleResult:
     def top_tokens(self) -> list[list[tuple[int, float]]]:
         """(token, logprob), likeliest first."""
 
-def sample_batch(pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler]) -> SampleResult:
+def sample_batch(
+    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+) -> SampleResult:
     """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
 
-    The samplers are different ones. NativeError names a row with a NaN or without a finite logit; then no
-    sampler has changed.
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
+    row with a NaN or without a finite logit; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---

@@ -38,4 +38,14 @@ void mul(const float* a, const float* b, int64_t n, float* out);
 void scale(const float* x, float factor, int64_t n, float* out);
 void softcap(const float* x, float cap, int64_t n, float* out);
 
+// sampling.cpp
+void logit_maxima(const float* logits, int64_t num_blocks, float* max);
+void logit_sums(const float* logits, int64_t num_blocks, const float* max, float inverse_temperature,
+                float* sums);
+void logit_moments(const float* logits, int64_t num_blocks, const float* max, float* moments);
+void logit_weights(const float* logits, int64_t count, float max, float inverse_temperature, float* weights);
+ScoreRange score_range(const float* scores, int64_t count);
+int64_t select_logits(const SelectArgs& args);
+void logit_histogram(const HistogramArgs& args, double* masses);
+
 }  // namespace puna::PUNA_ISA
