@@ -17,8 +17,7 @@ BLOCK256_TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_XS")
 IQ_TYPES = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")
 OTHER_TYPES = ("TQ1_0", "TQ2_0", "NVFP4", "Q1_0", "Q2_0")
 TYPES = (*FLOAT_TYPES, *BLOCK32_TYPES, *BLOCK256_TYPES, *IQ_TYPES, *OTHER_TYPES)
-# Activations are not rounded for these.
-EXACT_TYPES = (*FLOAT_TYPES, *IQ_TYPES, *OTHER_TYPES)
+
 
 ALIGNMENT = 32  # of tensors in the file
 
