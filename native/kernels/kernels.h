@@ -148,26 +148,7 @@ struct Kernels {
 };
 
 // True for types whose linear kernel reads quantized activations; others' rows of x are floats.
-inline bool needs_quantized_input(TensorType type) {
-  switch (type) {
-    case TensorType::kQ4_0:
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_0:
-    case TensorType::kQ5_1:
-    case TensorType::kQ8_0:
-    case TensorType::kQ2_K:
-    case TensorType::kQ3_K:
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K:
-    case TensorType::kQ6_K:
-    case TensorType::kIQ4_NL:
-    case TensorType::kIQ4_XS:
-    case TensorType::kMXFP4:
-      return true;
-    default:
-      return false;
-  }
-}
+inline bool needs_quantized_input(TensorType type) { return !is_float(type); }
 
 // isa: "auto", "portable", "avx512". Throws Error if unknown or if this machine lacks it. In select.cpp of
 // executor/, since kernels/ is compiled once per instruction set.

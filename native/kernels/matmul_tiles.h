@@ -4,7 +4,7 @@
 // Lane r of every vector belongs to row r, and each (row, token) has one running sum to which blocks of 32
 // columns are added in order. Neither the number of tokens nor how they are grouped changes a result.
 //
-// A Method (matmul_quantized.cpp, matmul_float.cpp) provides
+// A Method (matmul_quantized.cpp) provides
 //   Block                        32 columns of a tile, unpacked
 //   kMaxChunkColumns             columns that fit the cache, unpacked
 //   kChunkColumns                the same, a multiple of what is unpacked most easily
