@@ -89,9 +89,9 @@ class Runner:
         return self.program.run(self.pool, self.arena, *(a.astype(np.int32) for a in arrays)).copy()
 
 
-def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int]) -> Program:
+def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int], kv_type: str = "f16") -> Program:
     """A program whose result is the chosen rows of the buffer that `define` returns."""
-    builder = ProgramBuilder(file, isa)
+    builder = ProgramBuilder(file, isa, kv_type)
     return builder.build(define(builder))
 
 
