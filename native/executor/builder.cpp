@@ -82,7 +82,7 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   const Weight weight = matrix(name, size, 1);
-  require(!needs_quantized_input(weight.type),
+  require(is_float(weight.type),
           "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
   auto values = std::make_unique<float[]>(static_cast<size_t>(size));
   dequantize(weight.type, weight.data, values.get(), size);
@@ -100,6 +100,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
     plan_.block_bytes += 2 * layout.bytes;
   }
   plan_.result = result;
+  share_out_token_stages(plan_);
   place_buffers(plan_);
   return std::make_shared<Program>(std::move(plan_));
 }

@@ -68,6 +68,10 @@ class ProgramBuilder {
   std::map<int, KvLayout> layouts_;  // of each layer's keys and values
 };
 
+// Says how token stages are shared out: which are cut by columns, which every thread runs for itself
+// (replication.cpp).
+void share_out_token_stages(Plan& plan);
+
 // Gives every buffer its place; those that are never needed at the same time share memory (memory.cpp).
 void place_buffers(Plan& plan);
 

@@ -93,7 +93,7 @@ int ProgramBuilder::rope_table(std::span<const float> inv_freq, float scale) {
   std::copy(inv_freq.begin(), inv_freq.end(), values.get());
   const float* constant = plan_.constants.emplace_back(std::move(values)).get();
   const int out = add_buffer(2 * half * static_cast<int64_t>(sizeof(float)), 0);
-  const int stage = token_stage(Domain::kTokens);
+  constexpr int stage = 0;  // what embeds the tokens: there is one, since something has been written
   write(out, Domain::kTokens, stage);
   append(stage, op::RopeTable{constant, half, scale, out});
   rope_tables_.emplace(std::move(key), out);

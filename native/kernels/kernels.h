@@ -19,7 +19,7 @@ enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
 // the last row. residual may be out itself.
 struct LinearArgs {
   const Weight* weight;
-  const void* x;  // rows of quantized_row_bytes(cols) for block types, of cols floats for F32/F16/BF16
+  const void* x;  // rows of quantized_row_bytes(cols) if needs_quantized_input, else of cols floats
   int64_t num_tokens;
   int64_t row_begin;
   int64_t row_end;
@@ -73,9 +73,10 @@ struct Kernels {
   void (*linear)(const LinearArgs& args);
 
   // --- store_kv.cpp ---
-  // One token's K and V of one layer into slot `slot` of a block, as kv/layout.h says.
-  void (*store_kv)(KvType type, const KvLayout& layout, const float* k, const float* v, int num_kv_heads,
-                   int head_dim, int slot, uint8_t* k_block, uint8_t* v_block);
+  // Heads [head, head + num_kv_heads) of one token's K and V, found at k and v, into slot `slot` of a layer's
+  // block, as kv/layout.h says.
+  void (*store_kv)(KvType type, const KvLayout& layout, const float* k, const float* v, int head,
+                   int num_kv_heads, int head_dim, int slot, uint8_t* k_block, uint8_t* v_block);
 
   // --- attention.cpp ---
   void (*attention)(const AttentionArgs& args);
@@ -95,9 +96,26 @@ struct Kernels {
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
 };
 
-// True for types whose linear kernel reads quantized activations.
+// True for types whose linear kernel reads quantized activations; others' rows of x are floats.
 inline bool needs_quantized_input(TensorType type) {
-  return type != TensorType::kF32 && type != TensorType::kF16 && type != TensorType::kBF16;
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ8_0:
+    case TensorType::kQ2_K:
+    case TensorType::kQ3_K:
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
+    case TensorType::kQ6_K:
+    case TensorType::kIQ4_NL:
+    case TensorType::kIQ4_XS:
+    case TensorType::kMXFP4:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // isa: "auto", "portable", "avx512". Throws Error if unknown or if this machine lacks it. In select.cpp of

@@ -77,9 +77,9 @@ void store_head(const float* k, const float* v, int head_dim, int slot, uint8_t*
 }
 
 template <KvType kType>
-void store_groups(const KvLayout& layout, const float* k, const float* v, int num_kv_heads, int head_dim,
-                  int slot, uint8_t* k_block, uint8_t* v_block) {
-  for (int head = 0; head < num_kv_heads; ++head, k += head_dim, v += head_dim) {
+void store_groups(const KvLayout& layout, const float* k, const float* v, int head_begin, int num_kv_heads,
+                  int head_dim, int slot, uint8_t* k_block, uint8_t* v_block) {
+  for (int head = head_begin; head < head_begin + num_kv_heads; ++head, k += head_dim, v += head_dim) {
     const int64_t at = head * layout.head, scales = layout.scales + head * layout.head_scales;
     store_head<kType>(k, v, head_dim, slot, k_block + at, reinterpret_cast<uint16_t*>(k_block + scales),
                       v_block + at, reinterpret_cast<uint16_t*>(v_block + scales));
@@ -88,16 +88,19 @@ void store_groups(const KvLayout& layout, const float* k, const float* v, int nu
 
 }  // namespace
 
-void store_kv(KvType type, const KvLayout& layout, const float* k, const float* v, int num_kv_heads,
+void store_kv(KvType type, const KvLayout& layout, const float* k, const float* v, int head, int num_kv_heads,
               int head_dim, int slot, uint8_t* k_block, uint8_t* v_block) {
+  uint8_t* keys = k_block + head * layout.head;
+  uint8_t* values = v_block + head * layout.head;
   switch (type) {
     case KvType::kF16:
-      return store_floats<uint16_t>(k, v, num_kv_heads, head_dim, slot, k_block, v_block);
-    case KvType::kF32: return store_floats<float>(k, v, num_kv_heads, head_dim, slot, k_block, v_block);
+      return store_floats<uint16_t>(k, v, num_kv_heads, head_dim, slot, keys, values);
+    case KvType::kF32:
+      return store_floats<float>(k, v, num_kv_heads, head_dim, slot, keys, values);
     case KvType::kQ8_0:
-      return store_groups<KvType::kQ8_0>(layout, k, v, num_kv_heads, head_dim, slot, k_block, v_block);
+      return store_groups<KvType::kQ8_0>(layout, k, v, head, num_kv_heads, head_dim, slot, k_block, v_block);
     case KvType::kQ4_0:
-      return store_groups<KvType::kQ4_0>(layout, k, v, num_kv_heads, head_dim, slot, k_block, v_block);
+      return store_groups<KvType::kQ4_0>(layout, k, v, head, num_kv_heads, head_dim, slot, k_block, v_block);
   }
 }
 

@@ -44,15 +44,26 @@ PUNA_INLINE i32x16 load(const int32_t* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-// The first n < 16 values, zeros behind them: for what a length leaves over.
+// The first n <= 16 values, zeros behind them: for what a length leaves over.
+#if defined(PUNA_AVX512)
 PUNA_INLINE f32x16 load_partial(const float* p, int64_t n) {
+  return (f32x16)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+PUNA_INLINE void store_partial(float* p, f32x16 v, int64_t n) {
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+}
+#else
+PUNA_INLINE f32x16 load_partial(const float* p, int64_t n) {
+  if (n == kLanes) return load(p);
   f32x16 v = {};
-  std::memcpy(&v, p, (size_t)n * sizeof(float));
+  for (int64_t i = 0; i < n; ++i) v[i] = p[i];  // memcpy of an unknown length is far slower
   return v;
 }
 PUNA_INLINE void store_partial(float* p, f32x16 v, int64_t n) {
-  std::memcpy(p, &v, (size_t)n * sizeof(float));
+  if (n == kLanes) return (void)std::memcpy(p, &v, sizeof v);
+  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
 }
+#endif
 PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
@@ -188,6 +199,14 @@ PUNA_INLINE void store_f16(uint16_t* p, f32x16 v) {
   for (int i = 0; i < 16; ++i) p[i] = float_to_half(v[i]);
 }
 #endif
+
+// 16 bfloat16: the upper halves of floats.
+PUNA_INLINE f32x16 load_bf16(const uint16_t* p) {
+  typedef uint16_t u16x16 __attribute__((vector_size(32)));
+  u16x16 halves;
+  std::memcpy(&halves, p, sizeof halves);
+  return (f32x16)(__builtin_convertvector(halves, u32x16) << 16);
+}
 
 // acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed bytes of s; exact in int32.
 PUNA_INLINE i32x16 dot4_u8s8(i32x16 acc, i32x16 u, i32x16 s) {

@@ -53,7 +53,8 @@ def test_layers_share_their_activations(tmp_path: Path) -> None:
         runner.run([Chunk([0] * 8)])
         return runner.program.buffer_bytes
 
-    assert chain(20) == chain(2) == 8 * 4 * (WIDTH + FFN + WIDTH)
+    rows = 8 + 2  # the step's, and one of each thread's own
+    assert chain(20) == chain(2) == rows * 4 * (WIDTH + FFN + WIDTH)
 
 
 def test_result_outlives_program_and_later_steps(tmp_path: Path) -> None:
