@@ -1,7 +1,7 @@
 // The products of queries and keys. Part of attention.cpp.
 //
-// A score's sum runs over d in order, in one chain: for quantized keys exactly in integers within a group of 32,
-// then over the groups. Which rows and blocks share registers changes nothing.
+// A score's sum runs over d in order, in one chain: for quantized keys exactly in integers within a group of
+// 32, then over the groups. Which rows and blocks share registers changes nothing.
 #pragma once
 
 #include <type_traits>

@@ -9,8 +9,8 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896341f;
 
-// Scores are kept in base 2, so that e^(scale * q . k) = 2^score. With a soft cap they become that when they are
-// capped.
+// Scores are kept in base 2, so that e^(scale * q . k) = 2^score. With a soft cap they become that when they
+// are capped.
 PUNA_INLINE float query_factor(const AttentionArgs& args) {
   return args.softcap == 0.0f ? args.scale * kLog2E : args.scale / args.softcap;
 }
@@ -43,7 +43,8 @@ PUNA_INLINE int32_t within_group(int64_t position, const Group& group) {
   return (int32_t)(at < 0 ? 0 : at > kGroupTokens ? kGroupTokens : at);
 }
 
-// Caps scores and takes away those that the row does not see; returns the maximum of the others, lane by lane.
+// Caps scores and takes away those that the row does not see; returns the maximum of the others, lane by
+// lane.
 inline f32x16 cap_and_mask(const AttentionArgs& args, const Row& row, const Group& group, float* scores) {
   const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const int32_t begin = within_group(row.begin, group), end = within_group(row.end, group);
@@ -81,8 +82,7 @@ void attend_group(const AttentionArgs& args, Rows& rows, int first, const Group&
   if (w.begin >= w.end) return;
   f32x16 highest[kRows];
   score_rows<kType>(args, rows, first, group, w.weight, highest);
-  const bool masked =
-      row[kRows - 1].begin > group.position || row[0].end < group.position + kGroupTokens;
+  const bool masked = row[kRows - 1].begin > group.position || row[0].end < group.position + kGroupTokens;
   if (masked || args.softcap != 0.0f) {
     for (int r = 0; r < kRows; ++r) highest[r] = cap_and_mask(args, row[r], group, w.weight[r]);
   }

@@ -54,8 +54,9 @@ struct AttentionArgs {
   float softcap;   // 0: none
   int64_t window;  // 0: all earlier tokens; else only the last `window` ones
 
-  // For attention_segments and combine_segments, which together give what attention gives: the sums of segment
-  // s go to partial[(row * (last_segment - first_segment) + s - first_segment) * partial_floats(head_dim)].
+  // For attention_segments and combine_segments, which together give what attention gives: the sums of
+  // segment s go to partial[(row * (last_segment - first_segment) + s - first_segment) *
+  // partial_floats(head_dim)].
   float* partial = nullptr;
   int64_t first_segment = 0, last_segment = 0;  // all that the task's tokens see: [first, last)
 };
