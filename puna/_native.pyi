@@ -129,7 +129,10 @@ class ProgramBuilder:
     """
 
     def __init__(self, file: GgufFile, isa: str = "auto", kv_type: str = "f16") -> None:
-        """isa: one of cpu_info().isas, or "auto" for the best. kv_type: of stored K and V, f16 or f32."""
+        """isa: one of cpu_info().isas, or "auto" for the best.
+
+        kv_type: what keys and values are stored as, f16, f32, q8_0 or q4_0.
+        """
     def buffer(self, width: int) -> int: ...
     def embed(self, out: int, weight: str) -> None:
         """out[t] = weight's row tokens[t]"""

@@ -8,6 +8,7 @@
 // Such positions were written by the same sequence, now or before, so that zero times them is zero. So a
 // token's output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over
 // threads.
+#include "kernels/attention_queries.h"
 #include "kernels/attention_rows.h"
 #include "kernels/attention_softmax.h"
 #include "kernels/functions.h"
@@ -34,7 +35,7 @@ void start_rows(const AttentionArgs& args, int64_t first, int count, Rows& rows)
   rows.count = count;
   rows.values = padded(args.head_dim);
   for (int r = 0; r < count; ++r) rows.row[r] = row_at(args, first + r);
-  if constexpr (!is_float(kType)) quantize_queries<kType>(rows, args.head_dim);
+  prepare_queries<kType>(rows, args.head_dim, query_factor(args));
 }
 
 Group group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {

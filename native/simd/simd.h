@@ -91,8 +91,14 @@ PUNA_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return a * b + c;  // rounds twice: results differ between instruction sets, never within one
 #endif
 }
+// b if they are equal or one of them is NaN. Compilers do not make one instruction of the comparison.
+#if defined(PUNA_AVX512)
+PUNA_INLINE f32x16 max(f32x16 a, f32x16 b) { return (f32x16)_mm512_max_ps((__m512)a, (__m512)b); }
+PUNA_INLINE f32x16 min(f32x16 a, f32x16 b) { return (f32x16)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
 PUNA_INLINE f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
 PUNA_INLINE f32x16 min(f32x16 a, f32x16 b) { return a < b ? a : b; }
+#endif
 PUNA_INLINE f32x16 to_float(i32x16 v) { return __builtin_convertvector(v, f32x16); }
 
 // Horizontal sums and maxima in one fixed tree order, so that they are the same wherever they are used.
@@ -112,18 +118,29 @@ PUNA_INLINE float reduce_max(f32x16 v) {
 }
 
 // 16 bytes, each as an integer.
+#if defined(PUNA_AVX512)
 PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
-  typedef uint8_t u8x16 __attribute__((vector_size(16)));
-  u8x16 bytes;
+  return (i32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+PUNA_INLINE i32x16 load_s8(const int8_t* p) {
+  return (i32x16)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+#else
+template <typename Bytes>
+PUNA_INLINE i32x16 load_bytes(const void* p) {
+  Bytes bytes;
   std::memcpy(&bytes, p, sizeof bytes);
   return __builtin_convertvector(bytes, i32x16);
+}
+PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
+  typedef uint8_t u8x16 __attribute__((vector_size(16)));
+  return load_bytes<u8x16>(p);
 }
 PUNA_INLINE i32x16 load_s8(const int8_t* p) {
   typedef int8_t s8x16 __attribute__((vector_size(16)));
-  s8x16 bytes;
-  std::memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(bytes, i32x16);
+  return load_bytes<s8x16>(p);
 }
+#endif
 
 // Half floats (IEEE binary16), 16 at a time.
 #if defined(PUNA_AVX512)
