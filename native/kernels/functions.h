@@ -33,4 +33,8 @@ void mul(const float* a, const float* b, int64_t n, float* out);
 void scale(const float* x, float factor, int64_t n, float* out);
 void softcap(const float* x, float cap, int64_t n, float* out);
 
+// peak.cpp
+int64_t dot_burst(int64_t repeats, int32_t* sink);
+void read_burst(const uint8_t* data, int64_t num_bytes, int32_t* sink);
+
 }  // namespace puna::PUNA_ISA

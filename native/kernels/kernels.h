@@ -80,6 +80,10 @@ struct Kernels {
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+
+  // --- peak.cpp --- for measuring the machine (machine/roofs.h); *sink keeps the work from being dropped
+  int64_t (*dot_burst)(int64_t repeats, int32_t* sink);  // returns operations, two per product of bytes
+  void (*read_burst)(const uint8_t* data, int64_t num_bytes, int32_t* sink);
 };
 
 // True for types whose linear kernel reads quantized activations.

@@ -17,6 +17,8 @@ const Kernels kKernels = {
     .mul = mul,
     .scale = scale,
     .softcap = softcap,
+    .dot_burst = dot_burst,
+    .read_burst = read_burst,
 };
 
 }  // namespace puna::PUNA_ISA
