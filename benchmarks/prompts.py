@@ -27,7 +27,9 @@ class Prompts:
         """A text that both servers take for num_tokens tokens."""
         encode, decode = self._tokenizer.encode_prompt, self._tokenizer.decode
         while True:
-            tokens = encode(" ".join([self._first_word(), *(self._sentence() for _ in range(num_tokens // 4))]))
+            tokens = encode(
+                " ".join([self._first_word(), *(self._sentence() for _ in range(num_tokens // 4))])
+            )
             prompt = decode(tokens[:num_tokens])
             if tokens[0] not in self._firsts and encode(prompt) == tokens[:num_tokens]:
                 self._firsts.add(tokens[0])
