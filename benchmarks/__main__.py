@@ -8,47 +8,64 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+
 from benchmarks.comparison import Plan, Row, compare
 from benchmarks.files import FILES, BenchFile, bench_file, own_file
-from benchmarks.machine import describe
 from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.report import Results, quote_in_readme
 from benchmarks.workloads import WORKLOADS
+from puna._native import ThreadPool
+from puna.bench.machine import describe_machine, measure_roofs
 
 RESULTS = Path(__file__).with_name("results.md")
+_QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work it slows down tenfold
+_LARGE_ROUNDS = 2  # a round with a large file takes minutes
 
 
 def main() -> None:
     arguments = _arguments()
     peer = Peer.find(arguments.peer)
-    rounds = 1 if arguments.quick else arguments.rounds
-    results = Results(_intro(peer, arguments, rounds))
+    results = Results(_intro(peer, arguments))
+    start = time.monotonic()
     try:
-        for name in [*arguments.files, *arguments.gguf]:
-            with _opened(name) as file:
-                # A round with a large file takes minutes.
-                plan = Plan(
-                    rows=arguments.rows,
-                    rounds=min(rounds, 2) if file.is_large else rounds,
-                    threads=arguments.threads,
-                    search=not arguments.quick,
-                )
-
-                def done(row_name: str, row: Row, title: str = file.title) -> None:
-                    results.add(title, row_name, row)
-                    arguments.out.write_text(results.markdown())  # as far as it is, should it be stopped
-
-                compare(file, peer, plan, done)
+        done = [_measure(name, peer, arguments, results) for name in [*arguments.files, *arguments.gguf]]
     except KeyboardInterrupt:
         raise SystemExit(f"interrupted; what was measured is in {arguments.out}") from None
     if arguments.readme:
         quote_in_readme(results.markdown())
     print(results.markdown())
+    print(f"took {(time.monotonic() - start) / 60:.0f} minutes", file=sys.stderr)
+    sys.exit(not all(done))
+
+
+def _measure(name: str | Path, peer: Peer, arguments: argparse.Namespace, results: Results) -> bool:
+    """One file; False if a server failed, since the other files are worth measuring."""
+    with _opened(name) as file:
+        plan = Plan(
+            rows=arguments.rows,
+            rounds=min(arguments.rounds, _LARGE_ROUNDS) if file.is_large else arguments.rounds,
+            threads=arguments.threads,
+            search=not arguments.quick,
+        )
+
+        def done(row_name: str, row: Row) -> None:
+            results.add(file.title, row_name, row)
+            arguments.out.write_text(results.markdown())  # as far as it is, should it be stopped
+
+        try:
+            compare(file, peer, plan, done)
+        except (RuntimeError, httpx.HTTPError) as error:
+            print(f"{file.title}: {error}", file=sys.stderr)
+            return False
+    return True
 
 
 def _arguments() -> argparse.Namespace:
@@ -72,6 +89,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
     parser.add_argument("--readme", action="store_true", help="quote the table in the README, too")
     arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds = 1
     if arguments.files is None:
         arguments.files = [] if arguments.gguf else list(FILES)
     return arguments
@@ -86,11 +105,22 @@ def _opened(name: str | Path) -> Iterator[BenchFile]:
         yield own_file(name, Path(store))
 
 
-def _intro(peer: Peer, arguments: argparse.Namespace, rounds: int) -> str:
-    settings = "its default settings" if arguments.quick else "the best of four settings, named in the table"
+def _intro(peer: Peer, arguments: argparse.Namespace) -> str:
+    """What was measured on, with what, and how; names no machine."""
+    machine, load = describe_machine(arguments.threads), os.getloadavg()[0]
+    pool = ThreadPool(arguments.threads)
+    roofs = measure_roofs(pool)
+    pool.close()
+    if load > _QUIET_LOAD:
+        print(f"Warning: the load is {load:.1f}; beside other work the ratios mean nothing", file=sys.stderr)
+    settings = "its default settings" if arguments.quick else "whichever of four settings is fastest"
     return (
-        f"{describe(arguments.threads)} The peer is {peer.description}, with {settings}. "
-        f"Medians of {rounds} rounds (at most 2 with the large file), both servers asked in turn through HTTP."
+        f"{machine.cpu}, {machine.num_threads} threads of {machine.num_cpus}, {machine.isa} kernels. "
+        f"Measured at the start: integer peak {roofs.ops_per_second / 1e9:.0f} Gop/s, "
+        f"memory {roofs.bytes_per_second / 1e9:.1f} GB/s, load {load:.1f}.\n"
+        f"Peer: {peer.description}, with {settings}.\n"
+        f"Medians of {arguments.rounds} rounds (large files: at most {_LARGE_ROUNDS}), "
+        "both servers asked in turn through HTTP."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from benchmarks.files import BenchFile
@@ -49,9 +50,10 @@ def compare(file: BenchFile, peer: Peer, plan: Plan, done: Callable[[str, Row], 
                 for name in names:
                     row = Row(setting)
                     _alternate(WORKLOADS[name], puna, other, prompts, plan.rounds, row)
-                    _say(
-                        f"{file.title}: {name}: {_rates(row.puna)}, llama.cpp ({setting}) {_rates(row.llamacpp)}"
-                    )
+                    if not row.puna:
+                        _say(f"{file.title}: {name}: left out, the model's answers all ended early")
+                        continue
+                    _say(f"{file.title}: {name}: {_rates(row.puna)}; {setting}: {_rates(row.llamacpp)}")
                     done(name, row)
 
 
@@ -77,11 +79,9 @@ def _best_settings(file: BenchFile, peer: Peer, plan: Plan, prompts: Prompts) ->
 
 def _probe(workload: Workload, server: Server, prompts: Prompts) -> float:
     for _ in range(_MAX_TRIES):
-        try:
+        with suppress(EndedEarly):
             return workload.run(server, _take(workload, prompts))
-        except EndedEarly:
-            continue
-    raise SystemExit(f"{workload.title}: every answer ended early")
+    return 0.0
 
 
 def _alternate(
@@ -101,8 +101,6 @@ def _alternate(
             continue
         row.puna.append(rates[0])
         row.llamacpp.append(rates[1])
-    if not row.puna:
-        raise SystemExit(f"{workload.title}: every answer ended early")
 
 
 def _take(workload: Workload, prompts: Prompts) -> list[str]:

