@@ -110,6 +110,20 @@ def linear(
     per 32 values. NativeError if shapes do not fit or the instruction set is unknown.
     """
 
+# --- the machine ---
+
+def measure_dot_peak(pool: ThreadPool, seconds: float, isa: str = "auto") -> float:
+    """Operations per second of byte dot products in registers, on all threads of the pool; takes `seconds`.
+
+    A multiplication and an addition count as two. NativeError if the instruction set is unknown.
+    """
+
+def measure_read_bandwidth(pool: ThreadPool, num_bytes: int, seconds: float) -> float:
+    """Bytes per second at which all threads of the pool read num_bytes of memory: the best of several passes.
+
+    NativeError if there is no memory, or fewer than 4096 bytes for each thread.
+    """
+
 # --- execution ---
 
 class ThreadPool:

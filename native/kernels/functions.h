@@ -47,4 +47,8 @@ ScoreRange score_range(const float* scores, int64_t count);
 int64_t select_logits(const SelectArgs& args);
 void logit_histogram(const HistogramArgs& args, double* masses);
 
+// peak.cpp
+int64_t dot_burst(int64_t repeats, int32_t* sink);
+void read_burst(const uint8_t* data, int64_t num_bytes, int32_t* sink);
+
 }  // namespace puna::PUNA_ISA

@@ -145,6 +145,10 @@ struct Kernels {
   int64_t (*select_logits)(const SelectArgs& args);
   // masses[kLogitBuckets]
   void (*logit_histogram)(const HistogramArgs& args, double* masses);
+
+  // --- peak.cpp --- for measuring the machine (machine/roofs.h); *sink keeps the work from being dropped
+  int64_t (*dot_burst)(int64_t repeats, int32_t* sink);  // returns operations, two per product of bytes
+  void (*read_burst)(const uint8_t* data, int64_t num_bytes, int32_t* sink);
 };
 
 // True for types whose linear kernel reads quantized activations; others' rows of x are floats.

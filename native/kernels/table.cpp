@@ -26,6 +26,9 @@ const Kernels kKernels = {
     .score_range = score_range,
     .select_logits = select_logits,
     .logit_histogram = logit_histogram,
+
+    .dot_burst = dot_burst,
+    .read_burst = read_burst,
 };
 
 }  // namespace puna::PUNA_ISA

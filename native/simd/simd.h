@@ -234,8 +234,8 @@ PUNA_INLINE f32x16 exp(f32x16 x) {
   return x < splat(-87.33654f) ? f32x16{} : y;
 }
 
-// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax polynomial
-// of degree 5 on [-1/2, 1/2].
+// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax
+// polynomial of degree 5 on [-1/2, 1/2].
 PUNA_INLINE f32x16 exp2(f32x16 x) {
   const f32x16 clamped = max(x, splat(-127.0f));
   // Rounds to an integer and adds the bias of the exponent: n + 127 is in the low bits.
