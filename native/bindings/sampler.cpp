@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -88,12 +89,10 @@ void bind_sampler(nb::module_& m) {
            nb::arg("min_p"), nb::arg("typical_p"), nb::arg("repeat_last_n"), nb::arg("repeat_penalty"),
            nb::arg("presence_penalty"), nb::arg("frequency_penalty"), nb::arg("seed"), nb::arg("logit_bias"),
            nb::arg("num_logprobs"))
-      .def("accept", &Sampler::accept, nb::arg("token"))
+      .def("accept", nb::overload_cast<int32_t>(&Sampler::accept), nb::arg("token"))
       .def(
           "accept_many",
-          [](Sampler& self, const Tokens& tokens) {
-            for (size_t i = 0; i < tokens.size(); ++i) self.accept(tokens.data()[i]);
-          },
+          [](Sampler& self, const Tokens& tokens) { self.accept(std::span(tokens.data(), tokens.size())); },
           nb::arg("tokens").noconvert());
   nb::class_<SampleResult>(m, "SampleResult")
       .def_prop_ro("tokens", [](const SampleResult& result) { return column(result, &Sample::token); })

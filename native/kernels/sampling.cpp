@@ -20,6 +20,9 @@ typedef int32_t Ints __attribute__((vector_size(4 * kWidth)));
 typedef uint32_t Words __attribute__((vector_size(4 * kWidth)));
 typedef double Doubles __attribute__((vector_size(8 * kWidth)));
 
+// Logits come from memory, as the output matrix went through the caches; the processor's own prefetching
+// stops at the end of each page.
+constexpr uintptr_t kAheadBytes = 8192;
 constexpr int kSumLanes = 32;  // independent partial sums, whatever the width
 constexpr int kSums = kSumLanes / kWidth;
 constexpr int kCopies = 8;  // of a bucket: neighbours often share one, and need not wait for each other
@@ -75,6 +78,9 @@ void logit_maxima(const float* logits, int64_t num_blocks, float* max) {
     for (int s = 0; s < kSums; ++s) maxima[s] = all(-__builtin_inff());
     PUNA_UNROLL(8)
     for (int i = 0; i < kLogitBlock; i += kSumLanes) {
+      const uintptr_t ahead = reinterpret_cast<uintptr_t>(logits + i) + kAheadBytes;
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead));
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64));
       PUNA_UNROLL(8)
       for (int s = 0; s < kSums; ++s) {
         const Floats x = load_floats(logits + i + s * kWidth);

@@ -63,7 +63,8 @@ void LogitRow::scan_own_blocks() {
 }
 
 void LogitRow::scan(int64_t begin, int64_t end) {
-  constexpr int64_t kRun = 16;  // blocks: they are in the first cache when they are read for the second time
+  // Blocks: still in the first cache when they are read for the second time, while more are on their way.
+  constexpr int64_t kRun = 4;
   end = std::min(end, num_blocks());
   while (begin < end) {
     int64_t n = 1;

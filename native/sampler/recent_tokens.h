@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <unordered_map>
 
 namespace puna {
@@ -22,6 +23,13 @@ class RecentTokens {
     const auto oldest = counts_.find(window_.front());
     if (--oldest->second == 0) counts_.erase(oldest);
     window_.pop_front();
+  }
+
+  void add(std::span<const int32_t> tokens) {
+    // Those before the last ones would only be forgotten again.
+    if (limit_ >= 0 && tokens.size() > static_cast<size_t>(limit_))
+      tokens = tokens.last(static_cast<size_t>(limit_));
+    for (const int32_t token : tokens) add(token);
   }
 
   // token -> how often it is among the remembered ones, at least once.

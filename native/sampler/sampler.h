@@ -49,6 +49,7 @@ class Sampler {
 
   // Counts for the penalties: tokens of the prompt.
   void accept(int32_t token) { recent_.add(token); }
+  void accept(std::span<const int32_t> tokens) { recent_.add(tokens); }
 
   // The inverse temperature at which the row to be sampled should be scanned; 0: none.
   float scan_inverse_temperature() const;

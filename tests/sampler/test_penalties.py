@@ -71,3 +71,13 @@ def test_tokens_are_accepted_one_by_one_or_together(pool: ThreadPool) -> None:
 
 def test_accepted_tokens_beyond_the_vocabulary_are_ignored(pool: ThreadPool) -> None:
     assert greedy(pool, PENALTY.sampler([-1, 99]), [2.0, 1.5]) == [0]
+
+
+@pytest.mark.parametrize("repeat_last_n", [-1, 0, 1, 3, 5, 6, 64])
+def test_many_tokens_count_as_the_same_ones_one_by_one(repeat_last_n: int, pool: ThreadPool) -> None:
+    params = Params(temperature=0.0, frequency_penalty=0.3, repeat_last_n=repeat_last_n)
+    history, logits = [0, 1, 0, 2, 0, 1], [2.0, 1.85, 1.65, 1.25]
+    one_by_one = params.sampler()
+    for token in history:
+        one_by_one.accept(token)
+    assert greedy(pool, params.sampler(history), logits, 8) == greedy(pool, one_by_one, logits, 8)
