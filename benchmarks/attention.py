@@ -1,10 +1,10 @@
 """How fast is attention over the paged cache? `python -m benchmarks.attention [kv types]`
 
-Microseconds of one layer, storing the new keys and values included. Decoding (one token at some depth) also
-shows the GB/s at which keys and values are read: "cached" runs one layer again and again, "memory" as many
-layers as exceed the caches, as a model does. Prefill shows Gflop/s of the products that the causal mask leaves.
-Figures are the best of several runs: on a machine that others use too, they say what the kernels can do, not
-what a busy machine delivers.
+Microseconds of one layer, storing the new keys and values included. Decoding (one token at some depth)
+also shows the GB/s at which keys and values are read: "cached" runs one layer again and again, "memory" as
+many layers as exceed the caches, as a model does. Prefill shows Gflop/s of the products that the causal mask
+leaves. Figures are the best of several runs: on a machine that others use too, they say what the kernels can
+do, not what a busy machine delivers.
 """
 
 from __future__ import annotations

@@ -85,11 +85,13 @@ class SampleResult:
     def top_tokens(self) -> list[list[tuple[int, float]]]:
         """(token, logprob), likeliest first."""
 
-def sample_batch(pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler]) -> SampleResult:
+def sample_batch(
+    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+) -> SampleResult:
     """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
 
-    The samplers are different ones. NativeError names a row with a NaN or without a finite logit; then no
-    sampler has changed.
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
+    row with a NaN or without a finite logit; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---
@@ -127,7 +129,10 @@ class ProgramBuilder:
     """
 
     def __init__(self, file: GgufFile, isa: str = "auto", kv_type: str = "f16") -> None:
-        """isa: one of cpu_info().isas, or "auto" for the best. kv_type: of stored K and V, f16 or f32."""
+        """isa: one of cpu_info().isas, or "auto" for the best.
+
+        kv_type: what keys and values are stored as, f16, f32, q8_0 or q4_0.
+        """
     def buffer(self, width: int) -> int: ...
     def embed(self, out: int, weight: str) -> None:
         """out[t] = weight's row tokens[t]"""

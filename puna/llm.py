@@ -34,10 +34,15 @@ class LLM:
         *,
         num_threads: int | None = None,
         kv_limit_bytes: int | None = None,
+        kv_type: str = "f16",
         context_length: int | None = None,
     ) -> None:
         self.engine = Engine(
-            model, num_threads=num_threads, kv_limit_bytes=kv_limit_bytes, context_length=context_length
+            model,
+            num_threads=num_threads,
+            kv_limit_bytes=kv_limit_bytes,
+            kv_type=kv_type,
+            context_length=context_length,
         )
 
     def __enter__(self) -> LLM:

@@ -59,9 +59,11 @@ class Engine:
         *,
         num_threads: int | None = None,
         kv_limit_bytes: int | None = None,
+        kv_type: str = "f16",
         context_length: int | None = None,
     ) -> None:
         """kv_limit_bytes: of all sequences together; by default a share of the available memory.
+        kv_type: what keys and values are stored as: f16, q8_0, q4_0 or f32.
         context_length: longest prompt and answer together, in tokens; by default the model's own limit.
 
         Raises what the registry raises for a name, GgufError, TokenizerError, ModelLoadError for a file.
@@ -73,7 +75,7 @@ class Engine:
         self._context_length = context_length
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
-        self._backend = CpuBackend(num_threads)
+        self._backend = CpuBackend(num_threads, kv_type=kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
             self.info: ModelInfo = self._core.load_model(_MODEL_ID, path)

@@ -15,6 +15,9 @@ SYSTEM_MODELS = Path("/usr/share/ollama/.ollama/models")
 
 DEFAULT_PORT = 11434
 
+KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
+"""What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
+
 
 class SettingsError(ValueError):
     """A PUNA_* variable whose value makes no sense; the text names the variable."""
@@ -58,6 +61,7 @@ class Settings:
     debug: bool = False
     num_threads: int | None = None
     kv_limit_bytes: int | None = None
+    kv_type: str = "f16"
     warnings: tuple[str, ...] = ()
     """Values that were replaced by their defaults; the server logs them."""
 
@@ -185,6 +189,12 @@ def _parse_size(text: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index((match[2] or " ").upper()))
 
 
+def _parse_kv_type(text: str) -> str:
+    if (name := text.lower()) not in KV_TYPES:
+        raise ValueError(f'"{text}" is not one of {", ".join(KV_TYPES)}')
+    return name
+
+
 class Variable(NamedTuple):
     """One environment variable: what it sets, its default as a user would write it, and its meaning."""
 
@@ -224,6 +234,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "OLLAMA_MAX_QUEUE", "max_queue", "512", _parse_count, "requests that may wait for a model to load"
     ),
+    Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
     Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
     Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),

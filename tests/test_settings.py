@@ -98,6 +98,19 @@ def test_bad_value_of_ours_is_an_error_that_names_the_variable(name, text, messa
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize(("text", "kv_type"), [("q8_0", "q8_0"), ("Q4_0", "q4_0"), ("f16", "f16")])
+def test_kv_cache_type(text, kv_type):
+    assert from_environment(OLLAMA_KV_CACHE_TYPE=text).kv_type == kv_type
+
+
+def test_unknown_kv_cache_type_becomes_the_default_with_a_warning():
+    settings = from_environment(OLLAMA_KV_CACHE_TYPE="q5_1")
+    assert settings.kv_type == "f16"
+    assert settings.warnings == (
+        'OLLAMA_KV_CACHE_TYPE: "q5_1" is not one of f16, q8_0, q4_0, f32, using the default (f16)',
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

@@ -1,12 +1,13 @@
 #include "executor/program.h"
 
 #include <algorithm>
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <new>
 
 #include "base/error.h"
+#include "executor/attention_tasks.h"
 #include "executor/barrier.h"
 #include "executor/step.h"
 
@@ -29,6 +30,7 @@ struct SharedWork {
   // What has been taken since the last barrier.
   WorkShares shares;
   alignas(64) std::atomic<int64_t> claimed{0};
+  std::vector<std::atomic<int32_t>> attention_arrivals;
 };
 
 namespace {
@@ -51,7 +53,7 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  return token_memory_.size + output_memory_.size + replicas_.size;
+  return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size;
 }
 
 void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
@@ -75,6 +77,10 @@ void Program::prepare(const Batch& batch, int num_threads) {
   reserve(replicas_, plan_.token_row_bytes + plan_.output_row_bytes, num_threads);
   if (!plan_.layers.empty()) find_kv_slots(batch, kv_slots_);
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
+  const AttentionNeeds needs = attention_needs(plan_, batch, num_threads);
+  reserve(attention_partials_, sizeof(float), needs.partial_floats);
+  if (static_cast<int64_t>(work_->attention_arrivals.size()) < needs.split_tiles)
+    work_->attention_arrivals = std::vector<std::atomic<int32_t>>(static_cast<size_t>(needs.split_tiles));
 }
 
 void Program::run_stages(const Step& step) const noexcept {
@@ -105,6 +111,8 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
       .output_memory = output_memory_.bytes.get(),
       .replicas = replicas_.bytes.get(),
       .kv_slots = kv_slots_,
+      .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
+      .attention_arrivals = work_->attention_arrivals.data(),
   };
   const auto body = [&](int thread) {
     Step step = shared;

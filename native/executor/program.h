@@ -114,6 +114,7 @@ struct LinearPart {
 struct LinearStage {
   Domain domain;
   std::vector<LinearPart> parts;
+  size_t next = 0;  // index of the linear stage that is run after it, or first in the next step
 };
 
 struct AttentionStage {
@@ -121,6 +122,12 @@ struct AttentionStage {
   float scale, softcap;
   int64_t window;
   int q, out;
+
+  // Whether the work falls into the same tasks.
+  bool has_shape_of(const AttentionStage& other) const {
+    return num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
+           window == other.window;
+  }
 };
 
 using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
@@ -192,6 +199,7 @@ class Program {
   // Kept from step to step, so that a step allocates nothing unless it is the largest so far.
   Memory token_memory_, output_memory_;
   Memory replicas_;               // one row of both domains for each thread
+  Memory attention_partials_;     // sums over segments of contexts that several threads share
   std::vector<KvSlot> kv_slots_;  // [T]; empty without attention
   std::unique_ptr<SharedWork> work_;
 };

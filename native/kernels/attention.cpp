@@ -1,12 +1,14 @@
 // Attention over paged keys and values, with the softmax kept online (Milakov & Gimelshein, 2018; as in
-// FlashAttention, Dao et al., 2022): scores exist only for a group of 64 positions at a time. Long contexts are
-// cut into segments at fixed positions (as in Flash-Decoding, Dao et al., 2023), each summed up on its own and
-// then added to those before it.
+// FlashAttention, Dao et al., 2022): scores exist only for a group of 64 positions at a time. Long contexts
+// are cut into segments at fixed positions (as in Flash-Decoding, Dao et al., 2023), each summed up on its
+// own and then added to those before it.
 //
 // A "row" is one query head of one query token. For every row the order of operations depends on its own
-// position alone: groups and segments lie at fixed positions, and what a row does not see has weight zero. Such
-// positions were written by the same sequence, now or before, so that zero times them is zero. So a token's
-// output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over threads.
+// position alone: groups and segments lie at fixed positions, and what a row does not see has weight zero.
+// Such positions were written by the same sequence, now or before, so that zero times them is zero. So a
+// token's output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over
+// threads.
+#include "kernels/attention_queries.h"
 #include "kernels/attention_rows.h"
 #include "kernels/attention_softmax.h"
 #include "kernels/functions.h"
@@ -33,7 +35,7 @@ void start_rows(const AttentionArgs& args, int64_t first, int count, Rows& rows)
   rows.count = count;
   rows.values = padded(args.head_dim);
   for (int r = 0; r < count; ++r) rows.row[r] = row_at(args, first + r);
-  if constexpr (!is_float(kType)) quantize_queries<kType>(rows, args.head_dim);
+  prepare_queries<kType>(rows, args.head_dim, query_factor(args));
 }
 
 Group group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {
@@ -100,7 +102,8 @@ void add_segment(Total& total, float* out, float maximum, float weight, const fl
   total.maximum = highest;
   total.weight = total.weight * factor[0] + weight * factor[1];
   int64_t d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes) store(out + d, fma(load(out + d), before, load(sums + d) * now));
+  for (; d + kLanes <= head_dim; d += kLanes)
+    store(out + d, fma(load(out + d), before, load(sums + d) * now));
   if (d < head_dim) {
     const f32x16 sum = fma(load_partial(out + d, head_dim - d), before, load(sums + d) * now);
     store_partial(out + d, sum, head_dim - d);
@@ -160,10 +163,18 @@ void for_passes(const AttentionArgs& args, Function f) {
   for (int64_t first = 0; first < rows; first += most) {
     const int count = (int)(rows - first < most ? rows - first : most);
     switch (args.kv_type) {
-      case KvType::kF16: f(Count<(int)KvType::kF16>{}, first, count); break;
-      case KvType::kF32: f(Count<(int)KvType::kF32>{}, first, count); break;
-      case KvType::kQ8_0: f(Count<(int)KvType::kQ8_0>{}, first, count); break;
-      case KvType::kQ4_0: f(Count<(int)KvType::kQ4_0>{}, first, count); break;
+      case KvType::kF16:
+        f(Count<(int)KvType::kF16>{}, first, count);
+        break;
+      case KvType::kF32:
+        f(Count<(int)KvType::kF32>{}, first, count);
+        break;
+      case KvType::kQ8_0:
+        f(Count<(int)KvType::kQ8_0>{}, first, count);
+        break;
+      case KvType::kQ4_0:
+        f(Count<(int)KvType::kQ4_0>{}, first, count);
+        break;
     }
   }
 }

@@ -39,13 +39,16 @@ struct Rows {
   int count;
   int64_t values;  // floats between the sums of two rows: head_dim, padded
   Row row[kMaxAttentionRows];
-  alignas(64) float maximum[kMaxAttentionRows];                 // of the scores so far
-  alignas(64) float total_weight[kMaxAttentionRows][kLanes];    // so far, lane by lane
-  alignas(64) float sums[kRowValues];                           // of weighted values, so far
+  alignas(64) float maximum[kMaxAttentionRows];               // of the scores so far
+  alignas(64) float total_weight[kMaxAttentionRows][kLanes];  // so far, lane by lane
+  alignas(64) float sums[kRowValues];                         // of weighted values, so far
 
-  // For quantized keys: the query in groups of 32 rounded values, and what the bias of the keys adds to a
-  // group's products.
-  alignas(64) int8_t q[kRowValues];
+  // Scaled queries: [chunks of 16 values][rows of a set][16], a set being what goes through the registers
+  // together. That of row `first` starts at first * values.
+  alignas(64) float q[kRowValues];
+  // For quantized keys [groups][rows of a set][32], rounded, and for each [groups][rows of a set] the scale
+  // and what the bias of the keys must be compensated by.
+  alignas(64) int8_t rounded_q[kRowValues];
   float q_scale[kRowValues / kKvGroup];
   int32_t q_offset[kRowValues / kKvGroup];
 };

@@ -9,10 +9,10 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896341f;
 
-// Scores are kept in base 2: exp2(score) = e^(scale * q . k).
-PUNA_INLINE f32x16 score_of(const AttentionArgs& args, f32x16 dot) {
-  if (args.softcap == 0.0f) return dot * (args.scale * kLog2E);
-  return tanh(dot * (args.scale / args.softcap)) * (args.softcap * kLog2E);
+// Scores are kept in base 2, so that e^(scale * q . k) = 2^score. With a soft cap they become that when they
+// are capped.
+PUNA_INLINE float query_factor(const AttentionArgs& args) {
+  return args.softcap == 0.0f ? args.scale * kLog2E : args.scale / args.softcap;
 }
 
 // Scores into weight; highest[r] = their maximum, lane by lane.
@@ -26,14 +26,13 @@ PUNA_INLINE void score_rows(const AttentionArgs& args, const Rows& rows, int fir
   for (int r = 0; r < kRows; ++r) highest[r] = splat(kNothingSeen);
   for (int block = 0; block < kGroupBlocks; block += kBlocks) {
     f32x16 sums[kRows][kBlocks] = {};
-    dot_keys<kType, kRows, kBlocks>(rows, first, group, block, args.head_dim, sums);
+    dot_keys<kType>(rows, first, group, block, args.head_dim, sums);
     PUNA_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       PUNA_UNROLL(8)
       for (int b = 0; b < kBlocks; ++b) {
-        const f32x16 score = score_of(args, sums[r][b]);
-        highest[r] = max(highest[r], score);
-        store(weight[r] + (block + b) * kBlockTokens, score);
+        highest[r] = max(sums[r][b], highest[r]);
+        store(weight[r] + (block + b) * kBlockTokens, sums[r][b]);
       }
     }
   }
@@ -44,15 +43,18 @@ PUNA_INLINE int32_t within_group(int64_t position, const Group& group) {
   return (int32_t)(at < 0 ? 0 : at > kGroupTokens ? kGroupTokens : at);
 }
 
-// Takes what the row does not see out of its scores; returns the maximum of the others, lane by lane.
-inline f32x16 mask_row(const Row& row, const Group& group, float* scores) {
+// Caps scores and takes away those that the row does not see; returns the maximum of the others, lane by
+// lane.
+inline f32x16 cap_and_mask(const AttentionArgs& args, const Row& row, const Group& group, float* scores) {
   const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const int32_t begin = within_group(row.begin, group), end = within_group(row.end, group);
   f32x16 highest = splat(kNothingSeen);
   for (int t = 0; t < kGroupTokens; t += kLanes) {
     const i32x16 at = lanes + t;
-    const f32x16 score = (at >= begin) & (at < end) ? load(scores + t) : splat(-INFINITY);
-    highest = max(highest, score);
+    f32x16 score = load(scores + t);
+    if (args.softcap != 0.0f) score = tanh(score) * (args.softcap * kLog2E);
+    score = (at >= begin) & (at < end) ? score : splat(-INFINITY);
+    highest = max(score, highest);
     store(scores + t, score);
   }
   return highest;
@@ -80,8 +82,9 @@ void attend_group(const AttentionArgs& args, Rows& rows, int first, const Group&
   if (w.begin >= w.end) return;
   f32x16 highest[kRows];
   score_rows<kType>(args, rows, first, group, w.weight, highest);
-  if (row[kRows - 1].begin > group.position || row[0].end < group.position + kGroupTokens) {
-    for (int r = 0; r < kRows; ++r) highest[r] = mask_row(row[r], group, w.weight[r]);
+  const bool masked = row[kRows - 1].begin > group.position || row[0].end < group.position + kGroupTokens;
+  if (masked || args.softcap != 0.0f) {
+    for (int r = 0; r < kRows; ++r) highest[r] = cap_and_mask(args, row[r], group, w.weight[r]);
   }
   std::memset(w.correction, 0, sizeof w.correction);
   for (int r = 0; r < kRows; ++r) {

@@ -12,10 +12,7 @@ namespace {
 // Bytes of d values of a token.
 template <KvType kType>
 constexpr int64_t value_bytes(int64_t d) {
-  return kType == KvType::kF16   ? d * 2
-         : kType == KvType::kF32 ? d * 4
-         : kType == KvType::kQ8_0 ? d
-                                  : d / 2;
+  return kType == KvType::kF16 ? d * 2 : kType == KvType::kF32 ? d * 4 : kType == KvType::kQ8_0 ? d : d / 2;
 }
 
 // kChunks * 16 values of a token, without their scales; of a partial one only the first `rest`.

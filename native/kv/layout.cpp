@@ -13,10 +13,18 @@ KvLayout kv_layout(KvType type, int64_t num_kv_heads, int64_t head_dim) {
   const int64_t groups = (head_dim + kKvGroup - 1) / kKvGroup, values = groups * kKvGroup * kBlockTokens;
   KvLayout layout = {};
   switch (type) {
-    case KvType::kF16: layout.head = head_dim * kBlockTokens * 2; break;
-    case KvType::kF32: layout.head = head_dim * kBlockTokens * 4; break;
-    case KvType::kQ8_0: layout.head = values; break;
-    case KvType::kQ4_0: layout.head = values / 2; break;
+    case KvType::kF16:
+      layout.head = head_dim * kBlockTokens * 2;
+      break;
+    case KvType::kF32:
+      layout.head = head_dim * kBlockTokens * 4;
+      break;
+    case KvType::kQ8_0:
+      layout.head = values;
+      break;
+    case KvType::kQ4_0:
+      layout.head = values / 2;
+      break;
   }
   const bool has_scales = type == KvType::kQ8_0 || type == KvType::kQ4_0;
   layout.head_scales = has_scales ? groups * kBlockTokens * 2 : 0;

@@ -68,7 +68,7 @@ PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
 #if defined(PUNA_AVX512)
-PUNA_INLINE f32x16 splat(float x) { return (f32x16)_mm512_set1_ps(x); }
+PUNA_INLINE f32x16 splat(float x) { return f32x16{} + x; }
 PUNA_INLINE i32x16 splat(int32_t x) { return i32x16{} + x; }
 #else
 // In quarters: compilers write wider vectors to memory lane by lane, which stalls reading them back.
@@ -91,8 +91,14 @@ PUNA_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return a * b + c;  // rounds twice: results differ between instruction sets, never within one
 #endif
 }
+// b if they are equal or one of them is NaN. Compilers do not make one instruction of the comparison.
+#if defined(PUNA_AVX512)
+PUNA_INLINE f32x16 max(f32x16 a, f32x16 b) { return (f32x16)_mm512_max_ps((__m512)a, (__m512)b); }
+PUNA_INLINE f32x16 min(f32x16 a, f32x16 b) { return (f32x16)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
 PUNA_INLINE f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
 PUNA_INLINE f32x16 min(f32x16 a, f32x16 b) { return a < b ? a : b; }
+#endif
 PUNA_INLINE f32x16 to_float(i32x16 v) { return __builtin_convertvector(v, f32x16); }
 
 // Horizontal sums and maxima in one fixed tree order, so that they are the same wherever they are used.
@@ -112,18 +118,29 @@ PUNA_INLINE float reduce_max(f32x16 v) {
 }
 
 // 16 bytes, each as an integer.
+#if defined(PUNA_AVX512)
 PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
-  typedef uint8_t u8x16 __attribute__((vector_size(16)));
-  u8x16 bytes;
+  return (i32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+PUNA_INLINE i32x16 load_s8(const int8_t* p) {
+  return (i32x16)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+#else
+template <typename Bytes>
+PUNA_INLINE i32x16 load_bytes(const void* p) {
+  Bytes bytes;
   std::memcpy(&bytes, p, sizeof bytes);
   return __builtin_convertvector(bytes, i32x16);
+}
+PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
+  typedef uint8_t u8x16 __attribute__((vector_size(16)));
+  return load_bytes<u8x16>(p);
 }
 PUNA_INLINE i32x16 load_s8(const int8_t* p) {
   typedef int8_t s8x16 __attribute__((vector_size(16)));
-  s8x16 bytes;
-  std::memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(bytes, i32x16);
+  return load_bytes<s8x16>(p);
 }
+#endif
 
 // Half floats (IEEE binary16), 16 at a time.
 #if defined(PUNA_AVX512)
@@ -182,14 +199,6 @@ PUNA_INLINE void store_f16(uint16_t* p, f32x16 v) {
   for (int i = 0; i < 16; ++i) p[i] = float_to_half(v[i]);
 }
 #endif
-
-// 16 bfloat16: the upper halves of floats.
-PUNA_INLINE f32x16 load_bf16(const uint16_t* p) {
-  typedef uint16_t u16x16 __attribute__((vector_size(32)));
-  u16x16 halves;
-  std::memcpy(&halves, p, sizeof halves);
-  return (f32x16)(__builtin_convertvector(halves, u32x16) << 16);
-}
 
 // acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed bytes of s; exact in int32.
 PUNA_INLINE i32x16 dot4_u8s8(i32x16 acc, i32x16 u, i32x16 s) {

@@ -25,7 +25,7 @@ def main() -> None:
     from puna.worker.server import WorkerServer
 
     with socket.socket(fileno=arguments.socket_fd) as connection:
-        backend = CpuBackend(arguments.threads)
+        backend = CpuBackend(arguments.threads, kv_type=arguments.kv_type)
         try:
             engine = EngineCore(backend, EngineSettings(kv_limit_bytes=arguments.kv_bytes))
             WorkerServer(engine, connection).run()
@@ -37,6 +37,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m puna.worker", description=__doc__)
     parser.add_argument("--socket-fd", type=int, required=True, help="connected socket, inherited")
     parser.add_argument("--threads", type=int, help="threads that compute; default: one per core")
+    parser.add_argument("--kv-type", default="f16", help="what keys and values are stored as")
     parser.add_argument("--kv-bytes", type=int, help="memory for KV caches; default: by memory")
     return parser.parse_args()
 

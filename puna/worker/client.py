@@ -186,6 +186,8 @@ class WorkerSettings(Protocol):
     def num_threads(self) -> int | None: ...
     @property
     def kv_limit_bytes(self) -> int | None: ...
+    @property
+    def kv_type(self) -> str: ...
 
 
 class WorkerProcess:
@@ -233,7 +235,7 @@ class WorkerProcess:
 
 async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
     descriptor = connection.fileno()
-    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor)]
+    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor), "--kv-type", settings.kv_type]
     if settings.num_threads is not None:
         arguments += ["--threads", str(settings.num_threads)]
     if settings.kv_limit_bytes is not None:

@@ -13,6 +13,7 @@ from puna._native import NativeError
 from puna.backends.base import ModelLoadError
 from puna.backends.cpu import CpuBackend
 from puna.gguf import GgufFile
+from puna.settings import KV_TYPES
 from tests.forward import all_logits
 from tests.tiny import TINY, write_tiny
 
@@ -40,7 +41,7 @@ def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
     model.close()
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "f32"])
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 def test_logits_do_not_depend_on_chunks_or_threads(kv_type: str, tmp_path: Path) -> None:
     """Bit for bit: otherwise an answer would depend on what else the daemon is doing."""
     path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"], "Q4_1")

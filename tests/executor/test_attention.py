@@ -1,6 +1,6 @@
 """Attention over scattered blocks equals dense attention over the sequence's whole history.
 
-K and V live as half floats in whatever blocks the tables name; the blocks hold NaN until they are written, so
+K and V live in whatever blocks the tables name; the blocks hold NaN until they are written, so
 that any use of a slot beyond a sequence's end shows.
 """
 
@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from puna._native import ProgramBuilder
 from tests.executor import reference
+from tests.executor.kv_types import KV_TYPES, QUANTIZED, grouped, query, rounded, stored
 from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native
 
 VOCABULARY = 300
+NUM_BLOCKS = 80
 
 
 class Attention:
@@ -34,6 +36,8 @@ class Attention:
         scale: float = 0.3,
         softcap: float = 0.0,
         window: int = 0,
+        kv_type: str = "f16",
+        num_threads: int = 2,
     ) -> None:
         rng = np.random.default_rng([heads, kv_heads, head_dim])
         widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}
@@ -42,6 +46,7 @@ class Attention:
             for name, width in widths.items()
         }
         self.head_dim, self.scale, self.softcap, self.window = head_dim, scale, softcap, window
+        self.kv_type = kv_type
 
         def define(b: ProgramBuilder) -> int:
             q, k, v = (embedded(b, name, width) for name, width in widths.items())
@@ -49,28 +54,30 @@ class Attention:
             b.attention(out, q, k, v, 0, heads, kv_heads, head_dim, scale, softcap, window)
             return rows_of(b, out, widths["q"])
 
-        self.runner = Runner(
-            build(write_gguf(path / "attention.gguf", self.tables), isa, define), num_blocks=64
-        )
+        program = build(write_gguf(path / "attention.gguf", self.tables), isa, define, kv_type)
+        self.runner = Runner(program, num_blocks=NUM_BLOCKS, num_threads=num_threads)
 
     def expected(self, tokens: NDArray[np.int64], num_queries: int) -> NDArray[np.float64]:
-        q = self.tables["q"][tokens[len(tokens) - num_queries :]].astype(float)
-        k, v = (self.tables[name][tokens].astype(np.float16).astype(float) for name in "kv")
+        q = query(self.tables["q"][tokens[len(tokens) - num_queries :]], self.head_dim, self.kv_type)
+        k, v = (stored(self.tables[name][tokens], self.head_dim, self.kv_type) for name in "kv")
         return reference.attention(q, k, v, self.head_dim, self.scale, self.softcap, self.window)
 
 
 def scattered_blocks(rng: np.random.Generator, *lengths: int) -> list[list[int]]:
     """Different blocks of the arena, in no order, for sequences of these lengths."""
-    free = list(rng.permutation(64))
+    free = list(rng.permutation(NUM_BLOCKS))
     return [[int(free.pop()) for _ in range(-(-n // BLOCK_TOKENS))] for n in lengths]
 
 
 SHAPES = [(9, 3, 64), (8, 1, 48), (4, 4, 16), (2, 1, 80), (6, 2, 7), (70, 1, 8), (3, 3, 1), (2, 2, 256)]
 
 
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize(("heads", "kv_heads", "head_dim"), SHAPES)
-def test_whole_prompt(tmp_path: Path, isa: str, heads: int, kv_heads: int, head_dim: int) -> None:
-    model = Attention(tmp_path, isa, heads, kv_heads, head_dim, scale=head_dim**-0.5)
+def test_whole_prompt(
+    tmp_path: Path, isa: str, heads: int, kv_heads: int, head_dim: int, kv_type: str
+) -> None:
+    model = Attention(tmp_path, isa, heads, kv_heads, head_dim, scale=head_dim**-0.5, kv_type=kv_type)
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, VOCABULARY, 150)
     (blocks,) = scattered_blocks(rng, 150)
@@ -105,24 +112,39 @@ def test_several_sequences_in_one_step(tmp_path: Path, isa: str) -> None:
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("window", [0, 40])
-def test_same_bits_alone_batched_and_in_chunks(tmp_path: Path, isa: str, window: int) -> None:
-    model = Attention(tmp_path, isa, 9, 3, 64, scale=0.125, window=window)
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize("window", [0, 40, 300])
+def test_same_bits_alone_batched_and_in_chunks(tmp_path: Path, isa: str, window: int, kv_type: str) -> None:
+    """Over the borders of segments (256 positions), too, and whatever the threads share out."""
+    lengths = (600, 75)
+    models = [
+        Attention(tmp_path, isa, 9, 3, 40, scale=0.125, window=window, kv_type=kv_type, num_threads=n)
+        for n in (1, 2, 7)
+    ]
     rng = np.random.default_rng(3)
-    sequences = [rng.integers(0, VOCABULARY, n) for n in (190, 75)]
-    tables = scattered_blocks(rng, 190, 75)
-    together = model.runner.run([Chunk(s, t) for s, t in zip(sequences, tables, strict=True)])
-    one_by_one = [
-        model.runner.run([Chunk(s[i : i + 1], t, i)])
-        for s, t in zip(sequences, tables, strict=True)
-        for i in range(len(s))
-    ]
-    np.testing.assert_array_equal(np.concatenate(one_by_one), together)
+    sequences = [rng.integers(0, VOCABULARY, n) for n in lengths]
+    tables = scattered_blocks(rng, *lengths)
+    chunks = [Chunk(s, t) for s, t in zip(sequences, tables, strict=True)]
+    together = models[0].runner.run(chunks)
+    np.testing.assert_allclose(together[:600], models[0].expected(sequences[0], 600), atol=2e-5)
+    for model in models[1:]:
+        assert_same_bits(model.runner.run(chunks), together)
+    for model in (models[0], models[2]):
+        one_by_one = [
+            model.runner.run([Chunk(s[i : i + 1], t, i)])
+            for s, t in zip(sequences, tables, strict=True)
+            for i in range(len(s))
+        ]
+        assert_same_bits(np.concatenate(one_by_one), together)
     pieces = [
-        model.runner.run([Chunk(sequences[0][a:b], tables[0], a)])
-        for a, b in [(0, 7), (7, 64), (64, 129), (129, 190)]
+        models[1].runner.run([Chunk(sequences[0][a:b], tables[0], a)])
+        for a, b in [(0, 7), (7, 64), (64, 257), (257, 512), (512, 600)]
     ]
-    np.testing.assert_array_equal(np.concatenate(pieces), together[:190])
+    assert_same_bits(np.concatenate(pieces), together[:600])
+
+
+def assert_same_bits(actual: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
+    np.testing.assert_array_equal(actual.view(np.int32), expected.view(np.int32))
 
 
 def test_layout_of_a_block(tmp_path: Path, isa: str) -> None:
@@ -133,6 +155,43 @@ def test_layout_of_a_block(tmp_path: Path, isa: str) -> None:
     tables = {name: model.tables[name][:16].astype(np.float16).reshape(16, 2, 20) for name in "kv"}
     np.testing.assert_array_equal(k.reshape(2, 20, 16), tables["k"].transpose(1, 2, 0))
     np.testing.assert_array_equal(v.reshape(2, 16, 20), tables["v"].transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize("kv_type", QUANTIZED)
+def test_layout_of_a_quantized_block(tmp_path: Path, isa: str, kv_type: str) -> None:
+    """As native/kv/layout.h says; a head of 40 values has a second group of 8 and zeros."""
+    heads, head_dim, groups = 2, 40, 2
+    model = Attention(tmp_path, isa, heads, heads, head_dim, kv_type=kv_type)
+    model.runner.run([Chunk(range(16), [3])])
+    size = 32 if kv_type == "q8_0" else 16  # bytes of a group of a token
+    block = model.runner.arena.block(3)[: 2 * heads * groups * 16 * (size + 2)].reshape(2, -1)
+    quants = block[:, : heads * groups * 16 * size]
+    scales = block[:, heads * groups * 16 * size :].copy().view(np.float16).reshape(2, heads, groups, 16)
+    k = quants[0].reshape(heads, groups, size // 4, 16, 4).transpose(3, 0, 1, 2, 4)
+    v = quants[1].reshape(heads, 16, groups, size).transpose(1, 0, 2, 3)
+    for actual, name, scale in ((k, "k", scales[0]), (v, "v", scales[1])):
+        integers, expected_scale = rounded(grouped(model.tables[name][:16], head_dim), kv_type)
+        np.testing.assert_array_equal(scale.transpose(2, 0, 1), expected_scale[..., 0].astype(np.float16))
+        values = actual.reshape(16, heads, groups, size)
+        if kv_type == "q4_0":
+            values = np.concatenate([values & 15, values >> 4], axis=-1).astype(int) - 8
+        else:
+            values = values.astype(int) - 128 if name == "k" else values.view(np.int8)
+        np.testing.assert_array_equal(values, integers)
+
+
+@pytest.mark.parametrize("kv_type", QUANTIZED)
+def test_infinite_keys_and_values_stay_finite(tmp_path: Path, isa: str, kv_type: str) -> None:
+    tables = {name: np.full((2, 16), np.inf if name != "q" else 1.0, np.float32) for name in "qkv"}
+
+    def define(b: ProgramBuilder) -> int:
+        q, k, v = (embedded(b, name, 16) for name in "qkv")
+        out = b.buffer(16)
+        b.attention(out, q, k, v, 0, 1, 1, 16, 1.0, 0.0, 0)
+        return rows_of(b, out, 16)
+
+    model = Runner(build(write_gguf(tmp_path / "large.gguf", tables), isa, define, kv_type))
+    assert np.isfinite(model.run([Chunk([0, 1], [0])])).all()
 
 
 def test_values_beyond_half_precision_stay_finite(tmp_path: Path, isa: str) -> None:

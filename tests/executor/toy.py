@@ -94,9 +94,9 @@ class Runner:
         ).copy()
 
 
-def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int]) -> Program:
+def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int], kv_type: str = "f16") -> Program:
     """A program whose result is the chosen rows of the buffer that `define` returns."""
-    builder = ProgramBuilder(file, isa)
+    builder = ProgramBuilder(file, isa, kv_type)
     return builder.build(define(builder))
 
 

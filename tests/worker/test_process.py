@@ -28,11 +28,12 @@ pytestmark = pytest.mark.e2e
 class WorkerSettings:
     num_threads: int | None = 1
     kv_limit_bytes: int | None = 64 << 20
+    kv_type: str = "f16"
 
 
 @asynccontextmanager
-async def started() -> AsyncIterator[WorkerProcess]:
-    worker = await WorkerProcess.start(WorkerSettings())
+async def started(kv_type: str = "f16") -> AsyncIterator[WorkerProcess]:
+    worker = await WorkerProcess.start(WorkerSettings(kv_type=kv_type))
     try:
         yield worker
     finally:
@@ -60,6 +61,18 @@ def test_a_worker_generates(model_path: Path):
             assert (info.architecture, info.context_length) == ("llama", 2048)
             assert len(await generate(worker.client, request())) == 20
             assert (await worker.client.stats()).kv_limit_bytes == 64 << 20
+
+    run(main)
+
+
+def test_keys_and_values_are_stored_as_asked(model_path: Path):
+    async def main() -> None:
+        async with started("q8_0") as worker:
+            info = await worker.client.load("m", model_path)
+            assert len(await generate(worker.client, request())) == 20
+        tiny = TINY["llama"]
+        groups = -(-tiny.head_dim // 32)  # 32 values in one byte each, and a scale
+        assert info.block_bytes == tiny.layers * 2 * tiny.kv_heads * groups * 16 * 34
 
     run(main)
 

@@ -1,0 +1,99 @@
+#include "executor/attention_tasks.h"
+
+#include <algorithm>
+
+namespace puna {
+namespace {
+
+// Enough for threads to even out, few enough that putting segments together costs next to nothing.
+constexpr int64_t kTasksPerThread = 4;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+AttentionTiles::AttentionTiles(const AttentionStage& stage, const Batch& batch, int num_threads)
+    : stage_(stage),
+      batch_(batch),
+      heads_(stage.num_heads / stage.num_kv_heads),
+      tile_tokens_(std::max(int64_t{1}, kMaxAttentionRows / heads_)) {
+  tile_.sequence = -1;
+  tile_.kv_head = stage.num_kv_heads;
+  if (num_threads == 1) return;  // all tiles in one piece
+  AttentionTiles all(stage, batch, 1);
+  int64_t total = 0;
+  while (all.next()) total += all.work();
+  share_ = divide_up(total, kTasksPerThread * num_threads);
+}
+
+int64_t AttentionTiles::length() const {
+  const auto s = static_cast<size_t>(tile_.sequence);
+  return batch_.sequence_starts[s + 1] - batch_.sequence_starts[s];
+}
+
+int64_t AttentionTiles::work() const {
+  return (tile_.token_end - tile_.token_begin) * heads_ * (tile_.last_segment - tile_.first_segment);
+}
+
+// Head by head, so that a head's keys and values stay in cache; the last tile, which sees most, first.
+bool AttentionTiles::advance() {
+  if (tile_index_ == 0) {
+    if (++tile_.kv_head >= stage_.num_kv_heads) {
+      tile_.kv_head = 0;
+      do {
+        if (++tile_.sequence >= batch_.num_sequences()) return false;
+      } while (length() == 0);
+    }
+    tile_index_ = divide_up(length(), tile_tokens_);
+  }
+  --tile_index_;
+  return true;
+}
+
+bool AttentionTiles::next() {
+  if (tile_.pieces > 1) {
+    tile_.partial_offset += tile_.partial_floats;
+    ++tile_.split_index;
+  }
+  if (!advance()) return false;
+  tile_.token_begin = tile_index_ * tile_tokens_;
+  tile_.token_end = std::min(tile_.token_begin + tile_tokens_, length());
+  see_segments();
+  divide();
+  return true;
+}
+
+void AttentionTiles::see_segments() {
+  const int64_t first = batch_.positions[batch_.sequence_starts[static_cast<size_t>(tile_.sequence)]];
+  const int64_t begin = first + tile_.token_begin + 1 - stage_.window;  // of the first token's view
+  tile_.first_segment = stage_.window > 0 && begin > 0 ? begin / kSegmentTokens : 0;
+  tile_.last_segment = divide_up(first + tile_.token_end, kSegmentTokens);
+}
+
+void AttentionTiles::divide() {
+  const int64_t segments = tile_.last_segment - tile_.first_segment;
+  tile_.pieces = share_ == 0 ? 1 : std::min(divide_up(work(), share_), segments);
+  const int64_t rows = (tile_.token_end - tile_.token_begin) * heads_;
+  tile_.partial_floats = tile_.pieces == 1 ? 0 : rows * segments * partial_floats(stage_.head_dim);
+}
+
+AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads) {
+  AttentionNeeds needs;
+  if (num_threads == 1) return needs;
+  const AttentionStage* last = nullptr;
+  for (const Stage& stage : plan.stages) {
+    const auto* attention = std::get_if<AttentionStage>(&stage);
+    if (attention == nullptr || (last != nullptr && attention->has_shape_of(*last))) continue;
+    last = attention;
+    AttentionTiles tiles(*attention, batch, num_threads);
+    while (tiles.next()) {
+      const AttentionTile& tile = tiles.tile();
+      if (tile.pieces == 1) continue;
+      needs.partial_floats = std::max(needs.partial_floats, tile.partial_offset + tile.partial_floats);
+      needs.split_tiles = std::max(needs.split_tiles, tile.split_index + 1);
+    }
+  }
+  return needs;
+}
+
+}  // namespace puna

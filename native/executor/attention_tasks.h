@@ -1,0 +1,61 @@
+// The tasks that an attention stage falls into: a tile of query tokens of one sequence, one KV head, and,
+// where a context is long beside everything else in the step, one run of its segments.
+#pragma once
+
+#include <cstdint>
+
+#include "executor/program.h"
+
+namespace puna {
+
+// A tile of query tokens under one KV head.
+struct AttentionTile {
+  int64_t sequence = 0;
+  int64_t kv_head = 0;
+  int64_t token_begin = 0, token_end = 0;       // of the sequence's new tokens
+  int64_t first_segment = 0, last_segment = 0;  // that the tokens see
+  int64_t pieces = 1;                           // tasks that the segments are shared out over
+  int64_t partial_floats = 0;  // memory for the sums of its segments; 0 if it is in one piece
+  int64_t partial_offset = 0,
+          split_index = 0;  // partial_floats, and tiles in several pieces, before this one
+
+  int64_t first_segment_of(int64_t piece) const {
+    return first_segment + (last_segment - first_segment) * piece / pieces;
+  }
+};
+
+// Goes through all tiles of a stage, in the same order in every thread. What a token's output is does not
+// depend on how it is divided; see kSegmentTokens.
+class AttentionTiles {
+ public:
+  AttentionTiles(const AttentionStage& stage, const Batch& batch, int num_threads);
+
+  // False behind the last one.
+  bool next();
+  const AttentionTile& tile() const { return tile_; }
+
+ private:
+  bool advance();
+  int64_t length() const;
+  int64_t work() const;  // of the tile
+  void see_segments();
+  void divide();
+
+  const AttentionStage& stage_;
+  const Batch& batch_;
+  const int64_t heads_;        // query heads of a KV head
+  const int64_t tile_tokens_;  // query tokens of a tile
+  int64_t share_ = 0;          // work that one task should not exceed by much
+  int64_t tile_index_ = 0;     // tiles of this sequence and head that are still to come
+  AttentionTile tile_;
+};
+
+// What the stages of a step need beside the activations.
+struct AttentionNeeds {
+  int64_t partial_floats = 0;
+  int64_t split_tiles = 0;
+};
+
+AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads);
+
+}  // namespace puna
