@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -25,18 +26,19 @@ class Slice(NamedTuple):
 
 def build_batch(slices: Items[Slice]) -> Batch:
     """One row to sample for each slice that completes its sequence, in the order of the slices."""
-    counts = np.array([s.num_tokens for s in slices], dtype=np.int32)
-    starts = np.zeros(len(slices) + 1, dtype=np.int32)
-    np.cumsum(counts, out=starts[1:])
-    first_positions = np.array([s.sequence.num_computed for s in slices], dtype=np.int32)
-    positions = np.arange(starts[-1], dtype=np.int32) + np.repeat(first_positions - starts[:-1], counts)
-    completes = np.array([s.completes for s in slices], dtype=bool)
+    starts = [0, *accumulate(s.num_tokens for s in slices)]
+    tokens, positions = np.empty((2, starts[-1]), dtype=np.int32)
+    for (sequence, num_tokens), start, end in zip(slices, starts, starts[1:], strict=False):
+        first = sequence.num_computed
+        tokens[start:end] = sequence.pending_tokens(num_tokens)
+        positions[start:end] = np.arange(first, first + num_tokens) if num_tokens > 1 else first
+    rows = [end - 1 for s, end in zip(slices, starts[1:], strict=True) if s.completes]
     return Batch(
-        tokens=np.concatenate([s.sequence.pending_tokens(s.num_tokens) for s in slices]),
+        tokens=tokens,
         positions=positions,
-        sequence_starts=starts,
+        sequence_starts=np.array(starts, dtype=np.int32),
         block_tables=_block_tables([s.sequence for s in slices]),
-        rows=starts[1:][completes] - np.int32(1),
+        rows=np.array(rows, dtype=np.int32),
         num_threads=_num_threads([s.sequence for s in slices]),
     )
 
