@@ -58,7 +58,7 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
     PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) {
       f32x16 dot = to_float(dots[tile][t]);
-      // Exact: both products and their sum stay below 2^24.
+      // Exact for integers a and b: both products and their sum stay below 2^24.
       if (kSplit) dot = fma(dot, w[tile]->b, to_float(low_dots[tile][t]) * w[tile]->a);
       f32x16 sum = fma(dot, w[tile]->scale * x[t]->scale, sums[tile][t]);
       if (kCorrection == Correction::kMin) sum = fma(w[tile]->a, splat(x[t]->negative_scaled_sum), sum);

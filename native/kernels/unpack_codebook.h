@@ -4,23 +4,17 @@
 
 #include "kernels/unpack_k.h"
 #include "quants/codebooks.h"
+#include "simd/look_up_words.h"
 
 namespace puna::PUNA_ISA {
 
 // Lane r of words[i] is word i of the entry that lane r of `index` names.
 template <typename Entry, size_t kSize>
 PUNA_INLINE void look_up_entries(const std::array<Entry, kSize>& codebook, u32x16 index, u32x16* words) {
-  constexpr int kWords = sizeof(Entry) / 4;
-  int32_t indices[kLanes], entries[kWords][kLanes];
-  store(indices, (i32x16)index);
-  PUNA_UNROLL(16)
-  for (int r = 0; r < kLanes; ++r) {
-    const Entry entry = codebook[(uint32_t)indices[r]];
-    entries[0][r] = (int32_t)entry;
-    if constexpr (kWords == 2) entries[1][r] = (int32_t)(entry >> 32);
-  }
+  const uint8_t* entries = reinterpret_cast<const uint8_t*>(codebook.data());
   PUNA_UNROLL(2)
-  for (int i = 0; i < kWords; ++i) words[i] = (u32x16)load(entries[i]);
+  for (int i = 0; i < (int)sizeof(Entry) / 4; ++i)
+    words[i] = look_up_words<sizeof(Entry)>(entries + 4 * i, index);
 }
 
 // Magnitudes below 128, four to a word, to 128 plus or minus them; `signs`: a bit for each.
@@ -57,6 +51,7 @@ struct SuperBlock<TensorType::kIQ2_XXS> {
         WeightBlock& block = out[4 * half + j];
         const u32x16 packed = words[2 * j + 1];
         block.scale = d * odd_scale(packed >> 28);
+        PUNA_UNROLL(4)
         for (int i = 0; i < 4; ++i) {
           look_up_entries(kIq2XxsCodebook, byte_of(words + 2 * j, i), block.q + 2 * i);
           add_eight_signs(complete_signs(packed >> (7 * i)), block.q + 2 * i);
@@ -81,6 +76,7 @@ struct SuperBlock<TensorType::kIQ2_XS> {
         block.scale = d;
         block.a = odd_scale(scales[half] >> (8 * j));
         block.b = odd_scale(scales[half] >> (8 * j + 4));
+        PUNA_UNROLL(4)
         for (int i = 0; i < 4; ++i) {
           const u32x16 packed = words[2 * j + i / 2] >> (i % 2 * 16);
           look_up_entries(kIq2XsCodebook, packed & 511u, block.q + 2 * i);
@@ -106,6 +102,7 @@ struct SuperBlock<TensorType::kIQ2_S> {
       out[b].scale = d;
       out[b].a = odd_scale(scale);
       out[b].b = odd_scale(scale >> 4);
+      PUNA_UNROLL(4)
       for (int i = 0; i < 4; ++i) {
         const u32x16 index = byte_of(low + b, i) | (((high_bits >> (2 * i)) & 3u) << 8);
         look_up_entries(kIq2SCodebook, index, out[b].q + 2 * i);
@@ -129,6 +126,7 @@ struct SuperBlock<TensorType::kIQ3_XXS> {
       for (int j = 0; j < 4; ++j) {
         const int b = 4 * half + j;
         out[b].scale = d * odd_scale(packed[b] >> 28);
+        PUNA_UNROLL(4)
         for (int i = 0; i < 4; ++i) {
           look_up_entries(kIq3XxsCodebook, byte_of(indices + 2 * j, 2 * i), out[b].q + 2 * i);
           look_up_entries(kIq3XxsCodebook, byte_of(indices + 2 * j, 2 * i + 1), out[b].q + 2 * i + 1);
@@ -155,6 +153,7 @@ struct SuperBlock<TensorType::kIQ3_S> {
         const int b = 4 * half + j;
         out[b].scale = d * odd_scale(scales >> (4 * b));
         const u32x16 ninth_bits = byte_of(high, b);
+        PUNA_UNROLL(8)
         for (int g = 0; g < 8; ++g) {
           const u32x16 index = byte_of(low + 2 * j, g) | (((ninth_bits >> g) & 1u) << 8);
           look_up_entries(kIq3SCodebook, index, out[b].q + g);
@@ -186,6 +185,7 @@ struct SuperBlock<TensorType::kIQ1_S> {
     for (int b = 0; b < 8; ++b) {
       const u32x16 word = words[b / 2] >> (b % 2 * 16);
       out[b].scale = d * odd_scale((word >> 12) & 7u);
+      PUNA_UNROLL(4)
       for (int i = 0; i < 4; ++i) {
         const u32x16 index = byte_of(low + b, i) | (((word >> (3 * i)) & 7u) << 8);
         unpack_iq1_entry(index, (word >> 15) & 1u, out[b].q + 2 * i);
@@ -212,6 +212,7 @@ struct SuperBlock<TensorType::kIQ1_M> {
       out[b].scale = d;
       out[b].a = odd_scale(two_scales & 7u);
       out[b].b = odd_scale((two_scales >> 3) & 7u);
+      PUNA_UNROLL(4)
       for (int i = 0; i < 4; ++i) {
         const u32x16 nibble = high[b / 2] >> (b % 2 * 16 + 4 * i);
         unpack_iq1_entry(byte_of(low + b, i) | ((nibble & 7u) << 8), (nibble >> 3) & 1u, out[b].q + 2 * i);

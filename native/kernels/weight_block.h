@@ -10,7 +10,8 @@ enum class Correction {
   kZeroPoint,  // w = scale * (u - zero), zero being the same power of two everywhere
   kMin,        // w = scale * u - a
   kHalfMins,   // w = scale * u - (a for the first 16 columns, b for the others)
-  kSubScales,  // w = scale * (a or b) * (u - zero), a and b being integers for the columns' halves
+  kSubScales,  // w = scale * (a or b) * (u - zero), a and b being integers (but for NVFP4) for the columns'
+               // halves
 };
 
 struct WeightBlock {
