@@ -15,9 +15,11 @@ struct AttentionTile {
   int64_t token_begin = 0, token_end = 0;       // of the sequence's new tokens
   int64_t first_segment = 0, last_segment = 0;  // that the tokens see
   int64_t pieces = 1;                           // tasks that the segments are shared out over
-  int64_t partial_floats = 0;  // memory for the sums of its segments; 0 if it is in one piece
-  int64_t partial_offset = 0,
-          split_index = 0;  // partial_floats, and tiles in several pieces, before this one
+  // Of tiles in several pieces: memory for the sums of its segments, how much of it those before take, and how
+  // many they are.
+  int64_t partial_floats = 0;
+  int64_t partial_offset = 0;
+  int64_t split_index = 0;
 
   int64_t first_segment_of(int64_t piece) const {
     return first_segment + (last_segment - first_segment) * piece / pieces;

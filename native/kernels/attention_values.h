@@ -15,7 +15,7 @@ constexpr int64_t value_bytes(int64_t d) {
   return kType == KvType::kF16 ? d * 2 : kType == KvType::kF32 ? d * 4 : kType == KvType::kQ8_0 ? d : d / 2;
 }
 
-// kChunks * 16 values of a token, without their scales; of a partial one only the first `rest`.
+// kChunks * 16 values of a token, without their scales.
 template <KvType kType, int kChunks>
 PUNA_INLINE void load_values(const uint8_t* p, f32x16 (&value)[kChunks]) {
   if constexpr (kType == KvType::kQ4_0) {

@@ -113,6 +113,19 @@ def test_several_sequences_in_one_step(tmp_path: Path, isa: str) -> None:
 
 
 @pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_blocks_before_the_window_are_not_read(tmp_path: Path, isa: str, kv_type: str) -> None:
+    model = Attention(tmp_path, isa, 6, 2, 32, window=40, kv_type=kv_type)
+    rng = np.random.default_rng(4)
+    tokens = rng.integers(0, VOCABULARY, 600)
+    (blocks,) = scattered_blocks(rng, 600)
+    model.runner.run([Chunk(tokens[:590], blocks)])
+    for block in blocks[: (590 + 1 - 40) // BLOCK_TOKENS]:
+        model.runner.arena.block(block)[:] = 0xFF  # NaN
+    actual = model.runner.run([Chunk(tokens[590:], blocks, 590)])
+    np.testing.assert_allclose(actual, model.expected(tokens, 10), atol=1e-5)
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("window", [0, 40, 300])
 def test_same_bits_alone_batched_and_in_chunks(tmp_path: Path, isa: str, window: int, kv_type: str) -> None:
     """Over the borders of segments (256 positions), too, and whatever the threads share out."""

@@ -28,7 +28,9 @@ class LlamaCpp:
         kv = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")
         p.cache_type_k = kv
         p.cache_type_v = kv
-        p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        # Quantized values need flash attention; without it, sums run in a more accurate way.
+        flash = "ENABLED" if kv_type in ("q8_0", "q4_0") else "DISABLED"
+        p.flash_attn_type = getattr(xllamacpp.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{flash}")
         self._server = xllamacpp.Server(p)
         self._http = httpx.Client(base_url=self._server.listening_address, timeout=120)
         self._letter = self.tokenize("a")[0]
