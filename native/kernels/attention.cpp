@@ -68,7 +68,7 @@ float finish_scores(const AttentionArgs& args, const Group<T>& group, const Row&
       const int32_t from = (int32_t)(begin > kGroupTokens ? kGroupTokens : begin < 0 ? 0 : begin);
       const int32_t to = (int32_t)(end > kGroupTokens ? kGroupTokens : end < 0 ? 0 : end);
       const i32x16 at = lanes + (int32_t)offset;
-      score = (at >= from) & (at < to) ? score : splat(-INFINITY);
+      score = select((at >= from) & (at < to), score, splat(-INFINITY));
     }
     highest = max(score, highest);
     store(scores + offset, score);

@@ -3,20 +3,15 @@
 
 #include "kernels/kernels.h"
 #include "simd/simd.h"
+#include "simd/tile_sizes.h"
 
 namespace puna::PUNA_ISA {
 namespace {
 
 constexpr int kGroupBlocks = 4;
 constexpr int kGroupTokens = kGroupBlocks * kBlockTokens;
-constexpr int kMaxRows = 48;  // rows that share a group's keys and values while those are in cache
-#if defined(PUNA_AVX512)
-constexpr int kRegisterRows = 6;  // rows in registers at a time
-#else
-constexpr int kRegisterRows = 2;
-#endif
-constexpr int kPartialSums = 4;     // of a score, over d mod 4: hides the latency of fma for few rows
-constexpr int kRegisterChunks = 4;  // chunks of 16 values of an output row in registers at a time
+constexpr int kMaxRows = 48;     // rows that share a group's keys and values while those are in cache
+constexpr int kPartialSums = 4;  // of a score, over d mod 4: hides the latency of fma for few rows
 constexpr float kNothingSeen = -1e30f;
 
 // A stored key or value is a T: uint16_t for a half float, or float.

@@ -87,8 +87,8 @@ inline bool needs_quantized_input(TensorType type) {
   return type != TensorType::kF32 && type != TensorType::kF16 && type != TensorType::kBF16;
 }
 
-// isa: "auto", "portable", "avx512". Throws Error if unknown or if this machine lacks it. In select.cpp of
-// executor/, since kernels/ is compiled once per instruction set.
+// isa: "auto" or the name of an instruction set, such as "portable". Throws Error if unknown or if this
+// machine lacks it. In select.cpp of executor/, since kernels/ is compiled once per instruction set.
 const Kernels& select_kernels(const char* isa);
 
 }  // namespace puna
