@@ -99,7 +99,22 @@ PUNA_INLINE void store_f16(uint16_t* p, const Pair<Half>& v) {
   store_f16(p + Pair<Half>::kHalf, v.high);
 }
 template <typename Half>
-PUNA_INLINE void store_bytes(int8_t* p, const Pair<Half>& v) {
+PUNA_INLINE void load_bf16(const uint16_t* p, Pair<Half>& v) {
+  load_bf16(p, v.low);
+  load_bf16(p + Pair<Half>::kHalf, v.high);
+}
+template <typename Half>
+PUNA_INLINE void load_u8(const uint8_t* p, Pair<Half>& v) {
+  load_u8(p, v.low);
+  load_u8(p + Pair<Half>::kHalf, v.high);
+}
+template <typename Half>
+PUNA_INLINE void load_s8(const int8_t* p, Pair<Half>& v) {
+  load_s8(p, v.low);
+  load_s8(p + Pair<Half>::kHalf, v.high);
+}
+template <typename T, typename Half>
+PUNA_INLINE void store_bytes(T* p, const Pair<Half>& v) {
   store_bytes(p, v.low);
   store_bytes(p + Pair<Half>::kHalf, v.high);
 }
@@ -135,6 +150,14 @@ PUNA_INLINE auto reduce_add(const Pair<Half>& v) {
 template <typename Half>
 PUNA_INLINE auto reduce_max(const Pair<Half>& v) {
   return reduce_max(max(v.low, v.high));
+}
+template <typename Half>
+PUNA_INLINE Pair<Half> sum_lanes(const Pair<Half>* v) {
+  constexpr int kHalf = Pair<Half>::kHalf;
+  Half sums[2 * kHalf];
+  PUNA_UNROLL(16)
+  for (int i = 0; i < 2 * kHalf; ++i) sums[i] = v[i].low + v[i].high;
+  return {sum_lanes(sums), sum_lanes(sums + kHalf)};
 }
 template <int kDistance, typename Half>
 PUNA_INLINE Pair<Half> exchange(const Pair<Half>& v) {

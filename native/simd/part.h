@@ -48,9 +48,24 @@ PUNA_INLINE I32Part max(I32Part a, I32Part b) { return a > b ? a : b; }
 PUNA_INLINE F32Part to_float(I32Part v) { return __builtin_convertvector(v, F32Part); }
 PUNA_INLINE I32Part to_int(F32Part v) { return __builtin_convertvector(v, I32Part); }
 
-// The low byte of each lane.
-PUNA_INLINE void store_bytes(int8_t* p, I32Part v) {
-  typedef int8_t Bytes __attribute__((vector_size(kPartLanes)));
+// Integers of 8 or 16 bits, one to a lane, and the low byte of each lane.
+template <typename T, typename Part>
+PUNA_INLINE void load_narrow(const T* p, Part& v) {
+  typedef T Narrow __attribute__((vector_size(kPartLanes * sizeof(T))));
+  Narrow narrow;
+  std::memcpy(&narrow, p, sizeof narrow);
+  v = __builtin_convertvector(narrow, Part);
+}
+PUNA_INLINE void load_s8(const int8_t* p, I32Part& v) { load_narrow(p, v); }
+PUNA_INLINE void load_u8(const uint8_t* p, I32Part& v) { load_narrow(p, v); }
+PUNA_INLINE void load_bf16(const uint16_t* p, F32Part& v) {
+  U32Part halves;
+  load_narrow(p, halves);
+  v = (F32Part)(halves << 16);
+}
+template <typename T>
+PUNA_INLINE void store_bytes(T* p, I32Part v) {
+  typedef T Bytes __attribute__((vector_size(kPartLanes)));
   const Bytes bytes = __builtin_convertvector(v, Bytes);
   std::memcpy(p, &bytes, sizeof bytes);
 }
@@ -82,6 +97,27 @@ PUNA_INLINE float reduce_max(F32Part v) {
 }
 PUNA_INLINE int32_t reduce_max(I32Part v) {
   return reduce<kPartLanes / 2>(v, [](I32Part a, I32Part b) { return max(a, b); });
+}
+
+// Lane i of the result is the sum of the lanes of v[i], in the order of reduce_add. Halves v each time: pairs
+// of vectors become one, which has the sums of neighbouring runs of kWidth lanes of both.
+template <int kWidth = kPartLanes / 2>
+PUNA_INLINE F32Part sum_lanes(const F32Part* v) {
+  F32Part sums[kWidth];
+  PUNA_UNROLL(8)
+  for (int i = 0; i < kWidth; ++i) {
+    sums[i] = [&]<int... lane>(std::integer_sequence<int, lane...>) __attribute__((always_inline)) {
+      // In runs of 2 * kWidth lanes: the first half of a run of v[i], then that of v[i + kWidth].
+      const I32Part first = {
+          ((lane & ~(2 * kWidth - 1)) + (lane & (kWidth - 1)) + (lane & kWidth) / kWidth * kPartLanes)...};
+      return __builtin_shuffle(v[i], v[i + kWidth], first) +
+             __builtin_shuffle(v[i], v[i + kWidth], first + kWidth);
+    }(std::make_integer_sequence<int, kPartLanes>());
+  }
+  if constexpr (kWidth > 1)
+    return sum_lanes<kWidth / 2>(sums);
+  else
+    return sums[0];
 }
 
 template <typename T>

@@ -84,12 +84,31 @@ PUNA_INLINE f32x16 load_f16(const uint16_t* p) {
   return v;
 }
 
+// 16 bfloat16: the upper halves of floats.
+PUNA_INLINE f32x16 load_bf16(const uint16_t* p) {
+  f32x16 v;
+  load_bf16(p, v);
+  return v;
+}
+// 16 bytes, each as an integer.
+PUNA_INLINE i32x16 load_u8(const uint8_t* p) {
+  i32x16 v;
+  load_u8(p, v);
+  return v;
+}
+PUNA_INLINE i32x16 load_s8(const int8_t* p) {
+  i32x16 v;
+  load_s8(p, v);
+  return v;
+}
+
 // These work on 16 lanes as on one register; the contracts:
 //   fma(a, b, c)             a * b + c; rounds twice where there is no such instruction
 //   select(mask, a, b)       per lane; mask from a comparison
 //   max, min                 b where a lane is not a number
 //   to_float, to_int         to_int truncates
 //   reduce_add, reduce_max   horizontally, in one fixed tree order on every instruction set
+//   sum_lanes(v)             of 16 vectors: lane i is reduce_add(v[i])
 //   exchange<n>(v)           lane i is lane i ^ n, n being 1 or 2
 //   store_f16(p, v)          rounded to nearest, ties to even
 //   store_bytes(p, v)        the low byte of each lane
