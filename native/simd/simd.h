@@ -113,11 +113,9 @@ PUNA_INLINE i32x16 load_s8(const int8_t* p) {
 //   store_f16(p, v)          rounded to nearest, ties to even
 //   store_bytes(p, v)        the low byte of each lane
 //   dot4_u8s8(acc, u, s)     acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed
-//   bytes of
-//                            s, which are -127..127; exact in int32
-//   dot16_u8s8<kMax>(acc, u, s)   the same for four words, u[4] and s[4], whose bytes u are at most kMax;
-//   cheaper
-//                            for kMax of 127, 63 and 31 where there is no instruction for dot4
+//                            bytes of s, which are -127..127; exact in int32
+//   dot16_u8s8<n>(acc, u, s) the same for four words, u[4] and s[4], whose bytes u are at most n; cheaper for
+//                            n of 127, 63 and 31 where there is no instruction for dot4
 
 // e^x, relative error below 2e-7: 2^n times a degree-6 polynomial on [-ln2/2, ln2/2] (Cephes expf).
 // Below -87 the result is 0, which is what a masked score needs.
