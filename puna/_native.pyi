@@ -201,8 +201,11 @@ class Program:
         sequence_starts: NDArray[np.int32],
         block_tables: NDArray[np.int32],
         rows: NDArray[np.int32],
+        num_threads: int | None = None,
     ) -> NDArray[np.float32]:
         """One step; arrays as in Batch. The result [len(rows), width] is overwritten by the next run.
+
+        num_threads: of the pool's threads, at most; None for all. It does not change the result.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
         """

@@ -39,7 +39,8 @@ FloatMatrix to_numpy(Output output) {
 
 FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& tokens,
                         const Int32Vector& positions, const Int32Vector& sequence_starts,
-                        const Int32Matrix& block_tables, const Int32Vector& rows) {
+                        const Int32Matrix& block_tables, const Int32Vector& rows,
+                        std::optional<int> num_threads) {
   const std::shared_ptr<uint8_t> mapping =
       arena.mapping();  // stays mapped if another thread closes the arena
   const Batch batch{
@@ -57,7 +58,7 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
   Output output;
   {
     const nb::gil_scoped_release released;
-    output = program.run(pool, batch);
+    output = program.run(pool, batch, num_threads.value_or(pool.num_threads()));
   }
   return to_numpy(std::move(output));
 }
@@ -94,7 +95,8 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
-           "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert());
+           "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
+           "num_threads"_a = nb::none());
 }
 
 struct CpuInfo {

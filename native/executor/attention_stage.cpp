@@ -6,14 +6,11 @@
 namespace puna {
 namespace {
 
-// Query rows (tokens x heads of a KV head) of one task: keys and values are read once for all of them.
-constexpr int kTaskRows = 48;
-
 // Finds the task of a growing index.
 class Tasks {
  public:
   Tasks(const Step& step, const AttentionStage& stage)
-      : step_(step), stage_(stage), tile_(std::max(1, kTaskRows / (stage.num_heads / stage.num_kv_heads))) {}
+      : step_(step), stage_(stage), tile_(std::max(1, kMaxAttentionRows / (stage.num_heads / stage.num_kv_heads))) {}
 
   bool find(int64_t index) {
     while (sequence_ < step_.batch.num_sequences() && index >= first_ + in_sequence()) {
@@ -44,6 +41,7 @@ class Tasks {
         .arena = batch.arena,
         .block_bytes = batch.block_bytes,
         .kv_type = step_.plan.kv_type,
+        .layout = &layer.layout,
         .k_offset = layer.k_offset,
         .v_offset = layer.v_offset,
         .scale = stage_.scale,

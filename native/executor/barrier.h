@@ -1,4 +1,4 @@
-// Where the threads of one step meet between instructions that depend on each other.
+// Where the threads of one step meet between stages that depend on each other.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,15 @@ class Barrier {
   explicit Barrier(int num_threads) : num_threads_(static_cast<uint32_t>(num_threads)) {}
 
   // Returns when all threads have called it; what they wrote before is then visible to all. Reusable at once.
-  void wait() {
-    if (num_threads_ == 1) return;
+  // The last one to arrive calls `before_all_go_on`, while the others wait.
+  template <typename Function>
+  void wait(Function&& before_all_go_on) {
     const uint32_t phase = phase_.load(std::memory_order_relaxed);
-    if (arrived_.fetch_add(1) + 1 == num_threads_) {
+    if (num_threads_ == 1 || arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
       arrived_.store(0, std::memory_order_relaxed);
+      before_all_go_on();
       phase_.fetch_add(1);
-      phase_.notify_all();
+      if (num_threads_ > 1) phase_.notify_all();
     } else {
       wait_while_equal(phase_, phase);
     }

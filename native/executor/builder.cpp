@@ -11,11 +11,9 @@ constexpr int64_t kMaxWidth = int64_t{1} << 26;
 
 ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string& isa,
                                const std::string& kv_type) {
-  require(kv_type == "f16" || kv_type == "f32",
-          "unknown type of keys and values \"" + kv_type + "\" (f16, f32)");
   plan_.file = std::move(file);
   plan_.kernels = &select_kernels(isa.c_str());
-  plan_.kv_type = kv_type == "f16" ? KvType::kF16 : KvType::kF32;
+  plan_.kv_type = kv_type_named(kv_type);
 }
 
 // --- buffers and stages ---
@@ -84,7 +82,7 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   const Weight weight = matrix(name, size, 1);
-  require(!needs_quantized_input(weight.type),
+  require(is_float(weight.type),
           "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
   auto values = std::make_unique<float[]>(static_cast<size_t>(size));
   dequantize(weight.type, weight.data, values.get(), size);
@@ -95,13 +93,14 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
   read(result, next_stage());
-  for (const auto& [layer, bytes] : layer_bytes_) {
+  for (const auto& [layer, layout] : layouts_) {
     require(layer == static_cast<int>(plan_.layers.size()),
             "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");
-    plan_.layers.push_back({plan_.block_bytes, plan_.block_bytes + bytes});
-    plan_.block_bytes += 2 * bytes;
+    plan_.layers.push_back({plan_.block_bytes, plan_.block_bytes + layout.bytes, layout});
+    plan_.block_bytes += 2 * layout.bytes;
   }
   plan_.result = result;
+  share_out_token_stages(plan_);
   place_buffers(plan_);
   return std::make_shared<Program>(std::move(plan_));
 }

@@ -65,8 +65,12 @@ class ProgramBuilder {
   std::map<int, int> quantized_;  // float buffer -> its quantized copy, until it is written again
   // Layers with the same frequencies share a table.
   std::map<std::pair<std::vector<float>, float>, int> rope_tables_;
-  std::map<int, int64_t> layer_bytes_;  // of K; as much again of V
+  std::map<int, KvLayout> layouts_;  // of each layer's keys and values
 };
+
+// Says how token stages are shared out: which are cut by columns, which every thread runs for itself
+// (replication.cpp).
+void share_out_token_stages(Plan& plan);
 
 // Gives every buffer its place; those that are never needed at the same time share memory (memory.cpp).
 void place_buffers(Plan& plan);

@@ -93,7 +93,7 @@ int ProgramBuilder::rope_table(std::span<const float> inv_freq, float scale) {
   std::copy(inv_freq.begin(), inv_freq.end(), values.get());
   const float* constant = plan_.constants.emplace_back(std::move(values)).get();
   const int out = add_buffer(2 * half * static_cast<int64_t>(sizeof(float)), 0);
-  const int stage = token_stage(Domain::kTokens);
+  constexpr int stage = 0;  // what embeds the tokens: there is one, since something has been written
   write(out, Domain::kTokens, stage);
   append(stage, op::RopeTable{constant, half, scale, out});
   rope_tables_.emplace(std::move(key), out);
@@ -123,15 +123,15 @@ void ProgramBuilder::rope(int x, int num_heads, int head_dim, const std::string&
 
 void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim) {
   require_range("the layer of an attention", layer, 0, kMaxHeads);
-  const int64_t bytes = int64_t{num_kv_heads} * head_dim * kBlockTokens * kv_value_bytes(plan_.kv_type);
-  require(layer_bytes_.emplace(layer, bytes).second, "layer " + text(layer) + " has two attentions");
+  const KvLayout layout = kv_layout(plan_.kv_type, num_kv_heads, head_dim);
+  require(layouts_.emplace(layer, layout).second, "layer " + text(layer) + " has two attentions");
 }
 
 void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_heads, int num_kv_heads,
                                int head_dim, float scale, float softcap, int64_t window) {
   require_range("the number of heads", num_heads, 1, kMaxHeads);
   require_range("the number of KV heads", num_kv_heads, 1, num_heads);
-  require_range("the head dimension", head_dim, 1, kMaxHeads);
+  require_range("the head dimension", head_dim, 1, kMaxHeadDim);
   require(num_heads % num_kv_heads == 0,
           text(num_heads) + " heads cannot be shared out over " + text(num_kv_heads) + " KV heads");
   require(std::isfinite(scale), "the scale of an attention is not finite");

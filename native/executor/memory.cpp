@@ -12,6 +12,17 @@ int64_t aligned_bytes(const Buffer& buffer) {
   return (buffer.row_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// No thread waits for others behind a replicated stage: while one still reads there, another is at the next
+// stage.
+void keep_until_barrier(const Plan& plan, Buffer& buffer) {
+  const auto replicated = [&](int stage) {
+    const auto* tokens = std::get_if<TokenStage>(&plan.stages[static_cast<size_t>(stage)]);
+    return tokens != nullptr && tokens->replicated;
+  };
+  const int last = static_cast<int>(plan.stages.size()) - 1;
+  while (buffer.last_stage < last && replicated(buffer.last_stage)) ++buffer.last_stage;
+}
+
 // Whole stages count, not ops within one: at any moment its threads are at different ops.
 bool needed_together(const Buffer& a, const Buffer& b) {
   return a.domain == b.domain && a.first_stage <= b.last_stage && b.first_stage <= a.last_stage;
@@ -34,7 +45,9 @@ int64_t first_gap(const Buffer& buffer, const std::vector<const Buffer*>& placed
 void place_buffers(Plan& plan) {
   std::vector<Buffer*> order;
   for (Buffer& buffer : plan.buffers) {
-    if (buffer.domain) order.push_back(&buffer);
+    if (!buffer.domain) continue;
+    keep_until_barrier(plan, buffer);
+    order.push_back(&buffer);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const Buffer* a, const Buffer* b) { return a->row_bytes > b->row_bytes; });

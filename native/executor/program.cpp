@@ -1,6 +1,8 @@
 #include "executor/program.h"
 
+#include <algorithm>
 #include <atomic>
+#include <array>
 #include <limits>
 #include <new>
 
@@ -9,15 +11,30 @@
 #include "executor/step.h"
 
 namespace puna {
-namespace {
 
-// How much of each stage the threads have taken; apart in memory, since all threads write to the current one.
-struct alignas(64) Counter {
-  std::atomic<int64_t> claimed{0};
+// What the threads of a step share beside the activations.
+struct SharedWork {
+  explicit SharedWork(int threads) : num_threads(threads), barrier(threads), shares(threads) {}
+
+  // Whoever arrives last knows that nobody is taking work before the barrier any more.
+  void wait() {
+    barrier.wait([this] {
+      shares.reset();
+      claimed.store(0, std::memory_order_relaxed);
+    });
+  }
+
+  const int num_threads;
+  Barrier barrier;
+  // What has been taken since the last barrier.
+  WorkShares shares;
+  alignas(64) std::atomic<int64_t> claimed{0};
 };
 
-std::vector<KvSlot> find_kv_slots(const Batch& batch) {
-  std::vector<KvSlot> slots(batch.tokens.size());
+namespace {
+
+void find_kv_slots(const Batch& batch, std::vector<KvSlot>& slots) {
+  slots.resize(batch.tokens.size());
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
       const int32_t position = batch.positions[t];
@@ -25,30 +42,16 @@ std::vector<KvSlot> find_kv_slots(const Batch& batch) {
       slots[t] = {batch.arena + block * batch.block_bytes, position % kBlockTokens};
     }
   }
-  return slots;
-}
-
-void run_stages(const Step& step, std::vector<Counter>& counters, Barrier& barrier, int thread) noexcept {
-  for (size_t i = 0; i < step.plan.stages.size(); ++i) {
-    const Stage& stage = step.plan.stages[i];
-    if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
-      run_stage(step, *tokens, thread);
-    } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
-      run_stage(step, *linear, counters[i].claimed);
-    } else {
-      run_stage(step, std::get<AttentionStage>(stage), counters[i].claimed);
-    }
-    barrier.wait();
-  }
 }
 
 }  // namespace
 
 Program::Program(Plan plan) : plan_(std::move(plan)) {}
+Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  return token_memory_.size + output_memory_.size;
+  return token_memory_.size + output_memory_.size + replicas_.size;
 }
 
 void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
@@ -66,25 +69,53 @@ void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
   memory.size = size;
 }
 
-Output Program::run(ThreadPool& pool, const Batch& batch) {
-  check_batch(batch, plan_.vocab_size, plan_.block_bytes);
-  const std::lock_guard<std::mutex> lock(one_run_);
+void Program::prepare(const Batch& batch, int num_threads) {
   reserve(token_memory_, plan_.token_row_bytes, static_cast<int64_t>(batch.tokens.size()));
   reserve(output_memory_, plan_.output_row_bytes, static_cast<int64_t>(batch.rows.size()));
-  const Step step{
+  reserve(replicas_, plan_.token_row_bytes + plan_.output_row_bytes, num_threads);
+  if (!plan_.layers.empty()) find_kv_slots(batch, kv_slots_);
+  if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
+}
+
+void Program::run_stages(const Step& step) const noexcept {
+  for (const Stage& stage : plan_.stages) {
+    if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
+      run_stage(step, *tokens);
+      if (is_replicated(step, *tokens)) continue;
+    } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
+      run_stage(step, *linear, work_->shares);
+    } else {
+      run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
+    }
+    work_->wait();
+  }
+}
+
+Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
+  check_batch(batch, plan_.vocab_size, plan_.block_bytes);
+  const std::lock_guard<std::mutex> lock(one_run_);
+  const int threads = std::clamp(num_threads, 1, pool.num_threads());
+  prepare(batch, threads);
+  Step shared{
       .plan = plan_,
       .batch = batch,
-      .num_threads = pool.num_threads(),
+      .thread = 0,
+      .num_threads = threads,
       .token_memory = token_memory_.bytes.get(),
       .output_memory = output_memory_.bytes.get(),
-      .kv_slots = plan_.layers.empty() ? std::vector<KvSlot>{} : find_kv_slots(batch),
+      .replicas = replicas_.bytes.get(),
+      .kv_slots = kv_slots_,
   };
-  std::vector<Counter> counters(plan_.stages.size());
-  Barrier barrier(step.num_threads);
-  pool.run([&](int thread) { run_stages(step, counters, barrier, thread); });
-  const int64_t rows = step.num_rows(Domain::kRows);
+  const auto body = [&](int thread) {
+    Step step = shared;
+    step.thread = thread;
+    step.replicas += (plan_.token_row_bytes + plan_.output_row_bytes) * thread;
+    run_stages(step);
+  };
+  pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
+  const int64_t rows = shared.num_rows(Domain::kRows);
   const int64_t width = plan_.buffers[static_cast<size_t>(plan_.result)].width;
-  return {std::shared_ptr<float[]>(output_memory_.bytes, step.floats(plan_.result, 0)), rows, width};
+  return {std::shared_ptr<float[]>(output_memory_.bytes, shared.floats(plan_.result, 0)), rows, width};
 }
 
 }  // namespace puna

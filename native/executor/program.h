@@ -1,13 +1,15 @@
 // A model's graph as the CPU runs it: stages, one after the other, each shared out over all threads of the
-// pool with a barrier behind it. A token stage is a run of ops of which every row needs only itself, so one
-// thread takes a token through all of them without waiting (norm and quantization, rotation and cache write,
-// ...).
+// step with a barrier behind it. A token stage is a run of ops of which every row needs only itself, so one
+// thread takes a token, or some columns of it, through all of them without waiting (norm and quantization,
+// rotation and cache write, ...). Where such a stage has a single row that is cheaper computed than waited
+// for, every thread computes it for itself, and there is no barrier (replication.cpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,6 +34,8 @@ struct Buffer {
   int last_stage = -1;
   // The buffer starts at offset * (rows of the domain) in the domain's memory; a multiple of 64.
   int64_t offset = 0;
+  // With one row, every thread has a copy of its own, which the replicated stages write.
+  bool replicated = false;
 };
 
 namespace op {
@@ -94,6 +98,9 @@ using TokenOp = std::variant<op::Embed, op::RmsNorm, op::Quantize, op::RopeTable
 struct TokenStage {
   Domain domain;
   std::vector<TokenOp> ops;
+  // Into how many runs of columns, equally wide, a row can be cut without any op needing another run's.
+  int64_t pieces = 1;
+  bool replicated = false;
 };
 
 struct LinearPart {
@@ -121,6 +128,7 @@ using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
 // Where a layer's keys and values lie in a block, in bytes.
 struct KvLayer {
   int64_t k_offset, v_offset;
+  KvLayout layout;
 };
 
 // Everything that build() found out; does not change afterwards.
@@ -138,6 +146,15 @@ struct Plan {
   int result = -1;
 };
 
+// Where a token's keys and values go.
+struct KvSlot {
+  uint8_t* block;
+  int slot;
+};
+
+struct SharedWork;
+struct Step;
+
 // Rows of floats that stay as they are until the next run.
 struct Output {
   std::shared_ptr<float[]> data;
@@ -147,6 +164,7 @@ struct Output {
 class Program {
  public:
   explicit Program(Plan plan);
+  ~Program();
 
   const char* isa() const { return plan_.kernels->isa; }
   // KV bytes of a block of 16 tokens, all layers.
@@ -155,8 +173,9 @@ class Program {
   // the tokens of a step.
   int64_t buffer_bytes();
 
-  // One step. Throws Error, before anything is written, if the batch does not fit the model or the arena.
-  Output run(ThreadPool& pool, const Batch& batch);
+  // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
+  // the batch does not fit the model or the arena.
+  Output run(ThreadPool& pool, const Batch& batch, int num_threads);
 
  private:
   // Activations of one domain.
@@ -165,10 +184,16 @@ class Program {
     int64_t size = 0;
   };
   static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
+  void prepare(const Batch& batch, int num_threads);
+  void run_stages(const Step& step) const noexcept;
 
   const Plan plan_;
   std::mutex one_run_;
+  // Kept from step to step, so that a step allocates nothing unless it is the largest so far.
   Memory token_memory_, output_memory_;
+  Memory replicas_;               // one row of both domains for each thread
+  std::vector<KvSlot> kv_slots_;  // [T]; empty without attention
+  std::unique_ptr<SharedWork> work_;
 };
 
 }  // namespace puna

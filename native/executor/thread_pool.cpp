@@ -1,7 +1,9 @@
 #include "executor/thread_pool.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -17,13 +19,32 @@
 
 namespace puna {
 
+namespace {
+
+// What top and debuggers show.
+void name_this_thread([[maybe_unused]] int thread) {
+#if defined(__linux__)
+  pthread_setname_np(pthread_self(), ("puna-worker-" + std::to_string(thread)).c_str());
+#endif
+}
+
+// The runs that a worker has been called to, apart in memory: each is written to by the caller and looked at
+// by the worker alone.
+struct alignas(64) Calls {
+  std::atomic<uint32_t> count{0};
+};
+
+}  // namespace
+
 struct ThreadPool::Impl {
-  explicit Impl(int count) : num_threads(count), owner(getpid()) {}
+  explicit Impl(int count)
+      : num_threads(count), owner(getpid()), calls(std::make_unique<Calls[]>(static_cast<size_t>(count))) {}
 
   void start();
   void stop();
   void work(int thread);
-  void call(int thread);
+  void call_workers(int count);
+  void run_body(int thread);
 
   const int num_threads;
   const pid_t owner;  // threads do not survive fork(): a child must neither use nor join them
@@ -31,9 +52,9 @@ struct ThreadPool::Impl {
   std::mutex one_run;
   bool closed = false;
 
-  // One run: `body` is set, then `round` moves on; each worker calls it and counts down `unfinished`.
+  // One run: `body` is set, then workers are called; each runs it and counts down `unfinished`.
   const std::function<void(int)>* body = nullptr;  // nullptr: the workers end
-  alignas(64) std::atomic<uint32_t> round{0};
+  std::unique_ptr<Calls[]> calls;                  // by thread; the first is not used
   alignas(64) std::atomic<uint32_t> unfinished{0};
   std::mutex error_mutex;
   std::exception_ptr error;
@@ -52,24 +73,30 @@ void ThreadPool::Impl::start() {
 
 void ThreadPool::Impl::stop() {
   body = nullptr;
-  round.fetch_add(1);
-  round.notify_all();
+  call_workers(static_cast<int>(workers.size()) + 1);
   for (std::thread& worker : workers) worker.join();
   workers.clear();
 }
 
 void ThreadPool::Impl::work(int thread) {
-  uint32_t seen = 0;  // the round at construction; no run starts before all workers exist
-  for (;;) {
-    wait_while_equal(round, seen);
-    ++seen;
+  name_this_thread(thread);
+  for (uint32_t seen = 0;; ++seen) {
+    wait_while_equal(calls[static_cast<size_t>(thread)].count, seen);
     if (body == nullptr) return;
-    call(thread);
+    run_body(thread);
     if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
   }
 }
 
-void ThreadPool::Impl::call(int thread) {
+void ThreadPool::Impl::call_workers(int count) {
+  for (int thread = 1; thread < count; ++thread) {
+    std::atomic<uint32_t>& called = calls[static_cast<size_t>(thread)].count;
+    called.fetch_add(1);
+    called.notify_one();
+  }
+}
+
+void ThreadPool::Impl::run_body(int thread) {
   try {
     (*body)(thread);
   } catch (...) {
@@ -105,15 +132,14 @@ void ThreadPool::close() {
 
 int ThreadPool::num_threads() const { return impl_->num_threads; }
 
-void ThreadPool::run(const std::function<void(int)>& body) {
+void ThreadPool::run(int count, const std::function<void(int)>& body) {
   if (impl_->owner != getpid()) throw Error("the thread pool belongs to the process that was forked");
   const std::lock_guard<std::mutex> lock(impl_->one_run);
   if (impl_->closed) throw Error("the thread pool is closed");
   impl_->body = &body;
-  impl_->unfinished.store(static_cast<uint32_t>(impl_->workers.size()), std::memory_order_relaxed);
-  impl_->round.fetch_add(1);
-  impl_->round.notify_all();
-  impl_->call(0);
+  impl_->unfinished.store(static_cast<uint32_t>(count) - 1, std::memory_order_relaxed);
+  impl_->call_workers(count);
+  impl_->run_body(0);
   for (uint32_t left; (left = impl_->unfinished.load(std::memory_order_acquire)) != 0;) {
     wait_while_equal(impl_->unfinished, left);
   }
@@ -121,8 +147,9 @@ void ThreadPool::run(const std::function<void(int)>& body) {
 }
 
 void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
+  if (count <= 0) return;
   std::atomic<int64_t> next{0};
-  run([&](int) {
+  run(static_cast<int>(std::min<int64_t>(count, num_threads())), [&](int) {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
   });
 }

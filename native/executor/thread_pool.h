@@ -18,11 +18,11 @@ class ThreadPool {
   // Ends the threads; a later run is an Error. Nothing to do the second time.
   void close();
 
-  // body(thread) once on every thread, the caller's included (thread 0); returns when all are done. One run
-  // at a time: concurrent callers wait; a body must not start another. What a body throws (the first of
-  // several) is thrown to the caller once all threads are done. Error in a forked child, where the threads
-  // are missing.
-  void run(const std::function<void(int thread)>& body);
+  // body(thread) once on each of the first `count` threads (1 to num_threads), of which the caller is thread
+  // 0; the others sleep on. Returns when all are done. One run at a time: concurrent callers wait; a body
+  // must not start another. What a body throws (the first of several) is thrown to the caller once all
+  // threads are done. Error in a forked child, where the threads are missing.
+  void run(int count, const std::function<void(int thread)>& body);
 
   // body(i) for every i in [0, count), shared out dynamically.
   void parallel_for(int64_t count, const std::function<void(int64_t)>& body);

@@ -1,196 +1,175 @@
 // Attention over paged keys and values, with the softmax kept online (Milakov & Gimelshein, 2018; as in
-// FlashAttention, Dao et al., 2022): scores exist only for a group of 64 positions at a time.
+// FlashAttention, Dao et al., 2022): scores exist only for a group of 64 positions at a time. Long contexts
+// are cut into segments at fixed positions (as in Flash-Decoding, Dao et al., 2023), each summed up on its
+// own and then added to those before it.
 //
 // A "row" is one query head of one query token. For every row the order of operations depends on its own
-// position alone: groups lie at fixed positions, and what a row does not see contributes nothing, not even a
-// zero. So a token's output is bit for bit the same alone, in a chunk of a prompt, or beside other sequences.
+// position alone: groups and segments lie at fixed positions, and what a row does not see has weight zero.
+// Such positions were written by the same sequence, now or before, so that zero times them is zero. So a
+// token's output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over
+// threads.
 #include "kernels/attention_rows.h"
-#include "kernels/attention_values.h"
+#include "kernels/attention_softmax.h"
 #include "kernels/functions.h"
-#include "simd/simd.h"
 
 namespace puna::PUNA_ISA {
 namespace {
 
-// What overflows a half float is kept at the largest one: an infinite key or value would turn into NaN.
-PUNA_INLINE f32x16 finite_f16(f32x16 v) { return min(max(v, splat(-65504.0f)), splat(65504.0f)); }
-
-// scores[r * kGroupTokens + lane] = q[r] . k[lane] for the 16 tokens of a block.
-template <int kRows, typename T>
-void block_scores(const Row* rows, const T* k, const T* ahead, int64_t head_dim, float* scores) {
-  f32x16 sums[kRows][kPartialSums] = {};
-  int64_t d = 0;
-  for (; d + kPartialSums <= head_dim; d += kPartialSums) {
-#pragma GCC unroll 8
-    for (int i = 0; i < kPartialSums * kBlockTokens; i += kLineValues<T>)
-      __builtin_prefetch(ahead + d * kBlockTokens + i);
-#pragma GCC unroll 8
-    for (int i = 0; i < kPartialSums; ++i) {
-      const f32x16 key = load_stored(k + (d + i) * kBlockTokens);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sums[r][i] = fma(splat(rows[r].q[d + i]), key, sums[r][i]);
-    }
-  }
-  for (; d < head_dim; ++d) {
-    const f32x16 key = load_stored(k + d * kBlockTokens);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sums[r][0] = fma(splat(rows[r].q[d]), key, sums[r][0]);
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    store(scores + r * kGroupTokens, (sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3]));
-  }
+int64_t heads_of_group(const AttentionArgs& args) { return args.num_heads / args.num_kv_heads; }
+int64_t num_rows(const AttentionArgs& args) {
+  return (args.token_end - args.token_begin) * heads_of_group(args);
 }
 
-template <typename T>
-void scores_of_rows(Rows& rows, const Group<T>& group, int64_t head_dim) {
-  for (int b = group.begin; b < group.end; ++b) {
-    in_register_rows<kRegisterRows>(0, rows.count, [&](auto count, int first) {
-      block_scores<count.value>(rows.row + first, group.k[b], group.k_ahead[b], head_dim,
-                                rows.weight[first] + b * kBlockTokens);
-    });
-  }
+// Row `index` of the task: token by token, all query heads of the KV head for each.
+Row row_at(const AttentionArgs& args, int64_t index) {
+  const int64_t heads = heads_of_group(args), token = args.token_begin + index / heads;
+  const int64_t at = token * args.stride + (args.kv_head * heads + index % heads) * args.head_dim;
+  const int64_t end = args.first_position + token + 1;
+  const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
+  return {args.q + at, args.out + at, begin, end};
 }
 
-// Scales, caps and masks a row's scores; returns the new maximum.
-template <typename T>
-float finish_scores(const AttentionArgs& args, const Group<T>& group, const Row& row, float maximum,
-                    float* scores) {
-  const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  // Relative to the group, so that 32 bits hold them.
-  const int64_t begin = row.begin - group.position, end = row.end - group.position;
-  f32x16 highest = splat(maximum);
-  for (int b = group.begin; b < group.end; ++b) {
-    const int64_t offset = b * kBlockTokens;
-    f32x16 score = load(scores + offset) * args.scale;
-    if (args.softcap != 0.0f) score = tanh(score / args.softcap) * args.softcap;
-    if (begin > offset || end < offset + kBlockTokens) {
-      const int32_t from = (int32_t)(begin > kGroupTokens ? kGroupTokens : begin < 0 ? 0 : begin);
-      const int32_t to = (int32_t)(end > kGroupTokens ? kGroupTokens : end < 0 ? 0 : end);
-      const i32x16 at = lanes + (int32_t)offset;
-      score = select((at >= from) & (at < to), score, splat(-INFINITY));
-    }
-    highest = max(score, highest);
-    store(scores + offset, score);
-  }
-  return reduce_max(highest);
-}
-
-// Scores to weights e^(score - maximum), and their sum.
-template <typename T>
-PUNA_INLINE void weigh(const Group<T>& group, float maximum, float correction, float* weight, float* sum) {
-  f32x16 total = load(sum) * correction;
-  for (int b = group.begin; b < group.end; ++b) {
-    const f32x16 w = exp(load(weight + b * kBlockTokens) - maximum);
-    total += w;
-    store(weight + b * kBlockTokens, w);
-  }
-  store(sum, total);
-}
-
-template <typename T>
-void softmax_of_rows(const AttentionArgs& args, const Group<T>& group, Rows& rows) {
-  for (int r = 0; r < rows.count; ++r) {
-    const float highest = finish_scores(args, group, rows.row[r], rows.maximum[r], rows.weight[r]);
-    rows.correction[r] = rows.maximum[r] - highest;
-    rows.maximum[r] = highest;
-  }
-  for (int r = 0; r < rows.count; r += kLanes) store(rows.correction + r, exp(load(rows.correction + r)));
-  for (int r = 0; r < rows.count; ++r) {
-    weigh(group, rows.maximum[r], rows.correction[r], rows.weight[r], rows.sum[r]);
-  }
-}
-
-// Rows [first, first + count) of the task, token by token, all query heads of the KV head for each.
+template <KvType kType>
 void start_rows(const AttentionArgs& args, int64_t first, int count, Rows& rows) {
-  const int64_t heads = args.num_heads / args.num_kv_heads;
   rows.count = count;
-  for (int r = 0; r < count; ++r) {
-    const int64_t token = args.token_begin + (first + r) / heads;
-    const int64_t head = args.kv_head * heads + (first + r) % heads;
-    const int64_t at = token * args.stride + head * args.head_dim;
-    const int64_t end = args.first_position + token + 1;
-    const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
-    rows.row[r] = {args.q + at, args.out + at, begin, end};
-    rows.maximum[r] = kNothingSeen;
-    std::memset(args.out + at, 0, (size_t)args.head_dim * sizeof(float));
-  }
-  std::memset(rows.correction, 0, sizeof rows.correction);
-  std::memset(rows.sum, 0, sizeof rows.sum);
+  rows.values = padded(args.head_dim);
+  for (int r = 0; r < count; ++r) rows.row[r] = row_at(args, first + r);
+  if constexpr (!is_float(kType)) quantize_queries<kType>(rows, args.head_dim);
 }
 
-template <typename T>
-Group<T> group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {
-  const int64_t before = rows.row[0].begin - position;  // seen by no row
-  const int64_t end = rows.row[rows.count - 1].end;     // seen by some row up to here
-  const int64_t first = position / kBlockTokens, last = (end - 1) / kBlockTokens;
-  const int64_t head = (int64_t)args.kv_head * args.head_dim * kBlockTokens;
-  const auto stored = [&](int64_t index, int64_t offset) {
-    const uint8_t* block = args.arena + args.block_table[index < last ? index : last] * args.block_bytes;
-    return reinterpret_cast<const T*>(block + offset) + head;
+Group group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {
+  const int64_t first = rows.row[0].begin / kBlockTokens;
+  const int64_t last = (rows.row[rows.count - 1].end - 1) / kBlockTokens;
+  const int64_t head = args.kv_head * args.layout->head;
+  const int64_t scales = args.layout->scales + args.kv_head * args.layout->head_scales;
+  const auto block_at = [&](int64_t index) {
+    index = index < first ? first : index > last ? last : index;
+    return args.arena + args.block_table[index] * args.block_bytes;
   };
-  Group<T> group;
+  Group group;
   group.position = position;
-  group.begin = before > 0 ? (int)(before / kBlockTokens) : 0;
-  group.end = last - first < kGroupBlocks ? (int)(last - first) + 1 : kGroupBlocks;
-  for (int b = group.begin; b < group.end; ++b) {
-    group.k[b] = stored(first + b, args.k_offset);
-    group.v[b] = stored(first + b, args.v_offset);
-    group.k_ahead[b] = stored(first + b + kGroupBlocks, args.k_offset);
-    group.v_ahead[b] = stored(first + b + kGroupBlocks, args.v_offset);
+  for (int b = 0; b < kGroupBlocks; ++b) {
+    const uint8_t* block = block_at(position / kBlockTokens + b);
+    const uint8_t* ahead = block_at(position / kBlockTokens + b + kGroupBlocks);
+    group.k[b] = block + args.k_offset + head;
+    group.v[b] = block + args.v_offset + head;
+    group.k_ahead[b] = ahead + args.k_offset + head;
+    group.v_ahead[b] = ahead + args.v_offset + head;
+    group.k_scales[b] = reinterpret_cast<const uint16_t*>(block + args.k_offset + scales);
+    group.v_scales[b] = reinterpret_cast<const uint16_t*>(block + args.v_offset + scales);
+    if (args.layout->head_scales > 0) {
+      __builtin_prefetch(ahead + args.k_offset + scales);
+      __builtin_prefetch(ahead + args.v_offset + scales);
+    }
   }
   return group;
 }
 
-template <typename T>
+// The rows' sums over one segment.
+template <KvType kType>
+void attend_segment(const AttentionArgs& args, Rows& rows, int64_t segment) {
+  std::memset(rows.sums, 0, (size_t)(rows.count * rows.values) * sizeof(float));
+  for (int r = 0; r < rows.count; ++r) {
+    rows.maximum[r] = kNothingSeen;
+    store(rows.total_weight[r], f32x16{});
+  }
+  const int64_t seen = rows.row[0].begin / kGroupTokens * kGroupTokens, begin = segment * kSegmentTokens;
+  const int64_t seen_end = rows.row[rows.count - 1].end, end = begin + kSegmentTokens;
+  for (int64_t position = seen > begin ? seen : begin; position < (seen_end < end ? seen_end : end);
+       position += kGroupTokens) {
+    const Group group = group_at(args, position, rows);
+    in_register_rows<kRegisterRows>(0, rows.count, [&](auto count, int first) {
+      attend_group<kType, count.value>(args, rows, first, group);
+    });
+  }
+}
+
+// A row's sums over the segments so far; those of values are in its output.
+struct Total {
+  float maximum = kNothingSeen;
+  float weight = 0.0f;
+};
+
+// Adds one segment's sums.
+void add_segment(Total& total, float* out, float maximum, float weight, const float* sums, int64_t head_dim) {
+  const float highest = total.maximum > maximum ? total.maximum : maximum;
+  const f32x16 before = exp2(splat(total.maximum - highest)), now = exp2(splat(maximum - highest));
+  total.maximum = highest;
+  total.weight = total.weight * before[0] + weight * now[0];
+  int64_t d = 0;
+  for (; d + kLanes <= head_dim; d += kLanes)
+    store(out + d, fma(load(out + d), before, load(sums + d) * now));
+  if (d < head_dim) {
+    const f32x16 sum = fma(load_partial(out + d, head_dim - d), before, load(sums + d) * now);
+    store_partial(out + d, sum, head_dim - d);
+  }
+}
+
+// Adding zero makes zeros positive: what a row does not see may have changed the sign of one.
+void finish_row(const Total& total, float* out, int64_t head_dim) {
+  const float inverse = 1.0f / total.weight;
+  for (int64_t d = 0; d < head_dim; ++d) out[d] = out[d] * inverse + 0.0f;
+}
+
+template <KvType kType>
 void attend(const AttentionArgs& args, int64_t first, int count) {
   Rows rows;
-  start_rows(args, first, count, rows);
+  start_rows<kType>(args, first, count, rows);
+  Total totals[kMaxAttentionRows];
+  for (int r = 0; r < count; ++r) std::memset(rows.row[r].out, 0, (size_t)args.head_dim * sizeof(float));
   const int64_t end = rows.row[count - 1].end;
-  int64_t position = rows.row[0].begin / kGroupTokens * kGroupTokens;
-  for (; position < end; position += kGroupTokens) {
-    const Group<T> group = group_at<T>(args, position, rows);
-    scores_of_rows(rows, group, args.head_dim);
-    softmax_of_rows(args, group, rows);
-    values_of_rows(rows, group, args.head_dim);
+  for (int64_t s = rows.row[0].begin / kSegmentTokens; s * kSegmentTokens < end; ++s) {
+    attend_segment<kType>(args, rows, s);
+    for (int r = 0; r < count; ++r) {
+      add_segment(totals[r], rows.row[r].out, rows.maximum[r], reduce_add(load(rows.total_weight[r])),
+                  rows.sums + r * rows.values, args.head_dim);
+    }
   }
-  for (int r = 0; r < count; ++r) {
-    float* out = rows.row[r].out;
-    scale(out, 1.0f / reduce_add(load(rows.sum[r])), args.head_dim, out);
+  for (int r = 0; r < count; ++r) finish_row(totals[r], rows.row[r].out, args.head_dim);
+}
+
+float* partial_of(const AttentionArgs& args, int64_t row, int64_t segment) {
+  const int64_t segments = args.last_segment - args.first_segment;
+  return args.partial + (row * segments + segment - args.first_segment) * partial_floats(args.head_dim);
+}
+
+template <KvType kType>
+void attend_segments(const AttentionArgs& args, int64_t segment_begin, int64_t segment_end, int64_t first,
+                     int count) {
+  Rows rows;
+  start_rows<kType>(args, first, count, rows);
+  const int64_t width = partial_floats(args.head_dim) - kLanes;
+  for (int64_t s = segment_begin; s < segment_end; ++s) {
+    attend_segment<kType>(args, rows, s);
+    for (int r = 0; r < count; ++r) {
+      float* partial = partial_of(args, first + r, s);
+      std::memcpy(partial, rows.sums + r * rows.values, (size_t)width * sizeof(float));
+      partial[width] = rows.maximum[r];
+      partial[width + 1] = reduce_add(load(rows.total_weight[r]));
+    }
   }
 }
 
-// All of a task's rows, so many at a time.
-template <typename T>
-void attend_all(const AttentionArgs& args) {
-  const int64_t rows = (args.token_end - args.token_begin) * (args.num_heads / args.num_kv_heads);
-  for (int64_t first = 0; first < rows; first += kMaxRows) {
-    attend<T>(args, first, (int)(rows - first < kMaxRows ? rows - first : kMaxRows));
-  }
-}
-
-PUNA_INLINE void store_stored(uint16_t* p, f32x16 v) { store_f16(p, finite_f16(v)); }
-PUNA_INLINE void store_stored(float* p, f32x16 v) { store(p, v); }
-
-template <typename T>
-void store_token(const float* k, const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* k_block,
-                 uint8_t* v_block) {
-  T* keys = reinterpret_cast<T*>(k_block) + slot;
-  const int64_t head_values = (int64_t)head_dim * kBlockTokens;
-  // The heads' rows of K follow one another, so d runs over all of them.
-  for (int64_t d = 0, n = (int64_t)num_kv_heads * head_dim; d < n; d += kLanes) {
-    T stored[kLanes];
-    const int64_t count = n - d < kLanes ? n - d : kLanes;
-    store_stored(stored, load_partial(k + d, count));
-    for (int64_t i = 0; i < count; ++i) keys[(d + i) * kBlockTokens] = stored[i];
-  }
-  for (int head = 0; head < num_kv_heads; ++head, v += head_dim) {
-    T* row = reinterpret_cast<T*>(v_block) + head * head_values + (int64_t)slot * head_dim;
-    for (int64_t d = 0; d < head_dim; d += kLanes) {
-      T stored[kLanes];
-      const int64_t count = head_dim - d < kLanes ? head_dim - d : kLanes;
-      store_stored(stored, load_partial(v + d, count));
-      std::memcpy(row + d, stored, (size_t)count * sizeof(T));
+// f(type, first, count) for all of a task's rows, so many at a time.
+template <typename Function>
+void for_passes(const AttentionArgs& args, Function f) {
+  const int64_t rows = num_rows(args), fit = kRowValues / padded(args.head_dim);
+  const int64_t most = fit < kMaxAttentionRows ? fit : kMaxAttentionRows;
+  for (int64_t first = 0; first < rows; first += most) {
+    const int count = (int)(rows - first < most ? rows - first : most);
+    switch (args.kv_type) {
+      case KvType::kF16:
+        f(Count<(int)KvType::kF16>{}, first, count);
+        break;
+      case KvType::kF32:
+        f(Count<(int)KvType::kF32>{}, first, count);
+        break;
+      case KvType::kQ8_0:
+        f(Count<(int)KvType::kQ8_0>{}, first, count);
+        break;
+      case KvType::kQ4_0:
+        f(Count<(int)KvType::kQ4_0>{}, first, count);
+        break;
     }
   }
 }
@@ -198,15 +177,28 @@ void store_token(const float* k, const float* v, int num_kv_heads, int head_dim,
 }  // namespace
 
 void attention(const AttentionArgs& args) {
-  if (args.kv_type == KvType::kF16) return attend_all<uint16_t>(args);
-  attend_all<float>(args);
+  for_passes(args,
+             [&](auto type, int64_t first, int count) { attend<(KvType)type.value>(args, first, count); });
 }
 
-void store_kv(KvType type, const float* k, const float* v, int num_kv_heads, int head_dim, int slot,
-              uint8_t* k_block, uint8_t* v_block) {
-  if (type == KvType::kF16)
-    return store_token<uint16_t>(k, v, num_kv_heads, head_dim, slot, k_block, v_block);
-  store_token<float>(k, v, num_kv_heads, head_dim, slot, k_block, v_block);
+void attention_segments(const AttentionArgs& args, int64_t segment_begin, int64_t segment_end) {
+  for_passes(args, [&](auto type, int64_t first, int count) {
+    attend_segments<(KvType)type.value>(args, segment_begin, segment_end, first, count);
+  });
+}
+
+void combine_segments(const AttentionArgs& args) {
+  const int64_t width = partial_floats(args.head_dim) - kLanes;
+  for (int64_t r = 0, rows = num_rows(args); r < rows; ++r) {
+    Total total;
+    float* out = row_at(args, r).out;
+    std::memset(out, 0, (size_t)args.head_dim * sizeof(float));
+    for (int64_t s = args.first_segment; s < args.last_segment; ++s) {
+      const float* partial = partial_of(args, r, s);
+      add_segment(total, out, partial[width], partial[width + 1], partial, args.head_dim);
+    }
+    finish_row(total, out, args.head_dim);
+  }
 }
 
 }  // namespace puna::PUNA_ISA

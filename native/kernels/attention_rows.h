@@ -10,45 +10,50 @@ namespace {
 
 constexpr int kGroupBlocks = 4;
 constexpr int kGroupTokens = kGroupBlocks * kBlockTokens;
-constexpr int kMaxRows = 48;     // rows that share a group's keys and values while those are in cache
-constexpr int kPartialSums = 4;  // of a score, over d mod 4: hides the latency of fma for few rows
+static_assert(kSegmentTokens % kGroupTokens == 0);
 constexpr float kNothingSeen = -1e30f;
+// Values of all rows of a task: 48 of up to 256, or fewer wider ones.
+constexpr int kRowValues = kMaxAttentionRows * 256;
+static_assert(kRowValues >= kMaxHeadDim);
 
-// A stored key or value is a T: uint16_t for a half float, or float.
-template <typename T>
-constexpr int kLineValues = 64 / (int)sizeof(T);  // of a cache line
+constexpr bool is_float(KvType type) { return type == KvType::kF16 || type == KvType::kF32; }
+constexpr int64_t padded(int64_t head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup * kKvGroup; }
 
-PUNA_INLINE f32x16 load_stored(const uint16_t* p) { return load_f16(p); }
-PUNA_INLINE f32x16 load_stored(const float* p) { return load(p); }
-
+// A query head of a query token. It sees the positions [begin, end).
 struct Row {
   const float* q;
-  float* out;     // the weighted sum of values while running, divided by the weights' sum at the end
-  int64_t begin;  // positions [begin, end) are seen
-  int64_t end;
+  float* out;
+  int64_t begin, end;
 };
 
-// The state of the online softmax.
+// The rows of a task, with the state of the online softmax over one segment.
 struct Rows {
   int count;
-  Row row[kMaxRows];
-  alignas(64) float maximum[kMaxRows];            // of the scores so far
-  alignas(64) float correction[kMaxRows];         // what the new maximum makes of the sums so far
-  alignas(64) float sum[kMaxRows][kBlockTokens];  // of the weights, lane by lane
-  alignas(64) float weight[kMaxRows][kGroupTokens];
+  int64_t values;  // floats between the sums of two rows: head_dim, padded
+  Row row[kMaxAttentionRows];
+  alignas(64) float maximum[kMaxAttentionRows];               // of the scores so far
+  alignas(64) float total_weight[kMaxAttentionRows][kLanes];  // so far, lane by lane
+  alignas(64) float sums[kRowValues];                         // of weighted values, so far
+
+  // For quantized keys: the query in groups of 32 rounded values, and what the bias of the keys adds to a
+  // group's products.
+  alignas(64) int8_t q[kRowValues];
+  float q_scale[kRowValues / kKvGroup];
+  int32_t q_offset[kRowValues / kKvGroup];
 };
 
-// The blocks of one group that some row sees: [begin, end) of kGroupBlocks.
-template <typename T>
+// Four blocks, from a position that is a multiple of 64 on. Where some lie before or behind everything that
+// the task sees, the first or last one it does see stands in.
 struct Group {
   int64_t position;
-  int begin, end;
-  const T* k[kGroupBlocks];
-  const T* v[kGroupBlocks];
+  const uint8_t* k[kGroupBlocks];
+  const uint8_t* v[kGroupBlocks];
+  const uint16_t* k_scales[kGroupBlocks];
+  const uint16_t* v_scales[kGroupBlocks];
   // The same of the next group. Blocks lie far apart, so the processor does not find the next one by itself:
   // fetched ahead line by line while this group is computed, a long context is read almost twice as fast.
-  const T* k_ahead[kGroupBlocks];
-  const T* v_ahead[kGroupBlocks];
+  const uint8_t* k_ahead[kGroupBlocks];
+  const uint8_t* v_ahead[kGroupBlocks];
 };
 
 template <int N>

@@ -41,7 +41,7 @@ PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
   return reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-constexpr int kPairs = kLanes / 2;
+constexpr int64_t kPairs = kLanes / 2;
 
 // Each of the first n <= kPairs values twice.
 PUNA_INLINE f32x16 load_twice(const float* p, int64_t n) {
@@ -50,12 +50,20 @@ PUNA_INLINE f32x16 load_twice(const float* p, int64_t n) {
   return load(values);
 }
 
-// Turns neighbouring values (x[2i], x[2i + 1]) by angle i, for up to kPairs pairs.
-PUNA_INLINE void rotate_pairs(float* x, const float* cos, const float* sin, int64_t pairs) {
+// Turns neighbouring values (x[2i], x[2i + 1]) of every head by angle i, for up to kPairs pairs.
+PUNA_INLINE void rotate_pairs(float* x, int64_t num_heads, int64_t head_dim, const float* cos,
+                              const float* sin, int64_t pairs) {
   const f32x16 sign = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
   const f32x16 c = load_twice(cos, pairs), s = load_twice(sin, pairs) * sign;
-  const f32x16 v = load_partial(x, 2 * pairs);
-  store_partial(x, fma(v, c, exchange<1>(v) * s), 2 * pairs);
+  for (int64_t head = 0; head < num_heads; ++head, x += head_dim) {
+    if (pairs == kPairs) {
+      const f32x16 v = load(x);
+      store(x, fma(v, c, exchange<1>(v) * s));
+    } else {
+      const f32x16 v = load_partial(x, 2 * pairs);
+      store_partial(x, fma(v, c, exchange<1>(v) * s), 2 * pairs);
+    }
+  }
 }
 
 }  // namespace
@@ -68,11 +76,9 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
 void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                  const float* sin) {
   const int64_t half = rotary_dim / 2;
-  for (int64_t head = 0; head < num_heads; ++head) {
-    float* row = x + head * head_dim;
-    int64_t i = 0;
-    for (; i + kPairs <= half; i += kPairs) rotate_pairs(row + 2 * i, cos + i, sin + i, kPairs);
-    if (i < half) rotate_pairs(row + 2 * i, cos + i, sin + i, half - i);
+  for (int64_t i = 0; i < half; i += kPairs) {
+    const int64_t pairs = half - i < kPairs ? half - i : kPairs;
+    rotate_pairs(x + 2 * i, num_heads, head_dim, cos + i, sin + i, pairs);
   }
 }
 

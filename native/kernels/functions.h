@@ -15,11 +15,16 @@ void quantize_row(const float* x, int64_t cols, void* out);
 void linear(const LinearArgs& args);
 void linear_quantized(const LinearArgs& args);  // matmul_quantized.cpp: types that need_quantized_input
 void linear_float(const LinearArgs& args);      // matmul_float.cpp: F32, F16, BF16
+void linear_generic(const LinearArgs& args);    // matmul_generic.cpp: any type
+
+// store_kv.cpp
+void store_kv(KvType type, const KvLayout& layout, const float* k, const float* v, int head, int num_kv_heads,
+              int head_dim, int slot, uint8_t* k_block, uint8_t* v_block);
 
 // attention.cpp
-void store_kv(KvType type, const float* k, const float* v, int num_kv_heads, int head_dim, int slot,
-              uint8_t* k_block, uint8_t* v_block);
 void attention(const AttentionArgs& args);
+void attention_segments(const AttentionArgs& args, int64_t segment_begin, int64_t segment_end);
+void combine_segments(const AttentionArgs& args);
 
 // elementwise.cpp
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out);

@@ -5,17 +5,12 @@
 
 #include <cstdint>
 
+#include "kv/layout.h"
 #include "quants/types.h"
 
 namespace puna {
 
-inline constexpr int kBlockTokens = 16;  // tokens of one KV block; also the lanes of a vector
-inline constexpr int kRowTile = 16;      // weight rows that a linear kernel handles together
-
-// What keys and values are stored as.
-enum class KvType : int { kF16 = 0, kF32 = 1 };
-
-inline int64_t kv_value_bytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
+inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
 enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
 
@@ -24,7 +19,7 @@ enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
 // the last row. residual may be out itself.
 struct LinearArgs {
   const Weight* weight;
-  const void* x;  // rows of quantized_row_bytes(cols) for block types, of cols floats for F32/F16/BF16
+  const void* x;  // rows of quantized_row_bytes(cols) if needs_quantized_input, else of cols floats
   int64_t num_tokens;
   int64_t row_begin;
   int64_t row_end;
@@ -33,6 +28,12 @@ struct LinearArgs {
   const float* bias;      // nullptr or [rows]
   const float* residual;  // nullptr or like out
 };
+
+// Attention sums up segments of this many positions, each on its own, and adds those up in order: so a
+// segment can be any thread's, and what comes out is always the same.
+inline constexpr int kSegmentTokens = 256;
+inline constexpr int kMaxAttentionRows = 48;  // query rows (tokens x heads of a KV head) of one task
+inline constexpr int kMaxHeadDim = 2048;
 
 // One attention task: query tokens [token_begin, token_end) of one sequence, all query heads of one KV head.
 struct AttentionArgs {
@@ -47,11 +48,21 @@ struct AttentionArgs {
   const uint8_t* arena;  // block b starts at arena + b * block_bytes
   int64_t block_bytes;
   KvType kv_type;
+  const KvLayout* layout;
   int64_t k_offset, v_offset;  // of this layer's K and V within a block
   float scale;
   float softcap;   // 0: none
   int64_t window;  // 0: all earlier tokens; else only the last `window` ones
+
+  // For attention_segments and combine_segments, which together give what attention gives: the sums of
+  // segment s go to partial[(row * (last_segment - first_segment) + s - first_segment) *
+  // partial_floats(head_dim)].
+  float* partial = nullptr;
+  int64_t first_segment = 0, last_segment = 0;  // all that the task's tokens see: [first, last)
 };
+
+// Floats that attention_segments writes for one segment and query row.
+constexpr int64_t partial_floats(int64_t head_dim) { return (head_dim + 15) / 16 * 16 + 16; }
 
 struct Kernels {
   const char* isa;
@@ -62,12 +73,16 @@ struct Kernels {
   void (*quantize_row)(const float* x, int64_t cols, void* out);
   void (*linear)(const LinearArgs& args);
 
+  // --- store_kv.cpp ---
+  // Heads [head, head + num_kv_heads) of one token's K and V, found at k and v, into slot `slot` of a layer's
+  // block, as kv/layout.h says.
+  void (*store_kv)(KvType type, const KvLayout& layout, const float* k, const float* v, int head,
+                   int num_kv_heads, int head_dim, int slot, uint8_t* k_block, uint8_t* v_block);
+
   // --- attention.cpp ---
-  // One token's K and V of one layer into its block. Layout per KV head: K [head_dim][16 tokens],
-  // V [16 tokens][head_dim]; heads follow one another.
-  void (*store_kv)(KvType type, const float* k, const float* v, int num_kv_heads, int head_dim, int slot,
-                   uint8_t* k_block, uint8_t* v_block);
   void (*attention)(const AttentionArgs& args);
+  void (*attention_segments)(const AttentionArgs& args, int64_t segment_begin, int64_t segment_end);
+  void (*combine_segments)(const AttentionArgs& args);
 
   // --- elementwise.cpp --- rows of n floats
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
@@ -82,9 +97,26 @@ struct Kernels {
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
 };
 
-// True for types whose linear kernel reads quantized activations.
+// True for types whose linear kernel reads quantized activations; others' rows of x are floats.
 inline bool needs_quantized_input(TensorType type) {
-  return type != TensorType::kF32 && type != TensorType::kF16 && type != TensorType::kBF16;
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ8_0:
+    case TensorType::kQ2_K:
+    case TensorType::kQ3_K:
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
+    case TensorType::kQ6_K:
+    case TensorType::kIQ4_NL:
+    case TensorType::kIQ4_XS:
+    case TensorType::kMXFP4:
+      return true;
+    default:
+      return false;
+  }
 }
 
 // isa: "auto" or the name of an instruction set, such as "portable". Throws Error if unknown or if this

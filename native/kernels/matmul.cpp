@@ -5,8 +5,10 @@ namespace puna::PUNA_ISA {
 void linear(const LinearArgs& args) {
   if (needs_quantized_input(args.weight->type))
     linear_quantized(args);
-  else
+  else if (is_float(args.weight->type))
     linear_float(args);
+  else
+    linear_generic(args);
 }
 
 }  // namespace puna::PUNA_ISA

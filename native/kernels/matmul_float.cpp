@@ -1,120 +1,50 @@
+#include "kernels/float_rows.h"
 #include "kernels/functions.h"
-#include "kernels/matmul_tiles.h"
-#include "kernels/weight_block.h"
 
 namespace puna::PUNA_ISA {
 namespace {
 
-inline constexpr int kBlockColumns = 32;
-inline constexpr int kPieceBytes = 32;  // of a row, unpacked at once
+inline constexpr int kBlockRows = 32;  // multiplied with a group's activations while those are in the cache
+inline constexpr int64_t kCachedActivations = 6144;
 
-struct FloatBlock {
-  f32x16 w[kBlockColumns];  // lane r: row r
-};
-
-template <TensorType kType>
-PUNA_INLINE void convert_word(u32x16 word, f32x16* out) {
-  if (kType == TensorType::kF32) {
-    out[0] = (f32x16)word;
-  } else if (kType == TensorType::kF16) {
-    out[0] = f16_to_float(word);
-    out[1] = f16_to_float(word >> 16);
-  } else {
-    out[0] = (f32x16)(word << 16);
-    out[1] = (f32x16)(word & 0xffff0000u);
+// Rows [row, row + num_rows) of a group's tokens. kFirst: of the first group, which finds the weights in
+// memory.
+template <TensorType kType, bool kFirst>
+void linear_group(const LinearArgs& args, int64_t row, int64_t num_rows, int64_t token, int64_t num_tokens) {
+  const Weight& weight = *args.weight;
+  const float* x = static_cast<const float*>(args.x) + token * weight.cols;
+  const int64_t chunk = kCachedActivations / num_tokens / kLanes * kLanes;
+  TokenSums sums[kBlockRows] = {};
+  for (int64_t k = 0; k < weight.cols; k += chunk) {
+    const int64_t columns = weight.cols - k < chunk ? weight.cols - k : chunk;
+    multiply_group<kType, kFirst>(num_rows, num_tokens, weight.row(row) + k * kFloatBytes<kType>,
+                                  (int64_t)weight.row_bytes, x + k, weight.cols, columns, sums);
   }
-}
-
-// sums[tile][t] += the sum over the block's first `columns` columns, which has an accumulator of its own:
-// long sums then lose less to rounding.
-template <int kTiles, int kTokens>
-PUNA_INLINE void multiply_block(const FloatBlock* const (&w)[kTiles], const float* const (&x)[kTokens],
-                                int columns, f32x16 (&sums)[kTiles][kTokens]) {
-  f32x16 block_sums[kTiles][kTokens] = {};
-  PUNA_UNROLL(4)
-  for (int k = 0; k < columns; ++k) {
-    PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      const f32x16 activation = splat(x[t][k]);
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile)
-        block_sums[tile][t] = fma(w[tile]->w[k], activation, block_sums[tile][t]);
-    }
-  }
-  PUNA_UNROLL(8)
-  for (int t = 0; t < kTokens; ++t) {
-    PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] += block_sums[tile][t];
-  }
+  store_group(args, sums, row, num_rows, token, num_tokens);
 }
 
 template <TensorType kType>
-struct FloatMethod {
-  typedef FloatBlock Block;
-  static constexpr int64_t kChunkColumns = 128;
-  static constexpr int64_t kWeightBytes = kType == TensorType::kF32 ? 4 : 2;
-  static constexpr int64_t kPieceColumns = kPieceBytes / kWeightBytes;
-
-  static constexpr int64_t packed_bytes(int64_t columns) { return columns * kWeightBytes; }
-  static constexpr int64_t activation_bytes(int64_t columns) { return columns * (int64_t)sizeof(float); }
-
-  PUNA_INLINE void unpack_piece(TileReader& in, f32x16* out) {
-    u32x16 words[8];
-    in.words8(0, words);
-    PUNA_UNROLL(8)
-    for (int j = 0; j < 8; ++j) convert_word<kType>(words[j], out + j * kPieceColumns / 8);
-  }
-
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, FloatBlock* blocks, uintptr_t ahead) {
-    TileReader in{p, stride, ahead};
-    f32x16* out = blocks->w;
-    int64_t k = 0;
-    for (; k + kPieceColumns <= columns; k += kPieceColumns, in.p += kPieceBytes) unpack_piece(in, out + k);
-    if (k == columns) return;
-    uint8_t rest[kRowTile][kPieceBytes] = {};
-    for (int r = 0; r < kRowTile; ++r)
-      std::memcpy(rest[r], in.p + r * stride, (size_t)packed_bytes(columns - k));
-    TileReader last{rest[0], kPieceBytes, in.ahead};
-    unpack_piece(last, out + k);
-  }
-
-  template <int kTiles, int kTokens>
-  static void multiply(const FloatBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
-                       PairSums* pair_sums) {
-    f32x16 sums[kTiles][kTokens];
-    PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) sums[tile][t] = load(pair_sums[t] + tile * kRowTile);
-    }
-    for (int64_t k = 0; k < columns; k += kBlockColumns) {
-      const FloatBlock* w[kTiles];
-      const float* activations[kTokens];
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + (tile * kChunkColumns + k) / kBlockColumns;
-      PUNA_UNROLL(8)
-      for (int t = 0; t < kTokens; ++t) activations[t] = reinterpret_cast<const float*>(x + t * x_stride) + k;
-      const int left = (int)(columns - k);
-      multiply_block(w, activations, left < kBlockColumns ? left : kBlockColumns, sums);
-    }
-    PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t) {
-      PUNA_UNROLL(2)
-      for (int tile = 0; tile < kTiles; ++tile) store(pair_sums[t] + tile * kRowTile, sums[tile][t]);
+void linear_rows(const LinearArgs& args) {
+  for (int64_t row = args.row_begin; row < args.row_end; row += kBlockRows) {
+    const int64_t rows = args.row_end - row < kBlockRows ? args.row_end - row : kBlockRows;
+    for (int64_t token = 0; token < args.num_tokens; token += kFloatTokens) {
+      const int64_t tokens = args.num_tokens - token < kFloatTokens ? args.num_tokens - token : kFloatTokens;
+      const auto group = token == 0 ? linear_group<kType, true> : linear_group<kType, false>;
+      group(args, row, rows, token, tokens);
     }
   }
-};
+}
 
 }  // namespace
 
 void linear_float(const LinearArgs& args) {
   switch (args.weight->type) {
     case TensorType::kF32:
-      return linear_tiles<FloatMethod<TensorType::kF32>>(args);
+      return linear_rows<TensorType::kF32>(args);
     case TensorType::kF16:
-      return linear_tiles<FloatMethod<TensorType::kF16>>(args);
+      return linear_rows<TensorType::kF16>(args);
     default:
-      return linear_tiles<FloatMethod<TensorType::kBF16>>(args);
+      return linear_rows<TensorType::kBF16>(args);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace puna::PUNA_ISA {
 namespace {
 
-inline constexpr int kChunkBlocks = 16;
+inline constexpr int kMaxChunkBlocks = 20;  // two tiles of them fill a first-level cache of 32 KiB
 
 // Of the unsigned bytes that the type's weights are unpacked to: for some instruction sets, small ones make
 // products cheaper.
@@ -96,8 +96,8 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
 }
 
 template <Correction kCorrection, int kLargest, int kTiles, int kTokens>
-void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shift, const uint8_t* x,
-                     int64_t x_stride, PairSums* pair_sums) {
+void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num_blocks, int zero_shift,
+                     const uint8_t* x, int64_t x_stride, PairSums* pair_sums) {
   f32x16 sums[kTiles][kTokens];
   PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
@@ -108,7 +108,7 @@ void multiply_blocks(const WeightBlock* blocks, int64_t num_blocks, int zero_shi
     const WeightBlock* w[kTiles];
     const ActivationBlock* activations[kTokens];
     PUNA_UNROLL(2)
-    for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * kChunkBlocks + i;
+    for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * tile_blocks + i;
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t)
       activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
@@ -125,7 +125,8 @@ template <TensorType kType>
 struct QuantizedMethod {
   typedef Unpacker<kType> Format;
   typedef WeightBlock Block;
-  static constexpr int64_t kChunkColumns = kChunkBlocks * kBlockValues;
+  static constexpr int64_t kMaxChunkColumns = kMaxChunkBlocks * kBlockValues;
+  static constexpr int64_t kChunkColumns = 512, kShortChunkColumns = 256;
 
   static constexpr int64_t packed_bytes(int64_t columns) {
     return columns / (kBlockValues * Format::kBlocks) * Format::kBytes;
@@ -136,16 +137,14 @@ struct QuantizedMethod {
   static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks,
                      uintptr_t ahead) {
     TileReader in{p, stride, ahead};
-    for (int64_t i = 0; i < columns / kBlockValues; i += Format::kBlocks) {
-      Format::unpack(in, blocks + i);
-      in.p += Format::kBytes;
-    }
+    Format::unpack(in, columns / kBlockValues, blocks);
   }
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                             PairSums* sums) {
     multiply_blocks<Format::kCorrection, largest_value(kType), kTiles, kTokens>(
-        blocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x, x_stride, sums);
+        blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x,
+        x_stride, sums);
   }
 };
 

@@ -6,7 +6,9 @@
 //
 // A Method (matmul_quantized.cpp, matmul_float.cpp) provides
 //   Block                        32 columns of a tile, unpacked
-//   kChunkColumns
+//   kMaxChunkColumns             columns that fit the cache, unpacked
+//   kChunkColumns                the same, a multiple of what is unpacked most easily
+//   kShortChunkColumns           as many columns as are worth the way through the cache
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
 //   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; prefetches what is at `ahead`
@@ -22,16 +24,17 @@ namespace puna::PUNA_ISA {
 
 inline constexpr int kPairTiles = 2;
 inline constexpr int kPairRows = kPairTiles * kRowTile;
-inline constexpr int kMaxTokens = 256;  // tokens per unpacked chunk: their sums stay in the cache
+inline constexpr int kMaxTokens =
+    512;  // tokens per unpacked chunk: their sums stay in the second-level cache
 
 typedef float PairSums[kPairRows];  // of one token
 
 template <typename Method>
 struct alignas(64) PairBuffer {
-  static constexpr int kChunkBlocks = (Method::kChunkColumns + 31) / 32;
+  static constexpr int kChunkBlocks = (Method::kMaxChunkColumns + 31) / 32;
   typename Method::Block blocks[kPairTiles][kChunkBlocks];
   PairSums sums[kMaxTokens];
-  uint8_t tail[kRowTile][Method::packed_bytes(Method::kChunkColumns)];
+  uint8_t tail[kRowTile][Method::packed_bytes(Method::kMaxChunkColumns)];
 };
 
 // Unpacks columns of one tile. A tile with fewer rows than 16 is copied first, so that nothing is read past
@@ -39,7 +42,7 @@ struct alignas(64) PairBuffer {
 template <typename Method>
 PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, uintptr_t ahead,
                              typename Method::Block* blocks,
-                             uint8_t (*tail)[Method::packed_bytes(Method::kChunkColumns)]) {
+                             uint8_t (*tail)[Method::packed_bytes(Method::kMaxChunkColumns)]) {
   const uint8_t* p = weight.row(row) + Method::packed_bytes(k);
   if (weight.rows - row >= kRowTile) {
     Method::unpack(p, (int64_t)weight.row_bytes, columns, blocks, ahead);
@@ -51,25 +54,7 @@ PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64
   Method::unpack(tail[0], sizeof tail[0], columns, blocks, ahead);
 }
 
-template <typename Method, int kTiles>
-void multiply_tokens(const typename Method::Block* blocks, int64_t columns, const uint8_t* x,
-                     int64_t x_stride, int64_t num_tokens, PairSums* sums) {
-  int64_t t = 0;
-  for (; t + kTokenGroup <= num_tokens; t += kTokenGroup)
-    Method::template multiply<kTiles, kTokenGroup>(blocks, columns, x + t * x_stride, x_stride, sums + t);
-  x += t * x_stride;
-  sums += t;
-  switch (num_tokens - t) {
-    case 1:
-      return Method::template multiply<kTiles, 1>(blocks, columns, x, x_stride, sums);
-    case 2:
-      return Method::template multiply<kTiles, 2>(blocks, columns, x, x_stride, sums);
-    case 3:
-      return Method::template multiply<kTiles, 3>(blocks, columns, x, x_stride, sums);
-  }
-}
-
-// Rows [row, row + num_rows) of tokens [token, token + num_tokens).
+// Rows [row, row + num_rows) of tokens [token, token + num_tokens) of what `sums` holds.
 PUNA_INLINE void store_sums(const LinearArgs& args, const PairSums* sums, int64_t token, int64_t num_tokens,
                             int64_t row, int64_t num_rows) {
   for (int64_t t = 0; t < num_tokens; ++t) {
@@ -84,30 +69,82 @@ PUNA_INLINE void store_sums(const LinearArgs& args, const PairSums* sums, int64_
   }
 }
 
-// `tiles` of them, multiplied with at most kMaxTokens tokens.
+// A pair of tiles, unpacked, and the tokens it is multiplied with.
+template <typename Method>
+struct PairTask {
+  const LinearArgs& args;
+  int64_t row, num_rows;      // of the weight
+  int64_t token, num_tokens;  // at most kMaxTokens
+  PairBuffer<Method>& buffer;
+
+  // Columns [k, k + columns) of kTokens tokens from `first` on. Behind the last chunk their sums are complete
+  // and leave at once: the stores, a cache line here and there, then drain while the next tokens' are
+  // computed.
+  template <int kTiles, int kTokens>
+  inline __attribute__((always_inline)) void multiply(int64_t k, int64_t columns, int64_t first) const {
+    const int64_t x_stride = Method::activation_bytes(args.weight->cols);
+    const uint8_t* x = static_cast<const uint8_t*>(args.x) + (token + first) * x_stride;
+    const bool last = k + columns == args.weight->cols;
+    if (last) prefetch_results(first + kTokenGroup);
+    Method::template multiply<kTiles, kTokens>(buffer.blocks[0], columns, x + Method::activation_bytes(k),
+                                               x_stride, buffer.sums + first);
+    if (last) store_sums(args, buffer.sums + first, token + first, kTokens, row, num_rows);
+  }
+
+  inline __attribute__((always_inline)) void prefetch_results(int64_t first) const {
+    for (int64_t t = token + first; t < token + num_tokens && t < token + first + kTokenGroup; ++t) {
+      for (int64_t r = 0; r < num_rows; r += kRowTile) {
+        __builtin_prefetch(args.out + t * args.out_stride + row + r, 1);
+        if (args.residual) __builtin_prefetch(args.residual + t * args.out_stride + row + r);
+      }
+    }
+  }
+
+  template <int kTiles>
+  void multiply_all(int64_t k, int64_t columns) const {
+    int64_t first = 0;
+    for (; first + kTokenGroup <= num_tokens; first += kTokenGroup)
+      multiply<kTiles, kTokenGroup>(k, columns, first);
+    switch (num_tokens - first) {
+      case 1:
+        return multiply<kTiles, 1>(k, columns, first);
+      case 2:
+        return multiply<kTiles, 2>(k, columns, first);
+      case 3:
+        return multiply<kTiles, 3>(k, columns, first);
+    }
+  }
+};
+
+// For few tokens, when memory is what takes the time, chunks are short: weights are fetched while a chunk is
+// unpacked, and while it is multiplied they are not.
+template <typename Method>
+int64_t chunk_columns(int64_t cols, int64_t num_tokens) {
+  constexpr int64_t kFewTokens = 32;
+  if (num_tokens < kFewTokens) return Method::kShortChunkColumns;
+  return cols <= Method::kMaxChunkColumns ? cols : Method::kChunkColumns;
+}
+
 template <typename Method>
 void linear_pair(const LinearArgs& args, int64_t row, int tiles, uintptr_t ahead, int64_t token,
                  int64_t num_tokens) {
-  typedef PairBuffer<Method> Buffer;
-  alignas(64) Buffer buffer;
+  alignas(64) PairBuffer<Method> buffer;
   const Weight& weight = *args.weight;
-  const int64_t x_stride = Method::activation_bytes(weight.cols);
-  const uint8_t* x = static_cast<const uint8_t*>(args.x) + token * x_stride;
+  const int64_t rows = args.row_end - row < tiles * kRowTile ? args.row_end - row : tiles * kRowTile;
+  const PairTask<Method> task{args, row, rows, token, num_tokens, buffer};
   std::memset(buffer.sums, 0, sizeof(PairSums) * (size_t)num_tokens);
-  for (int64_t k = 0; k < weight.cols; k += Method::kChunkColumns) {
-    const int64_t columns = weight.cols - k < Method::kChunkColumns ? weight.cols - k : Method::kChunkColumns;
+  const int64_t chunk = chunk_columns<Method>(weight.cols, args.num_tokens);
+  for (int64_t k = 0; k < weight.cols; k += chunk) {
+    const int64_t columns = weight.cols - k < chunk ? weight.cols - k : chunk;
     for (int tile = 0; tile < tiles; ++tile) {
       unpack_tile<Method>(weight, row + tile * kRowTile, k, columns, ahead, buffer.blocks[tile], buffer.tail);
       ahead += (uintptr_t)(kRowTile * Method::packed_bytes(columns));
     }
-    const uint8_t* x_chunk = x + Method::activation_bytes(k);
     if (tiles == 2)
-      multiply_tokens<Method, 2>(buffer.blocks[0], columns, x_chunk, x_stride, num_tokens, buffer.sums);
+      task.template multiply_all<2>(k, columns);
     else
-      multiply_tokens<Method, 1>(buffer.blocks[0], columns, x_chunk, x_stride, num_tokens, buffer.sums);
+      task.template multiply_all<1>(k, columns);
   }
-  const int64_t rows = args.row_end - row < tiles * kRowTile ? args.row_end - row : tiles * kRowTile;
-  store_sums(args, buffer.sums, token, num_tokens, row, rows);
 }
 
 template <typename Method>

@@ -11,6 +11,10 @@ PUNA_INLINE i32x16 signed_byte_of(const u32x16* words, int j) {
   return (i32x16)(words[j / 4] << (24 - 8 * (j % 4))) >> 24;
 }
 
+// SuperBlock<type>::unpack: one block of the file to 8 WeightBlocks.
+template <TensorType kType>
+struct SuperBlock;
+
 // Q4_K and Q5_K: two half floats, then 8 scales and 8 minimums of 6 bits in 12 bytes.
 PUNA_INLINE void unpack_k_scales(TileReader& in, WeightBlock out[8]) {
   u32x16 words[4];
@@ -26,8 +30,8 @@ PUNA_INLINE void unpack_k_scales(TileReader& in, WeightBlock out[8]) {
 }
 
 template <>
-struct Unpacker<TensorType::kQ4_K> {
-  static constexpr int kBytes = 144, kBlocks = 8, kZero = 0;
+struct SuperBlock<TensorType::kQ4_K> {
+  static constexpr int kBytes = 144, kZero = 0;
   static constexpr Correction kCorrection = Correction::kMin;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     unpack_k_scales(in, out);
@@ -44,8 +48,8 @@ struct Unpacker<TensorType::kQ4_K> {
 };
 
 template <>
-struct Unpacker<TensorType::kQ5_K> {
-  static constexpr int kBytes = 176, kBlocks = 8, kZero = 0;
+struct SuperBlock<TensorType::kQ5_K> {
+  static constexpr int kBytes = 176, kZero = 0;
   static constexpr Correction kCorrection = Correction::kMin;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     unpack_k_scales(in, out);
@@ -65,8 +69,8 @@ struct Unpacker<TensorType::kQ5_K> {
 };
 
 template <>
-struct Unpacker<TensorType::kQ6_K> {
-  static constexpr int kBytes = 210, kBlocks = 8, kZero = 32;
+struct SuperBlock<TensorType::kQ6_K> {
+  static constexpr int kBytes = 210, kZero = 32;
   static constexpr Correction kCorrection = Correction::kSubScales;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     const f32x16 d = in.f16(208);
@@ -99,8 +103,8 @@ struct Unpacker<TensorType::kQ6_K> {
 };
 
 template <>
-struct Unpacker<TensorType::kQ2_K> {
-  static constexpr int kBytes = 84, kBlocks = 8, kZero = 0;
+struct SuperBlock<TensorType::kQ2_K> {
+  static constexpr int kBytes = 84, kZero = 0;
   static constexpr Correction kCorrection = Correction::kHalfMins;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     const u32x16 header = in.u32(80);
@@ -125,8 +129,8 @@ struct Unpacker<TensorType::kQ2_K> {
 };
 
 template <>
-struct Unpacker<TensorType::kQ3_K> {
-  static constexpr int kBytes = 110, kBlocks = 8, kZero = 128;
+struct SuperBlock<TensorType::kQ3_K> {
+  static constexpr int kBytes = 110, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     const f32x16 d = in.f16(108);
@@ -159,8 +163,8 @@ struct Unpacker<TensorType::kQ3_K> {
 };
 
 template <>
-struct Unpacker<TensorType::kIQ4_XS> {
-  static constexpr int kBytes = 136, kBlocks = 8, kZero = 128;
+struct SuperBlock<TensorType::kIQ4_XS> {
+  static constexpr int kBytes = 136, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
   PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
     const u32x16 header = in.u32(0), low = in.u32(4);
@@ -168,9 +172,21 @@ struct Unpacker<TensorType::kIQ4_XS> {
     for (int b = 0; b < 8; ++b) {
       const u32x16 scale = ((low >> (4 * b)) & 0xfu) | (((header >> (16 + 2 * b)) & 3u) << 4);
       out[b].scale = d * to_float((i32x16)scale - 32);
-      unpack_nibbles(in, 8 + 16 * b, out[b].q);
+      u32x16 words[4];
+      in.words4(8 + 16 * b, words);
+      nibbles<0>(words, out[b].q);
       look_up(kIq4Values, out[b].q);
     }
+  }
+};
+
+template <TensorType kType>
+  requires requires { SuperBlock<kType>::kBytes; }
+struct Unpacker<kType> : SuperBlock<kType> {
+  static constexpr int kBlocks = 8;
+  PUNA_INLINE void unpack(TileReader& in, int64_t num_blocks, WeightBlock* out) {
+    for (int64_t i = 0; i < num_blocks; i += kBlocks, in.p += SuperBlock<kType>::kBytes)
+      SuperBlock<kType>::unpack(in, out + i);
   }
 };
 

@@ -1,40 +1,29 @@
 // Exact (to the bit) as ggml's reference: the same products and sums of float32 in the same order. Block
 // layouts are those of ggml-common.h.
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
-#include "quants/half.h"
+#include "quants/block.h"
+#include "quants/codebooks.h"
 #include "quants/types.h"
 
 namespace puna {
 namespace {
 
 constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-// E2M1, doubled; the block's scale is halved in turn.
-constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-template <typename T>
-T load(const uint8_t* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
+void f32(const uint8_t* in, float* out) { *out = load_bytes<float>(in); }
 
-float half(const uint8_t* p) { return half_to_float(load<uint16_t>(p)); }
-
-void f32(const uint8_t* in, float* out) { *out = load<float>(in); }
-
-void f16(const uint8_t* in, float* out) { *out = half(in); }
+void f16(const uint8_t* in, float* out) { *out = load_half(in); }
 
 void bf16(const uint8_t* in, float* out) {
-  *out = std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(in)) << 16);
+  *out = std::bit_cast<float>(static_cast<uint32_t>(load_bytes<uint16_t>(in)) << 16);
 }
 
 // Blocks of 32: low nibbles are the first 16 values, high nibbles the last.
 
 void q4_0(const uint8_t* in, float* out) {
-  const float d = half(in);
+  const float d = load_half(in);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>((in[2 + i] & 15) - 8);
     out[i + 16] = d * static_cast<float>((in[2 + i] >> 4) - 8);
@@ -42,7 +31,7 @@ void q4_0(const uint8_t* in, float* out) {
 }
 
 void q4_1(const uint8_t* in, float* out) {
-  const float d = half(in), m = half(in + 2);
+  const float d = load_half(in), m = load_half(in + 2);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>(in[4 + i] & 15) + m;
     out[i + 16] = d * static_cast<float>(in[4 + i] >> 4) + m;
@@ -53,8 +42,8 @@ void q4_1(const uint8_t* in, float* out) {
 int fifth_bit(uint32_t word, int i) { return static_cast<int>((word >> i) & 1) << 4; }
 
 void q5_0(const uint8_t* in, float* out) {
-  const float d = half(in);
-  const uint32_t high = load<uint32_t>(in + 2);
+  const float d = load_half(in);
+  const uint32_t high = load_bytes<uint32_t>(in + 2);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>(((in[6 + i] & 15) | fifth_bit(high, i)) - 16);
     out[i + 16] = d * static_cast<float>(((in[6 + i] >> 4) | fifth_bit(high, i + 16)) - 16);
@@ -62,8 +51,8 @@ void q5_0(const uint8_t* in, float* out) {
 }
 
 void q5_1(const uint8_t* in, float* out) {
-  const float d = half(in), m = half(in + 2);
-  const uint32_t high = load<uint32_t>(in + 4);
+  const float d = load_half(in), m = load_half(in + 2);
+  const uint32_t high = load_bytes<uint32_t>(in + 4);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>((in[8 + i] & 15) | fifth_bit(high, i)) + m;
     out[i + 16] = d * static_cast<float>((in[8 + i] >> 4) | fifth_bit(high, i + 16)) + m;
@@ -71,12 +60,12 @@ void q5_1(const uint8_t* in, float* out) {
 }
 
 void q8_0(const uint8_t* in, float* out) {
-  const float d = half(in);
+  const float d = load_half(in);
   for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<int8_t>(in[2 + i]));
 }
 
 void iq4_nl(const uint8_t* in, float* out) {
-  const float d = half(in);
+  const float d = load_half(in);
   for (int i = 0; i < 16; ++i) {
     out[i] = d * static_cast<float>(kIq4Values[in[2 + i] & 15]);
     out[i + 16] = d * static_cast<float>(kIq4Values[in[2 + i] >> 4]);
@@ -98,7 +87,7 @@ int two_bits(const uint8_t* plane, int i) { return (plane[i / 128 * 32 + i % 32]
 
 void q2_k(const uint8_t* in, float* out) {
   const uint8_t *scales = in, *quants = in + 16;
-  const float d = half(in + 80), dmin = half(in + 82);
+  const float d = load_half(in + 80), dmin = load_half(in + 82);
   for (int i = 0; i < 256; ++i) {
     const float scale = d * static_cast<float>(scales[i / 16] & 15);
     const float min = dmin * static_cast<float>(scales[i / 16] >> 4);
@@ -108,7 +97,7 @@ void q2_k(const uint8_t* in, float* out) {
 
 void q3_k(const uint8_t* in, float* out) {
   const uint8_t *mask = in, *quants = in + 32, *packed = in + 96;
-  const float d = half(in + 108);
+  const float d = load_half(in + 108);
   for (int group = 0; group < 16; ++group) {
     // Six bits: the low four in the first eight bytes, the high two in the last four.
     const int low = group < 8 ? packed[group] & 15 : packed[group - 8] >> 4;
@@ -137,7 +126,7 @@ ScaleMin scale_min(const uint8_t* packed, int j) {
 int nibble(const uint8_t* plane, int i) { return (plane[i / 64 * 32 + i % 32] >> (i % 64 / 32 * 4)) & 15; }
 
 void q4_k(const uint8_t* in, float* out) {
-  const float d = half(in), dmin = half(in + 2);
+  const float d = load_half(in), dmin = load_half(in + 2);
   for (int group = 0; group < 8; ++group) {
     const ScaleMin six = scale_min(in + 4, group);
     const float scale = d * six.scale, min = dmin * six.min;
@@ -148,7 +137,7 @@ void q4_k(const uint8_t* in, float* out) {
 
 void q5_k(const uint8_t* in, float* out) {
   const uint8_t *high = in + 16, *low = in + 48;
-  const float d = half(in), dmin = half(in + 2);
+  const float d = load_half(in), dmin = load_half(in + 2);
   for (int group = 0; group < 8; ++group) {
     const ScaleMin six = scale_min(in + 4, group);
     const float scale = d * six.scale, min = dmin * six.min;
@@ -161,7 +150,7 @@ void q5_k(const uint8_t* in, float* out) {
 
 void q6_k(const uint8_t* in, float* out) {
   const uint8_t *low = in, *high = in + 128, *scales = in + 192;
-  const float d = half(in + 208);
+  const float d = load_half(in + 208);
   for (int i = 0; i < 256; ++i) {
     // Low nibbles: bytes hold values 64 apart, 128 per 64 bytes.
     const int nibble = (low[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4)) & 15;
@@ -171,8 +160,8 @@ void q6_k(const uint8_t* in, float* out) {
 }
 
 void iq4_xs(const uint8_t* in, float* out) {
-  const float d = half(in);
-  const uint32_t high = load<uint16_t>(in + 2);
+  const float d = load_half(in);
+  const uint32_t high = load_bytes<uint16_t>(in + 2);
   const uint8_t *low = in + 4, *quants = in + 8;
   for (int group = 0; group < 8; ++group) {
     const int six = ((low[group / 2] >> (group % 2 * 4)) & 15) | static_cast<int>((high >> 2 * group) & 3)
@@ -185,8 +174,6 @@ void iq4_xs(const uint8_t* in, float* out) {
     }
   }
 }
-
-using DequantizeBlock = void (*)(const uint8_t* in, float* out);
 
 DequantizeBlock block_function(TensorType type) {
   switch (type) {
@@ -222,6 +209,30 @@ DequantizeBlock block_function(TensorType type) {
       return bf16;
     case TensorType::kMXFP4:
       return mxfp4;
+    case TensorType::kIQ1_S:
+      return dequantize_iq1_s;
+    case TensorType::kIQ1_M:
+      return dequantize_iq1_m;
+    case TensorType::kIQ2_XXS:
+      return dequantize_iq2_xxs;
+    case TensorType::kIQ2_XS:
+      return dequantize_iq2_xs;
+    case TensorType::kIQ2_S:
+      return dequantize_iq2_s;
+    case TensorType::kIQ3_XXS:
+      return dequantize_iq3_xxs;
+    case TensorType::kIQ3_S:
+      return dequantize_iq3_s;
+    case TensorType::kQ1_0:
+      return dequantize_q1_0;
+    case TensorType::kQ2_0:
+      return dequantize_q2_0;
+    case TensorType::kTQ1_0:
+      return dequantize_tq1_0;
+    case TensorType::kTQ2_0:
+      return dequantize_tq2_0;
+    case TensorType::kNVFP4:
+      return dequantize_nvfp4;
   }
   return nullptr;
 }

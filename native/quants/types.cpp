@@ -49,6 +49,7 @@ constexpr TypeTraits kTraits[] = {
     {"MXFP4", 32, 17},     // 39
     {"NVFP4", 64, 36},     // 40
     {"Q1_0", 128, 18},     // 41
+    {"Q2_0", 64, 18},      // 42
 };
 
 }  // namespace

@@ -19,10 +19,22 @@ enum class TensorType : uint32_t {
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ2_XXS = 16,
+  kIQ2_XS = 17,
+  kIQ3_XXS = 18,
+  kIQ1_S = 19,
   kIQ4_NL = 20,
+  kIQ3_S = 21,
+  kIQ2_S = 22,
   kIQ4_XS = 23,
+  kIQ1_M = 29,
   kBF16 = 30,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
   kMXFP4 = 39,
+  kNVFP4 = 40,
+  kQ1_0 = 41,
+  kQ2_0 = 42,
 };
 
 struct TypeTraits {
@@ -34,6 +46,10 @@ struct TypeTraits {
 // nullptr for a type that this build does not know. Also known are ggml's types that are not in the enum
 // above: their tensors have a name and a size, but cannot be computed with.
 const TypeTraits* type_traits(TensorType type);
+
+inline bool is_float(TensorType type) {
+  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16;
+}
 
 // True for the types of the enum above.
 bool can_dequantize(TensorType type);

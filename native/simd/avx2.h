@@ -18,17 +18,19 @@ PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
 }
 
 #if defined(__AVXVNNI__)
-PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
+PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   return (I32Part)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u, (__m256i)s);
 }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
-  return dot4_u8s8(dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, u[0], s[0]), u[1], s[1]), u[2], s[2]), u[3], s[3]);
+  return dot4_u8s8(
+      dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, (I32Part)u[0], s[0]), (I32Part)u[1], s[1]), (I32Part)u[2], s[2]),
+      (I32Part)u[3], s[3]);
 }
 #else
 // vpmaddubsw adds two products in 16 bits, which saturates from 2 * 129 * 127 on. So even and odd bytes are
 // multiplied apart, as 16-bit numbers.
-PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
+PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   const __m256i even = _mm256_madd_epi16(_mm256_and_si256((__m256i)u, _mm256_set1_epi16(0xff)),
                                          _mm256_srai_epi16(_mm256_slli_epi16((__m256i)s, 8), 8));
   const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16((__m256i)u, 8), _mm256_srai_epi16((__m256i)s, 8));
@@ -38,7 +40,9 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
   if constexpr (kMax > 127)
-    return dot4_u8s8(dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, u[0], s[0]), u[1], s[1]), u[2], s[2]), u[3], s[3]);
+    return dot4_u8s8(
+        dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, (I32Part)u[0], s[0]), (I32Part)u[1], s[1]), (I32Part)u[2], s[2]),
+        (I32Part)u[3], s[3]);
   const __m256i ones = _mm256_set1_epi16(1);
   const auto products = [&](int i) { return _mm256_maddubs_epi16((__m256i)u[i], (__m256i)s[i]); };
   const auto widen = [&](__m256i sums) { return (I32Part)_mm256_madd_epi16(sums, ones); };

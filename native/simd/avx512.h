@@ -21,12 +21,14 @@ PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
                       _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
+PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   return (I32Part)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
 }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
-  return dot4_u8s8(dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, u[0], s[0]), u[1], s[1]), u[2], s[2]), u[3], s[3]);
+  return dot4_u8s8(
+      dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, (I32Part)u[0], s[0]), (I32Part)u[1], s[1]), (I32Part)u[2], s[2]),
+      (I32Part)u[3], s[3]);
 }
 
 PUNA_INLINE F32Part f16_to_float(U32Part halves) {

@@ -66,8 +66,8 @@ PUNA_INLINE I32Part dot_u8s8(I32Part acc, const U32Part (&u)[kWords], const I32P
   return (I32Part)vsubq_s32(sums, dot_s8s8<128>(vdupq_n_s32(0), leasts, signs));
 #endif
 }
-PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
-  const U32Part us[1] = {u};
+PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
+  const U32Part us[1] = {(U32Part)u};
   const I32Part ss[1] = {s};
   return dot_u8s8<255>(acc, us, ss);
 }

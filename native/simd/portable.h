@@ -39,10 +39,10 @@ PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
 }
 
 // Products of bytes fit 16 bits: 255 * -128 is above -2^15.
-PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
+PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   typedef int16_t I16Part __attribute__((vector_size(PUNA_PART_BYTES)));
-  const I16Part even_u = (I16Part)(u & 0x00ff00ffu), even_s = (I16Part)s << 8 >> 8;
-  const I16Part odd_u = (I16Part)((u >> 8) & 0x00ff00ffu), odd_s = (I16Part)s >> 8;
+  const I16Part even_u = (I16Part)(u & 0x00ff00ff), even_s = (I16Part)s << 8 >> 8;
+  const I16Part odd_u = (I16Part)((u >> 8) & 0x00ff00ff), odd_s = (I16Part)s >> 8;
 #if defined(__SSE2__)
   return acc + (I32Part)_mm_madd_epi16((__m128i)even_u, (__m128i)even_s) +
          (I32Part)_mm_madd_epi16((__m128i)odd_u, (__m128i)odd_s);
@@ -53,7 +53,9 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, U32Part u, I32Part s) {
 }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
-  return dot4_u8s8(dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, u[0], s[0]), u[1], s[1]), u[2], s[2]), u[3], s[3]);
+  return dot4_u8s8(
+      dot4_u8s8(dot4_u8s8(dot4_u8s8(acc, (I32Part)u[0], s[0]), (I32Part)u[1], s[1]), (I32Part)u[2], s[2]),
+      (I32Part)u[3], s[3]);
 }
 
 PUNA_INLINE U32Part lookup16(const uint8_t table[16], U32Part v) {

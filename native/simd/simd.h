@@ -137,6 +137,23 @@ PUNA_INLINE f32x16 exp(f32x16 x) {
   return select(x < splat(-87.33654f), f32x16{}, y);
 }
 
+// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax
+// polynomial of degree 5 on [-1/2, 1/2].
+PUNA_INLINE f32x16 exp2(f32x16 x) {
+  const f32x16 clamped = max(x, splat(-127.0f));
+  // Rounds to an integer and adds the bias of the exponent: n + 127 is in the low bits.
+  const f32x16 shifter = splat(12582912.0f + 127.0f);
+  const f32x16 shifted = clamped + shifter;
+  const f32x16 r = clamped - (shifted - shifter);
+  f32x16 p = splat(1.3264726390e-3f);
+  p = fma(p, r, splat(9.6715126972e-3f));
+  p = fma(p, r, splat(5.5507337459e-2f));
+  p = fma(p, r, splat(2.4022242084e-1f));
+  p = fma(p, r, splat(6.9314697760e-1f));
+  p = fma(p, r, splat(1.0f));
+  return p * (f32x16)((i32x16)shifted << 23);
+}
+
 // Absolute value below 0.625: a polynomial, since 1 - 2 / (e^2x + 1) cancels there (Cephes tanhf).
 PUNA_INLINE f32x16 tanh(f32x16 x) {
   const f32x16 magnitude = max(x, -x);

@@ -1,0 +1,137 @@
+"""How fast is attention over the paged cache? `python -m benchmarks.attention [kv types]`
+
+Microseconds of one layer, storing the new keys and values included. Decoding (one token at some depth) also
+shows the GB/s at which keys and values are read: "cached" runs one layer again and again, "memory" as many
+layers as exceed the caches, as a model does. Prefill shows Gflop/s of the products that the causal mask leaves.
+Figures are the best of several runs: on a machine that others use too, they say what the kernels can do, not
+what a busy machine delivers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import gguf
+import numpy as np
+
+from puna import _native
+
+BLOCK_TOKENS = 16
+VOCABULARY = 256
+MEMORY_BYTES = 96 << 20
+DEPTHS = (512, 2048, 8192)
+PREFILL = ((512, 0), (512, 2048))  # (new tokens, depth before them)
+
+
+class Shape(NamedTuple):
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+SHAPES = {"SmolLM2-135M": Shape(9, 3, 64), "Qwen3-4B": Shape(32, 8, 128)}
+
+
+class Bench:
+    """A program of nothing but attention layers, over keys and values of one sequence of random tokens."""
+
+    def __init__(self, file: _native.GgufFile, shape: Shape, kv_type: str, isa: str, threads: int) -> None:
+        self._file, self._shape, self._kv_type, self._isa = file, shape, kv_type, isa
+        self._pool = _native.ThreadPool(threads)
+        self._tokens = np.random.default_rng(0).integers(0, VOCABULARY, 1 << 16).astype(np.int32)
+
+    def seconds(self, new: int, depth: int, layers: int, budget_s: float) -> float:
+        """Of one layer with `new` tokens behind `depth` others."""
+        program = self._program(layers)
+        blocks = -(-(depth + new) // BLOCK_TOKENS)
+        arena = _native.Arena(blocks, program.block_bytes)
+        table = np.arange(blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
+
+        def run(begin: int, end: int) -> float:
+            positions = np.arange(begin, end, dtype=np.int32)
+            starts = np.array([0, end - begin], np.int32)
+            rows = np.array([end - begin - 1], np.int32)
+            start = time.perf_counter()
+            program.run(self._pool, arena, self._tokens[begin:end], positions, starts, table, rows)
+            return time.perf_counter() - start
+
+        for begin in range(0, depth, 512):
+            run(begin, min(begin + 512, depth))
+        best, end = float("inf"), time.perf_counter() + budget_s
+        while time.perf_counter() < end:
+            best = min(best, run(depth, depth + new))
+        arena.close()
+        return best / layers
+
+    def kv_bytes(self, tokens: int) -> int:
+        """Of one layer."""
+        return self._program(1).block_bytes * tokens // BLOCK_TOKENS
+
+    def _program(self, layers: int) -> _native.Program:
+        builder = _native.ProgramBuilder(self._file, self._isa, self._kv_type)
+        heads, kv_heads, head_dim = self._shape
+        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}
+        q, k, v = (builder.buffer(width) for width in widths.values())
+        for buffer, name in zip((q, k, v), widths, strict=True):
+            builder.embed(buffer, name)
+        out, result = builder.buffer(widths["q"]), builder.buffer(widths["q"])
+        for layer in range(layers):
+            builder.attention(out, q, k, v, layer, heads, kv_heads, head_dim, head_dim**-0.5, 0.0, 0)
+        builder.rows(result, out)
+        return builder.build(result)
+
+
+def cells(bench: Bench, shape: Shape, budget_s: float) -> Iterator[str]:
+    for depth in DEPTHS:
+        layer_bytes = bench.kv_bytes(depth)
+        for layers in (1, max(2, MEMORY_BYTES // layer_bytes)):
+            taken = bench.seconds(1, depth, layers, budget_s)
+            yield f"{taken * 1e6:.1f} us ({layer_bytes / taken / 1e9:.1f} GB/s)"
+    for new, depth in PREFILL:
+        pairs = new * depth + new * (new + 1) // 2
+        taken = bench.seconds(new, depth, 1, budget_s)
+        yield f"{4 * pairs * shape.heads * shape.head_dim / taken / 1e9:.0f} Gflop/s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("types", nargs="*", default=["f16", "f32", "q8_0", "q4_0"], metavar="type")
+    parser.add_argument("--shape", choices=SHAPES, default="SmolLM2-135M")
+    parser.add_argument("--isa", default="auto")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.3, help="per figure")
+    arguments = parser.parse_args()
+    shape = SHAPES[arguments.shape]
+    header = [f"decode at {depth}, {where}" for depth in DEPTHS for where in ("cached", "memory")]
+    header += [f"prefill {new} at {depth}" for new, depth in PREFILL]
+    print(f"{arguments.shape}, {arguments.threads} thread(s), {arguments.isa}\n")
+    print("| " + " | ".join(["KV", *header]) + " |")
+    print("|---" * (len(header) + 1) + "|")
+    with tempfile.TemporaryDirectory() as directory:
+        file = write_tables(Path(directory) / "tables.gguf", shape)
+        for kv_type in arguments.types:
+            bench = Bench(file, shape, kv_type, arguments.isa, arguments.threads)
+            row = list(cells(bench, shape, arguments.seconds))
+            print("| " + " | ".join([kv_type, *row]) + " |", flush=True)
+
+
+def write_tables(path: Path, shape: Shape) -> _native.GgufFile:
+    """Random queries, keys and values to be looked up by token."""
+    rng = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "attention")
+    for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+        writer.add_tensor(name, rng.standard_normal((VOCABULARY, heads * shape.head_dim)).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return _native.GgufFile(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+// How the work of token stages is shared out over threads.
+//
+// With fewer rows than threads, rows are cut by columns as far as the stage's ops allow. A stage whose single
+// row cannot be cut, or is so short that a barrier would cost more than it, is replicated: every thread
+// computes the whole row into memory of its own, and goes on with that.
+#include <algorithm>
+#include <numeric>
+
+#include "executor/builder.h"
+
+namespace puna {
+namespace {
+
+constexpr int64_t kPieceColumns = 32;          // a block of quantized activations; two vectors of floats
+constexpr int64_t kReplicatedBytes = 1 << 13;  // takes a thread less than a microsecond to write
+
+// Into how many equal runs of columns an op can be cut.
+struct Pieces {
+  int64_t operator()(const op::Embed&) const { return 1; }
+  int64_t operator()(const op::RmsNorm& op) const { return op.num_groups; }
+  int64_t operator()(const op::Quantize& op) const { return of_columns(op.cols); }
+  int64_t operator()(const op::RopeTable&) const { return 1; }
+  int64_t operator()(const op::Rope& op) const { return op.num_heads; }
+  int64_t operator()(const op::StoreKv& op) const { return op.num_kv_heads; }
+  int64_t operator()(const op::Glu& op) const { return of_columns(op.width); }
+  int64_t operator()(const op::Binary& op) const { return of_columns(op.width); }
+  int64_t operator()(const op::Unary& op) const { return of_columns(op.width); }
+  int64_t operator()(const op::GatherRows&) const { return 1; }
+
+  static int64_t of_columns(int64_t width) { return width % kPieceColumns == 0 ? width / kPieceColumns : 1; }
+};
+
+// The buffer that an op writes; -1: the KV cache.
+struct Written {
+  template <typename Op>
+  int operator()(const Op& op) const {
+    return op.out;
+  }
+  int operator()(const op::Rope& op) const { return op.x; }
+  int operator()(const op::StoreKv&) const { return -1; }
+};
+
+template <typename Function>
+void for_each_written(const TokenStage& stage, Function function) {
+  for (const TokenOp& op : stage.ops) function(std::visit(Written{}, op));
+}
+
+bool is_short(const Plan& plan, const TokenStage& stage) {
+  int64_t bytes = 0;
+  for_each_written(stage,
+                   [&](int b) { bytes += b < 0 ? 0 : plan.buffers[static_cast<size_t>(b)].row_bytes; });
+  return bytes <= kReplicatedBytes;
+}
+
+bool writes_only_replicated(const Plan& plan, const TokenStage& stage) {
+  bool all = true;
+  for_each_written(stage, [&](int b) { all &= b >= 0 && plan.buffers[static_cast<size_t>(b)].replicated; });
+  return all;
+}
+
+// What a stage writes that is not replicated is not either.
+void share_written(Plan& plan, const Stage& stage) {
+  const auto share = [&](int b) {
+    if (b >= 0) plan.buffers[static_cast<size_t>(b)].replicated = false;
+  };
+  if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
+    if (!tokens->replicated) for_each_written(*tokens, share);
+  } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
+    for (const LinearPart& part : linear->parts) share(part.out);
+  } else {
+    share(std::get<AttentionStage>(stage).out);
+  }
+}
+
+}  // namespace
+
+void share_out_token_stages(Plan& plan) {
+  std::vector<TokenStage*> stages;
+  for (Stage& stage : plan.stages) {
+    if (auto* tokens = std::get_if<TokenStage>(&stage)) stages.push_back(tokens);
+  }
+  for (TokenStage* stage : stages) {
+    stage->pieces = 0;
+    for (const TokenOp& op : stage->ops) stage->pieces = std::gcd(stage->pieces, std::visit(Pieces{}, op));
+    stage->replicated = stage->pieces == 1 || is_short(plan, *stage);
+  }
+  for (Buffer& buffer : plan.buffers) buffer.replicated = true;
+  plan.buffers[static_cast<size_t>(plan.result)].replicated = false;  // the caller's to read
+  // A buffer that one stage shares is shared by all, which may make further stages share what they write.
+  for (bool changed = true; changed;) {
+    for (const Stage& stage : plan.stages) share_written(plan, stage);
+    changed = false;
+    for (TokenStage* stage : stages) {
+      if (!stage->replicated || writes_only_replicated(plan, *stage)) continue;
+      stage->replicated = false;
+      changed = true;
+    }
+  }
+}
+
+}  // namespace puna
