@@ -94,13 +94,9 @@ struct Total {
 // Adds one segment's sums.
 void add_segment(Total& total, float* out, float maximum, float weight, const float* sums, int64_t head_dim) {
   const float highest = total.maximum > maximum ? total.maximum : maximum;
-  f32x16 difference = {};
-  difference[0] = total.maximum - highest;
-  difference[1] = maximum - highest;
-  const f32x16 factor = exp2(difference);
-  const f32x16 before = splat(factor[0]), now = splat(factor[1]);
+  const f32x16 before = exp2(splat(total.maximum - highest)), now = exp2(splat(maximum - highest));
   total.maximum = highest;
-  total.weight = total.weight * factor[0] + weight * factor[1];
+  total.weight = total.weight * before[0] + weight * now[0];
   int64_t d = 0;
   for (; d + kLanes <= head_dim; d += kLanes)
     store(out + d, fma(load(out + d), before, load(sums + d) * now));

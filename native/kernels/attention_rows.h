@@ -3,6 +3,7 @@
 
 #include "kernels/kernels.h"
 #include "simd/simd.h"
+#include "simd/tile_sizes.h"
 
 namespace puna::PUNA_ISA {
 namespace {
@@ -10,15 +11,6 @@ namespace {
 constexpr int kGroupBlocks = 4;
 constexpr int kGroupTokens = kGroupBlocks * kBlockTokens;
 static_assert(kSegmentTokens % kGroupTokens == 0);
-#if defined(PUNA_AVX512)
-constexpr int kRegisterRows = 6;    // query rows in registers at a time
-constexpr int kRegisterBlocks = 4;  // blocks of scores in registers at a time, for each row
-constexpr int kRegisterChunks = 4;  // chunks of 16 values of an output row in registers at a time
-#else
-constexpr int kRegisterRows = 2;
-constexpr int kRegisterBlocks = 2;
-constexpr int kRegisterChunks = 2;
-#endif
 constexpr float kNothingSeen = -1e30f;
 // Values of all rows of a task: 48 of up to 256, or fewer wider ones.
 constexpr int kRowValues = kMaxAttentionRows * 256;

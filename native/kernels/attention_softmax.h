@@ -53,7 +53,7 @@ inline f32x16 cap_and_mask(const AttentionArgs& args, const Row& row, const Grou
     const i32x16 at = lanes + t;
     f32x16 score = load(scores + t);
     if (args.softcap != 0.0f) score = tanh(score) * (args.softcap * kLog2E);
-    score = (at >= begin) & (at < end) ? score : splat(-INFINITY);
+    score = select((at >= begin) & (at < end), score, splat(-INFINITY));
     highest = max(score, highest);
     store(scores + t, score);
   }

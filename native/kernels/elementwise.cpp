@@ -43,21 +43,25 @@ PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
 
 constexpr int64_t kPairs = kLanes / 2;
 
+// Each of the first n <= kPairs values twice.
+PUNA_INLINE f32x16 load_twice(const float* p, int64_t n) {
+  float values[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) values[2 * i] = values[2 * i + 1] = p[i];
+  return load(values);
+}
+
 // Turns neighbouring values (x[2i], x[2i + 1]) of every head by angle i, for up to kPairs pairs.
 PUNA_INLINE void rotate_pairs(float* x, int64_t num_heads, int64_t head_dim, const float* cos,
                               const float* sin, int64_t pairs) {
-  const i32x16 twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
-  const i32x16 swap = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
   const f32x16 sign = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
-  const f32x16 c = __builtin_shuffle(load_partial(cos, pairs), twice);
-  const f32x16 s = __builtin_shuffle(load_partial(sin, pairs), twice) * sign;
+  const f32x16 c = load_twice(cos, pairs), s = load_twice(sin, pairs) * sign;
   for (int64_t head = 0; head < num_heads; ++head, x += head_dim) {
     if (pairs == kPairs) {
       const f32x16 v = load(x);
-      store(x, fma(v, c, __builtin_shuffle(v, swap) * s));
+      store(x, fma(v, c, exchange<1>(v) * s));
     } else {
       const f32x16 v = load_partial(x, 2 * pairs);
-      store_partial(x, fma(v, c, __builtin_shuffle(v, swap) * s), 2 * pairs);
+      store_partial(x, fma(v, c, exchange<1>(v) * s), 2 * pairs);
     }
   }
 }

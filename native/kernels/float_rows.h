@@ -5,18 +5,11 @@
 
 #include "kernels/kernels.h"
 #include "simd/columns.h"
-#include "simd/rows.h"
+#include "simd/tile_sizes.h"
 
 namespace puna::PUNA_ISA {
 
-// Rows and tokens multiplied at a time: as many as have registers for their sums.
-#if defined(PUNA_AVX512)
-inline constexpr int kGroupRows = 4, kGroupTokens = 6;
-#else
-inline constexpr int kGroupRows = 2, kGroupTokens = 2;
-#endif
-
-typedef f32x16 TokenSums[kGroupTokens];  // of one row
+typedef f32x16 TokenSums[kFloatTokens];  // of one row
 
 template <TensorType kType>
 inline constexpr int64_t kFloatBytes = kType == TensorType::kF32 ? 4 : 2;
@@ -82,8 +75,8 @@ void multiply_rows(const uint8_t* w, int64_t stride, const float* x, int64_t x_s
   }
 }
 
-// multiply_rows for 1 to kGroupTokens tokens and any number of rows.
-template <TensorType kType, bool kPrefetch, int kRows, int kTokens = kGroupTokens>
+// multiply_rows for 1 to kFloatTokens tokens and any number of rows.
+template <TensorType kType, bool kPrefetch, int kRows, int kTokens = kFloatTokens>
 void multiply_tokens(int64_t num_tokens, const uint8_t* w, int64_t stride, const float* x, int64_t x_stride,
                      int64_t columns, TokenSums* sums) {
   if constexpr (kTokens > 1) {
@@ -97,8 +90,8 @@ template <TensorType kType, bool kPrefetch>
 void multiply_group(int64_t num_rows, int64_t num_tokens, const uint8_t* w, int64_t stride, const float* x,
                     int64_t x_stride, int64_t columns, TokenSums* sums) {
   int64_t r = 0;
-  for (; r + kGroupRows <= num_rows; r += kGroupRows)
-    multiply_tokens<kType, kPrefetch, kGroupRows>(num_tokens, w + r * stride, stride, x, x_stride, columns,
+  for (; r + kFloatRows <= num_rows; r += kFloatRows)
+    multiply_tokens<kType, kPrefetch, kFloatRows>(num_tokens, w + r * stride, stride, x, x_stride, columns,
                                                   sums + r);
   for (; r < num_rows; ++r)
     multiply_tokens<kType, kPrefetch, 1>(num_tokens, w + r * stride, stride, x, x_stride, columns, sums + r);

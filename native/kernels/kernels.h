@@ -154,8 +154,8 @@ struct Kernels {
 // True for types whose linear kernel reads quantized activations; others' rows of x are floats.
 inline bool needs_quantized_input(TensorType type) { return !is_float(type); }
 
-// isa: "auto", "portable", "avx512". Throws Error if unknown or if this machine lacks it. In select.cpp of
-// executor/, since kernels/ is compiled once per instruction set.
+// isa: "auto" or the name of an instruction set, such as "portable". Throws Error if unknown or if this
+// machine lacks it. In select.cpp of executor/, since kernels/ is compiled once per instruction set.
 const Kernels& select_kernels(const char* isa);
 
 }  // namespace puna

@@ -27,8 +27,8 @@ template <TensorType kType>
 void linear_rows(const LinearArgs& args) {
   for (int64_t row = args.row_begin; row < args.row_end; row += kBlockRows) {
     const int64_t rows = args.row_end - row < kBlockRows ? args.row_end - row : kBlockRows;
-    for (int64_t token = 0; token < args.num_tokens; token += kGroupTokens) {
-      const int64_t tokens = args.num_tokens - token < kGroupTokens ? args.num_tokens - token : kGroupTokens;
+    for (int64_t token = 0; token < args.num_tokens; token += kFloatTokens) {
+      const int64_t tokens = args.num_tokens - token < kFloatTokens ? args.num_tokens - token : kFloatTokens;
       const auto group = token == 0 ? linear_group<kType, true> : linear_group<kType, false>;
       group(args, row, rows, token, tokens);
     }

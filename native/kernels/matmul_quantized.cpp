@@ -11,6 +11,26 @@ namespace {
 
 inline constexpr int kMaxChunkBlocks = 20;  // two tiles of them fill a first-level cache of 32 KiB
 
+// Of the unsigned bytes that the type's weights are unpacked to: for some instruction sets, small ones make
+// products cheaper.
+constexpr int largest_value(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K:
+      return 15;
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ5_K:
+      return 31;
+    case TensorType::kQ2_K:
+    case TensorType::kQ6_K:
+      return 63;
+    default:
+      return 255;
+  }
+}
+
 // What dot products of the unsigned weights need to be exact: they start from -zero * sum of activations.
 PUNA_INLINE i32x16 minus_zero_times(int32_t negative_sum, int zero_shift) {
   return splat(negative_sum) << zero_shift;
@@ -23,7 +43,7 @@ PUNA_INLINE int32_t four_activations(const ActivationBlock& x, int g) {
 }
 
 // sums[tile][t] += block of w times block of x.
-template <Correction kCorrection, int kTiles, int kTokens>
+template <Correction kCorrection, int kLargest, int kTiles, int kTokens>
 PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
                                 const ActivationBlock* const (&x)[kTokens], int zero_shift,
                                 f32x16 (&sums)[kTiles][kTokens]) {
@@ -41,15 +61,19 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
     PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) dots[tile][t] = start, low_dots[tile][t] = low_start;
   }
-  PUNA_UNROLL(8)
-  for (int g = 0; g < 8; ++g) {
+  PUNA_UNROLL(2)
+  for (int g = 0; g < 8; g += 4) {
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
-      const i32x16 activations = splat(four_activations(*x[t], g));
+      const i32x16 activations[4] = {splat(four_activations(*x[t], g)), splat(four_activations(*x[t], g + 1)),
+                                     splat(four_activations(*x[t], g + 2)),
+                                     splat(four_activations(*x[t], g + 3))};
       PUNA_UNROLL(2)
       for (int tile = 0; tile < kTiles; ++tile) {
+        const u32x16* q = w[tile]->q + g;
+        const u32x16 weights[4] = {q[0], q[1], q[2], q[3]};
         i32x16& dot = kSplit && g < 4 ? low_dots[tile][t] : dots[tile][t];
-        dot = dot4_u8s8(dot, (i32x16)w[tile]->q[g], activations);
+        dot = dot16_u8s8<kLargest>(dot, weights, activations);
       }
     }
   }
@@ -71,7 +95,7 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
   }
 }
 
-template <Correction kCorrection, int kTiles, int kTokens>
+template <Correction kCorrection, int kLargest, int kTiles, int kTokens>
 void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num_blocks, int zero_shift,
                      const uint8_t* x, int64_t x_stride, PairSums* pair_sums) {
   f32x16 sums[kTiles][kTokens];
@@ -88,7 +112,7 @@ void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t)
       activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
-    multiply_block<kCorrection>(w, activations, zero_shift, sums);
+    multiply_block<kCorrection, kLargest>(w, activations, zero_shift, sums);
   }
   PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
@@ -118,9 +142,9 @@ struct QuantizedMethod {
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                             PairSums* sums) {
-    multiply_blocks<Format::kCorrection, kTiles, kTokens>(blocks, kMaxChunkBlocks, columns / kBlockValues,
-                                                          std::countr_zero((unsigned)Format::kZero), x,
-                                                          x_stride, sums);
+    multiply_blocks<Format::kCorrection, largest_value(kType), kTiles, kTokens>(
+        blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x,
+        x_stride, sums);
   }
 };
 

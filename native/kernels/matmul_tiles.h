@@ -18,12 +18,12 @@
 
 #include "kernels/kernels.h"
 #include "simd/columns.h"
+#include "simd/tile_sizes.h"
 
 namespace puna::PUNA_ISA {
 
 inline constexpr int kPairTiles = 2;
 inline constexpr int kPairRows = kPairTiles * kRowTile;
-inline constexpr int kTokenGroup = 4;  // tokens multiplied at a time: their sums stay in registers
 inline constexpr int kMaxTokens =
     512;  // tokens per unpacked chunk: their sums stay in the second-level cache
 

@@ -30,7 +30,7 @@ PUNA_INLINE float quantize_q8(const FloatGroup& x, i32x16& low, i32x16& high) {
   const auto round = [&](f32x16 v) {
     const f32x16 shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     const f32x16 n = (v * inverse + shifter) - shifter;
-    return __builtin_convertvector(min(max(n, splat(-127.0f)), splat(127.0f)), i32x16);
+    return to_int(min(max(n, splat(-127.0f)), splat(127.0f)));
   };
   low = round(x.low), high = round(x.high);
   return scale;
@@ -45,16 +45,10 @@ PUNA_INLINE float quantize_q4(const FloatGroup& x, i32x16& low, i32x16& high) {
   const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
   const auto round = [&](f32x16 v) {
     const f32x16 n = v * inverse + 8.5f;
-    return __builtin_convertvector(min(max(n, splat(0.0f)), splat(15.0f)), i32x16);
+    return to_int(min(max(n, splat(0.0f)), splat(15.0f)));
   };
   low = round(x.low), high = round(x.high);
   return scale;
-}
-
-PUNA_INLINE void store_bytes(uint8_t* p, i32x16 v) {
-  typedef uint8_t u8x16 __attribute__((vector_size(16)));
-  const u8x16 bytes = __builtin_convertvector((u32x16)v & 255u, u8x16);
-  std::memcpy(p, &bytes, sizeof bytes);
 }
 
 }  // namespace

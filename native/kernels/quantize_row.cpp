@@ -5,28 +5,10 @@
 namespace puna::PUNA_ISA {
 namespace {
 
-// Lane i of the result is lane i + kDistance, wrapping.
-template <int kDistance>
-PUNA_INLINE i32x16 rotate(i32x16 v) {
-  return __builtin_shuffle(v,
-                           (i32x16{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + kDistance) & 15);
-}
-PUNA_INLINE int32_t reduce_add(i32x16 v) {
-  v += rotate<8>(v);
-  v += rotate<4>(v);
-  v += rotate<2>(v);
-  return (v + rotate<1>(v))[0];
-}
-PUNA_INLINE i32x16 greater(i32x16 a, i32x16 b) { return a > b ? a : b; }
-
 // The largest magnitude; infinity and NaN count as larger than any number, so that they are not lost but make
 // the scale, and with it the result, infinite or NaN.
 PUNA_INLINE float largest_magnitude(f32x16 low, f32x16 high) {
-  i32x16 bits = greater((i32x16)low & 0x7fffffff, (i32x16)high & 0x7fffffff);
-  bits = greater(bits, rotate<8>(bits));
-  bits = greater(bits, rotate<4>(bits));
-  bits = greater(bits, rotate<2>(bits));
-  const int32_t largest = greater(bits, rotate<1>(bits))[0];
+  const int32_t largest = reduce_max(max((i32x16)low & 0x7fffffff, (i32x16)high & 0x7fffffff));
   float magnitude;
   std::memcpy(&magnitude, &largest, sizeof magnitude);
   return magnitude;
@@ -37,8 +19,6 @@ PUNA_INLINE i32x16 round_to_int(f32x16 v) {
   const float shifter = 12582912.0f;
   return (i32x16)(v + shifter) - (i32x16)splat(shifter);
 }
-
-typedef int8_t i8x16 __attribute__((vector_size(16)));
 
 void quantize_block(const float* x, ActivationBlock& block) {
   const f32x16 low = load(x), high = load(x + 16);
@@ -52,8 +32,8 @@ void quantize_block(const float* x, ActivationBlock& block) {
   block.negative_scaled_sum = -(block.scale * (float)sum);
   block.negative_sum = -sum;
   block.negative_low_sum = -low_sum;
-  const i8x16 bytes[2] = {__builtin_convertvector(q_low, i8x16), __builtin_convertvector(q_high, i8x16)};
-  std::memcpy(block.q, bytes, sizeof block.q);
+  store_bytes(block.q, q_low);
+  store_bytes(block.q + kLanes, q_high);
 }
 
 }  // namespace

@@ -165,8 +165,8 @@ struct Decoder<TensorType::kMXFP4> {
   PUNA_INLINE void decode(const u32x16* w, WeightBlock* out) {
     // The scale is 2^(e - 127), halved because the codebook holds doubled values.
     const u32x16 e = (w[kOffset / 4] >> (kOffset % 4 * 8)) & 0xffu;
-    const u32x16 subnormal = e > 0u ? u32x16{} + 0x00400000u : u32x16{} + 0x00200000u;
-    out->scale = (f32x16)(e > 1u ? (e - 1u) << 23 : subnormal);
+    const u32x16 subnormal = select(e > 0u, u32x16{} + 0x00400000u, u32x16{} + 0x00200000u);
+    out->scale = (f32x16)select(e > 1u, (e - 1u) << 23, subnormal);
     nibbles<kOffset + 1>(w, out->q);
     look_up(kMxfp4Values, out->q);
   }

@@ -1,0 +1,27 @@
+// How much of each kernel's tile stays in registers: for each instruction set what measured best.
+#pragma once
+
+namespace puna::PUNA_ISA {
+
+#if defined(PUNA_AVX512)  // 32 registers of 16 lanes
+// Tokens that linear kernels of quantized weights multiply at a time, with two tiles of 16 rows.
+inline constexpr int kTokenGroup = 4;
+// Rows and tokens that linear kernels of floats multiply at a time.
+inline constexpr int kFloatRows = 4, kFloatTokens = 6;
+// Query rows of attention, blocks of 16 scores of each, and chunks of 16 output values of each.
+inline constexpr int kRegisterRows = 6, kRegisterBlocks = 4, kRegisterChunks = 4;
+#elif defined(PUNA_AVX2)  // 16 registers of 8 lanes
+inline constexpr int kTokenGroup = 4;
+inline constexpr int kFloatRows = 2, kFloatTokens = 2;
+inline constexpr int kRegisterRows = 2, kRegisterBlocks = 2, kRegisterChunks = 2;
+#elif defined(PUNA_NEON)  // 32 registers of 4 lanes
+inline constexpr int kTokenGroup = 4;
+inline constexpr int kFloatRows = 2, kFloatTokens = 2;
+inline constexpr int kRegisterRows = 2, kRegisterBlocks = 2, kRegisterChunks = 2;
+#else                     // 16 registers of 4 lanes
+inline constexpr int kTokenGroup = 2;
+inline constexpr int kFloatRows = 1, kFloatTokens = 2;
+inline constexpr int kRegisterRows = 1, kRegisterBlocks = 2, kRegisterChunks = 2;
+#endif
+
+}  // namespace puna::PUNA_ISA
