@@ -175,65 +175,43 @@ void iq4_xs(const uint8_t* in, float* out) {
   }
 }
 
+constexpr struct {
+  TensorType type;
+  DequantizeBlock function;
+} kFunctions[] = {
+    {TensorType::kF32, f32},
+    {TensorType::kF16, f16},
+    {TensorType::kQ4_0, q4_0},
+    {TensorType::kQ4_1, q4_1},
+    {TensorType::kQ5_0, q5_0},
+    {TensorType::kQ5_1, q5_1},
+    {TensorType::kQ8_0, q8_0},
+    {TensorType::kQ2_K, q2_k},
+    {TensorType::kQ3_K, q3_k},
+    {TensorType::kQ4_K, q4_k},
+    {TensorType::kQ5_K, q5_k},
+    {TensorType::kQ6_K, q6_k},
+    {TensorType::kIQ4_NL, iq4_nl},
+    {TensorType::kIQ4_XS, iq4_xs},
+    {TensorType::kBF16, bf16},
+    {TensorType::kMXFP4, mxfp4},
+    {TensorType::kIQ1_S, dequantize_iq1_s},
+    {TensorType::kIQ1_M, dequantize_iq1_m},
+    {TensorType::kIQ2_XXS, dequantize_iq2_xxs},
+    {TensorType::kIQ2_XS, dequantize_iq2_xs},
+    {TensorType::kIQ2_S, dequantize_iq2_s},
+    {TensorType::kIQ3_XXS, dequantize_iq3_xxs},
+    {TensorType::kIQ3_S, dequantize_iq3_s},
+    {TensorType::kQ1_0, dequantize_q1_0},
+    {TensorType::kQ2_0, dequantize_q2_0},
+    {TensorType::kTQ1_0, dequantize_tq1_0},
+    {TensorType::kTQ2_0, dequantize_tq2_0},
+    {TensorType::kNVFP4, dequantize_nvfp4},
+};
+
 DequantizeBlock block_function(TensorType type) {
-  switch (type) {
-    case TensorType::kF32:
-      return f32;
-    case TensorType::kF16:
-      return f16;
-    case TensorType::kQ4_0:
-      return q4_0;
-    case TensorType::kQ4_1:
-      return q4_1;
-    case TensorType::kQ5_0:
-      return q5_0;
-    case TensorType::kQ5_1:
-      return q5_1;
-    case TensorType::kQ8_0:
-      return q8_0;
-    case TensorType::kQ2_K:
-      return q2_k;
-    case TensorType::kQ3_K:
-      return q3_k;
-    case TensorType::kQ4_K:
-      return q4_k;
-    case TensorType::kQ5_K:
-      return q5_k;
-    case TensorType::kQ6_K:
-      return q6_k;
-    case TensorType::kIQ4_NL:
-      return iq4_nl;
-    case TensorType::kIQ4_XS:
-      return iq4_xs;
-    case TensorType::kBF16:
-      return bf16;
-    case TensorType::kMXFP4:
-      return mxfp4;
-    case TensorType::kIQ1_S:
-      return dequantize_iq1_s;
-    case TensorType::kIQ1_M:
-      return dequantize_iq1_m;
-    case TensorType::kIQ2_XXS:
-      return dequantize_iq2_xxs;
-    case TensorType::kIQ2_XS:
-      return dequantize_iq2_xs;
-    case TensorType::kIQ2_S:
-      return dequantize_iq2_s;
-    case TensorType::kIQ3_XXS:
-      return dequantize_iq3_xxs;
-    case TensorType::kIQ3_S:
-      return dequantize_iq3_s;
-    case TensorType::kQ1_0:
-      return dequantize_q1_0;
-    case TensorType::kQ2_0:
-      return dequantize_q2_0;
-    case TensorType::kTQ1_0:
-      return dequantize_tq1_0;
-    case TensorType::kTQ2_0:
-      return dequantize_tq2_0;
-    case TensorType::kNVFP4:
-      return dequantize_nvfp4;
-  }
+  for (const auto& entry : kFunctions)
+    if (entry.type == type) return entry.function;
   return nullptr;
 }
 
