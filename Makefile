@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test lint format bench build native clean
+.PHONY: run test lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -35,9 +35,13 @@ format:
 	$(BIN)/ruff check --fix .
 	$(BIN)/clang-format -i $$(git ls-files 'native/*.h' 'native/*.cpp' 'native/*.inl')
 
-bench:              ## side by side with llama.cpp, ratios
+bench:              ## side by side with llama.cpp: the table of the README; ARGS="--files Q4_0 --rows prefill"
 	$(call install,[test])
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+peer:               ## llama.cpp, compiled for this machine, for `make bench`; needs cmake
+	$(call install,[test])
+	$(BIN)/python -m benchmarks.peer
 
 clean:
 	rm -rf build $(VENV)

@@ -1,102 +1,127 @@
-"""How fast is puna beside llama.cpp on the same file and machine? Prints a Markdown table of ratios.
+"""How fast is puna beside llama.cpp on the same files and machine? Writes a Markdown table of ratios.
 
-Both servers run at once and are asked in turn, for several rounds; figures are medians over the rounds.
-An idle server sleeps, so it does not disturb the other. Prompts differ in every round, so that nothing
-is served from a cache.
+One server is asked at a time, through HTTP, in turn, for several rounds; figures are medians over the
+rounds. llama.cpp runs with whichever of its settings is fastest, for each file and row anew.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
+import sys
+import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.model import default_model
-from benchmarks.servers import LlamaCpp, Server, llamacpp_server, puna_server
+import httpx
 
-SENTENCE = "the herd walks over the high plateau while small clouds pass and a cold wind moves the grass"
-WORDS = SENTENCE.split()
-STREAMS = 16
+from benchmarks.comparison import Plan, Row, compare
+from benchmarks.files import FILES, BenchFile, bench_file, own_file
+from benchmarks.peer import ENVIRONMENT, Peer
+from benchmarks.report import Results, quote_in_readme
+from benchmarks.workloads import WORKLOADS
+from puna._native import ThreadPool
+from puna.bench.machine import describe_machine, measure_roofs
 
-
-def text(seed: int, num_words: int) -> str:
-    """Distinct for every seed, from the first word on."""
-    return f"{seed} " + " ".join(WORDS[(i * (seed % 7 + 3) + i // 5) % len(WORDS)] for i in range(num_words))
-
-
-def prefill(server: Server, prompts: list[str]) -> float:
-    """Prompt tokens per second, one request."""
-    c = server.complete(prompts[0], 1)
-    return c.prompt_tokens / c.prompt_s
-
-
-def decode(server: Server, prompts: list[str]) -> float:
-    """Generated tokens per second, one stream."""
-    c = server.complete(prompts[0], 128)
-    return c.generated_tokens / c.generation_s
-
-
-def concurrent(server: Server, prompts: list[str]) -> float:
-    """Generated tokens per second of all streams together, prompts included in the time."""
-    start = time.perf_counter()
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        done = list(pool.map(lambda prompt: server.complete(prompt, 64), prompts))
-    return sum(c.generated_tokens for c in done) / (time.perf_counter() - start)
-
-
-WORKLOADS: dict[str, tuple[Callable[[Server, list[str]], float], int, int]] = {
-    "prefill, 512 tokens": (prefill, 1, 512),
-    "decode, 128 tokens": (decode, 1, 16),
-    f"{STREAMS} streams, 128 + 64 tokens": (concurrent, STREAMS, 128),
-}
-
-
-def measure(servers: list[Server], oracle: LlamaCpp, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """workload -> server -> tokens per second of each round."""
-    results: dict[str, dict[str, list[float]]] = {}
-    seed = 1000
-    for workload, (run, num_prompts, prompt_tokens) in WORKLOADS.items():
-        rates: dict[str, list[float]] = {server.name: [] for server in servers}
-        for round_number in range(rounds + 1):
-            prompts = [
-                oracle.exact_prompt(text(seed + i, prompt_tokens), prompt_tokens) for i in range(num_prompts)
-            ]
-            seed += num_prompts
-            for server in servers:
-                rate = run(server, prompts)
-                if round_number > 0:  # the first round warms both up
-                    rates[server.name].append(rate)
-        results[workload] = rates
-    return results
-
-
-def print_table(results: dict[str, dict[str, list[float]]]) -> None:
-    print("| tokens/s (median) | puna | llama.cpp | ratio | range of ratios |")
-    print("|---|---|---|---|---|")
-    for workload, rates in results.items():
-        ours, theirs = rates["puna"], rates["llama.cpp"]
-        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-        a, b = statistics.median(ours), statistics.median(theirs)
-        print(
-            f"| {workload} | {a:.0f} | {b:.0f} | **{a / b:.2f}** | {min(ratios):.2f} to {max(ratios):.2f} |"
-        )
+RESULTS = Path(__file__).with_name("results.md")
+_QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work it slows down tenfold
+_LARGE_ROUNDS = 2  # a round with a large file takes minutes
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("gguf", nargs="?", type=Path, help="default: SmolLM2-135M-Instruct Q4_1")
-    parser.add_argument("--rounds", type=int, default=3)
+    arguments = _arguments()
+    peer = Peer.find(arguments.peer)
+    results = Results(_intro(peer, arguments))
+    start = time.monotonic()
+    try:
+        done = [_measure(name, peer, arguments, results) for name in [*arguments.files, *arguments.gguf]]
+    except KeyboardInterrupt:
+        raise SystemExit(f"interrupted; what was measured is in {arguments.out}") from None
+    if arguments.readme:
+        quote_in_readme(results.markdown())
+    print(results.markdown())
+    print(f"took {(time.monotonic() - start) / 60:.0f} minutes", file=sys.stderr)
+    sys.exit(not all(done))
+
+
+def _measure(name: str | Path, peer: Peer, arguments: argparse.Namespace, results: Results) -> bool:
+    """One file; False if a server failed, since the other files are worth measuring."""
+    with _opened(name) as file:
+        plan = Plan(
+            rows=arguments.rows,
+            rounds=min(arguments.rounds, _LARGE_ROUNDS) if file.is_large else arguments.rounds,
+            threads=arguments.threads,
+            search=not arguments.quick,
+        )
+
+        def done(row_name: str, row: Row) -> None:
+            results.add(file.title, row_name, row)
+            arguments.out.write_text(results.markdown())  # as far as it is, should it be stopped
+
+        try:
+            compare(file, peer, plan, done)
+        except (RuntimeError, httpx.HTTPError) as error:
+            print(f"{file.title}: {error}", file=sys.stderr)
+            return False
+    return True
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("gguf", nargs="*", type=Path, help="files of your own, instead of the table's")
+    parser.add_argument("--files", nargs="+", choices=FILES, metavar="FILE", help=", ".join(FILES))
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        choices=WORKLOADS,
+        default=list(WORKLOADS),
+        metavar="ROW",
+        help=", ".join(WORKLOADS),
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="default 3; at most 2 with a file above 1 GB")
+    parser.add_argument("--quick", action="store_true", help="one round, llama.cpp's default setting")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    args = parser.parse_args()
-    gguf = args.gguf or default_model()
-    with llamacpp_server(gguf, args.threads, STREAMS) as peer, puna_server(gguf, args.threads) as puna:
-        results = measure([puna, peer], peer, args.rounds)
-    print(f"\n{gguf.name}, {args.threads} threads, {args.rounds} rounds\n")
-    print_table(results)
+    parser.add_argument(
+        "--peer", type=Path, help=f"llama-server; default: ${ENVIRONMENT}, `make peer`, the wheel"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    parser.add_argument("--readme", action="store_true", help="quote the table in the README, too")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.rounds = 1
+    if arguments.files is None:
+        arguments.files = [] if arguments.gguf else list(FILES)
+    return arguments
+
+
+@contextmanager
+def _opened(name: str | Path) -> Iterator[BenchFile]:
+    if isinstance(name, str):
+        yield bench_file(name)
+        return
+    with tempfile.TemporaryDirectory(prefix="puna-bench-") as store:
+        yield own_file(name, Path(store))
+
+
+def _intro(peer: Peer, arguments: argparse.Namespace) -> str:
+    """What was measured on, with what, and how; names no machine."""
+    machine, load = describe_machine(arguments.threads), os.getloadavg()[0]
+    pool = ThreadPool(arguments.threads)
+    roofs = measure_roofs(pool)
+    pool.close()
+    if load > _QUIET_LOAD:
+        print(f"Warning: the load is {load:.1f}; beside other work the ratios mean nothing", file=sys.stderr)
+    settings = "its default settings" if arguments.quick else "whichever of four settings is fastest"
+    return (
+        f"{machine.cpu}, {machine.num_threads} threads of {machine.num_cpus}, {machine.isa} kernels. "
+        f"Measured at the start: integer peak {roofs.ops_per_second / 1e9:.0f} Gop/s, "
+        f"memory {roofs.bytes_per_second / 1e9:.1f} GB/s, load {load:.1f}.\n"
+        f"Peer: {peer.description}, with {settings}.\n"
+        f"Medians of {arguments.rounds} rounds (large files: at most {_LARGE_ROUNDS}), "
+        "both servers asked in turn through HTTP."
+    )
 
 
 if __name__ == "__main__":

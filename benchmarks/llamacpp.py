@@ -1,26 +1,45 @@
-"""Runs llama.cpp's server until terminated: python -m benchmarks.llamacpp GGUF PORT THREADS SLOTS"""
+"""The xllamacpp wheel in the place of llama-server: takes those of its options that benchmarks.peer uses."""
 
 from __future__ import annotations
 
+import argparse
 import signal
-import sys
 
 import xllamacpp
 
 
-def main(gguf: str, port: str, threads: str, slots: str) -> None:
-    p = xllamacpp.CommonParams()
-    p.model.path = gguf
-    p.hostnames = ["127.0.0.1"] if hasattr(p, "hostnames") else p.hostnames
-    p.port = int(port)
-    p.cpuparams.n_threads = p.cpuparams_batch.n_threads = int(threads)
-    p.n_parallel = int(slots)
-    p.kv_unified = True
-    p.n_ctx = 8192
-    server = xllamacpp.Server(p)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--model", "--host", "--flash-attn"):
+        parser.add_argument(name)
+    for name in ("--port", "--threads", "--threads-batch", "--parallel", "--ctx-size", "--cache-ram"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--ubatch-size", type=int)
+    parser.add_argument("--no-repack", action="store_true")
+    arguments = parser.parse_args()
+    # Stays alive until the process is told to end.
+    server = xllamacpp.Server(_parameters(arguments))
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     del server
 
 
+def _parameters(arguments: argparse.Namespace) -> xllamacpp.CommonParams:
+    p = xllamacpp.CommonParams()
+    p.model.path = arguments.model
+    p.hostnames = [arguments.host]
+    p.port = arguments.port
+    p.cpuparams.n_threads = arguments.threads
+    p.cpuparams_batch.n_threads = arguments.threads_batch
+    p.n_parallel = arguments.parallel
+    p.n_ctx = arguments.ctx_size
+    p.cache_ram_mib = arguments.cache_ram
+    p.no_extra_bufts = arguments.no_repack
+    if arguments.ubatch_size is not None:
+        p.n_ubatch = arguments.ubatch_size
+    if arguments.flash_attn == "off":
+        p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    return p
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

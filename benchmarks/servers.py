@@ -6,18 +6,17 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import httpx
 
-MODEL = "bench"
-START_TIMEOUT_S = 60.0
+from benchmarks.files import BenchFile
+
+START_TIMEOUT_S = 180.0
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,19 @@ class Completion:
 
 
 class Server(Protocol):
-    name: str
-
-    def complete(self, prompt: str, num_tokens: int) -> Completion:
-        """Greedy, at most num_tokens. Thread safe."""
+    def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
+        """Greedy, at most num_tokens. reuse: the prompt may come from a cache. Thread safe."""
 
 
 @dataclass(frozen=True)
 class Puna:
     http: httpx.Client
-    name: str = "puna"
+    model: str
 
-    def complete(self, prompt: str, num_tokens: int) -> Completion:
+    def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
+        del reuse  # puna decides
         options = {"temperature": 0, "num_predict": num_tokens}
-        body = {"model": MODEL, "prompt": prompt, "raw": True, "stream": False, "options": options}
+        body = {"model": self.model, "prompt": prompt, "raw": True, "stream": False, "options": options}
         reply = self.http.post("/api/generate", json=body)
         reply.raise_for_status()
         r = reply.json()
@@ -59,89 +57,72 @@ class Puna:
 @dataclass(frozen=True)
 class LlamaCpp:
     http: httpx.Client
-    name: str = "llama.cpp"
 
-    def complete(self, prompt: str, num_tokens: int) -> Completion:
-        body = {"prompt": prompt, "n_predict": num_tokens, "temperature": 0.0, "cache_prompt": False}
+    def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
+        body = {"prompt": prompt, "n_predict": num_tokens, "temperature": 0.0, "cache_prompt": reuse}
         reply = self.http.post("/completion", json=body)
         reply.raise_for_status()
         t = reply.json()["timings"]
         return Completion(t["prompt_n"], t["prompt_ms"] / 1e3, t["predicted_n"], t["predicted_ms"] / 1e3)
 
-    def exact_prompt(self, text: str, num_tokens: int) -> str:
-        """The beginning of `text` that is num_tokens tokens long."""
-        tokens = self.http.post("/tokenize", json={"content": text}).json()["tokens"][:num_tokens]
-        prompt: str = self.http.post("/detokenize", json={"tokens": tokens}).json()["content"]
-        return prompt
-
 
 @contextmanager
-def puna_server(gguf: Path, threads: int) -> Iterator[Puna]:
-    """A daemon with a store of its own that holds the one model."""
-    with tempfile.TemporaryDirectory(prefix="puna-bench-") as store, socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        host = f"127.0.0.1:{probe.getsockname()[1]}"
-        probe.close()
-        env = os.environ | {"OLLAMA_MODELS": store, "OLLAMA_HOST": host, "PUNA_NUM_THREADS": str(threads)}
-        _import_model(gguf, Path(store))
-        with _process([sys.executable, "-m", "puna.cli", "serve"], env) as http_of:
-            yield Puna(http_of(f"http://{host}"))
+def puna_server(file: BenchFile, threads: int) -> Iterator[Puna]:
+    """A daemon on the file's store."""
+    host = f"127.0.0.1:{free_port()}"
+    env = os.environ | {
+        "OLLAMA_MODELS": str(file.store),
+        "OLLAMA_HOST": host,
+        "OLLAMA_KEEP_ALIVE": "-1",
+        "PUNA_NUM_THREADS": str(threads),
+    }
+    with running([sys.executable, "-m", "puna.cli", "serve"], f"http://{host}", "/", env) as http:
+        yield Puna(http, file.model)
 
 
-def _import_model(gguf: Path, store: Path) -> None:
-    from puna.registry import ModelName, Store
-    from puna.registry.create import create_from_gguf
-
-    models = Store(store)
-    with gguf.open("rb") as content:
-        digest = models.add_blob(content)
-    create_from_gguf(models, ModelName.parse(MODEL), digest)
-
-
-@contextmanager
-def llamacpp_server(gguf: Path, threads: int, slots: int) -> Iterator[LlamaCpp]:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "benchmarks.llamacpp", str(gguf), str(port), str(threads), str(slots)]
-    with _process(command, dict(os.environ)) as http_of:
-        yield LlamaCpp(http_of(f"http://127.0.0.1:{port}"))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 @contextmanager
-def _process(command: list[str], env: dict[str, str]) -> Iterator[_Connector]:
+def running(
+    command: list[str], url: str, ready_path: str, env: dict[str, str] | None = None
+) -> Iterator[httpx.Client]:
+    """A server process, ended afterwards; entered once ready_path answers with success."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    connector = _Connector(process)
+    limits = httpx.Limits(max_connections=64)
     try:
-        yield connector
+        with httpx.Client(base_url=url, timeout=900, limits=limits, trust_env=False) as http:
+            _wait(lambda: _answers(http, ready_path), process)
+            yield http
     finally:
-        connector.close()
-        process.terminate()
+        _end(process)
+
+
+def _wait(is_ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not is_ready():
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with status {process.returncode}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args!r} did not answer within {START_TIMEOUT_S:.0f} s")
+        time.sleep(0.1)
+
+
+def _answers(http: httpx.Client, path: str) -> bool:
+    try:
+        return http.get(path).is_success
+    except httpx.TransportError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
         process.wait(timeout=20)
-
-
-class _Connector:
-    """Waits until the process answers; closes the client with it."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._client: httpx.Client | None = None
-
-    def __call__(self, url: str) -> httpx.Client:
-        limits = httpx.Limits(max_connections=64)
-        self._client = httpx.Client(base_url=url, timeout=600, limits=limits)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise RuntimeError(f"{self._process.args!r} ended with {self._process.returncode}")
-            try:
-                if self._client.get("/").status_code < 500:
-                    return self._client
-            except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-        raise RuntimeError(f"{self._process.args!r} did not answer within {START_TIMEOUT_S:.0f} s")
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

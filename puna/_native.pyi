@@ -85,11 +85,13 @@ class SampleResult:
     def top_tokens(self) -> list[list[tuple[int, float]]]:
         """(token, logprob), likeliest first."""
 
-def sample_batch(pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler]) -> SampleResult:
+def sample_batch(
+    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+) -> SampleResult:
     """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
 
-    The samplers are different ones. NativeError names a row with a NaN or without a finite logit; then no
-    sampler has changed.
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
+    row with a NaN or without a finite logit; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---
@@ -106,6 +108,20 @@ def linear(
 
     On the calling thread, the GIL released. Block-quantized weights are multiplied with x rounded to int8
     per 32 values. NativeError if shapes do not fit or the instruction set is unknown.
+    """
+
+# --- the machine ---
+
+def measure_dot_peak(pool: ThreadPool, seconds: float, isa: str = "auto") -> float:
+    """Operations per second of byte dot products in registers, on all threads of the pool; takes `seconds`.
+
+    A multiplication and an addition count as two. NativeError if the instruction set is unknown.
+    """
+
+def measure_read_bandwidth(pool: ThreadPool, num_bytes: int, seconds: float) -> float:
+    """Bytes per second at which all threads of the pool read num_bytes of memory: the best of several passes.
+
+    NativeError if there is no memory, or fewer than 4096 bytes for each thread.
     """
 
 # --- execution ---
@@ -204,8 +220,11 @@ class Program:
         sequence_starts: NDArray[np.int32],
         block_tables: NDArray[np.int32],
         rows: NDArray[np.int32],
+        num_threads: int | None = None,
     ) -> NDArray[np.float32]:
         """One step; arrays as in Batch. The result [len(rows), width] is overwritten by the next run.
+
+        num_threads: of the pool's threads, at most; None for all. It does not change the result.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
         """

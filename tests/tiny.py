@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
@@ -62,8 +64,18 @@ def byte_level_vocabulary() -> tuple[list[str], list[int], list[str]]:
     return [*tokens, *SPECIAL_TOKENS], types, merges
 
 
-def write_tiny(path: Path, tiny: Tiny, weight_type: str = "F32", seed: int = 0) -> Path:
-    """Writes the file; matrices in `weight_type`, a gguf.GGMLQuantizationType the package can quantize to."""
+Quantize = Callable[[NDArray[np.float32], str], NDArray[np.uint8]]
+
+
+def quantize(values: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
+    packed: NDArray[np.uint8] = gguf.quants.quantize(values, gguf.GGMLQuantizationType[weight_type])
+    return packed
+
+
+def write_tiny(
+    path: Path, tiny: Tiny, weight_type: str = "F32", seed: int = 0, quantize: Quantize = quantize
+) -> Path:
+    """Writes the file; matrices in `weight_type`, which by default is one that the gguf package can write."""
     writer = gguf.GGUFWriter(path, tiny.architecture)
     _write_metadata(writer, tiny)
     rng = np.random.default_rng(seed)
@@ -78,7 +90,7 @@ def write_tiny(path: Path, tiny: Tiny, weight_type: str = "F32", seed: int = 0) 
             weight = (rng.standard_normal(shape) * 0.7 / np.sqrt(shape[1])).astype(np.float32)
             if name == "token_embd.weight":
                 weight *= np.float32(3.0)
-            writer.add_tensor(name, gguf.quants.quantize(weight, quantization), raw_dtype=quantization)
+            writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

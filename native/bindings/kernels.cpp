@@ -58,6 +58,7 @@ OutMatrix linear(const GgufFile& file, std::string_view name, const FloatMatrix&
         .out_stride = weight.rows,
         .bias = bias ? bias->data() : nullptr,
         .residual = residual ? residual->data() : nullptr,
+        .next = nullptr,
     });
   }
   nb::capsule owner(out.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });

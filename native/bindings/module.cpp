@@ -8,5 +8,6 @@ NB_MODULE(_native, m) {
   puna::bind_arena(m);
   puna::bind_executor(m);
   puna::bind_kernels(m);
+  puna::bind_machine(m);
   puna::bind_sampler(m);
 }

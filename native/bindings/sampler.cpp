@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
@@ -46,7 +47,7 @@ struct SampleResult {
 };
 
 SampleResult sample(ThreadPool& pool, const Logits& logits,
-                    const std::vector<std::shared_ptr<Sampler>>& samplers) {
+                    const std::vector<std::shared_ptr<Sampler>>& samplers, const std::string& isa) {
   if (logits.shape(0) != samplers.size())
     throw Error("logits have " + std::to_string(logits.shape(0)) + " rows, but there are " +
                 std::to_string(samplers.size()) + " samplers");
@@ -55,8 +56,9 @@ SampleResult sample(ThreadPool& pool, const Logits& logits,
     if (sampler == nullptr) throw Error("a sampler is None");
     pointers.push_back(sampler.get());
   }
+  const Kernels& kernels = select_kernels(isa.c_str());
   const nb::gil_scoped_release release;
-  return {sample_batch(pool, logits.data(), static_cast<int64_t>(logits.shape(1)), pointers)};
+  return {sample_batch(pool, kernels, logits.data(), static_cast<int64_t>(logits.shape(1)), pointers)};
 }
 
 template <typename T>
@@ -97,7 +99,8 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("tokens", [](const SampleResult& result) { return column(result, &Sample::token); })
       .def_prop_ro("logprobs", [](const SampleResult& result) { return column(result, &Sample::logprob); })
       .def_prop_ro("top_tokens", &top_tokens);
-  m.def("sample_batch", &sample, nb::arg("pool"), nb::arg("logits").noconvert(), nb::arg("samplers"));
+  m.def("sample_batch", &sample, nb::arg("pool"), nb::arg("logits").noconvert(), nb::arg("samplers"),
+        nb::arg("isa") = "auto");
 }
 
 }  // namespace puna

@@ -23,7 +23,7 @@ class Barrier {
       phase_.fetch_add(1);
       if (num_threads_ > 1) phase_.notify_all();
     } else {
-      wait_while_equal(phase_, phase);
+      wait_while_equal(phase_, phase, kAwakeInStep);
     }
   }
 

@@ -89,6 +89,15 @@ const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   return plan_.constants.emplace_back(std::move(values)).get();
 }
 
+void ProgramBuilder::link_linear_stages() {
+  std::vector<size_t> linears;
+  for (size_t i = 0; i < plan_.stages.size(); ++i) {
+    if (std::holds_alternative<LinearStage>(plan_.stages[i])) linears.push_back(i);
+  }
+  for (size_t i = 0; i < linears.size(); ++i)
+    std::get<LinearStage>(plan_.stages[linears[i]]).next = linears[(i + 1) % linears.size()];
+}
+
 std::shared_ptr<Program> ProgramBuilder::build(int result) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
@@ -100,6 +109,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
     plan_.block_bytes += 2 * layout.bytes;
   }
   plan_.result = result;
+  link_linear_stages();
   share_out_token_stages(plan_);
   place_buffers(plan_);
   return std::make_shared<Program>(std::move(plan_));

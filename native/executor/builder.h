@@ -59,6 +59,7 @@ class ProgramBuilder {
   const float* vector(const std::string& name, int64_t size);
   int quantized(int x);
   int rope_table(std::span<const float> inv_freq, float scale);
+  void link_linear_stages();
   void add_layer(int layer, int num_kv_heads, int head_dim);
 
   Plan plan_;

@@ -21,7 +21,30 @@ int64_t largest_run(const LinearStage& stage, int64_t num_rows) {
   return std::max(kRunBytes / (unit_bytes * passes), int64_t{1});
 }
 
-void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64_t begin, int64_t end) {
+int64_t num_units(const LinearStage& stage) {
+  int64_t count = 0;
+  for (const LinearPart& part : stage.parts) count += num_units(part);
+  return count;
+}
+
+// The weights of a unit of the stage.
+const uint8_t* unit_weights(const LinearStage& stage, int64_t unit) {
+  for (const LinearPart& part : stage.parts) {
+    if (unit < num_units(part)) return part.weight.row(unit * kUnitRows);
+    unit -= num_units(part);
+  }
+  return nullptr;
+}
+
+// What a thread reads after its units up to `end`: more of its share, or the beginning of the next stage's.
+const uint8_t* weights_after(const Step& step, const LinearStage& stage, int64_t count, int64_t end) {
+  if (end < WorkShares::begin(step.thread + 1, count, step.num_threads)) return unit_weights(stage, end);
+  const auto& next = std::get<LinearStage>(step.plan.stages[stage.next]);
+  return unit_weights(next, WorkShares::begin(step.thread, num_units(next), step.num_threads));
+}
+
+void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64_t begin, int64_t end,
+               const uint8_t* next) {
   step.plan.kernels->linear({
       .weight = &part.weight,
       .x = step.bytes(part.x, 0),
@@ -32,6 +55,7 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
       .out_stride = part.weight.rows,
       .bias = part.bias,
       .residual = part.residual < 0 ? nullptr : step.floats(part.residual, 0),
+      .next = next,
   });
 }
 
@@ -40,16 +64,17 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept {
   const int64_t num_rows = step.num_rows(stage.domain);
   if (num_rows == 0) return;
-  int64_t count = 0;
-  for (const LinearPart& part : stage.parts) count += num_units(part);
+  const int64_t count = num_units(stage);
   const int64_t largest = largest_run(stage, num_rows);
   for (Range run; !(run = shares.take(step.thread, count, largest)).empty();) {
+    const uint8_t* after = weights_after(step, stage, count, run.end);
     int64_t first = 0;  // unit of the part
     for (const LinearPart& part : stage.parts) {
       const int64_t units = num_units(part);
       const int64_t begin = std::max(run.begin - first, int64_t{0}), end = std::min(run.end - first, units);
-      if (begin < end) run_units(step, part, num_rows, begin, end);
       first += units;
+      const uint8_t* next = first < run.end ? unit_weights(stage, first) : after;
+      if (begin < end) run_units(step, part, num_rows, begin, end, next);
     }
   }
 }

@@ -1,8 +1,8 @@
 #include "executor/program.h"
 
 #include <algorithm>
-#include <atomic>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <new>
 

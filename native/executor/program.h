@@ -114,6 +114,7 @@ struct LinearPart {
 struct LinearStage {
   Domain domain;
   std::vector<LinearPart> parts;
+  size_t next = 0;  // index of the linear stage that is run after it, or first in the next step
 };
 
 struct AttentionStage {

@@ -16,12 +16,17 @@ inline void pause_core() {
 #endif
 }
 
+// How long a thread stays awake while it waits: within a step, where the others are at most a few
+// microseconds behind unless they lost their core, and between steps, where sampling and scheduling take a
+// little longer.
+inline constexpr std::chrono::microseconds kAwakeInStep{60};
+inline constexpr std::chrono::microseconds kAwakeBetweenSteps{400};
+
 // Returns once `value` is no longer `old`. Threads of one step are microseconds apart, so spinning is
 // cheapest; but a thread that waits for one whose core another process took must give its own core away, and
 // a thread with nothing to do must not use any.
-inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old) {
+inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds awake) {
   constexpr auto kSpin = std::chrono::microseconds(5);
-  constexpr auto kYield = std::chrono::microseconds(60);
   constexpr int kPausesPerLook = 32;
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
@@ -30,7 +35,7 @@ inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old) {
       pause_core();
     }
     const auto elapsed = std::chrono::steady_clock::now() - start;
-    if (elapsed > kYield) break;
+    if (elapsed > awake) break;
     if (elapsed > kSpin) std::this_thread::yield();
   }
   while (value.load(std::memory_order_acquire) == old) value.wait(old);

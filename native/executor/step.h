@@ -18,7 +18,8 @@ struct Step {
   uint8_t* output_memory;
   uint8_t* replicas;                 // this thread's own row of each domain
   std::span<const KvSlot> kv_slots;  // [T]; empty without attention
-  // For contexts that several threads share: sums over their segments, and how many pieces of a tile are done.
+  // For contexts that several threads share: sums over their segments, and how many pieces of a tile are
+  // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
 

@@ -81,7 +81,7 @@ void ThreadPool::Impl::stop() {
 void ThreadPool::Impl::work(int thread) {
   name_this_thread(thread);
   for (uint32_t seen = 0;; ++seen) {
-    wait_while_equal(calls[static_cast<size_t>(thread)].count, seen);
+    wait_while_equal(calls[static_cast<size_t>(thread)].count, seen, kAwakeBetweenSteps);
     if (body == nullptr) return;
     run_body(thread);
     if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
@@ -141,7 +141,7 @@ void ThreadPool::run(int count, const std::function<void(int)>& body) {
   impl_->call_workers(count);
   impl_->run_body(0);
   for (uint32_t left; (left = impl_->unfinished.load(std::memory_order_acquire)) != 0;) {
-    wait_while_equal(impl_->unfinished, left);
+    wait_while_equal(impl_->unfinished, left, kAwakeInStep);
   }
   if (impl_->error) std::rethrow_exception(std::exchange(impl_->error, nullptr));
 }

@@ -21,6 +21,9 @@ class WorkShares {
   explicit WorkShares(int num_threads)
       : num_threads_(num_threads), taken_(std::make_unique<Taken[]>(static_cast<size_t>(num_threads))) {}
 
+  // The first of `count` items that are a thread's share.
+  static int64_t begin(int thread, int64_t count, int num_threads) { return count * thread / num_threads; }
+
   // Nothing has been taken; not while threads take.
   void reset() {
     for (int t = 0; t < num_threads_; ++t)
@@ -43,7 +46,8 @@ class WorkShares {
   };
 
   Range take_from(int owner, int64_t count, int64_t largest) {
-    const int64_t begin = count * owner / num_threads_, size = count * (owner + 1) / num_threads_ - begin;
+    const int64_t begin = WorkShares::begin(owner, count, num_threads_);
+    const int64_t size = WorkShares::begin(owner + 1, count, num_threads_) - begin;
     std::atomic<int64_t>& taken = taken_[static_cast<size_t>(owner)].items;
     int64_t first = taken.load(std::memory_order_relaxed);
     while (first < size) {

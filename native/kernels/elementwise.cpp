@@ -41,17 +41,25 @@ PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
   return reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-constexpr int kPairs = kLanes / 2;
+constexpr int64_t kPairs = kLanes / 2;
 
-// Turns neighbouring values (x[2i], x[2i + 1]) by angle i, for up to kPairs pairs.
-PUNA_INLINE void rotate_pairs(float* x, const float* cos, const float* sin, int64_t pairs) {
+// Turns neighbouring values (x[2i], x[2i + 1]) of every head by angle i, for up to kPairs pairs.
+PUNA_INLINE void rotate_pairs(float* x, int64_t num_heads, int64_t head_dim, const float* cos,
+                              const float* sin, int64_t pairs) {
   const i32x16 twice = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7};
   const i32x16 swap = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
   const f32x16 sign = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
   const f32x16 c = __builtin_shuffle(load_partial(cos, pairs), twice);
   const f32x16 s = __builtin_shuffle(load_partial(sin, pairs), twice) * sign;
-  const f32x16 v = load_partial(x, 2 * pairs);
-  store_partial(x, fma(v, c, __builtin_shuffle(v, swap) * s), 2 * pairs);
+  for (int64_t head = 0; head < num_heads; ++head, x += head_dim) {
+    if (pairs == kPairs) {
+      const f32x16 v = load(x);
+      store(x, fma(v, c, __builtin_shuffle(v, swap) * s));
+    } else {
+      const f32x16 v = load_partial(x, 2 * pairs);
+      store_partial(x, fma(v, c, __builtin_shuffle(v, swap) * s), 2 * pairs);
+    }
+  }
 }
 
 }  // namespace
@@ -64,11 +72,9 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
 void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                  const float* sin) {
   const int64_t half = rotary_dim / 2;
-  for (int64_t head = 0; head < num_heads; ++head) {
-    float* row = x + head * head_dim;
-    int64_t i = 0;
-    for (; i + kPairs <= half; i += kPairs) rotate_pairs(row + 2 * i, cos + i, sin + i, kPairs);
-    if (i < half) rotate_pairs(row + 2 * i, cos + i, sin + i, half - i);
+  for (int64_t i = 0; i < half; i += kPairs) {
+    const int64_t pairs = half - i < kPairs ? half - i : kPairs;
+    rotate_pairs(x + 2 * i, num_heads, head_dim, cos + i, sin + i, pairs);
   }
 }
 

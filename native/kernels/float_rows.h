@@ -5,6 +5,7 @@
 
 #include "kernels/kernels.h"
 #include "simd/columns.h"
+#include "simd/rows.h"
 
 namespace puna::PUNA_ISA {
 
@@ -101,24 +102,6 @@ void multiply_group(int64_t num_rows, int64_t num_tokens, const uint8_t* w, int6
                                                   sums + r);
   for (; r < num_rows; ++r)
     multiply_tokens<kType, kPrefetch, 1>(num_tokens, w + r * stride, stride, x, x_stride, columns, sums + r);
-}
-
-// Lane i of the result is the sum of the lanes of v[i]. Halves v each time: pairs of vectors become one,
-// which has the sums of neighbouring parts of kWidth lanes of both.
-template <int kWidth = kLanes / 2>
-PUNA_INLINE f32x16 sum_lanes(const f32x16* v) {
-  const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  // In parts of 2 * kWidth lanes: the first half of a part of v[i], then that of v[i + kWidth].
-  const i32x16 first = (lane & ~(2 * kWidth - 1)) + (lane & (kWidth - 1)) + (lane & kWidth) / kWidth * kLanes;
-  f32x16 sums[kWidth];
-  PUNA_UNROLL(8)
-  for (int i = 0; i < kWidth; ++i)
-    sums[i] = __builtin_shuffle(v[i], v[i + kWidth], first) +
-              __builtin_shuffle(v[i], v[i + kWidth], first + kWidth);
-  if constexpr (kWidth > 1)
-    return sum_lanes<kWidth / 2>(sums);
-  else
-    return sums[0];
 }
 
 // Adds bias and residual, and stores rows [row, row + num_rows) of tokens [token, token + num_tokens).

@@ -15,7 +15,6 @@ void quantize_row(const float* x, int64_t cols, void* out);
 void linear(const LinearArgs& args);
 void linear_quantized(const LinearArgs& args);  // matmul_quantized.cpp: types that need_quantized_input
 void linear_float(const LinearArgs& args);      // matmul_float.cpp: F32, F16, BF16
-void linear_generic(const LinearArgs& args);    // matmul_generic.cpp: any type
 
 // store_kv.cpp
 void store_kv(KvType type, const KvLayout& layout, const float* k, const float* v, int head, int num_kv_heads,
@@ -37,5 +36,19 @@ void add(const float* a, const float* b, int64_t n, float* out);
 void mul(const float* a, const float* b, int64_t n, float* out);
 void scale(const float* x, float factor, int64_t n, float* out);
 void softcap(const float* x, float cap, int64_t n, float* out);
+
+// sampling.cpp
+void logit_maxima(const float* logits, int64_t num_blocks, float* max);
+void logit_sums(const float* logits, int64_t num_blocks, const float* max, float inverse_temperature,
+                float* sums);
+void logit_moments(const float* logits, int64_t num_blocks, const float* max, float* moments);
+void logit_weights(const float* logits, int64_t count, float max, float inverse_temperature, float* weights);
+ScoreRange score_range(const float* scores, int64_t count);
+int64_t select_logits(const SelectArgs& args);
+void logit_histogram(const HistogramArgs& args, double* masses);
+
+// peak.cpp
+int64_t dot_burst(int64_t repeats, int32_t* sink);
+void read_burst(const uint8_t* data, int64_t num_bytes, int32_t* sink);
 
 }  // namespace puna::PUNA_ISA

@@ -27,6 +27,7 @@ struct LinearArgs {
   int64_t out_stride;
   const float* bias;      // nullptr or [rows]
   const float* residual;  // nullptr or like out
+  const uint8_t* next;    // nullptr or the weights that the caller goes on with: fetched towards the end
 };
 
 // Attention sums up segments of this many positions, each on its own, and adds those up in order: so a
@@ -64,6 +65,37 @@ struct AttentionArgs {
 // Floats that attention_segments writes for one segment and query row.
 constexpr int64_t partial_floats(int64_t head_dim) { return (head_dim + 15) / 16 * 16 + 16; }
 
+inline constexpr int kLogitBlock = 256;    // logits are read in blocks of as many, padded with -infinity
+inline constexpr int kLogitBuckets = 512;  // of a histogram
+
+// Those of `count` candidates whose score is in [lowest, highest], in their order. May be done in place.
+struct SelectArgs {
+  const float* scores;
+  const float* logits;
+  const int32_t* ids;  // nullptr: they count up from first_id
+  int32_t first_id;
+  int64_t count;  // a multiple of 16
+  float lowest, highest;
+  float* logits_out;  // 16 places more than are selected may be written, here and to ids_out
+  int32_t* ids_out;
+};
+
+struct ScoreRange {
+  float lowest, highest;
+};
+
+// Buckets are ranges of scores, best first, of 2^shift neighbouring floats each; the last one has all the
+// rest. What is summed up is exp((logit - max) * inverse_temperature).
+struct HistogramArgs {
+  const float* scores;
+  const float* logits;
+  int64_t count;  // a multiple of kLogitBlock
+  float highest;  // of all scores
+  int shift;
+  float max;
+  float inverse_temperature;
+};
+
 struct Kernels {
   const char* isa;
 
@@ -95,29 +127,32 @@ struct Kernels {
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+
+  // --- sampling.cpp --- the same results on every instruction set
+  // Of each block: the largest logit, NaN if one is.
+  void (*logit_maxima)(const float* logits, int64_t num_blocks, float* max);
+  // Of each block: the sum of exp((logit - max[block]) * inverse_temperature).
+  void (*logit_sums)(const float* logits, int64_t num_blocks, const float* max, float inverse_temperature,
+                     float* sums);
+  // Of each block: the sum of (logit - max[block]) * exp(logit - max[block]).
+  void (*logit_moments)(const float* logits, int64_t num_blocks, const float* max, float* moments);
+  // exp((logit - max) * inverse_temperature) of `count` logits, a multiple of 16.
+  void (*logit_weights)(const float* logits, int64_t count, float max, float inverse_temperature,
+                        float* weights);
+  // Of `count` scores, a multiple of kLogitBlock, not counting -infinity.
+  ScoreRange (*score_range)(const float* scores, int64_t count);
+  // Returns how many were selected.
+  int64_t (*select_logits)(const SelectArgs& args);
+  // masses[kLogitBuckets]
+  void (*logit_histogram)(const HistogramArgs& args, double* masses);
+
+  // --- peak.cpp --- for measuring the machine (machine/roofs.h); *sink keeps the work from being dropped
+  int64_t (*dot_burst)(int64_t repeats, int32_t* sink);  // returns operations, two per product of bytes
+  void (*read_burst)(const uint8_t* data, int64_t num_bytes, int32_t* sink);
 };
 
 // True for types whose linear kernel reads quantized activations; others' rows of x are floats.
-inline bool needs_quantized_input(TensorType type) {
-  switch (type) {
-    case TensorType::kQ4_0:
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_0:
-    case TensorType::kQ5_1:
-    case TensorType::kQ8_0:
-    case TensorType::kQ2_K:
-    case TensorType::kQ3_K:
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K:
-    case TensorType::kQ6_K:
-    case TensorType::kIQ4_NL:
-    case TensorType::kIQ4_XS:
-    case TensorType::kMXFP4:
-      return true;
-    default:
-      return false;
-  }
-}
+inline bool needs_quantized_input(TensorType type) { return !is_float(type); }
 
 // isa: "auto", "portable", "avx512". Throws Error if unknown or if this machine lacks it. In select.cpp of
 // executor/, since kernels/ is compiled once per instruction set.

@@ -5,10 +5,8 @@ namespace puna::PUNA_ISA {
 void linear(const LinearArgs& args) {
   if (needs_quantized_input(args.weight->type))
     linear_quantized(args);
-  else if (is_float(args.weight->type))
-    linear_float(args);
   else
-    linear_generic(args);
+    linear_float(args);
 }
 
 }  // namespace puna::PUNA_ISA

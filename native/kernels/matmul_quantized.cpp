@@ -3,8 +3,8 @@
 #include "kernels/activation_block.h"
 #include "kernels/functions.h"
 #include "kernels/matmul_tiles.h"
-#include "kernels/unpack.h"
-#include "kernels/unpack_k.h"
+#include "kernels/unpack_codebook.h"
+#include "kernels/unpack_few_bits.h"
 
 namespace puna::PUNA_ISA {
 namespace {
@@ -118,9 +118,9 @@ struct QuantizedMethod {
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
                             PairSums* sums) {
-    multiply_blocks<Format::kCorrection, kTiles, kTokens>(
-        blocks, kMaxChunkBlocks, columns / kBlockValues,
-        std::countr_zero((unsigned)Format::kZero), x, x_stride, sums);
+    multiply_blocks<Format::kCorrection, kTiles, kTokens>(blocks, kMaxChunkBlocks, columns / kBlockValues,
+                                                          std::countr_zero((unsigned)Format::kZero), x,
+                                                          x_stride, sums);
   }
 };
 
@@ -154,6 +154,30 @@ void linear_quantized(const LinearArgs& args) {
       return linear_tiles<QuantizedMethod<TensorType::kIQ4_XS>>(args);
     case TensorType::kMXFP4:
       return linear_tiles<QuantizedMethod<TensorType::kMXFP4>>(args);
+    case TensorType::kIQ1_S:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ1_S>>(args);
+    case TensorType::kIQ1_M:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ1_M>>(args);
+    case TensorType::kIQ2_XXS:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ2_XXS>>(args);
+    case TensorType::kIQ2_XS:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ2_XS>>(args);
+    case TensorType::kIQ2_S:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ2_S>>(args);
+    case TensorType::kIQ3_XXS:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ3_XXS>>(args);
+    case TensorType::kIQ3_S:
+      return linear_tiles<QuantizedMethod<TensorType::kIQ3_S>>(args);
+    case TensorType::kTQ1_0:
+      return linear_tiles<QuantizedMethod<TensorType::kTQ1_0>>(args);
+    case TensorType::kTQ2_0:
+      return linear_tiles<QuantizedMethod<TensorType::kTQ2_0>>(args);
+    case TensorType::kNVFP4:
+      return linear_tiles<QuantizedMethod<TensorType::kNVFP4>>(args);
+    case TensorType::kQ1_0:
+      return linear_tiles<QuantizedMethod<TensorType::kQ1_0>>(args);
+    case TensorType::kQ2_0:
+      return linear_tiles<QuantizedMethod<TensorType::kQ2_0>>(args);
     default:
       __builtin_unreachable();
   }

@@ -4,7 +4,7 @@
 // Lane r of every vector belongs to row r, and each (row, token) has one running sum to which blocks of 32
 // columns are added in order. Neither the number of tokens nor how they are grouped changes a result.
 //
-// A Method (matmul_quantized.cpp, matmul_float.cpp) provides
+// A Method (matmul_quantized.cpp) provides
 //   Block                        32 columns of a tile, unpacked
 //   kMaxChunkColumns             columns that fit the cache, unpacked
 //   kChunkColumns                the same, a multiple of what is unpacked most easily
@@ -23,8 +23,9 @@ namespace puna::PUNA_ISA {
 
 inline constexpr int kPairTiles = 2;
 inline constexpr int kPairRows = kPairTiles * kRowTile;
-inline constexpr int kTokenGroup = 4;   // tokens multiplied at a time: their sums stay in registers
-inline constexpr int kMaxTokens = 512;  // tokens per unpacked chunk: their sums stay in the second-level cache
+inline constexpr int kTokenGroup = 4;  // tokens multiplied at a time: their sums stay in registers
+inline constexpr int kMaxTokens =
+    512;  // tokens per unpacked chunk: their sums stay in the second-level cache
 
 typedef float PairSums[kPairRows];  // of one token
 
@@ -77,7 +78,8 @@ struct PairTask {
   PairBuffer<Method>& buffer;
 
   // Columns [k, k + columns) of kTokens tokens from `first` on. Behind the last chunk their sums are complete
-  // and leave at once: the stores, a cache line here and there, then drain while the next tokens' are computed.
+  // and leave at once: the stores, a cache line here and there, then drain while the next tokens' are
+  // computed.
   template <int kTiles, int kTokens>
   inline __attribute__((always_inline)) void multiply(int64_t k, int64_t columns, int64_t first) const {
     const int64_t x_stride = Method::activation_bytes(args.weight->cols);
@@ -149,10 +151,10 @@ template <typename Method>
 void linear_tiles(const LinearArgs& args) {
   for (int64_t row = args.row_begin; row < args.row_end; row += kPairRows) {
     const int tiles = args.row_end - row > kRowTile ? 2 : 1;
-    // The next pair's rows follow in memory; they are prefetched evenly while this pair is multiplied. Behind
-    // the last whole pair may be another thread's rows: then this pair's own.
-    const int64_t next = row + 2 * kPairRows <= args.row_end ? row + kPairRows : row;
-    const uintptr_t ahead = reinterpret_cast<uintptr_t>(args.weight->row(next));
+    // The next pair's rows follow in memory; they are prefetched evenly while this pair is multiplied.
+    const bool last = row + kPairRows >= args.row_end;
+    const uint8_t* next = last && args.next ? args.next : args.weight->row(last ? row : row + kPairRows);
+    const uintptr_t ahead = reinterpret_cast<uintptr_t>(next);
     for (int64_t token = 0; token < args.num_tokens; token += kMaxTokens) {
       const int64_t tokens = args.num_tokens - token < kMaxTokens ? args.num_tokens - token : kMaxTokens;
       linear_pair<Method>(args, row, tiles, ahead, token, tokens);

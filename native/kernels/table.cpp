@@ -19,6 +19,16 @@ const Kernels kKernels = {
     .mul = mul,
     .scale = scale,
     .softcap = softcap,
+    .logit_maxima = logit_maxima,
+    .logit_sums = logit_sums,
+    .logit_moments = logit_moments,
+    .logit_weights = logit_weights,
+    .score_range = score_range,
+    .select_logits = select_logits,
+    .logit_histogram = logit_histogram,
+
+    .dot_burst = dot_burst,
+    .read_burst = read_burst,
 };
 
 }  // namespace puna::PUNA_ISA

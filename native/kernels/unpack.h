@@ -188,8 +188,7 @@ struct Unpacker {
     read_words<kCount * kBytes>(in, w);
     [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) __attribute__((always_inline)) {
       (Format::template decode<kIndex * kBytes>(w, out + kIndex), ...);
-    }
-    (std::make_integer_sequence<int, kCount>{});
+    }(std::make_integer_sequence<int, kCount>{});
     in.p += kCount * kBytes;
   }
   PUNA_INLINE void unpack(TileReader& in, int64_t num_blocks, WeightBlock* out) {

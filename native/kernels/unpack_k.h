@@ -11,9 +11,11 @@ PUNA_INLINE i32x16 signed_byte_of(const u32x16* words, int j) {
   return (i32x16)(words[j / 4] << (24 - 8 * (j % 4))) >> 24;
 }
 
-// SuperBlock<type>::unpack: one block of the file to 8 WeightBlocks.
+// SuperBlock<type>::unpack: one block of the file to kFileBlocks<type> WeightBlocks.
 template <TensorType kType>
 struct SuperBlock;
+template <TensorType kType>
+inline constexpr int kFileBlocks = 8;
 
 // Q4_K and Q5_K: two half floats, then 8 scales and 8 minimums of 6 bits in 12 bytes.
 PUNA_INLINE void unpack_k_scales(TileReader& in, WeightBlock out[8]) {
@@ -183,7 +185,7 @@ struct SuperBlock<TensorType::kIQ4_XS> {
 template <TensorType kType>
   requires requires { SuperBlock<kType>::kBytes; }
 struct Unpacker<kType> : SuperBlock<kType> {
-  static constexpr int kBlocks = 8;
+  static constexpr int kBlocks = kFileBlocks<kType>;
   PUNA_INLINE void unpack(TileReader& in, int64_t num_blocks, WeightBlock* out) {
     for (int64_t i = 0; i < num_blocks; i += kBlocks, in.p += SuperBlock<kType>::kBytes)
       SuperBlock<kType>::unpack(in, out + i);

@@ -16,15 +16,15 @@ consteval int letter_bits(char letter) {
 
 // The bytes of point `number`: its digits, replaced by the values that they stand for.
 template <typename Entry, size_t kDigits>
-consteval Entry point(int number, const int8_t (&values)[kDigits]) {
+consteval Entry point(int number, const uint8_t (&values)[kDigits]) {
   Entry entry = 0;
   for (size_t i = 0; i < sizeof(Entry); ++i, number /= static_cast<int>(kDigits))
-    entry |= static_cast<Entry>(static_cast<uint8_t>(values[number % static_cast<int>(kDigits)])) << (8 * i);
+    entry |= static_cast<Entry>(values[number % static_cast<int>(kDigits)]) << (8 * i);
   return entry;
 }
 
 template <typename Entry, size_t kPoints, size_t kDigits>
-consteval std::array<Entry, kPoints> codebook(const int8_t (&values)[kDigits], std::string_view letters) {
+consteval std::array<Entry, kPoints> codebook(const uint8_t (&values)[kDigits], std::string_view letters) {
   std::array<Entry, kPoints> entries = {};
   size_t count = 0;
   for (size_t i = 0; i < letters.size(); ++i) {
@@ -37,10 +37,10 @@ consteval std::array<Entry, kPoints> codebook(const int8_t (&values)[kDigits], s
   return entries;
 }
 
-constexpr int8_t kIq1Values[] = {-1, 0, 1};
-constexpr int8_t kIq2Values[] = {8, 25, 43};
-constexpr int8_t kIq3XxsValues[] = {4, 12, 20, 28, 36, 44, 52, 62};
-constexpr int8_t kIq3SValues[] = {1, 3, 5, 7, 9, 11, 13, 15};
+constexpr uint8_t kIq1Values[] = {0, 1, 2};
+constexpr uint8_t kIq2Values[] = {8, 25, 43};
+constexpr uint8_t kIq3XxsValues[] = {4, 12, 20, 28, 36, 44, 52, 62};
+constexpr uint8_t kIq3SValues[] = {1, 3, 5, 7, 9, 11, 13, 15};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // The codebooks of the IQ1, IQ2 and IQ3 formats: a few thousand points of a lattice, each 8 (IQ1, IQ2) or 4
-// (IQ3) values of a byte. Byte i of an entry is value i; those of IQ1 are signed.
+// (IQ3) values. Byte i of an entry is value i; those of IQ1 are -1, 0 and 1, plus one.
 #pragma once
 
 #include <array>

@@ -14,10 +14,9 @@ void signed_point(Entry entry, uint32_t signs, float scale, float* out) {
   }
 }
 
-// Eight values: scale * (value of the entry + delta).
+// Eight values of IQ1: scale * (value + delta).
 void shifted_point(uint64_t entry, float delta, float scale, float* out) {
-  for (int i = 0; i < 8; ++i)
-    out[i] = scale * (static_cast<float>(static_cast<int8_t>(entry >> (8 * i))) + delta);
+  for (int i = 0; i < 8; ++i) out[i] = scale * (static_cast<float>((entry >> (8 * i)) & 0xff) - 1.0f + delta);
 }
 
 float iq1_delta(bool negative) { return negative ? -0.125f : 0.125f; }

@@ -1,93 +1,110 @@
 #include "sampler/candidates.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
-
-#include "base/error.h"
-#include "sampler/exp.h"
 
 namespace puna {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr size_t kLanes = 16;  // independent accumulators, which compilers keep in vector registers
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// The `count` most likely of `kept` move to its front; the last of them is the one to beat.
-float shrink(std::vector<Candidate>& kept, size_t count) {
-  const auto last = kept.begin() + static_cast<ptrdiff_t>(count - 1);
-  std::nth_element(kept.begin(), last, kept.end(), more_likely);
-  kept.resize(count);
-  return kept.back().logit;
+// A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, a
+// guess: blocks have several tokens as likely as the least maximum.
+float lowest_of_most_likely(const LogitRow& row, int64_t count) {
+  std::vector<float> maxima(row.maxima().begin(), row.maxima().end());
+  const auto last = maxima.begin() + (std::min(count, row.num_blocks()) - 1);
+  std::nth_element(maxima.begin(), last, maxima.end(), std::greater<>());
+  return *last;
 }
 
 }  // namespace
 
-float checked_max(std::span<const float> logits) {
-  float max[kLanes];
-  uint32_t is_nan[kLanes] = {};
-  std::fill(max, max + kLanes, -kInfinity);
-  const auto take = [&](size_t lane, float x) {
-    max[lane] = x > max[lane] ? x : max[lane];
-    is_nan[lane] |= x == x ? 0u : 1u;
+void Candidates::collect(const LogitRow& row, float lowest) {
+  const int64_t capacity = row.num_blocks() * kLogitBlock + 16;
+  float* const logits = logits_.reserve(capacity);
+  int32_t* const tokens = tokens_.reserve(capacity);
+  size_ = 0;
+  for (int64_t b = 0; b < row.num_blocks(); ++b) {
+    if (row.maxima()[static_cast<size_t>(b)] < lowest) continue;
+    size_ += row.kernels().select_logits({.scores = row.block(b),
+                                          .logits = row.block(b),
+                                          .ids = nullptr,
+                                          .first_id = static_cast<int32_t>(b * kLogitBlock),
+                                          .count = kLogitBlock,
+                                          .lowest = std::max(lowest, kLowest),
+                                          .highest = kInfinity,
+                                          .logits_out = logits + size_,
+                                          .ids_out = tokens + size_});
+  }
+  pad();
+}
+
+void Candidates::collect_most_likely(const LogitRow& row, int64_t count) {
+  collect(row, lowest_of_most_likely(row, count));
+  if (size_ < count) collect(row, kLowest);
+  if (size_ > count) keep_best(row.kernels(), {}, {row.max(), 0}, static_cast<double>(count));
+}
+
+void Candidates::drop_below(const Kernels& kernels, float lowest) {
+  keep_scores(kernels, logits_.get(), {lowest, std::numeric_limits<int32_t>::max()});
+}
+
+void Candidates::keep_best(const Kernels& kernels, const Ranking& ranking, const Weighing& weighing,
+                           double target) {
+  const Cut cut = search_.find(kernels, list(), ranking, weighing, target);
+  keep_scores(kernels, ranking.scores(list(), scores_), cut);
+}
+
+// scores: of all candidates, the logits themselves or others.
+void Candidates::keep_scores(const Kernels& kernels, const float* scores, const Cut& cut) {
+  constexpr int64_t kStep = 16;
+  float* const logits = logits_.get();
+  int32_t* const tokens = tokens_.get();
+  const float lowest = std::max(cut.score, kLowest);
+  const auto keep_range = [&](int64_t kept, int64_t begin, int64_t end, float at_least) {
+    return kept + kernels.select_logits({.scores = scores + begin,
+                                         .logits = logits + begin,
+                                         .ids = tokens + begin,
+                                         .first_id = 0,
+                                         .count = end - begin,
+                                         .lowest = at_least,
+                                         .highest = kInfinity,
+                                         .logits_out = logits + kept,
+                                         .ids_out = tokens + kept});
   };
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes)
-    for (size_t lane = 0; lane < kLanes; ++lane) take(lane, logits[i + lane]);
-  for (; i < logits.size(); ++i) take(0, logits[i]);
-  if (std::find(is_nan, is_nan + kLanes, 1u) != is_nan + kLanes) throw Error("a logit is NaN");
-  const float result = *std::max_element(max, max + kLanes);
-  if (!std::isfinite(result)) throw Error("the largest logit is " + std::to_string(result));
-  return result;
-}
-
-double sum_exp(std::span<const float> logits, float max, float temperature) {
-  double total = 0;
-  // Short float sums, added up as doubles: fast, and no less exact than the terms.
-  constexpr size_t kChunk = 1024;
-  while (logits.size() >= kChunk) {
-    Floats sums = {};
-    for (size_t i = 0; i < kChunk; i += 4) {
-      Floats x;
-      std::memcpy(&x, logits.data() + i, sizeof x);
-      sums += exp_nonpositive((x - max) / temperature);
-    }
-    total += (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    logits = logits.subspan(kChunk);
+  // Up to the last token all of the lowest score stay, behind it none.
+  const int64_t turn = std::upper_bound(tokens, tokens + size_, cut.token) - tokens,
+                step = turn / kStep * kStep;
+  int64_t kept = keep_range(0, 0, step, lowest);
+  for (int64_t i = step; i < std::min(step + kStep, size_); ++i) {
+    if (scores[i] < lowest || (scores[i] == lowest && i >= turn)) continue;
+    logits[kept] = logits[i];
+    tokens[kept++] = tokens[i];
   }
-  for (const float logit : logits) total += exp_nonpositive((logit - max) / temperature);
-  return total;
+  if (step + kStep < size_)
+    kept = keep_range(kept, step + kStep, pad_size(size_), std::nextafter(lowest, kInfinity));
+  size_ = kept;
+  pad();
 }
 
-double sum_exp(std::span<const Candidate> candidates, float max) {
-  double total = 0;
-  for (const Candidate& candidate : candidates) total += exp_nonpositive(candidate.logit - max);
-  return total;
+void Candidates::pad() { std::fill(logits_.get() + size_, logits_.get() + pad_size(size_), -kInfinity); }
+
+LogitRow Candidates::row(const Kernels& kernels, float inverse_temperature) const {
+  LogitRow row(kernels, {logits_.get(), static_cast<size_t>(pad_size(size_))}, inverse_temperature);
+  row.scan(0, row.num_blocks());
+  row.finish_scan();
+  return row;
 }
 
-std::vector<Candidate> most_likely(std::span<const float> logits, size_t count) {
-  if (count == 0) return {};
-  std::vector<Candidate> kept;
-  const size_t capacity = 2 * std::min(count, logits.size()) + 64;
-  kept.reserve(capacity);
-  float to_beat = -kInfinity;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    // Ids ascend, so a later token of the same logit comes behind all that are kept.
-    if (!(logits[i] > to_beat)) continue;
-    kept.push_back({logits[i], static_cast<int32_t>(i)});
-    if (kept.size() == capacity) to_beat = shrink(kept, count);
-  }
-  if (kept.size() > count) shrink(kept, count);
-  std::sort(kept.begin(), kept.end(), more_likely);
-  return kept;
-}
-
-std::vector<Candidate> at_least(std::span<const float> logits, float lowest) {
-  std::vector<Candidate> kept;
-  kept.reserve(logits.size());  // address space, until it is written to
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i] >= lowest && logits[i] > -kInfinity) kept.push_back({logits[i], static_cast<int32_t>(i)});
-  return kept;
+std::vector<Candidate> Candidates::by_likelihood() const {
+  std::vector<Candidate> sorted;
+  for (int64_t i = 0; i < size_; ++i) sorted.push_back({logits_.get()[i], token(i)});
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  return sorted;
 }
 
 }  // namespace puna

@@ -1,56 +1,42 @@
-// Tokens that may be drawn, and the order among them.
+// The tokens that filters have left.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
+
+#include "sampler/cut.h"
+#include "sampler/logit_row.h"
+#include "sampler/scratch.h"
 
 namespace puna {
 
-struct Candidate {
-  float logit;
-  int32_t token;
+// In the order of their ids. Holds a few MB once it had a whole vocabulary, to be used again.
+class Candidates {
+ public:
+  // All tokens of a logit of at least `lowest`, except -infinity.
+  void collect(const LogitRow& row, float lowest);
+  // The `count` most likely ones of all that are not -infinity.
+  void collect_most_likely(const LogitRow& row, int64_t count);
+
+  void drop_below(const Kernels& kernels, float lowest);
+  // Keeps the best ones until their weights sum up to `target`; the best one in any case.
+  void keep_best(const Kernels& kernels, const Ranking& ranking, const Weighing& weighing, double target);
+
+  int32_t token(int64_t i) const { return tokens_.get()[i]; }
+  // Scanned.
+  LogitRow row(const Kernels& kernels, float inverse_temperature) const;
+  std::vector<Candidate> by_likelihood() const;
+
+ private:
+  TokenList list() const { return {logits_.get(), tokens_.get(), size_}; }
+  void pad();
+  void keep_scores(const Kernels& kernels, const float* scores, const Cut& cut);
+
+  int64_t size_ = 0;
+  Scratch<float> logits_;  // -infinity from size_ up to a multiple of kLogitBlock
+  Scratch<int32_t> tokens_;
+  Scratch<float> scores_;
+  CutSearch search_;
 };
-
-// A strict order: equal logits by token id, so that no result depends on how something was sorted.
-inline bool more_likely(const Candidate& a, const Candidate& b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
-
-// The largest logit. Error unless it is finite and no logit is NaN.
-float checked_max(std::span<const float> logits);
-
-// Sum of exp((logit - max) / temperature).
-double sum_exp(std::span<const float> logits, float max, float temperature);
-// The same at temperature 1.
-double sum_exp(std::span<const Candidate> candidates, float max);
-
-// The `count` most likely tokens in order, or fewer: never one of logit -infinity.
-std::vector<Candidate> most_likely(std::span<const float> logits, size_t count);
-
-// All tokens of a logit of at least `lowest`, except -infinity, by id.
-std::vector<Candidate> at_least(std::span<const float> logits, float lowest);
-
-// Orders candidates by `before` and drops those behind the first one for which stop(candidate) is true. Only
-// about as many as are kept get sorted: the usual nucleus is a handful of 256k tokens.
-template <typename Before, typename Stop>
-void keep_until(std::vector<Candidate>& candidates, Before before, Stop stop) {
-  size_t chunk = 64;
-  for (size_t begin = 0; begin < candidates.size(); chunk *= 4) {
-    const auto first = candidates.begin() + static_cast<ptrdiff_t>(begin);
-    const size_t end = std::min(begin + chunk, candidates.size());
-    const auto last = candidates.begin() + static_cast<ptrdiff_t>(end);
-    if (last != candidates.end()) std::nth_element(first, last, candidates.end(), before);
-    std::sort(first, last, before);
-    for (; begin < end; ++begin) {
-      if (stop(candidates[begin])) {
-        candidates.resize(begin + 1);
-        return;
-      }
-    }
-  }
-}
 
 }  // namespace puna

@@ -1,17 +1,19 @@
 #include "sampler/sampler.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
 #include "base/error.h"
-#include "sampler/exp.h"
 #include "sampler/random.h"
 
 namespace puna {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr float kNoLogit = std::numeric_limits<float>::lowest();  // at or below all finite ones
 
 void require(bool holds, const char* name, double value, const char* rule) {
   if (!holds) throw Error(std::string(name) + " is " + std::to_string(value) + ", but " + rule);
@@ -43,8 +45,21 @@ bool has_penalties(const SamplingParams& params) {
   return params.repeat_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
 }
 
-float max_logit(const std::vector<Candidate>& candidates) {
-  return std::min_element(candidates.begin(), candidates.end(), more_likely)->logit;
+std::vector<LogitRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
+                              std::span<Sampler* const> samplers) {
+  std::vector<LogitRow> rows;
+  for (const Sampler* sampler : samplers) {
+    rows.emplace_back(kernels, std::span(logits, vocab_size), sampler->scan_inverse_temperature());
+    logits += vocab_size;
+  }
+  return rows;
+}
+
+// Waking the other threads costs some 15 us; reading 1024 blocks takes as long.
+bool is_worth_waking(std::span<const LogitRow> rows) {
+  int64_t work = 0;
+  for (const LogitRow& row : rows) work += row.num_blocks() * (row.has_sums() ? 4 : 1);
+  return work > 1024;
 }
 
 }  // namespace
@@ -54,16 +69,28 @@ Sampler::Sampler(SamplingParams params)
   check(params_);
 }
 
-Sample Sampler::sample(std::span<const float> logits) const {
-  const float max = checked_max(logits);
+float Sampler::inverse_temperature() const {
+  // Finite, also times log2(e): the likeliest token's difference of 0 stays 0.
+  return std::min(1 / params_.temperature, std::numeric_limits<float>::max() / 2);
+}
+
+float Sampler::scan_inverse_temperature() const {
+  if (params_.num_logprobs >= 0) return 1;
+  if (params_.temperature <= 0 || params_.top_k > 0) return 0;
+  return is_filtered() ? 1 : inverse_temperature();
+}
+
+Sample Sampler::sample(LogitRow& row, Candidates& candidates) const {
+  row.finish_scan();
   Sample sample = {};
   if (changes_logits()) {
-    const std::vector<float> own = changed(logits);
-    sample.token = choose(own, checked_max(own));
+    LogitRow changed = row.copy();
+    change_logits(changed);
+    sample.token = choose(changed, candidates);
   } else {
-    sample.token = choose(logits, max);
+    sample.token = choose(row, candidates);
   }
-  add_logprobs(logits, max, sample);
+  add_logprobs(row, candidates, sample);
   return sample;
 }
 
@@ -74,168 +101,123 @@ void Sampler::commit(const Sample& sample) {
 
 bool Sampler::changes_logits() const { return !params_.logit_bias.empty() || !recent_.counts().empty(); }
 
-std::vector<float> Sampler::changed(std::span<const float> logits) const {
-  std::vector<float> out(logits.begin(), logits.end());
-  const auto in_vocabulary = [&](int64_t token) {
-    return token >= 0 && static_cast<size_t>(token) < out.size();
-  };
+void Sampler::change_logits(LogitRow& row) const {
+  const auto in_vocabulary = [&](int64_t token) { return token >= 0 && token < row.size(); };
   for (const auto& [token, bias] : params_.logit_bias)
-    if (in_vocabulary(token)) out[static_cast<size_t>(token)] += bias;
+    if (in_vocabulary(token)) row.own_logit(token) += bias;
   for (const auto& [token, count] : recent_.counts()) {
     if (!in_vocabulary(token)) continue;
-    float& logit = out[static_cast<size_t>(token)];
+    float& logit = row.own_logit(token);
     // Dividing a negative logit would make its token likelier.
     logit = logit > 0 ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
     logit -= static_cast<float>(count) * params_.frequency_penalty + params_.presence_penalty;
   }
-  return out;
+  row.scan_own_blocks();
+  row.finish_scan();
 }
 
 bool Sampler::is_filtered() const {
   return params_.top_k > 0 || params_.typical_p < 1 || params_.top_p < 1 || params_.min_p > 0;
 }
 
-int32_t Sampler::choose(std::span<const float> logits, float max) const {
-  if (params_.temperature <= 0)
-    return static_cast<int32_t>(std::find(logits.begin(), logits.end(), max) - logits.begin());
-  return is_filtered() ? draw(filtered(logits, max)) : draw_from_all(logits, max);
+// Tokens are drawn in the order of their ids, whatever the filters.
+int32_t Sampler::choose(const LogitRow& row, Candidates& candidates) const {
+  if (params_.temperature <= 0) return static_cast<int32_t>(row.argmax());
+  const float beta = inverse_temperature();
+  const double share = uniform(params_.seed, num_drawn_);
+  if (!is_filtered()) return static_cast<int32_t>(row.draw(beta, share));
+  filter(row, candidates);
+  return candidates.token(candidates.row(row.kernels(), beta).draw(beta, share));
 }
 
-std::vector<Candidate> Sampler::filtered(std::span<const float> logits, float max) const {
-  const bool nucleus = params_.top_p < 1 || params_.min_p > 0;
-  const bool typical = params_.typical_p < 1;
-  std::vector<Candidate> candidates;
+void Sampler::filter(const LogitRow& row, Candidates& candidates) const {
+  const Kernels& kernels = row.kernels();
+  const bool nucleus = params_.top_p < 1 || params_.min_p > 0, typical = params_.typical_p < 1;
   if (params_.top_k > 0) {
-    candidates = most_likely(logits, static_cast<size_t>(params_.top_k));
+    candidates.collect_most_likely(row, params_.top_k);
+    if (typical) keep_typical(candidates, candidates.row(kernels, 1));
+    if (nucleus) keep_nucleus(candidates, candidates.row(kernels, 1));
   } else if (typical) {
-    candidates = at_least(logits, -kInfinity);
-  } else {  // straight from the logits, without a copy of the whole vocabulary
-    const double total = sum_exp(logits, max, 1);
-    candidates = at_least(logits, nucleus_bound(max, total, logits.size()));
-    keep_nucleus(candidates, max, total);
-    return candidates;
+    candidates.collect(row, kNoLogit);
+    keep_typical(candidates, row);
+    if (nucleus) keep_nucleus(candidates, candidates.row(kernels, 1));
+  } else {
+    candidates.collect(row, nucleus_bound(row));
+    keep_nucleus(candidates, row);
   }
-  if (typical) keep_typical(candidates);
-  if (nucleus) {
-    const float kept_max = max_logit(candidates);
-    keep_nucleus(candidates, kept_max, sum_exp(candidates, kept_max));
-  }
-  return candidates;
 }
 
 // Keeps the tokens whose surprise, -log p, is nearest to its expectation, the entropy (Meister et al., 2022).
-// Both hold the same log of the sum, so logits and their mean serve as well.
-void Sampler::keep_typical(std::vector<Candidate>& candidates) const {
-  const float max = max_logit(candidates);
-  double total = 0, weighted = 0;
-  for (const Candidate& candidate : candidates) {
-    const double weight = exp_nonpositive(candidate.logit - max);
-    total += weight;
-    weighted += weight * (candidate.logit - max);
-  }
-  const double mean = weighted / total;
-  const auto deviation = [&](const Candidate& c) {
-    return std::abs(static_cast<double>(c.logit - max) - mean);
-  };
-  const auto before = [&](const Candidate& a, const Candidate& b) {
-    const double x = deviation(a), y = deviation(b);
-    return x < y || (x == y && more_likely(a, b));
-  };
-  double mass = 0;
-  keep_until(candidates, before, [&](const Candidate& candidate) {
-    mass += exp_nonpositive(candidate.logit - max);
-    return mass > params_.typical_p * total;
-  });
+// Both hold the same log of the sum, so logits and their mean serve as well. row: of these candidates.
+void Sampler::keep_typical(Candidates& candidates, const LogitRow& row) const {
+  const float max = row.max();
+  const double total = row.total(), mean = row.moment() / total;
+  // Strictly more than its share.
+  const double target = std::nextafter(params_.typical_p * total, kInfinity);
+  candidates.keep_best(row.kernels(), {static_cast<float>(max + mean)}, {max, 1}, target);
 }
 
 // A logit below which neither top-p nor min-p keeps a token. The tokens whose probability is below
 // (1 - top_p) / count have less than 1 - top_p together, so the others reach top_p without them.
-float Sampler::nucleus_bound(float max, double total, size_t count) const {
+float Sampler::nucleus_bound(const LogitRow& row) const {
   constexpr double kMargin = 1e-3;  // against rounding: what is kept must be decided by keep_nucleus alone
   const double top_p = std::clamp(params_.top_p, 0.0f, 1.0f);
-  const double by_top_p = std::log((1 - top_p) * total / static_cast<double>(count));
+  const double by_top_p = std::log((1 - top_p) * row.total() / static_cast<double>(row.size()));
   const double by_min_p = std::log(std::clamp(params_.min_p, 0.0f, 1.0f));
-  return max + static_cast<float>(std::max(by_top_p, by_min_p) - kMargin);
+  return std::max(row.max() + static_cast<float>(std::max(by_top_p, by_min_p) - kMargin), kNoLogit);
 }
 
-// top-p, then min-p: each keeps a prefix of the candidates in order, so min-p may as well go first, with the
-// sum of all (total) kept for top-p.
-void Sampler::keep_nucleus(std::vector<Candidate>& candidates, float max, double total) const {
+// top-p, then min-p: each keeps a prefix of the candidates by likelihood, so min-p may as well go first, with
+// the sum of all kept for top-p. row: of these candidates, or more that are below the nucleus_bound().
+void Sampler::keep_nucleus(Candidates& candidates, const LogitRow& row) const {
+  const float max = row.max();
   if (params_.min_p > 0) {
-    const float lowest =
-        max + static_cast<float>(std::log(static_cast<double>(std::min(params_.min_p, 1.0f))));
-    std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.logit < lowest; });
+    const auto log_min_p = std::log(static_cast<double>(std::min(params_.min_p, 1.0f)));
+    candidates.drop_below(row.kernels(), max + static_cast<float>(log_min_p));
   }
   if (params_.top_p >= 1) return;
-  double mass = 0;
-  keep_until(candidates, more_likely, [&](const Candidate& candidate) {
-    mass += exp_nonpositive(candidate.logit - max);
-    return mass >= params_.top_p * total;
-  });
+  candidates.keep_best(row.kernels(), {}, {max, 1}, params_.top_p * row.total());
 }
 
-int32_t Sampler::draw(const std::vector<Candidate>& candidates) const {
-  const float max = max_logit(candidates);
-  std::vector<double> mass(candidates.size());  // of each candidate and all before it
-  double total = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    total += exp_nonpositive((candidates[i].logit - max) / params_.temperature);
-    mass[i] = total;
-  }
-  // Below total even after rounding, so there is a candidate to find.
-  const double target = uniform(params_.seed, num_drawn_) * total;
-  const auto drawn = std::upper_bound(mass.begin(), mass.end(), target);
-  return candidates[static_cast<size_t>(drawn - mass.begin())].token;
-}
-
-// Without a filter, nothing as long as the vocabulary is written: first a chunk of it is drawn, then a token.
-int32_t Sampler::draw_from_all(std::span<const float> logits, float max) const {
-  constexpr size_t kChunk = 1024;
-  std::vector<double> mass;  // of each chunk and all before it
-  double total = 0;
-  for (size_t begin = 0; begin < logits.size(); begin += kChunk) {
-    const size_t size = std::min(kChunk, logits.size() - begin);
-    total += sum_exp(logits.subspan(begin, size), max, params_.temperature);
-    mass.push_back(total);
-  }
-  const double target = uniform(params_.seed, num_drawn_) * total;
-  const auto chunk = static_cast<size_t>(std::upper_bound(mass.begin(), mass.end(), target) - mass.begin());
-  double rest = chunk == 0 ? target : target - mass[chunk - 1];
-  size_t drawn = 0;  // the last one with a weight, should rounding leave a rest
-  for (size_t i = chunk * kChunk; i < std::min((chunk + 1) * kChunk, logits.size()) && rest >= 0; ++i) {
-    const float weight = exp_nonpositive((logits[i] - max) / params_.temperature);
-    if (weight > 0) drawn = i;
-    rest -= weight;
-  }
-  return static_cast<int32_t>(drawn);
-}
-
-void Sampler::add_logprobs(std::span<const float> logits, float max, Sample& sample) const {
+void Sampler::add_logprobs(const LogitRow& row, Candidates& candidates, Sample& sample) const {
   sample.logprob = std::numeric_limits<float>::quiet_NaN();
   if (params_.num_logprobs < 0) return;
-  const double log_total = std::log(sum_exp(logits, max, 1));
-  const auto logprob = [&](float logit) { return static_cast<float>(logit - max - log_total); };
-  sample.logprob = logprob(logits[static_cast<size_t>(sample.token)]);
-  for (const Candidate& candidate : most_likely(logits, static_cast<size_t>(params_.num_logprobs)))
+  const double log_total = std::log(row.total());
+  const auto logprob = [&](float logit) { return static_cast<float>(logit - row.max() - log_total); };
+  sample.logprob = logprob(row.logit(sample.token));
+  if (params_.num_logprobs == 0) return;
+  candidates.collect_most_likely(row, params_.num_logprobs);
+  for (const Candidate& candidate : candidates.by_likelihood())
     sample.top.push_back({candidate.token, logprob(candidate.logit)});
 }
 
-std::vector<Sample> sample_batch(ThreadPool& pool, const float* logits, int64_t vocab_size,
-                                 std::span<Sampler* const> samplers) {
-  std::vector<Sample> samples(samplers.size());
-  const auto sample_row = [&](int64_t row) {
-    const auto r = static_cast<size_t>(row);
-    try {
-      samples[r] = samplers[r]->sample({logits + row * vocab_size, static_cast<size_t>(vocab_size)});
-    } catch (const Error& error) {
-      throw Error("row " + std::to_string(row) + ": " + error.what());
-    }
+std::vector<Sample> sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits,
+                                 int64_t vocab_size, std::span<Sampler* const> samplers) {
+  std::vector<LogitRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), samplers);
+  const auto share_out = [&](int64_t count, const std::function<void(int64_t)>& body) {
+    if (count > 1 && is_worth_waking(rows)) return pool.parallel_for(count, body);
+    for (int64_t i = 0; i < count; ++i) body(i);
   };
-  if (samplers.size() == 1) {
-    sample_row(0);  // nothing to share: other threads may sleep on
-  } else {
-    pool.parallel_for(static_cast<int64_t>(samplers.size()), sample_row);
-  }
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  constexpr int64_t kPart = 64;  // blocks
+  const int64_t num_parts = (vocab_size + kPart * kLogitBlock - 1) / (kPart * kLogitBlock);
+  // Rows that are fewer than the threads are read by all of them together.
+  const bool together = num_rows < pool.num_threads();
+  if (together)
+    share_out(num_rows * num_parts, [&](int64_t i) {
+      rows[static_cast<size_t>(i / num_parts)].scan(i % num_parts * kPart, (i % num_parts + 1) * kPart);
+    });
+  std::vector<Sample> samples(samplers.size());
+  share_out(num_rows, [&](int64_t i) {
+    static thread_local Candidates candidates;
+    const auto r = static_cast<size_t>(i);
+    if (!together) rows[r].scan(0, rows[r].num_blocks());
+    try {
+      samples[r] = samplers[r]->sample(rows[r], candidates);
+    } catch (const Error& error) {
+      throw Error("row " + std::to_string(i) + ": " + error.what());
+    }
+  });
   for (size_t r = 0; r < samplers.size(); ++r) samplers[r]->commit(samples[r]);
   return samples;
 }

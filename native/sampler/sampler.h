@@ -1,5 +1,5 @@
 // From logits to a token. The chain is llama.cpp's, in its order: logit bias, penalties, top-k, typical-p,
-// top-p, min-p, temperature, draw.
+// top-p, min-p, temperature, draw. A draw walks the tokens that are left in the order of their ids.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "executor/thread_pool.h"
+#include "kernels/kernels.h"
 #include "sampler/candidates.h"
+#include "sampler/logit_row.h"
 #include "sampler/recent_tokens.h"
 
 namespace puna {
@@ -48,24 +50,27 @@ class Sampler {
   // Counts for the penalties: tokens of the prompt.
   void accept(int32_t token) { recent_.add(token); }
 
-  // Changes nothing, so that a failed batch leaves all samplers as they were; commit() ends the turn.
+  // The inverse temperature at which the row to be sampled should be scanned; 0: none.
+  float scan_inverse_temperature() const;
+
+  // Changes nothing, so that a failed batch leaves all samplers as they were; commit() ends the turn. The row
+  // is scanned; what `candidates` holds does not matter.
   // Error: NaN among the logits, or none finite.
-  Sample sample(std::span<const float> logits) const;
+  Sample sample(LogitRow& row, Candidates& candidates) const;
 
   void commit(const Sample& sample);
 
  private:
-  bool changes_logits() const;
-  std::vector<float> changed(std::span<const float> logits) const;
-  int32_t choose(std::span<const float> logits, float max) const;
-  std::vector<Candidate> filtered(std::span<const float> logits, float max) const;
-  void keep_typical(std::vector<Candidate>& candidates) const;
-  void keep_nucleus(std::vector<Candidate>& candidates, float max, double total) const;
-  float nucleus_bound(float max, double total, size_t count) const;
+  float inverse_temperature() const;
   bool is_filtered() const;
-  int32_t draw(const std::vector<Candidate>& candidates) const;
-  int32_t draw_from_all(std::span<const float> logits, float max) const;
-  void add_logprobs(std::span<const float> logits, float max, Sample& sample) const;
+  bool changes_logits() const;
+  void change_logits(LogitRow& row) const;
+  int32_t choose(const LogitRow& row, Candidates& candidates) const;
+  void filter(const LogitRow& row, Candidates& candidates) const;
+  void keep_typical(Candidates& candidates, const LogitRow& row) const;
+  float nucleus_bound(const LogitRow& row) const;
+  void keep_nucleus(Candidates& candidates, const LogitRow& row) const;
+  void add_logprobs(const LogitRow& row, Candidates& candidates, Sample& sample) const;
 
   SamplingParams params_;
   RecentTokens recent_;
@@ -74,7 +79,7 @@ class Sampler {
 
 // Row r of logits, [samplers.size(), vocab_size], is sampled and committed by samplers[r]. Error names the
 // row; then no sampler has changed.
-std::vector<Sample> sample_batch(ThreadPool& pool, const float* logits, int64_t vocab_size,
-                                 std::span<Sampler* const> samplers);
+std::vector<Sample> sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits,
+                                 int64_t vocab_size, std::span<Sampler* const> samplers);
 
 }  // namespace puna

@@ -68,7 +68,7 @@ PUNA_INLINE void store(float* p, f32x16 v) { std::memcpy(p, &v, sizeof v); }
 PUNA_INLINE void store(int32_t* p, i32x16 v) { std::memcpy(p, &v, sizeof v); }
 
 #if defined(PUNA_AVX512)
-PUNA_INLINE f32x16 splat(float x) { return (f32x16)_mm512_set1_ps(x); }
+PUNA_INLINE f32x16 splat(float x) { return f32x16{} + x; }
 PUNA_INLINE i32x16 splat(int32_t x) { return i32x16{} + x; }
 #else
 // In quarters: compilers write wider vectors to memory lane by lane, which stalls reading them back.
@@ -200,14 +200,6 @@ PUNA_INLINE void store_f16(uint16_t* p, f32x16 v) {
 }
 #endif
 
-// 16 bfloat16: the upper halves of floats.
-PUNA_INLINE f32x16 load_bf16(const uint16_t* p) {
-  typedef uint16_t u16x16 __attribute__((vector_size(32)));
-  u16x16 halves;
-  std::memcpy(&halves, p, sizeof halves);
-  return (f32x16)(__builtin_convertvector(halves, u32x16) << 16);
-}
-
 // acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed bytes of s; exact in int32.
 PUNA_INLINE i32x16 dot4_u8s8(i32x16 acc, i32x16 u, i32x16 s) {
 #if defined(PUNA_AVX512)
@@ -242,8 +234,8 @@ PUNA_INLINE f32x16 exp(f32x16 x) {
   return x < splat(-87.33654f) ? f32x16{} : y;
 }
 
-// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax polynomial
-// of degree 5 on [-1/2, 1/2].
+// 2^x for x <= 0, relative error below 3e-7, exactly 1 for 0 and 0 below -126.5: 2^n times a minimax
+// polynomial of degree 5 on [-1/2, 1/2].
 PUNA_INLINE f32x16 exp2(f32x16 x) {
   const f32x16 clamped = max(x, splat(-127.0f));
   // Rounds to an integer and adds the bias of the exponent: n + 127 is in the low bits.

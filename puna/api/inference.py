@@ -136,4 +136,5 @@ def _job(
         sampling=options.sampling(num_logprobs=request.top_logprobs if request.logprobs else -1),
         max_tokens=options.max_tokens(resident.context_length),
         stop=options.stop,
+        num_threads=options.num_thread if options.num_thread > 0 else None,
     )

@@ -26,6 +26,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     num_ctx: int | None = None
     num_keep: int = 4
     num_predict: int = -1
+    num_thread: int = 0
     stop: list[str] = []
     seed: int = -1
     top_k: int = 40

@@ -27,6 +27,7 @@ class Batch:
     sequence_starts: [S + 1], sequence s owns tokens[sequence_starts[s]:sequence_starts[s + 1]].
     block_tables: [S, B], row s lists the KV blocks of sequence s; position p lies in entry p // 16.
     rows: [R], indexes into tokens whose logits are wanted.
+    num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
     """
 
     tokens: NDArray[np.int32]
@@ -34,6 +35,7 @@ class Batch:
     sequence_starts: NDArray[np.int32]
     block_tables: NDArray[np.int32]
     rows: NDArray[np.int32]
+    num_threads: int | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,6 +166,24 @@ def show(
 
 
 @app.command()
+def bench(
+    model: Annotated[str, typer.Argument(show_default=False)] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    info: Annotated[bool, typer.Option("--info", help="Only show what was found and chosen.")] = False,
+) -> None:
+    """Measure how fast a model runs. MODEL may be a GGUF file."""
+    from puna.cli.bench import bench as run_bench
+    from puna.cli.bench import show_machine
+    from puna.settings import Settings
+
+    settings = Settings.from_environment()
+    if info:
+        show_machine(settings, as_json=as_json)
+    else:
+        run_bench(model, settings, as_json=as_json)
+
+
+@app.command()
 def rm(models: Annotated[list[str], typer.Argument(show_default=False)]) -> None:
     """Remove models."""
     from puna.cli.models import remove

@@ -21,6 +21,7 @@ class GenerationJob(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     stop: list[str] = []
+    num_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

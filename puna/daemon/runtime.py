@@ -218,6 +218,7 @@ class Runtime:
             max_tokens=job.max_tokens,
             stop_tokens=sorted(loaded.tokenizer.end_of_generation),
             context_length=context_length,
+            num_threads=job.num_threads,
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)

@@ -37,7 +37,14 @@ def build_batch(slices: Items[Slice]) -> Batch:
         sequence_starts=starts,
         block_tables=_block_tables([s.sequence for s in slices]),
         rows=starts[1:][completes] - np.int32(1),
+        num_threads=_num_threads([s.sequence for s in slices]),
     )
+
+
+def _num_threads(sequences: Items[Sequence]) -> int | None:
+    """As many as the least modest of them wants: nobody is slowed down by another's wish."""
+    limits = [sequence.num_threads for sequence in sequences]
+    return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 
 
 def _block_tables(sequences: Items[Sequence]) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:

@@ -44,6 +44,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_tokens: list[int] = []
     context_length: int | None = None
     """Longest prompt and answer together, in tokens; never more than the model's own limit."""
+    num_threads: int | None = None
+    """Threads that compute its steps; None: all. Beside requests that want more, it gets more."""
 
 
 class TokenLogprob(msgspec.Struct):

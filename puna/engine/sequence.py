@@ -56,6 +56,7 @@ class Sequence:
         self.context_length = context_length
         room = max(context_length - self.num_prompt, 1)
         self.max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
+        self.num_threads = request.num_threads
         self.stop_tokens = frozenset(request.stop_tokens)
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._tokens: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)

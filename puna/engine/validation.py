@@ -37,6 +37,8 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
+    if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
+        raise InvalidRequest(f"num_threads is {request.num_threads}")
     _check_sampling(request.sampling, vocab_size)
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from puna.cgroup import control_groups, read_text
+
 KV_FRACTION = 0.5
 """Share of the available memory that KV gets by default; mapped weights and everyone else need the rest."""
 
@@ -27,44 +29,22 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _system_available(proc: Path) -> Iterator[int]:
-    if match := re.search(r"^MemAvailable:\s+(\d+) kB", _read(proc / "meminfo"), re.MULTILINE):
+    if match := re.search(r"^MemAvailable:\s+(\d+) kB", read_text(proc / "meminfo"), re.MULTILINE):
         yield int(match[1]) * 1024
 
 
 def _cgroup_available(root: Path) -> Iterator[int]:
-    """What each control group above this process has left, version 2 or 1."""
-    mount = root / "sys/fs/cgroup"
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        group = mount / controllers / path.lstrip("/")
-        limit, usage = (
-            ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            if controllers
-            else (
-                "memory.max",
-                "memory.current",
-            )
-        )
-        # In a container the path may be the host's, which is not mounted: its parents end at the mount.
-        for directory in (group, *group.parents):
-            if not directory.is_relative_to(mount):
-                break
-            yield from _left(directory, limit, usage)
+    """What each control group above this process has left."""
+    for directory in control_groups("memory", 2, root):
+        yield from _left(directory, "memory.max", "memory.current")
+    for directory in control_groups("memory", 1, root):
+        yield from _left(directory, "memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def _left(group: Path, limit_file: str, usage_file: str) -> Iterator[int]:
-    limit, usage = _read(group / limit_file).strip(), _read(group / usage_file).strip()
+    limit, usage = read_text(group / limit_file).strip(), read_text(group / usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
         return
     # Cached file pages count as used, but the system drops them when memory is asked for.
-    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", read_text(group / "memory.stat"), re.MULTILINE)
     yield max(int(limit) - int(usage) + (int(cached[1]) if cached else 0), 0)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

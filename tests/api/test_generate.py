@@ -223,6 +223,12 @@ def test_without_num_predict_a_reply_ends_after_ten_contexts(client, runtime):
         assert runtime.jobs[-1].max_tokens == 1000
 
 
+def test_num_thread_limits_the_threads_of_the_request(client, runtime):
+    for options, expected in (({"num_thread": 3}, 3), ({"num_thread": 0}, None), ({}, None)):
+        client.post("/api/generate", {"model": "m", "prompt": "hi", "options": options})
+        assert runtime.jobs[-1].num_threads == expected
+
+
 def test_logprobs_come_with_their_tokens_if_asked_for(client):
     lines = client.lines("/api/generate", {"model": "m", "prompt": "hi", "logprobs": True, "top_logprobs": 2})
     assert lines[0]["logprobs"] == [

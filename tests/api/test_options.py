@@ -49,6 +49,11 @@ def test_every_sampling_option_arrives():
     assert parse_options({}, values).sampling(num_logprobs=3) == SamplingParams(**values, num_logprobs=3)
 
 
+def test_num_thread_is_zero_unless_asked_for() -> None:
+    assert Options().num_thread == 0
+    assert parse_options({"num_thread": 3}, {}).num_thread == 3
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [

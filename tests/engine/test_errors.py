@@ -38,6 +38,8 @@ pytestmark = pytest.mark.native
         ({"context_length": 2}, "3 tokens, more than the context of 2"),
         ({"prompt": [1] * 40}, "needs 192 bytes of KV memory, more than the limit of 128"),
         ({"max_tokens": -1}, "max_tokens is -1"),
+        ({"num_threads": 0}, "num_threads is 0"),
+        ({"num_threads": 2**31}, "num_threads is 2147483648"),
         ({"model_id": "nobody"}, "model nobody is not loaded"),
         ({"sampling": SamplingParams(logit_bias={VOCABULARY: 1.0})}, "logit_bias has token 97"),
         ({"sampling": SamplingParams(top_k=2**70)}, "top_k is"),

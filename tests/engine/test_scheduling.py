@@ -49,6 +49,15 @@ def test_short_prompts_share_a_step():
     assert model.steps == [[40, 50, 10], [20]]
 
 
+def test_a_step_runs_on_as_many_threads_as_any_of_its_requests_wants():
+    model = ToyModel()
+    engine = toy_engine(model)
+    for name, max_tokens, num_threads in (("a", 4, 2), ("b", 3, 5), ("c", 2, None)):
+        engine.submit(toy_request(name, [1], max_tokens, num_threads=num_threads))
+    run_all(engine)
+    assert model.threads == [None, None, 5, 2]
+
+
 def test_max_running_bounds_the_batch():
     model = ToyModel()
     engine = toy_engine(model, max_running=3)

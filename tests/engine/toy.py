@@ -39,7 +39,10 @@ def expected_tokens(prompt: list[int], count: int, salt: int = 0) -> list[int]:
 
 
 class ToyModel:
-    """Checks every batch as the real executor does. steps: the number of tokens of each sequence, per run."""
+    """Checks every batch as the real executor does.
+
+    steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
+    """
 
     def __init__(self, salt: int = 0, context_length: int = 1000, block_bytes: int = BLOCK_BYTES) -> None:
         self.info = ModelInfo(
@@ -52,6 +55,7 @@ class ToyModel:
         )
         self.salt = salt
         self.steps: list[list[int]] = []
+        self.threads: list[int | None] = []
         self.closed = False
 
     def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
@@ -60,6 +64,7 @@ class ToyModel:
         if POISON in batch.tokens:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
+        self.threads.append(batch.num_threads)
         rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
         for sequence in range(len(batch.block_tables)):
             self._store(batch, arena, sequence)

@@ -19,16 +19,22 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def test_many_steps_do_not_grow(tmp_path: Path) -> None:
+def test_ten_thousand_steps_do_not_grow(tmp_path: Path) -> None:
+    """Of every kind: one stream, several, chunks of a prompt, without rows, on fewer threads."""
     runner = Runner(build_transformer(tmp_path, "auto", random_tensors("Q8_0")))
+    decodes = [Chunk([7], [1], 3), Chunk([8], [2], 15), Chunk([9], [3, 4], 16)]
 
     def steps(count: int) -> None:
-        for i in range(count):
-            runner.run([Chunk(range(1 + i % 40), [1, 2, 3])], rows=[0])
+        for i in range(count // 5):
+            runner.run(decodes[:1])
+            runner.run(decodes[: 1 + i % 3], num_threads=1 + i % 2)
+            runner.run([Chunk(range(1 + i % 40), [5, 6, 7])], rows=[0])
+            runner.run([*decodes, Chunk(range(i % 7), [8])], rows=[0, 1, 2])
+            runner.run(decodes, rows=[])
 
-    steps(100)
+    steps(400)
     before, buffers = resident_bytes(), runner.program.buffer_bytes
-    steps(2000)
+    steps(10_000)
     assert runner.program.buffer_bytes == buffers
     assert resident_bytes() - before < 2 << 20
 

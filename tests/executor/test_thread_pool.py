@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,19 @@ def num_threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
+def worker_sleeps() -> dict[str, int]:
+    """Thread name -> how often it has slept, once all of them do."""
+    names = {task: (task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()}
+    workers = [task for task, name in names.items() if name.startswith("puna-worker")]
+    while any("State:\tS" not in (task / "status").read_text() for task in workers):
+        time.sleep(0.01)
+    return {
+        name: int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M)[1])
+        for task, name in names.items()
+        if name.startswith("puna-worker")
+    }
+
+
 @pytest.fixture
 def runner(tmp_path: Path) -> Runner:
     return Runner(build_transformer(tmp_path, "auto", random_tensors("Q8_0")))
@@ -33,8 +47,20 @@ def test_threads_sleep_between_steps(runner: Runner) -> None:
     runner.run([Chunk([1, 2, 3], [0])])
     time.sleep(0.05)
     before = time.process_time()
-    time.sleep(0.5)
-    assert time.process_time() - before < 0.1
+    time.sleep(1)
+    assert time.process_time() - before < 0.05
+
+
+def test_threads_beyond_the_limit_sleep_on(runner: Runner) -> None:
+    """Programs that share a pool may each use fewer threads than it has."""
+    runner = Runner(runner.program, num_threads=6)
+    runner.run([Chunk([1, 2, 3], [0])])
+    workers = worker_sleeps()
+    for _ in range(50):
+        runner.run([Chunk([1, 2, 3], [0])], num_threads=3)
+    ran = {name for name, sleeps in worker_sleeps().items() if sleeps != workers[name]}
+    assert ran <= {"puna-worker-1", "puna-worker-2"}
+    assert workers.keys() >= {f"puna-worker-{i}" for i in range(1, 6)}
 
 
 def test_close_ends_the_threads() -> None:

@@ -54,9 +54,17 @@ class TestBatchInvariance:
 
     def test_with_any_number_of_threads(self, tmp_path: Path, isa: str, type_name: str) -> None:
         program = build_transformer(tmp_path, isa, random_tensors(type_name))
-        results = [Runner(program, num_threads=n).run([Chunk(TOKENS, BLOCKS)]) for n in (1, 2, 3)]
-        np.testing.assert_array_equal(results[1], results[0])
-        np.testing.assert_array_equal(results[2], results[0])
+        whole = Runner(program, num_threads=1).run([Chunk(TOKENS, BLOCKS)])
+        for num_threads in (2, 3, 8):
+            runner = Runner(program, num_threads=num_threads)
+            np.testing.assert_array_equal(runner.run([Chunk(TOKENS, BLOCKS)]), whole)
+            # Few rows: cut by columns, or computed by every thread for itself.
+            for begin, end in ((40, 41), (41, 43), (74, 75)):
+                for limit in (1, 2, num_threads, 99):
+                    few = runner.run([Chunk(TOKENS[begin:end], BLOCKS, begin)], num_threads=limit)
+                    np.testing.assert_array_equal(few, whole[begin:end])
+                    one = runner.run([Chunk(TOKENS[begin:end], BLOCKS, begin)], [0], num_threads=limit)
+                    np.testing.assert_array_equal(one, whole[begin : begin + 1])
 
     def test_in_other_blocks_and_rows(self, tmp_path: Path, isa: str, type_name: str) -> None:
         runner = Runner(build_transformer(tmp_path, isa, random_tensors(type_name)))

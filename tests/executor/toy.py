@@ -71,7 +71,9 @@ class Runner:
         for block in range(self.num_blocks):
             self.arena.block(block)[:] = 0xFF
 
-    def run(self, chunks: Sequence[Chunk], rows: Sequence[int] | None = None) -> NDArray[np.float32]:
+    def run(
+        self, chunks: Sequence[Chunk], rows: Sequence[int] | None = None, num_threads: int | None = None
+    ) -> NDArray[np.float32]:
         """The result for `rows`, or for all tokens; a copy."""
         lengths = [len(chunk.tokens) for chunk in chunks]
         tables = np.full((len(chunks), max((len(c.blocks) for c in chunks), default=0)), -1)
@@ -86,7 +88,10 @@ class Runner:
             tables,
             np.arange(sum(lengths)) if rows is None else np.array(rows),
         )
-        return self.program.run(self.pool, self.arena, *(a.astype(np.int32) for a in arrays)).copy()
+        tokens, positions, starts, tables, rows = (a.astype(np.int32) for a in arrays)
+        return self.program.run(
+            self.pool, self.arena, tokens, positions, starts, tables, rows, num_threads
+        ).copy()
 
 
 def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int], kv_type: str = "f16") -> Program:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from puna import _native
-from tests.kernels.weights import EXACT_TYPES, TYPES, columns, random_weight, values, write_weights
+from tests.kernels.weights import FLOAT_TYPES, TYPES, columns, random_weight, values, write_weights
 
 pytestmark = pytest.mark.oracle
 
@@ -47,7 +47,7 @@ def test_agrees_with_exact_arithmetic_for_any_shape(weight_type: str, isa: str, 
     for name, packed in tensors.items():
         weight = values(weight_type, packed)
         x = rng.standard_normal((max(TOKENS), weight.shape[1])).astype(np.float32)
-        exact_x = x.astype(np.float64) if weight_type in EXACT_TYPES else rounded_activations(x)
+        exact_x = x.astype(np.float64) if weight_type in FLOAT_TYPES else rounded_activations(x)
         scale = np.linalg.norm(exact_x, axis=1)[:, None] * np.linalg.norm(weight, axis=1)
         for tokens in TOKENS:
             out = _native.linear(file, name, x[:tokens], isa)
@@ -59,7 +59,7 @@ def test_long_sums_stay_accurate(weight_type: str, isa: str, tmp_path: Path) -> 
     packed = random_weight(weight_type, 3, 16384)
     file = _native.GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, {"w": packed}))
     x = np.random.default_rng(2).standard_normal((2, 16384)).astype(np.float32)
-    exact_x = x.astype(np.float64) if weight_type in EXACT_TYPES else rounded_activations(x)
+    exact_x = x.astype(np.float64) if weight_type in FLOAT_TYPES else rounded_activations(x)
     weight = values(weight_type, packed)
     scale = np.linalg.norm(exact_x, axis=1)[:, None] * np.linalg.norm(weight, axis=1)
     error = np.abs(_native.linear(file, "w", x, isa) - exact_x @ weight.T) / scale

@@ -17,8 +17,7 @@ BLOCK256_TYPES = ("Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_XS")
 IQ_TYPES = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")
 OTHER_TYPES = ("TQ1_0", "TQ2_0", "NVFP4", "Q1_0", "Q2_0")
 TYPES = (*FLOAT_TYPES, *BLOCK32_TYPES, *BLOCK256_TYPES, *IQ_TYPES, *OTHER_TYPES)
-# Activations are not rounded for these.
-EXACT_TYPES = (*FLOAT_TYPES, *IQ_TYPES, *OTHER_TYPES)
+
 
 ALIGNMENT = 32  # of tensors in the file
 
@@ -40,9 +39,9 @@ def columns(weight_type: str) -> tuple[int, ...]:
 
 
 def random_weight(
-    weight_type: str, rows: int, cols: int, seed: int = 0, fill: int | None = None
+    weight_type: str, rows: int, cols: int, seed: int = 0, fill: int | None = None, largest: float = 0.02
 ) -> NDArray[np.uint8]:
-    """[rows, bytes of a row]. Blocks hold random bytes, or `fill`, beside scales of either sign."""
+    """[rows, bytes of a row]. Blocks hold random bytes, or `fill`, beside scales of -largest..largest."""
     rng = np.random.default_rng(seed)
     if weight_type in FLOAT_TYPES:
         values = rng.standard_normal((rows, cols)).astype(np.float32)
@@ -54,12 +53,12 @@ def random_weight(
     if fill is not None:
         blocks[:] = fill
     for offset in HALF_FLOATS[weight_type]:
-        halves = rng.uniform(-0.02, 0.02, (*blocks.shape[:2], 1)).astype(np.float16)
+        halves = rng.uniform(-largest, largest, (*blocks.shape[:2], 1)).astype(np.float16)
         blocks[:, :, offset : offset + 2] = halves.view(np.uint8)
     if weight_type == "MXFP4":
         blocks[:, :, 0] = rng.integers(118, 130, blocks.shape[:2])  # exponents
     if weight_type == "IQ1_M":  # a half float in the upper halves of four bytes
-        halves = rng.uniform(-0.02, 0.02, blocks.shape[:2]).astype(np.float16).view(np.uint16)
+        halves = rng.uniform(-largest, largest, blocks.shape[:2]).astype(np.float16).view(np.uint16)
         for i in range(4):
             blocks[:, :, 49 + 2 * i] = blocks[:, :, 49 + 2 * i] & 15 | (halves >> 4 * i & 15) << 4
     return blocks.reshape(rows, -1)

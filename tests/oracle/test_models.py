@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from puna.backends.cpu import CpuBackend
+from tests import ggml
 from tests.forward import all_logits, log_softmax
+from tests.kernels.weights import random_weight, values
 from tests.oracle.llamacpp import LlamaCpp
-from tests.tiny import TINY, Tiny, write_tiny
+from tests.tiny import TINY, Quantize, Tiny, write_tiny
 
 pytestmark = pytest.mark.oracle
 
@@ -65,3 +68,24 @@ def test_quantized_weights_agree_almost_everywhere(
         write_tiny(tmp_path / "tiny.gguf", Tiny("llama"), weight_type), prompts, kv_type="f16"
     )
     assert agreement >= 0.98
+
+
+def like(weight: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
+    """Random blocks with values of the weight's size; quantizing to these types takes seconds to begin."""
+    rows, cols = weight.shape
+    size = values(weight_type, random_weight(weight_type, rows, cols)).std()
+    return random_weight(weight_type, rows, cols, seed=rows, largest=0.02 * float(weight.std() / size))
+
+
+@pytest.mark.parametrize(
+    ("weight_type", "quantize"),
+    [(name, ggml.quantize) for name in ("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "NVFP4", "Q1_0")]
+    + [(name, like) for name in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S")],
+)
+def test_weights_of_few_bits_agree_almost_everywhere(
+    weight_type: str, quantize: Quantize, tmp_path: Path, prompts: list[list[int]]
+) -> None:
+    tiny = Tiny("llama", width=256, heads=16, ffn=512)
+    path = write_tiny(tmp_path / "tiny.gguf", tiny, weight_type, quantize=quantize)
+    agreement, _ = compare(path, prompts[:2], kv_type="f16")
+    assert agreement >= 0.95

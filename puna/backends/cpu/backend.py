@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from puna._native import Arena, NativeError, Program, ProgramBuilder, ThreadPool
 from puna.backends.base import Batch, ModelInfo, ModelLoadError
+from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.lower import lower
 from puna.gguf import GgufError, GgufFile
 from puna.graph import GraphError
@@ -35,6 +35,7 @@ class CpuModel:
             batch.sequence_starts,
             batch.block_tables,
             batch.rows,
+            batch.num_threads,
         )
 
     def close(self) -> None:
@@ -42,10 +43,10 @@ class CpuModel:
 
 
 class CpuBackend:
-    """num_threads: None for one per core this process may use. isa, kv_type: as in ProgramBuilder."""
+    """num_threads: None: see usable_cores(). isa, kv_type: as in ProgramBuilder."""
 
     def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
-        self.pool = ThreadPool(num_threads or len(os.sched_getaffinity(0)))
+        self.pool = ThreadPool(num_threads or usable_cores())
         self._isa = isa
         self._kv_type = kv_type
 

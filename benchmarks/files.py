@@ -1,0 +1,107 @@
+"""The files that are measured: made once, kept in a store of their own under ~/.cache/puna-bench."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.synthetic import write_qwen3_4b
+from benchmarks.variants import write_variant
+from puna.registry import ModelName, ModelNotFound, Store
+from puna.registry.create import create_from_gguf
+from puna.registry.pull import pull
+
+STORE = Path.home() / ".cache" / "puna-bench"
+_SMOLLM2 = ModelName.parse("smollm2:135m")
+_LARGE_BYTES = 1 << 30
+_CHUNK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """A model in a store, so that both servers read the same bytes."""
+
+    title: str
+    store: Path
+    model: str
+    path: Path
+
+    @property
+    def is_large(self) -> bool:
+        return self.path.stat().st_size > _LARGE_BYTES
+
+
+FILES = {
+    "Q4_1": "SmolLM2-135M Q4_1",
+    "Q4_0": "SmolLM2-135M Q4_0",
+    "Q8_0": "SmolLM2-135M Q8_0",
+    "Q4_K_M": "SmolLM2-135M Q4_K_M",
+    "F16": "SmolLM2-135M F16",
+    "Qwen3-4B": "Qwen3-4B shape Q4_K_M, synthetic",
+}
+"""Name on the command line -> title in the table. Q4_1 is the file as published, the others are made."""
+
+
+def bench_file(name: str) -> BenchFile:
+    """One of FILES, made first if it is not there."""
+    store = Store(STORE)
+    if name == "Q4_1":
+        return BenchFile(FILES[name], STORE, str(_SMOLLM2), _smollm2(store))
+    if name == "Qwen3-4B":
+        return _made(store, name, "qwen3-4b:synthetic", write_qwen3_4b)
+    source = _smollm2(store)
+    return _made(store, name, f"smollm2:135m-{name.lower()}", partial(_write_variant, source, name))
+
+
+def own_file(path: Path, store: Path) -> BenchFile:
+    """A user's GGUF file, copied into the store."""
+    _add(Store(store), ModelName.parse("bench"), path)
+    return BenchFile(path.stem, store, "bench", path)
+
+
+def _write_variant(source: Path, mixture: str, target: Path) -> None:
+    write_variant(source, target, mixture)
+
+
+def _made(store: Store, name: str, model: str, write: Callable[[Path], None]) -> BenchFile:
+    parsed = ModelName.parse(model)
+    try:
+        path = store.find(parsed).model_path
+    except ModelNotFound:
+        print(f"making {FILES[name]} ...", file=sys.stderr, flush=True)
+        STORE.mkdir(parents=True, exist_ok=True)
+        temporary = STORE / f"{name}.tmp"
+        try:
+            write(temporary)
+            path = _add(store, parsed, temporary)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return BenchFile(FILES[name], STORE, model, path)
+
+
+def _add(store: Store, name: ModelName, path: Path) -> Path:
+    return create_from_gguf(store, name, store.add_blob(_chunks(path))).model_path
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _smollm2(store: Store) -> Path:
+    try:
+        return store.find(_SMOLLM2).model_path
+    except ModelNotFound:
+        asyncio.run(_pull(store))
+        return store.find(_SMOLLM2).model_path
+
+
+async def _pull(store: Store) -> None:
+    async for progress in pull(store, str(_SMOLLM2)):
+        if progress.completed is None:
+            print(f"smollm2:135m: {progress.status}", file=sys.stderr, flush=True)
