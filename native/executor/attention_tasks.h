@@ -15,8 +15,8 @@ struct AttentionTile {
   int64_t token_begin = 0, token_end = 0;       // of the sequence's new tokens
   int64_t first_segment = 0, last_segment = 0;  // that the tokens see
   int64_t pieces = 1;                           // tasks that the segments are shared out over
-  // Of tiles in several pieces: memory for the sums of its segments, how much of it those before take, and how
-  // many they are.
+  // Of tiles in several pieces: memory for the sums of its segments, how much of it those before take, and
+  // how many they are.
   int64_t partial_floats = 0;
   int64_t partial_offset = 0;
   int64_t split_index = 0;

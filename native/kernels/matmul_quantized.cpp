@@ -18,6 +18,10 @@ constexpr int largest_value(TensorType type) {
     case TensorType::kQ4_0:
     case TensorType::kQ4_1:
     case TensorType::kQ4_K:
+    case TensorType::kTQ1_0:
+    case TensorType::kTQ2_0:
+    case TensorType::kQ1_0:
+    case TensorType::kQ2_0:
       return 15;
     case TensorType::kQ5_0:
     case TensorType::kQ5_1:
