@@ -58,7 +58,8 @@ PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part
       (I32Part)u[3], s[3]);
 }
 
-PUNA_INLINE U32Part lookup16(const uint8_t table[16], U32Part v) {
+// Not inlined: byte by byte it is long, and kernels look up dozens of times.
+inline __attribute__((noinline)) U32Part lookup16(const uint8_t table[16], U32Part v) {
   uint8_t bytes[sizeof v];
   std::memcpy(bytes, &v, sizeof v);
   for (uint8_t& byte : bytes) byte = table[byte];
