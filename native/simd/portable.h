@@ -23,7 +23,9 @@ PUNA_INLINE F32Part f16_to_float(U32Part halves) {
   return (F32Part)(bits | (halves & 0x8000u) << 16);
 }
 PUNA_INLINE void load_f16(const uint16_t* p, F32Part& v) {
-  v = f16_to_float(U32Part{p[0], p[1], p[2], p[3]});
+  U32Part halves;
+  load_narrow(p, halves);
+  v = f16_to_float(halves);
 }
 PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
   const U32Part bits = (U32Part)v;
