@@ -23,7 +23,9 @@ PUNA_INLINE F32Part f16_to_float(U32Part halves) {
   return (F32Part)(bits | (halves & 0x8000u) << 16);
 }
 PUNA_INLINE void load_f16(const uint16_t* p, F32Part& v) {
-  v = f16_to_float(U32Part{p[0], p[1], p[2], p[3]});
+  U32Part halves;
+  load_narrow(p, halves);
+  v = f16_to_float(halves);
 }
 PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
   const U32Part bits = (U32Part)v;
@@ -58,7 +60,8 @@ PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part
       (I32Part)u[3], s[3]);
 }
 
-PUNA_INLINE U32Part lookup16(const uint8_t table[16], U32Part v) {
+// Not inlined: byte by byte it is long, and kernels look up dozens of times.
+inline __attribute__((noinline)) U32Part lookup16(const uint8_t table[16], U32Part v) {
   uint8_t bytes[sizeof v];
   std::memcpy(bytes, &v, sizeof v);
   for (uint8_t& byte : bytes) byte = table[byte];

@@ -12,8 +12,8 @@ inline constexpr int kFloatRows = 4, kFloatTokens = 6;
 inline constexpr int kRegisterRows = 6, kRegisterBlocks = 4, kRegisterChunks = 4;
 #elif defined(PUNA_AVX2)  // 16 registers of 8 lanes
 inline constexpr int kTokenGroup = 4;
-inline constexpr int kFloatRows = 2, kFloatTokens = 2;
-inline constexpr int kRegisterRows = 2, kRegisterBlocks = 2, kRegisterChunks = 2;
+inline constexpr int kFloatRows = 2, kFloatTokens = 3;
+inline constexpr int kRegisterRows = 3, kRegisterBlocks = 2, kRegisterChunks = 2;
 #elif defined(PUNA_NEON)  // 32 registers of 4 lanes
 inline constexpr int kTokenGroup = 4;
 inline constexpr int kFloatRows = 2, kFloatTokens = 2;

@@ -57,16 +57,17 @@ struct Driver {
     std::iota(rows.begin(), rows.end(), 0);
     std::iota(blocks.begin(), blocks.end(), 0);
     const std::vector<int32_t> starts = {0, static_cast<int32_t>(tokens.size())};
-    const Output output = program->run(pool, {.tokens = tokens,
-                                              .positions = positions,
-                                              .sequence_starts = starts,
-                                              .block_tables = blocks,
-                                              .num_tables = 1,
-                                              .table_width = kNumBlocks,
-                                              .rows = rows,
-                                              .arena = arena->base(),
-                                              .num_blocks = kNumBlocks,
-                                              .block_bytes = arena->block_bytes()});
+    const Batch batch{.tokens = tokens,
+                      .positions = positions,
+                      .sequence_starts = starts,
+                      .block_tables = blocks,
+                      .num_tables = 1,
+                      .table_width = kNumBlocks,
+                      .rows = rows,
+                      .arena = arena->base(),
+                      .num_blocks = kNumBlocks,
+                      .block_bytes = arena->block_bytes()};
+    const Output output = program->run(pool, batch, 1);
     results.write(reinterpret_cast<const char*>(output.data.get()),
                   static_cast<std::streamsize>(output.rows * output.width * 4));
   }
