@@ -20,6 +20,7 @@ from tests.kernels.weights import FLOAT_TYPES, TYPES, columns, random_weight, va
 REPOSITORY = Path(__file__).parents[2]
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 TOKENS, ROWS = 9, 37
+KNOWN_TYPES = [name for name in TYPES if name in QuantizationType.__members__]  # others cannot be written
 ISAS = ("neon", "neon_dotprod", "neon_i8mm", "portable")
 
 pytestmark = [
@@ -110,7 +111,7 @@ def test_linear(driver: Path, tmp_path: Path, isa: str) -> None:
     script = Script()
     script.add("file", tmp_path / "linear.gguf")
     inputs, weights = {}, {}
-    for name in TYPES:
+    for name in KNOWN_TYPES:
         cols = columns(name)[0] if name in FLOAT_TYPES else columns(name)[1]
         x = inputs[name] = random(TOKENS, cols)
         x[-1] = 1
