@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 from tests.executor import reference
 from tests.executor.toy import Encoded, write_gguf
 from tests.kernels.test_linear import rounded_activations
-from tests.kernels.weights import EXACT_TYPES, FLOAT_TYPES, TYPES, columns, random_weight, values
+from tests.kernels.weights import FLOAT_TYPES, TYPES, columns, random_weight, values
 
 REPOSITORY = Path(__file__).parents[2]
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 TOKENS, ROWS = 9, 37
+KNOWN_TYPES = [name for name in TYPES if name in QuantizationType.__members__]  # others cannot be written
 ISAS = ("neon", "neon_dotprod", "neon_i8mm", "portable")
 
 pytestmark = [
-    pytest.mark.oracle,
+    pytest.mark.native,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         not all(map(shutil.which, (COMPILER, EMULATOR, "cmake"))),
@@ -110,16 +111,13 @@ def test_linear(driver: Path, tmp_path: Path, isa: str) -> None:
     script = Script()
     script.add("file", tmp_path / "linear.gguf")
     inputs, weights = {}, {}
-    known = [
-        name for name in TYPES if name in QuantizationType.__members__
-    ]  # what the gguf package can write
-    for name in known:
+    for name in KNOWN_TYPES:
         cols = columns(name)[0] if name in FLOAT_TYPES else columns(name)[1]
         x = inputs[name] = random(TOKENS, cols)
         x[-1] = 1
         x[-2, ::2], x[-2, 1::2] = 1, -1
         tensors[f"{name}.x"] = x
-        for fill in (None, 0x80, 0xFF) if name not in EXACT_TYPES else (None,):
+        for fill in (None, 0x80, 0xFF) if name not in FLOAT_TYPES else (None,):
             weight = f"{name}.{fill}"
             packed = random_weight(name, ROWS, cols, fill=fill)
             weights[name, fill] = values(name, packed)
@@ -135,7 +133,7 @@ def test_linear(driver: Path, tmp_path: Path, isa: str) -> None:
     for i, ((name, fill), weight) in enumerate(weights.items()):
         together, alone, few = results[3 * i : 3 * i + 3]
         x = inputs[name]
-        exact = x.astype(np.float64) if name in EXACT_TYPES else rounded_activations(x)
+        exact = x.astype(np.float64) if name in FLOAT_TYPES else rounded_activations(x)
         scale = np.linalg.norm(exact, axis=1)[:, None] * np.linalg.norm(weight, axis=1) + 1e-30
         assert (np.abs(together - exact @ weight.T) / scale).max() < 1e-6, (name, fill)
         np.testing.assert_array_equal(alone, together[1:2], err_msg=name)
