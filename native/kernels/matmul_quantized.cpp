@@ -114,8 +114,12 @@ void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num
     PUNA_UNROLL(2)
     for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * tile_blocks + i;
     PUNA_UNROLL(8)
-    for (int t = 0; t < kTokens; ++t)
+    for (int t = 0; t < kTokens; ++t) {
       activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
+      // The next tokens' rows begin elsewhere: a new stream, which the hardware would notice too late.
+      if (kTokens == kTokenGroup)
+        prefetch_soon(reinterpret_cast<uintptr_t>(activations[t]) + kTokens * x_stride);
+    }
     multiply_block<kCorrection, kLargest>(w, activations, zero_shift, sums);
   }
   PUNA_UNROLL(8)
