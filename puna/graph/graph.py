@@ -45,6 +45,17 @@ class Graph:
     nodes: tuple[Node, ...]
     result: Value
 
+    def tensors(self) -> set[str]:
+        """The names of all tensors that ops read."""
+        names: set[str] = set()
+        for node in self.nodes:
+            match node.op:
+                case ops.Embed(weight) | ops.RmsNorm(weight):
+                    names.add(weight)
+                case ops.Linear(weight, bias):
+                    names.update((weight,) if bias is None else (weight, bias))
+        return names
+
 
 @dataclass(slots=True)
 class Tracer:

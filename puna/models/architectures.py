@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.graph import Graph, Tracer, Value
+from puna.graph import Graph, GraphError, Tracer, Value
 from puna.graph.graph import TensorShape
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
@@ -50,10 +50,20 @@ def trace_model(
     trace = cast(TraceFunction, import_module(f"puna.models.{p.architecture}").trace)
     tracer = Tracer(tensors)
     result = trace(tracer, p, freq_factors)
+    graph = tracer.graph(result)
+    _check_all_are_used(p.architecture, tensors, graph)
     d = Decoder.read(p)
     return TracedModel(
         architecture=p.architecture,
-        graph=tracer.graph(result),
+        graph=graph,
         context_length=d.context_length,
         num_layers=d.num_layers,
     )
+
+
+def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], graph: Graph) -> None:
+    """A tensor that nothing reads means a variant of the architecture that would silently run wrong."""
+    used = {"rope_freqs.weight", *graph.tensors()}
+    if unused := sorted(tensors.keys() - used):
+        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+        raise GraphError(f"tensor {unused[0]}{more}: not part of architecture {architecture!r} as supported")
