@@ -23,6 +23,7 @@ from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.report import Results, quote_in_readme
 from benchmarks.workloads import WORKLOADS
 from puna._native import ThreadPool
+from puna.backends.cpu.cores import usable_cores
 from puna.bench.machine import describe_machine, measure_roofs
 
 RESULTS = Path(__file__).with_name("results.md")
@@ -82,7 +83,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3, help="default 3; at most 2 with a file above 1 GB")
     parser.add_argument("--quick", action="store_true", help="one round, llama.cpp's default setting")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument(
         "--peer", type=Path, help=f"llama-server; default: ${ENVIRONMENT}, `make peer`, the wheel"
     )

@@ -24,8 +24,8 @@ namespace puna::PUNA_ISA {
 
 inline constexpr int kPairTiles = 2;
 inline constexpr int kPairRows = kPairTiles * kRowTile;
-inline constexpr int kMaxTokens =
-    512;  // tokens per unpacked chunk: their sums stay in the second-level cache
+// Tokens per unpacked chunk: their sums stay in the second-level cache.
+inline constexpr int kMaxTokens = 512;
 
 typedef float PairSums[kPairRows];  // of one token
 

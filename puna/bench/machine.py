@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from puna._native import ThreadPool, cpu_info, measure_dot_peak, measure_read_bandwidth
+from puna.backends.cpu.cores import usable_cores
 from puna.kv.memory import available_bytes
 
 _READ_BYTES = 512 << 20
@@ -41,12 +42,12 @@ class Roofs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_machine(num_threads: int | None = None) -> Machine:
-    """num_threads: None for one per CPU that this process may use."""
+    """num_threads: None for as many as a backend would have."""
     cpu = cpu_info()
     return Machine(
         cpu=_cpu_name(),
         num_cpus=cpu.logical_cpus,
-        num_threads=num_threads or len(os.sched_getaffinity(0)),
+        num_threads=num_threads or usable_cores(),
         isa=cpu.isa,
         isas=cpu.isas,
         features=cpu.features,

@@ -68,14 +68,20 @@ class Bench:
     """
 
     def __init__(
-        self, path: Path, *, num_threads: int | None, kv_limit_bytes: int | None, seconds: float = 2.0
+        self,
+        path: Path,
+        *,
+        num_threads: int | None,
+        kv_limit_bytes: int | None,
+        kv_type: str = "f16",
+        seconds: float = 2.0,
     ) -> None:
         with GgufFile(path) as file:
             self._cost: Cost = model_cost(file)
         self._seconds = seconds
         self._random = random.Random(0)
         self._ids = itertools.count()
-        self._backend = CpuBackend(num_threads)
+        self._backend = CpuBackend(num_threads, kv_type=kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
             self.info: ModelInfo = self._core.load_model(_MODEL_ID, path)

@@ -39,7 +39,12 @@ def bench(model: str, settings: Settings, *, as_json: bool = False) -> None:
     _warn_of_running_models(settings)
     try:
         path = find_model(Path(model).expanduser() if is_path(model) else model)
-        with Bench(path, num_threads=settings.num_threads, kv_limit_bytes=settings.kv_limit_bytes) as run:
+        with Bench(
+            path,
+            num_threads=settings.num_threads,
+            kv_limit_bytes=settings.kv_limit_bytes,
+            kv_type=settings.kv_type,
+        ) as run:
             report = _measure(model, run)
     except (RegistryError, GgufError, ModelLoadError, BenchError) as error:
         raise CliError(str(error)) from error
