@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-FinishReason = Literal["stop", "length", "cancelled", "error"]
+FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
+"""busy: the queue is full, the request was not taken."""
 
 
 class GenerationError(RuntimeError):
@@ -46,6 +47,22 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Longest prompt and answer together, in tokens; never more than the model's own limit."""
     num_threads: int | None = None
     """Threads that compute its steps; None: all. Beside requests that want more, it gets more."""
+    shift: bool = False
+    """When the context is full: True discards the older half of what follows the first `num_keep` tokens and
+    goes on; False ends with "length"."""
+    num_keep: int = 0
+    priority: int = 0
+    """Requests of a higher one go first, and are preempted last."""
+    cache_prompt: bool = True
+    """Whether KV that is already there may be used."""
+    cache_salt: str = ""
+    """KV is shared only among requests with the same salt."""
+    session: str | None = None
+    """Keeps the KV of prompt and answer under this name when the request is done."""
+    num_draft: int | None = None
+    """Tokens guessed ahead and verified in one step, at most; None: as many as pay, 0: none."""
+    draft_model_id: str | None = None
+    """A resident model with the same vocabulary that guesses; None: what followed the same tokens before."""
 
 
 class TokenLogprob(msgspec.Struct):
@@ -69,6 +86,10 @@ class RequestStats(msgspec.Struct):
     """Tokens drawn, a stop token included."""
     generation_ns: int
     """From the first token until the end."""
+    drafted_tokens: int = 0
+    """Tokens guessed ahead."""
+    accepted_tokens: int = 0
+    """Those of them that were right."""
 
 
 class StepOutput(msgspec.Struct, omit_defaults=True):
