@@ -47,6 +47,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     num_layers: int
     block_bytes: int
     weight_bytes: int
+    can_shift: bool
+    """Whether KV can be moved to other positions."""
 
 
 class DeviceModel(Protocol):
@@ -59,6 +61,21 @@ class DeviceModel(Protocol):
         """Logits [R, vocab_size] of one step, valid until the next run; K and V go into the arena's blocks.
 
         Raises NativeError for a batch that does not fit the model or the arena.
+        """
+
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        """Copies the KV of tokens from one block table to another, or down within one.
+
+        Keys are rotated to their new positions. Raises NativeError for what does not fit the arena or a
+        table, or, unless positions stay as they are, if the model cannot shift.
         """
 
     def close(self) -> None: ...

@@ -30,12 +30,27 @@ def toy_logits(context: NDArray[np.int32], salt: int = 0) -> NDArray[np.float32]
     return logits
 
 
-def expected_tokens(prompt: list[int], count: int, salt: int = 0) -> list[int]:
-    """What greedy sampling must give."""
-    tokens = list(prompt)
+def expected_tokens(
+    prompt: list[int], count: int, salt: int = 0, context_length: int | None = None, num_keep: int = 0
+) -> list[int]:
+    """What greedy sampling must give; with a context length, if it is shifted when it is full."""
+    context, drawn = list(prompt), []
     for _ in range(count):
-        tokens.append(int(toy_logits(np.array(tokens, dtype=np.int32), salt).argmax()))
-    return tokens[len(prompt) :]
+        drawn.append(int(toy_logits(np.array(context, dtype=np.int32), salt).argmax()))
+        if len(context) == context_length:
+            del context[num_keep : num_keep + max((context_length - num_keep) // 2, 1)]
+        context.append(drawn[-1])
+    return drawn
+
+
+class ToyClock:
+    """Seconds, when told so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 class ToyModel:
@@ -44,7 +59,16 @@ class ToyModel:
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     """
 
-    def __init__(self, salt: int = 0, context_length: int = 1000, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        salt: int = 0,
+        context_length: int = 1000,
+        block_bytes: int = BLOCK_BYTES,
+        can_shift: bool = True,
+        clock: ToyClock | None = None,
+    ) -> None:
+        """clock: goes on by a millisecond for each token."""
+        self.clock = clock or ToyClock()
         self.info = ModelInfo(
             architecture="toy",
             vocab_size=VOCABULARY,
@@ -52,6 +76,7 @@ class ToyModel:
             num_layers=1,
             block_bytes=block_bytes,
             weight_bytes=0,
+            can_shift=can_shift,
         )
         self.salt = salt
         self.steps: list[list[int]] = []
@@ -64,6 +89,7 @@ class ToyModel:
         if POISON in batch.tokens:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
+        self.clock.now_s += 0.001 * len(batch.tokens)
         self.threads.append(batch.num_threads)
         rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
         for sequence in range(len(batch.block_tables)):
@@ -78,6 +104,20 @@ class ToyModel:
             dtype=np.float32,
         ).reshape(len(batch.rows), VOCABULARY)
 
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        for i in range(num_tokens):
+            read, write = source_begin + i, destination_begin + i
+            token = self._tokens(arena, source[read // BLOCK_TOKENS])[read % BLOCK_TOKENS]
+            self._tokens(arena, destination[write // BLOCK_TOKENS])[write % BLOCK_TOKENS] = token
+
     def close(self) -> None:
         assert not self.closed
         self.closed = True
@@ -88,15 +128,18 @@ class ToyModel:
         assert len(batch.tokens) == len(batch.positions) == batch.sequence_starts[-1] > 0
         assert len(batch.sequence_starts) == len(batch.block_tables) + 1
         assert (np.diff(batch.sequence_starts) > 0).all()
-        tables = []
+        written, read = [], []
         for start, end, table in zip(
             batch.sequence_starts, batch.sequence_starts[1:], batch.block_tables, strict=False
         ):
             positions = batch.positions[start:end]
             assert (np.diff(positions) == 1).all()
-            tables.append(table[: positions[-1] // BLOCK_TOKENS + 1])
-        blocks = np.concatenate(tables)
+            first, last = positions[0] // BLOCK_TOKENS, positions[-1] // BLOCK_TOKENS
+            read.append(table[:first])
+            written.append(table[first : last + 1])
+        blocks = np.concatenate(written)
         assert len(np.unique(blocks)) == len(blocks), "two sequences write to one block"
+        assert not np.isin(blocks, np.concatenate(read)).any(), "a sequence writes to what another reads"
 
     def _store(self, batch: Batch, arena: Arena, sequence: int) -> None:
         start, end = batch.sequence_starts[sequence : sequence + 2]
@@ -127,11 +170,12 @@ class ToyBackend:
         self.pool.close()
 
 
-def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: int) -> EngineCore:
-    """An engine with one model, "toy", and memory for `num_blocks` of its blocks."""
+def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: object) -> EngineCore:
+    """An engine with one model, "toy", memory for `num_blocks` of its blocks, and the model's clock."""
     limit = num_blocks * BLOCK_BYTES
-    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings))
-    engine.attach_model("toy", model or ToyModel())
+    model = model or ToyModel()
+    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings), model.clock)
+    engine.attach_model("toy", model)
     return engine
 
 

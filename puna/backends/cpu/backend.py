@@ -80,6 +80,7 @@ def _describe(file: GgufFile, traced: TracedModel, program: Program) -> ModelInf
         num_layers=traced.num_layers,
         block_bytes=program.block_bytes,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+        can_shift=program.can_shift,
     )
 
 
