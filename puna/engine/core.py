@@ -170,6 +170,7 @@ class EngineCore:
         committed_bytes = 0
         for model_id, model in self._models.items():
             model.pool.check()
+            model.cache.check()
             committed_bytes += model.pool.num_committed * model.pool.block_bytes
             sequences = [s for s in self._sequences.values() if s.model_id == model_id]
             held = Counter(block for s in sequences for block in s.table.array.tolist())

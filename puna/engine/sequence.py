@@ -80,7 +80,8 @@ class Sequence:
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
         self._num_drawn = 0
-        self._num_cached = 0
+        self.num_cached = 0
+        """Tokens of the prompt that were in the cache."""
         self._started_over = False
         self._started_ns = 0
         self._first_token_ns = 0
@@ -134,7 +135,7 @@ class Sequence:
         """The KV of the next `count` tokens was found in the cache."""
         self.num_computed += count
         if not self._started_over:
-            self._num_cached += min(count, self.num_prompt - self._num_cached)
+            self.num_cached += min(count, self.num_prompt - self.num_cached)
 
     def append(self, token: int) -> FinishReason | None:
         """Takes a drawn token; says why the sequence is finished, if it is. A stop token is not kept."""
@@ -155,7 +156,7 @@ class Sequence:
         self.num_computed = self.num_shifts = 0
         self._started_over = self.was_admitted
         if not self._started_over:
-            self._num_cached = 0
+            self.num_cached = 0
 
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Closes the account."""
@@ -167,7 +168,7 @@ class Sequence:
         first_token = self._first_token_ns or now
         return RequestStats(
             prompt_tokens=self.num_prompt,
-            cached_tokens=self._num_cached,
+            cached_tokens=self.num_cached,
             prompt_ns=first_token - started,
             generated_tokens=self._num_drawn,
             generation_ns=now - first_token,
