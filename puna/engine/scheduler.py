@@ -111,7 +111,7 @@ class Scheduler:
         lane.costs.observe(sum(s.num_tokens for s in step.slices), seconds)
 
     def refused(self) -> list[Sequence]:
-        """For whom the queue is too long, latest first; nobody who has run before. For the caller to remove."""
+        """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
         limit = self._settings.max_queue
         excess = 0 if limit is None else len(self._waiting) - limit
         if excess <= 0:

@@ -30,7 +30,7 @@ class StepCosts:
         self._seconds[index] += _WEIGHT * (seconds - self._seconds[index])
 
     def estimate(self, num_tokens: int) -> float | None:
-        """Seconds of a step of `num_tokens`, beyond what was seen in proportion; None while nothing is known."""
+        """Seconds of a step, beyond what was seen in proportion; None while nothing is known."""
         tokens, seconds = self._tokens, self._seconds
         if not tokens:
             return None
