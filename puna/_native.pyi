@@ -74,8 +74,11 @@ class Sampler:
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
 class SampleResult:
-    """Row by row; a new array or list at each access."""
+    """Token by token, in the samplers' order; a new array or list at each access."""
 
+    @property
+    def starts(self) -> NDArray[np.int32]:
+        """[samplers + 1]: sampler i's tokens are [starts[i], starts[i + 1])."""
     @property
     def tokens(self) -> NDArray[np.int32]: ...
     @property
@@ -86,12 +89,23 @@ class SampleResult:
         """(token, logprob), likeliest first."""
 
 def sample_batch(
-    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+    pool: ThreadPool,
+    logits: NDArray[np.float32],
+    samplers: Sequence[Sampler],
+    drafts: NDArray[np.int32] | None = None,
+    draft_starts: NDArray[np.int32] | None = None,
+    isa: str = "auto",
 ) -> SampleResult:
-    """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
+    """Samples logits [rows, vocabulary]; each token counts as accepted by its sampler.
 
-    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
-    row with a NaN or without a finite logit; then no sampler has changed.
+    A sampler owns one row, or with drafts 1 + d consecutive ones, where its d guesses of what it will give
+    are drafts[draft_starts[i] : draft_starts[i + 1]], and row j + 1 are the logits behind guess j. Rows are
+    sampled one after the other until a token is not what was guessed: 1 to 1 + d tokens, exactly those that
+    the rows would give one by one.
+
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError if rows,
+    samplers and drafts do not fit together, or naming a row with a NaN or without a finite logit that had to
+    be sampled; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---
