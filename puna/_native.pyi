@@ -242,6 +242,29 @@ class Program:
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
         """
+    @property
+    def can_shift(self) -> bool:
+        """Whether keys can be turned to another position: none is changed by more than one rotation."""
+    def move_kv(
+        self,
+        pool: ThreadPool,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        """Copies the keys and values of num_tokens tokens from one block table [B] to another.
+
+        Token i goes from position source_begin + i to destination_begin + i, in ascending order; the tables
+        may share blocks where tokens go down. Keys are turned by destination_begin - source_begin positions,
+        and rounded again if they are stored rounded; where that is 0, not a bit changes.
+
+        NativeError, before anything is written: a range that its table does not hold, a block that the arena
+        does not, a token that would be overwritten before it is moved, a turn without can_shift. The GIL is
+        released.
+        """
 
 class CpuInfo:
     """What this machine's processor can do."""

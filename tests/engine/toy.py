@@ -44,7 +44,13 @@ class ToyModel:
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     """
 
-    def __init__(self, salt: int = 0, context_length: int = 1000, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        salt: int = 0,
+        context_length: int = 1000,
+        block_bytes: int = BLOCK_BYTES,
+        can_shift: bool = True,
+    ) -> None:
         self.info = ModelInfo(
             architecture="toy",
             vocab_size=VOCABULARY,
@@ -52,6 +58,7 @@ class ToyModel:
             num_layers=1,
             block_bytes=block_bytes,
             weight_bytes=0,
+            can_shift=can_shift,
         )
         self.salt = salt
         self.steps: list[list[int]] = []
@@ -78,6 +85,22 @@ class ToyModel:
             dtype=np.float32,
         ).reshape(len(batch.rows), VOCABULARY)
 
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        assert not self.closed
+        if source_begin != destination_begin and not self.info.can_shift:
+            raise NativeError("this model's keys cannot be turned to another position")
+        for i in range(num_tokens):
+            token = self._slot(arena, source, source_begin + i)[0]
+            self._slot(arena, destination, destination_begin + i)[0] = token
+
     def close(self) -> None:
         assert not self.closed
         self.closed = True
@@ -101,12 +124,16 @@ class ToyModel:
     def _store(self, batch: Batch, arena: Arena, sequence: int) -> None:
         start, end = batch.sequence_starts[sequence : sequence + 2]
         for token, position in zip(batch.tokens[start:end], batch.positions[start:end], strict=True):
-            block = batch.block_tables[sequence, position // BLOCK_TOKENS]
-            self._tokens(arena, block)[position % BLOCK_TOKENS] = token
+            self._slot(arena, batch.block_tables[sequence], position)[0] = token
 
     def _context(self, arena: Arena, table: NDArray[np.int32], position: int) -> NDArray[np.int32]:
         blocks = table[: position // BLOCK_TOKENS + 1]
         return np.concatenate([self._tokens(arena, block) for block in blocks])[: position + 1]
+
+    def _slot(self, arena: Arena, table: NDArray[np.int32], position: int) -> NDArray[np.int32]:
+        """A view [1] of where the token at this position is kept."""
+        block, slot = divmod(position, BLOCK_TOKENS)
+        return self._tokens(arena, table[block])[slot : slot + 1]
 
     def _tokens(self, arena: Arena, block: int) -> NDArray[np.int32]:
         return arena.block(int(block)).view(np.int32)[:BLOCK_TOKENS]
