@@ -39,7 +39,10 @@ class Batch:
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine and the daemon know of a loaded model."""
+    """What the engine and the daemon know of a loaded model.
+
+    can_shift: whether tokens in the KV memory can move to other positions.
+    """
 
     architecture: str
     vocab_size: int
@@ -48,7 +51,6 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     block_bytes: int
     weight_bytes: int
     can_shift: bool
-    """Whether KV can be moved to other positions."""
 
 
 class DeviceModel(Protocol):
@@ -72,10 +74,12 @@ class DeviceModel(Protocol):
         destination_begin: int,
         num_tokens: int,
     ) -> None:
-        """Copies the KV of tokens from one block table to another, or down within one.
+        """Copies K and V of num_tokens tokens from positions of one block table [B] to those of another.
 
-        Keys are rotated to their new positions. Raises NativeError for what does not fit the arena or a
-        table, or, unless positions stay as they are, if the model cannot shift.
+        Token i goes from source_begin + i to destination_begin + i, in ascending order; the tables may share
+        blocks where tokens go down. Keys are rotated by as many positions as they move; bits stay as they are
+        where that is 0. Raises NativeError, with nothing written, for a range or a block that does not exist,
+        and for a rotation unless can_shift.
         """
 
     def close(self) -> None: ...

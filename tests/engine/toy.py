@@ -141,6 +141,8 @@ class ToyModel:
         destination_begin: int,
         num_tokens: int,
     ) -> None:
+        if source_begin != destination_begin and not self.info.can_shift:
+            raise NativeError("cannot shift")
         for index in range(num_tokens):
             value, position = self._slot(arena, source, source_begin + index)
             moved = value, position + destination_begin - source_begin
