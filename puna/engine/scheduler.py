@@ -108,7 +108,7 @@ class Scheduler:
         """How long a step took."""
         lane = self._lanes[step.model_id]
         lane.served_s += seconds / lane.weight
-        lane.costs.observe(sum(s.num_tokens for s in step.slices), seconds)
+        lane.costs.observe(sum(s.num_computed for s in step.slices), seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""

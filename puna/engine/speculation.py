@@ -7,84 +7,62 @@ single steps would have given. It pays if the guesses are right often enough for
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import takewhile
 from math import log, log1p
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from puna.engine.ngram import LONGEST_MATCH, NgramProposer
+from puna.engine.batch import Slice
+from puna.engine.sequence import Sequence
+from puna.engine.step_costs import StepCosts
 
 MAX_DRAFT = 16
 """Guesses of one sequence in one step, at most."""
-_UNLIKELY = 0.02  # guesses less likely than this are not considered
 _MARGIN = 1.02  # speculation must look better than none by this factor: costs are measured, so inexact
-_MEMORY = 1 / 16  # weight of the latest observation in an average
-
-# How often a token follows a match of at least that length, before anything is known of the sequence.
-_PRIOR_RATES = {2: 0.35, 3: 0.5, 4: 0.65, 8: 0.8, 16: 0.9, LONGEST_MATCH: 0.97}
-_CLASSES = [max(0, sum(length >= least for least in _PRIOR_RATES) - 1) for length in range(LONGEST_MATCH + 1)]
 
 
-class StepCostEstimator(Protocol):
-    """How long steps of one model take on this machine."""
+def add_drafts(slices: list[Slice], costs: StepCosts) -> list[Slice]:
+    """The same step, with guesses behind the sequences' latest tokens where that pays.
 
-    def estimate(self, num_tokens: int) -> float | None:
-        """Seconds for a step of that many tokens; None: not known."""
-
-
-class MatchRates:
-    """How often a sequence goes on as it did at an earlier place, by the length of the match.
-
-    This is seen at every token that has such a place, whether or not it was speculated on. So speculation
-    that does not pay ends at no cost, and begins again when it would pay.
+    costs: of the step's model. Nobody is preempted for guesses: where blocks are short, there are none.
     """
-
-    def __init__(self) -> None:
-        self._rates = list(_PRIOR_RATES.values())
-
-    def observe(self, match_length: int, was_right: bool) -> None:
-        index = _CLASSES[match_length]
-        self._rates[index] += _MEMORY * (was_right - self._rates[index])
-
-    def chances(self, match_length: int, limit: int) -> list[float]:
-        """Entry i: the probability that the first i + 1 guesses are all right. At most `limit` entries.
-
-        A right guess makes the match longer, and so the next one more likely.
-        """
-        chances = []
-        chance = 1.0
-        for length in range(match_length, match_length + limit):
-            chance *= self._rates[_CLASSES[min(length, LONGEST_MATCH)]]
-            if chance < _UNLIKELY:
-                break
-            chances.append(chance)
-        return chances
+    chances = [_chances(s) for s in slices]
+    if not any(chances):
+        return slices
+    num_decodes = sum(s.decodes for s in slices)
+    counts = plan_drafts(chances, sum(s.num_tokens for s in slices), num_decodes, costs)
+    return [
+        s._replace(drafts=_drafts(s.sequence, count)) if count else s
+        for s, count in zip(slices, counts, strict=True)
+    ]
 
 
-class NgramSpeculator:
-    """One sequence's guesses, from its own tokens."""
+def _chances(s: Slice) -> list[float]:
+    """As MatchRates.chances; empty if there is nothing to guess, or from."""
+    sequence = s.sequence
+    if sequence.speculator is None or not s.decodes:
+        return []
+    sequence.speculator.update(sequence.tokens)
+    return sequence.speculator.chances(_limit(sequence))
 
-    def __init__(self) -> None:
-        self._rates = MatchRates()
-        self._proposer = NgramProposer(self._rates)
 
-    def update(self, tokens: NDArray[np.int32]) -> None:
-        """tokens: [n], the whole sequence, which only ever grows. To be called before each step."""
-        self._proposer.update(tokens)
+def _limit(sequence: Sequence) -> int:
+    """Drafts of the next step, at most: one token is drawn in any case, and none beyond the end."""
+    wanted = sequence.request.num_draft
+    limit = MAX_DRAFT if wanted is None else min(wanted, MAX_DRAFT)
+    room = sequence.context_length - sequence.position
+    return int(min(limit, sequence.max_tokens - sequence.num_generated - 1, room - 1))
 
-    def chances(self, limit: int) -> list[float]:
-        """As MatchRates.chances; empty if there is nothing to guess from."""
-        length = self._proposer.match_length
-        return self._rates.chances(length, limit) if length else []
 
-    def propose(self, count: int) -> list[int]:
-        """The next `count` tokens; `count` is at most the number of chances."""
-        return self._proposer.propose(count)
+def _drafts(sequence: Sequence, count: int) -> list[int]:
+    assert sequence.speculator is not None
+    # A stop token would be drawn without a guess, and there is nothing behind it.
+    drafts = list(
+        takewhile(lambda token: token not in sequence.stop_tokens, sequence.speculator.propose(count))
+    )
+    return drafts if sequence.table.grow(sequence.position + 1 + len(drafts)) else []
 
 
 def plan_drafts(
-    chances: Items[Items[float]], num_tokens: int, num_decodes: int, costs: StepCostEstimator
+    chances: Items[Items[float]], num_tokens: int, num_decodes: int, costs: StepCosts
 ) -> list[int]:
     """How many guesses of each sequence the next step should verify.
 
@@ -96,23 +74,27 @@ def plan_drafts(
     time for the tokens of prompts in the step counts as given.
     """
     counts = [0] * len(chances)
-    step_s, decode_s = costs.estimate(num_tokens), costs.estimate(num_decodes)
-    if step_s is None or decode_s is None:
-        return counts
+    if num_decodes < costs.fewest_tokens:
+        return counts  # how long it takes without guesses is not known
+    step_s, decode_s = _seconds(costs, num_tokens), _seconds(costs, num_decodes)
     order = _by_gain(chances)
     total_gain = best = 0.0
     num_best = 0
     for num_drafts, (gain, _) in enumerate(order, start=1):
-        longer_s = costs.estimate(num_tokens + num_drafts)
-        if longer_s is None:
-            break
         total_gain += gain
-        slowdown = max(1.0, 1 + (longer_s - step_s) / decode_s) * _MARGIN
+        longer_s = _seconds(costs, num_tokens + num_drafts) - step_s
+        slowdown = (1 + max(longer_s, 0.0) / decode_s) * _MARGIN
         if (value := total_gain - num_decodes * log(slowdown)) > best:
             best, num_best = value, num_drafts
     for _, index in order[:num_best]:
         counts[index] += 1
     return counts
+
+
+def _seconds(costs: StepCosts, num_tokens: int) -> float:
+    seconds = costs.estimate(num_tokens)
+    assert seconds is not None, "no step has been seen"
+    return seconds
 
 
 def _by_gain(chances: Items[Items[float]]) -> list[tuple[float, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 
 _BOUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _WEIGHT = 0.2  # of a new observation
@@ -28,6 +29,11 @@ class StepCosts:
         seconds = min(seconds, 2 * self._seconds[index])
         self._tokens[index] += _WEIGHT * (num_tokens - self._tokens[index])
         self._seconds[index] += _WEIGHT * (seconds - self._seconds[index])
+
+    @property
+    def fewest_tokens(self) -> float:
+        """Of the steps seen. Of shorter ones it is only known that they take no longer."""
+        return self._tokens[0] if self._tokens else inf
 
     def estimate(self, num_tokens: int) -> float | None:
         """Seconds of a step, beyond what was seen in proportion; None while nothing is known."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import random
-from math import log
+from math import inf, log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.engine.speculation import MAX_DRAFT, MatchRates, NgramSpeculator, plan_drafts
+from puna.engine.ngram_speculator import MatchRates, NgramSpeculator
+from puna.engine.speculation import MAX_DRAFT, plan_drafts
 
 pytestmark = pytest.mark.unit
 
 
 class Costs:
-    """A step takes 1 s and `per_token` more for each token after the first; `known` tokens at most."""
+    """A step takes 1 s and `per_token` more for each token after the first; `most` tokens at most."""
 
-    def __init__(self, per_token: float, known: int = 1000) -> None:
+    def __init__(self, per_token: float, *, fewest: float = 1, most: int = 1000) -> None:
         self.per_token = per_token
-        self.known = known
+        self.fewest_tokens = fewest
+        self.most = most
 
-    def estimate(self, num_tokens: int) -> float | None:
-        return 1 + self.per_token * (num_tokens - 1) if num_tokens <= self.known else None
+    def estimate(self, num_tokens: int) -> float:
+        return 1 + self.per_token * (num_tokens - 1) if num_tokens <= self.most else inf
 
 
 FREE = Costs(0.0)
@@ -101,8 +103,9 @@ def test_tokens_at_full_price_never_pay():
 
 def test_without_known_costs_nothing_is_verified():
     certain = [1.0] * 8
-    assert plan_drafts([certain], 1, 1, Costs(0.0, known=0)) == [0]
-    assert plan_drafts([certain], 1, 1, Costs(0.0, known=4)) == [3]
+    assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=inf)) == [0]
+    assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=2)) == [0]
+    assert plan_drafts([certain] * 2, 2, 2, Costs(0.0, fewest=2, most=5)) == [2, 1]
 
 
 def test_sure_guesses_are_verified_together():
@@ -129,7 +132,7 @@ def test_a_prompt_in_the_step_does_not_make_guesses_cheaper():
 
 
 def test_the_surest_guesses_of_all_sequences_go_first():
-    costs = Costs(0.1, known=6)
+    costs = Costs(0.1, most=6)
     assert plan_drafts([[0.3, 0.1], [0.99, 0.98], [0.6]], 3, 3, costs) == [0, 2, 1]
 
 

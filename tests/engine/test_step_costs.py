@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from puna.engine.step_costs import StepCosts
@@ -11,12 +13,14 @@ pytestmark = pytest.mark.unit
 
 def test_nothing_is_known_at_first():
     assert StepCosts().estimate(1) is None
+    assert StepCosts().fewest_tokens == inf
 
 
 def test_estimates_lie_on_lines_between_observations_and_go_on_in_proportion():
     costs = StepCosts()
     for num_tokens, seconds in ((16, 0.020), (1, 0.002), (8, 0.004)):
         costs.observe(num_tokens, seconds)
+    assert costs.fewest_tokens == 1
     assert costs.estimate(1) == pytest.approx(0.002)
     assert costs.estimate(8) == pytest.approx(0.004)
     assert costs.estimate(12) == pytest.approx(0.012)
