@@ -9,6 +9,7 @@ from pathlib import Path
 from puna._native import Arena, NativeError, SampleResult, sample_batch
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
+from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
     FinishReason,
@@ -20,6 +21,7 @@ from puna.engine.request import (
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.settings import EngineSettings
+from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, SequenceTable
 from puna.kv.memory import default_kv_limit_bytes
@@ -49,6 +51,7 @@ class EngineCore:
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self._scheduler = Scheduler(settings)
+        self._recorder = Recorder()
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
@@ -73,6 +76,7 @@ class EngineCore:
         pool = BlockPool(arena, self._budget)
         self._models[model_id] = _Resident(device_model, arena, pool)
         self._scheduler.add_model(model_id, pool)
+        self._recorder.add_model(model_id)
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
@@ -125,12 +129,19 @@ class EngineCore:
                     num_running=self._scheduler.num_running(model_id),
                     num_waiting=self._scheduler.num_waiting(model_id),
                     num_preemptions=self._scheduler.num_preemptions[model_id],
+                    block_bytes=model.pool.block_bytes,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
+                    cached_kv_bytes=0,
                     committed_kv_bytes=model.pool.num_committed * model.pool.block_bytes,
                 )
                 for model_id, model in self._models.items()
             ],
+            metrics=self._recorder.metrics,
         )
+
+    def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What happened in the last `seconds`; None: as far back as is known."""
+        return self._recorder.trace(seconds)
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""

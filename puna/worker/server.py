@@ -19,6 +19,7 @@ from puna.worker.protocol import (
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     Load,
     Loaded,
     LoadFailed,
@@ -28,6 +29,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -128,6 +130,8 @@ class WorkerServer:
                 self._send(Unloaded(call))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
+            case GetTrace(call, seconds):
+                self._send(Trace(call, self._engine.trace(seconds)))
             case _Disconnected():
                 self._connected = False
 
