@@ -64,10 +64,6 @@ class ModelMetrics(msgspec.Struct, kw_only=True):
     """Computed in steps that had more than one token of their sequence to compute, drafts aside."""
     decode_tokens: int = 0
     """Computed one per sequence and step, or with drafts behind them."""
-    queried_tokens: int = 0
-    """Looked up in the prefix cache."""
-    hit_tokens: int = 0
-    """Found there."""
     drafted_tokens: int = 0
     """Guessed ahead."""
     accepted_tokens: int = 0

@@ -41,8 +41,6 @@ def metrics_of(number: int) -> ModelMetrics:
         generated_tokens=number + 3,
         prefill_tokens=number + 4,
         decode_tokens=number + 5,
-        queried_tokens=number + 6,
-        hit_tokens=number + 7,
         drafted_tokens=number + 8,
         accepted_tokens=number + 9,
         num_preemptions=number + 10,
@@ -106,15 +104,18 @@ def value(found: Samples, name: str, **labels: str) -> float:
 
 def test_counters_of_each_model():
     found = samples(families(BUSY))
+    offsets = {
+        "prompt_tokens": 1,
+        "cached_prompt_tokens": 2,
+        "generated_tokens": 3,
+        "speculation_drafted_tokens": 8,
+        "speculation_accepted_tokens": 9,
+        "preemptions": 10,
+        "context_shifts": 11,
+    }
     for number, model in ((1, "a:latest"), (2, "b:latest")):
-        names = [
-            *("prompt_tokens", "cached_prompt_tokens", "generated_tokens", None, None),
-            *("prefix_cache_queried_tokens", "prefix_cache_hit_tokens"),
-            *("speculation_drafted_tokens", "speculation_accepted_tokens", "preemptions", "context_shifts"),
-        ]
-        for offset, name in enumerate(names, 1):
-            if name:
-                assert value(found, f"puna_{name}_total", model=model) == number + offset
+        for name, offset in offsets.items():
+            assert value(found, f"puna_{name}_total", model=model) == number + offset
         assert value(found, "puna_computed_tokens_total", model=model, phase="prefill") == number + 4
         assert value(found, "puna_computed_tokens_total", model=model, phase="decode") == number + 5
         assert value(found, "puna_device_busy_seconds_total", model=model) == number + 0.5

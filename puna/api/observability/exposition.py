@@ -47,12 +47,6 @@ _COUNTERS = (
         "puna_cached_prompt_tokens", "cached_tokens", "Those of puna_prompt_tokens_total found in the cache."
     ),
     _Family("puna_generated_tokens", "generated_tokens", "Tokens drawn, stop tokens among them."),
-    _Family(
-        "puna_prefix_cache_queried_tokens",
-        "queried_tokens",
-        "Tokens that were looked up in the prefix cache.",
-    ),
-    _Family("puna_prefix_cache_hit_tokens", "hit_tokens", "Tokens that were found in the prefix cache."),
     _Family("puna_speculation_drafted_tokens", "drafted_tokens", "Tokens guessed ahead and verified."),
     _Family("puna_speculation_accepted_tokens", "accepted_tokens", "Guessed tokens that were right."),
     _Family(
