@@ -112,23 +112,25 @@ class RequestRecord:
 
     def drew(self, num_tokens: int, now_ns: int, num_cached: int = 0) -> None:
         """A step brought it so many tokens. num_cached: of its prompt, looked at with the first token."""
-        metrics = self._metrics
-        self.num_drawn += num_tokens
-        metrics.generated_tokens += num_tokens
-        num_gaps = num_tokens
-        since_ns = self.last_token_ns
-        self.last_token_ns = now_ns
-        if not since_ns:
-            self.first_token_ns = since_ns = now_ns
-            num_gaps -= 1
-            metrics.prompt_tokens += self._prompt
-            metrics.cached_tokens += num_cached
-            metrics.first_token_s.observe((now_ns - self.submitted_ns) * 1e-9)
-        if num_gaps:
-            metrics.inter_token_s.observe((now_ns - since_ns) * 1e-9 / num_gaps, num_gaps)
+        since_ns, num_gaps = self.last_token_ns, num_tokens
         if not self._in_generation:
             self._in_generation = True
-            self._event("token", now_ns, self.num_drawn)
+            self._event("token", now_ns, self.num_drawn + num_tokens)
+            if not since_ns:
+                self._first_token(now_ns, num_cached)
+                since_ns, num_gaps = now_ns, num_tokens - 1
+        self.last_token_ns = now_ns
+        self.num_drawn += num_tokens
+        metrics = self._metrics
+        metrics.generated_tokens += num_tokens
+        if num_gaps:
+            metrics.inter_token_s.observe((now_ns - since_ns) * 1e-9 / num_gaps, num_gaps)
+
+    def _first_token(self, now_ns: int, num_cached: int) -> None:
+        self.first_token_ns = now_ns
+        self._metrics.prompt_tokens += self._prompt
+        self._metrics.cached_tokens += num_cached
+        self._metrics.first_token_s.observe((now_ns - self.submitted_ns) * 1e-9)
 
     def guessed(self, num_drafted: int, num_accepted: int) -> None:
         """A step verified so many drafts."""
