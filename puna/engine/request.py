@@ -115,13 +115,13 @@ class ModelStats(msgspec.Struct):
     num_running: int
     num_waiting: int
     num_preemptions: int
-    """Since the model was loaded."""
+    """Since the model was loaded for the first time."""
     block_bytes: int
     """Of one KV block."""
     used_kv_bytes: int
     """KV blocks that a sequence holds."""
     cached_kv_bytes: int
-    """KV blocks that no sequence holds but the prefix cache knows."""
+    """KV blocks that no sequence holds, but the next one may find."""
     committed_kv_bytes: int
     """KV blocks that have memory: those in use, cached ones, and those kept for the next sequence."""
 
