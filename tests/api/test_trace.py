@@ -111,7 +111,7 @@ def spans_of(events: list[dict], request: str) -> list[tuple[str, float, float]]
         elif event.get("id") == request and event["ph"] == "e":
             name, begin = stack.pop()
             assert event["name"] == name
-            spans.append((name, begin, event["ts"]))
+            spans.insert(0, (name, begin, event["ts"]))  # outer ones end last
     assert not stack
     return sorted(spans, key=lambda span: (span[1], -span[2]))
 
