@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from puna.api.observability.chrome_trace import encode
 from puna.engine.trace import EngineTrace, RequestEvent, StepRecord
 
 pytestmark = pytest.mark.native
@@ -145,6 +149,23 @@ def test_the_end_says_why(events):
     (begin,) = (event for event in events if event["ph"] == "b" and event["name"] == "request 1")
     assert begin["args"] == {"tokens": 6, "finish_reason": "length"}
     assert Counter(event["ph"] for event in events)["b"] == Counter(event["ph"] for event in events)["e"]
+
+
+@given(st.integers(0, 2**60))
+def test_no_nanosecond_is_lost(ns):
+    """Perfetto multiplies by 1000 and cuts off; then phases must neither overlap nor leave their step."""
+    duration = ns % 1_000_003
+    record = StepRecord("m", 1, 0, 1, ns % 2**50, duration, 1, duration + 1, 0, 1)
+    trace = EngineTrace(PID, 0, record.end_ns, [record], [])
+    spans = [e for e in json.loads(encode(trace, {}))["traceEvents"] if e["ph"] == "X"]
+    times = [(int(span["ts"] * 1000), int(span["dur"] * 1000)) for span in spans]
+    (begin, duration), *phases = times
+    assert (begin, begin + duration) == (record.start_ns, record.end_ns)
+    for phase_begin, phase_duration in phases:
+        assert phase_begin == begin
+        assert phase_duration > 0
+        begin += phase_duration
+    assert begin == record.end_ns
 
 
 def test_without_a_worker_there_is_nothing(client, runtime):

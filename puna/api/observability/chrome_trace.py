@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -66,7 +67,8 @@ def _step(step: StepRecord, track: _Event) -> Iterator[_Event]:
     begin_ns = step.start_ns
     for phase in ("schedule", "build", "run", "sample", "commit"):
         duration_ns = getattr(step, f"{phase}_ns")
-        yield _span(phase, begin_ns, duration_ns, track, {})
+        if duration_ns:
+            yield _span(phase, begin_ns, duration_ns, track, {})
         begin_ns += duration_ns
 
 
@@ -75,8 +77,8 @@ def _span(name: str, start_ns: int, duration_ns: int, track: _Event, args: _Even
         "ph": "X",
         "cat": "step",
         "name": name,
-        "ts": start_ns / 1000,
-        "dur": duration_ns / 1000,
+        "ts": _us(start_ns),
+        "dur": _us(duration_ns),
         **track,
         "args": args,
     }
@@ -89,7 +91,7 @@ def _instant(event: RequestEvent, track: _Event) -> _Event:
         "s": "t",
         "cat": _CATEGORY,
         "name": event.kind,
-        "ts": event.at_ns / 1000,
+        "ts": _us(event.at_ns),
         **track,
         "args": args,
     }
@@ -103,13 +105,13 @@ def _life(events: list[RequestEvent], trace: EngineTrace, track: _Event) -> Iter
     end_ns = last.at_ns if last.kind == "finished" else trace.end_ns
     begin_ns = events[0].at_ns if events[0].kind == "queued" else trace.begin_ns
     args = {"tokens": last.num_tokens, "finish_reason": last.finish_reason} if last.kind == "finished" else {}
-    yield {"ph": "b", "name": name, "ts": begin_ns / 1000, **common, "args": args}
+    yield {"ph": "b", "name": name, "ts": _us(begin_ns), **common, "args": args}
     for event, until_ns in zip(events, _ends(events, end_ns), strict=True):
         if span := _SPAN_AFTER.get(event.kind):
             span_args = {"tokens": event.num_tokens}
-            yield {"ph": "b", "name": span, "ts": event.at_ns / 1000, **common, "args": span_args}
-            yield {"ph": "e", "name": span, "ts": until_ns / 1000, **common}
-    yield {"ph": "e", "name": name, "ts": end_ns / 1000, **common}
+            yield {"ph": "b", "name": span, "ts": _us(event.at_ns), **common, "args": span_args}
+            yield {"ph": "e", "name": span, "ts": _us(until_ns), **common}
+    yield {"ph": "e", "name": name, "ts": _us(end_ns), **common}
 
 
 def _ends(events: Iterable[RequestEvent], end_ns: int) -> list[int]:
@@ -120,3 +122,11 @@ def _ends(events: Iterable[RequestEvent], end_ns: int) -> list[int]:
         if event.kind != "shifted":
             end_ns = event.at_ns
     return ends[::-1]
+
+
+def _us(ns: int) -> float:
+    """Microseconds that, times 1000 and cut off, are the same nanoseconds again: Perfetto reads them so, and
+    drops slices that overlap by one.
+    """
+    us = ns / 1000
+    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
