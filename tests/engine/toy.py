@@ -63,7 +63,7 @@ def expected_tokens(
     values, pending, tokens = _NOTHING, prompt, []
     for _ in range(count):
         if context_length is not None and len(values) + len(pending) > context_length:
-            num_discard = (len(values) - num_keep) // 2
+            num_discard = max((len(values) - num_keep) // 2, 1)
             values = np.concatenate([values[:num_keep], values[num_keep + num_discard :]])
         values = np.concatenate([values, toy_values(values, pending)])
         pending = [int(_logits_behind(values, salt, is_habitual).argmax())]
@@ -71,10 +71,21 @@ def expected_tokens(
     return tokens
 
 
+class ToyClock:
+    """Seconds, when told so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 class ToyModel:
     """Checks every batch as the real executor does.
 
     is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
+    clock: goes on by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     """
 
@@ -85,6 +96,8 @@ class ToyModel:
         block_bytes: int = BLOCK_BYTES,
         *,
         is_habitual: bool = False,
+        can_shift: bool = True,
+        clock: ToyClock | None = None,
     ) -> None:
         self.info = ModelInfo(
             architecture="toy",
@@ -93,7 +106,9 @@ class ToyModel:
             num_layers=1,
             block_bytes=block_bytes,
             weight_bytes=0,
+            can_shift=can_shift,
         )
+        self.clock = clock or ToyClock()
         self.salt = salt
         self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
@@ -107,6 +122,7 @@ class ToyModel:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
+        self.clock.now_s += 0.001 * len(batch.tokens)
         for sequence in range(len(batch.block_tables)):
             self._store(batch, arena, sequence)
         rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
@@ -125,6 +141,8 @@ class ToyModel:
         destination_begin: int,
         num_tokens: int,
     ) -> None:
+        if source_begin != destination_begin and not self.info.can_shift:
+            raise NativeError("cannot shift")
         for index in range(num_tokens):
             value, position = self._slot(arena, source, source_begin + index)
             moved = value, position + destination_begin - source_begin
@@ -190,11 +208,12 @@ class ToyBackend:
         self.pool.close()
 
 
-def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: int) -> EngineCore:
-    """An engine with one model, "toy", and memory for `num_blocks` of its blocks."""
+def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: object) -> EngineCore:
+    """An engine with one model, "toy", memory for `num_blocks` of its blocks, and the model's clock."""
     limit = num_blocks * BLOCK_BYTES
-    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings))
-    engine.attach_model("toy", model or ToyModel())
+    model = model or ToyModel()
+    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings), model.clock)
+    engine.attach_model("toy", model)
     return engine
 
 
