@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from puna._native import Sampler
 from puna.engine.ngram_speculator import NgramSpeculator
+from puna.engine.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
 from puna.kv import Cursor, SequenceTable
 
@@ -60,6 +61,7 @@ class Sequence:
         can_shift: bool,
         table: SequenceTable,
         sampler: Sampler,
+        record: RequestRecord,
     ) -> None:
         self.request = request
         self.id = request.id
@@ -67,6 +69,7 @@ class Sequence:
         self.order = order
         self.table = table
         self.sampler = sampler
+        self.record = record
         self.cursor: Cursor | None = None
         """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
         self.is_running = False
@@ -82,12 +85,10 @@ class Sequence:
         self.speculator = None if request.num_draft == 0 else NgramSpeculator()
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
-        self._num_drawn = self._num_drafted = self._num_accepted = 0
+        self._num_drafted = self._num_accepted = 0
         self.num_cached = 0
         """Tokens of the prompt that were in the cache."""
         self._started_over = False
-        self._started_ns = 0
-        self._first_token_ns = 0
 
     def _token_limit(self, request: Request, shifts: bool) -> float:
         # The last token is drawn but never computed, so it needs no room.
@@ -130,10 +131,6 @@ class Sequence:
         """The next `count` tokens to compute."""
         return self._history[self.num_computed : self.num_computed + count]
 
-    def start_clock(self) -> None:
-        """At the first step; a preempted sequence's clock runs on."""
-        self._started_ns = self._started_ns or time.monotonic_ns()
-
     def skip(self, count: int) -> None:
         """The KV of the next `count` tokens was found in the cache."""
         self.num_computed += count
@@ -159,9 +156,6 @@ class Sequence:
 
     def _append(self, token: int) -> FinishReason | None:
         """A stop token is not kept."""
-        if self._num_drawn == 0:
-            self._first_token_ns = time.monotonic_ns()
-        self._num_drawn += 1
         if token in self.stop_tokens:
             return "stop"
         if self.num_tokens == len(self._history):
@@ -180,17 +174,18 @@ class Sequence:
 
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Closes the account."""
+        self.record.finished(reason)
         return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
 
     def _stats(self) -> RequestStats:
         now = time.monotonic_ns()
-        started = self._started_ns or now
-        first_token = self._first_token_ns or now
+        started = self.record.started_ns or now
+        first_token = self.record.first_token_ns or now
         return RequestStats(
             prompt_tokens=self.num_prompt,
             cached_tokens=self.num_cached,
             prompt_ns=first_token - started,
-            generated_tokens=self._num_drawn,
+            generated_tokens=self.record.num_drawn,
             generation_ns=now - first_token,
             drafted_tokens=self._num_drafted,
             accepted_tokens=self._num_accepted,

@@ -9,6 +9,7 @@ _BOUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512
 _WEIGHT = 0.2  # of a new observation
 _SHARED_WEIGHT = 0.1  # of the same, for steps of other sizes: what slows one down slows all down
 _FORGOTTEN_AFTER = 300  # observations of other sizes
+_SHORTEST_S = 1e-9  # of a step, on whatever clock
 
 
 class StepCosts:
@@ -29,6 +30,7 @@ class StepCosts:
         if seconds <= 0:
             return  # it failed at once
         self._num_observed += 1
+        seconds = max(seconds, _SHORTEST_S)
         bucket = bisect_left(_BOUNDS, num_tokens)
         index = bisect_left(self._buckets, bucket)
         if index == len(self._buckets) or self._buckets[index] != bucket:
