@@ -80,7 +80,7 @@ class Scheduler:
         still_waiting = []
         for index, sequence in enumerate(self._waiting):
             running = self._running[sequence.model_id]
-            if len(running) >= self._settings.max_running:
+            if self._settings.max_running is not None and len(running) >= self._settings.max_running:
                 still_waiting.append(sequence)
             elif self._has_room(sequence) and sequence.table.grow(sequence.num_tokens):
                 running.append(sequence)  # and is the latest there: nobody overtakes, the latest is preempted

@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import Request, SamplingParams
+from puna.settings import Settings
 from puna.worker.client import WorkerDied, WorkerProcess
 from tests.tiny import TINY, write_tiny
 from tests.worker.harness import generate
@@ -24,16 +25,13 @@ from tests.worker.harness import generate
 pytestmark = pytest.mark.e2e
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
-    num_threads: int | None = 1
-    kv_limit_bytes: int | None = 64 << 20
-    kv_type: str = "f16"
+def worker_settings(**settings: Any) -> Settings:
+    return Settings(models=Path("/nowhere"), **{"num_threads": 1, "kv_limit_bytes": 64 << 20, **settings})
 
 
 @asynccontextmanager
-async def started(kv_type: str = "f16") -> AsyncIterator[WorkerProcess]:
-    worker = await WorkerProcess.start(WorkerSettings(kv_type=kv_type))
+async def started(**settings: Any) -> AsyncIterator[WorkerProcess]:
+    worker = await WorkerProcess.start(worker_settings(**settings))
     try:
         yield worker
     finally:
@@ -67,7 +65,7 @@ def test_a_worker_generates(model_path: Path):
 
 def test_keys_and_values_are_stored_as_asked(model_path: Path):
     async def main() -> None:
-        async with started("q8_0") as worker:
+        async with started(kv_type="q8_0") as worker:
             info = await worker.client.load("m", model_path)
             assert len(await generate(worker.client, request())) == 20
         tiny = TINY["llama"]
@@ -132,7 +130,7 @@ def test_ctrl_c_is_left_to_the_daemon(model_path: Path):
 
 def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
     async def main() -> None:
-        worker = await WorkerProcess.start(WorkerSettings())
+        worker = await WorkerProcess.start(worker_settings())
         await worker.client.load("m", model_path)
         stream = worker.client.generate(request(max_tokens=None))
         await anext(stream)
@@ -149,7 +147,7 @@ def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
 def test_a_worker_that_cannot_start_says_so():
     async def main() -> None:
         with pytest.raises(WorkerDied, match="at its start, with status 1"):
-            await WorkerProcess.start(WorkerSettings(num_threads=-1))
+            await WorkerProcess.start(worker_settings(num_threads=-1))
 
     run(main)
 
@@ -173,9 +171,9 @@ def test_an_idle_worker_uses_no_processor_time(model_path: Path):
 
 PARENT = """
 import asyncio, sys
-from tests.worker.test_process import WorkerProcess, WorkerSettings
+from tests.worker.test_process import WorkerProcess, worker_settings
 async def main():
-    worker = await WorkerProcess.start(WorkerSettings())
+    worker = await WorkerProcess.start(worker_settings())
     print(worker.pid, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
