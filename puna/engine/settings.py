@@ -23,7 +23,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of one model that run at once, further ones wait; None: as many as there is memory for."""
     max_queue: int | None = None
     """Requests that may wait; further ones are refused as "busy". None: any number."""
+    max_batch: int = 256
+    """Sequences of one step; if more are running, they take turns. Bounds a step's logits."""
     prefill_tokens: int = 256
     """Prompt tokens computed in one step. More gains little speed and delays whoever arrives or cancels."""
-    busy_prefill_tokens: int = 64
-    """The same while other sequences are streaming: they wait for this many tokens between two of theirs."""
+    min_prefill_tokens: int = 16
+    """Fewest prompt tokens of a step, whoever waits for it: prompts must get on, too."""
+    max_slowdown: float = 2.0
+    """While sequences stream, prompt tokens may make their steps so many times as long."""
+    unnoticed_s: float = 0.008
+    """A step that takes no longer may have been slowed down by more: nobody reads that fast."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -71,6 +72,23 @@ def test_keys_and_values_are_stored_as_asked(model_path: Path):
         tiny = TINY["llama"]
         groups = -(-tiny.head_dim // 32)  # 32 values in one byte each, and a scale
         assert info.block_bytes == tiny.layers * 2 * tiny.kv_heads * groups * 16 * 34
+
+    run(main)
+
+
+def test_limits_are_the_engines(model_path: Path):
+    async def main() -> None:
+        async with started(max_running=1, max_queue=1, kv_idle_s=math.inf) as worker:
+            await worker.client.load("m", model_path)
+            streams = [worker.client.generate(request(name, max_tokens=None)) for name in "abc"]
+            first = [asyncio.create_task(anext(stream)) for stream in streams]
+            assert (await first[0]).finish_reason is None  # runs
+            assert (await first[2]).finish_reason == "busy"
+            assert not first[1].done()  # waits
+            first[1].cancel()
+            await streams[0].aclose()
+            await asyncio.sleep(1.2)  # an idle worker gives memory back, and goes on
+            assert len(await generate(worker.client, request())) == 20
 
     run(main)
 
