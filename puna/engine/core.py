@@ -14,6 +14,8 @@ from puna._native import Arena, NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
 from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.draft_model import DraftModel
+from puna.engine.draft_state import DraftState
 from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
@@ -28,7 +30,7 @@ from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
-from puna.engine.validation import InvalidRequest, check_request, context_limit
+from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.memory import default_kv_limit_bytes
 
@@ -47,6 +49,7 @@ class _Resident:
     arena: Arena
     pool: BlockPool
     cache: PrefixCache
+    draft_model: DraftModel
 
 
 class EngineCore:
@@ -97,8 +100,9 @@ class EngineCore:
         pool = BlockPool(arena, self._budget)
         cache = PrefixCache(pool)
         policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
-        self._models[model_id] = _Resident(device_model, arena, pool, cache)
         self._scheduler.add_model(model_id, pool, policy, weight)
+        draft_model = DraftModel(device_model, arena, pool, self._scheduler.lane(model_id).costs, self._clock)
+        self._models[model_id] = _Resident(device_model, arena, pool, cache, draft_model)
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -109,6 +113,10 @@ class EngineCore:
             return
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
+        for sequence in self._sequences.values():
+            if sequence.draft is not None and sequence.draft.model is model.draft_model:
+                sequence.draft.release()
+                sequence.draft = None
         self._scheduler.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
@@ -140,9 +148,10 @@ class EngineCore:
         if step is not None:
             start_s = self._clock()
             step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            guessed_s = self._clock()
             num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
-            self._scheduler.account(step, self._clock() - start_s)
+            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
             self._recorder.end_step(
                 step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
             )
@@ -190,7 +199,10 @@ class EngineCore:
             model.cache.check()
             committed_bytes += model.pool.num_committed * model.pool.block_bytes
             sequences = [s for s in self._sequences.values() if s.model_id == model_id]
-            held = Counter(block for s in sequences for block in s.table.array.tolist())
+            tables = [s.table for s in sequences]
+            drafts = [s.draft for s in self._sequences.values() if s.draft is not None]
+            tables += [draft.table for draft in drafts if draft.model is model.draft_model]
+            held = Counter(block for table in tables for block in table.blocks)
             assert held == model.pool.references(), f"{model_id}: references without a sequence"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
@@ -227,7 +239,18 @@ class EngineCore:
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
             record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
+            draft=self._draft_state(request, info),
         )
+
+    def _draft_state(self, request: Request, info: ModelInfo) -> DraftState | None:
+        """None if nothing is to be guessed, or the draft model is not there: then it goes without."""
+        if request.draft_model_id is None or request.num_draft == 0:
+            return None
+        draft = self._models.get(request.draft_model_id)
+        if draft is None:
+            return None
+        check_draft_model(draft.device_model.info, info)
+        return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
