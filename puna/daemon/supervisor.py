@@ -7,13 +7,15 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 RUNNER_STOPPED = (
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
@@ -35,6 +37,7 @@ class Client(Protocol):
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
+    async def trace(self, seconds: float | None = None) -> EngineTrace: ...
 
 
 class Process(Protocol):
@@ -66,6 +69,8 @@ class WorkerSupervisor:
     def __init__(self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str], None]) -> None:
         self._spawn = spawn
         self._on_lost = on_lost
+        self.num_started = 0
+        """Workers so far."""
         self._resident: dict[str, _Resident] = {}
         self._process: Process | None = None
         self._ready: asyncio.Task[Process] | None = None
@@ -127,6 +132,15 @@ class WorkerSupervisor:
         except WorkerDied as error:
             raise self._died(process) from error
 
+    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
+        """What the worker answers; None while there is none. Neither waits for one nor starts one."""
+        if self._process is None or self._closing:
+            return None
+        try:
+            return await question(self._process.client)
+        except WorkerDied:
+            return None
+
     async def close(self) -> None:
         """Ends the worker; requests that still run fail."""
         self._closing = True
@@ -167,6 +181,7 @@ class WorkerSupervisor:
             self._num_failures += 1
             raise WorkerDied(f"model runner could not be started: {error}") from error
         self._process = process
+        self.num_started += 1
         self._started_s = asyncio.get_running_loop().time()
         self._run_in_background(self._watch(process))
         await self._reload(process)

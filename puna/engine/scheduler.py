@@ -25,6 +25,10 @@ class Step(NamedTuple):
     model_id: str
     slices: list[Slice]
 
+    @property
+    def num_tokens(self) -> int:
+        return sum(s.num_tokens for s in self.slices)
+
 
 @dataclass
 class Lane:
@@ -38,7 +42,6 @@ class Lane:
     running: list[Sequence] = field(default_factory=list)
     """In order."""
     costs: StepCosts = field(default_factory=StepCosts)
-    num_preemptions: int = 0
     served_s: float = 0.0
     """Virtual time: seconds of the device, by weight."""
     turn: int = 0
@@ -108,7 +111,7 @@ class Scheduler:
         """How long a step took."""
         lane = self._lanes[step.model_id]
         lane.served_s += seconds / lane.weight
-        lane.costs.observe(sum(s.num_tokens for s in step.slices), seconds)
+        lane.costs.observe(step.num_tokens, seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
@@ -148,6 +151,7 @@ class Scheduler:
         self._waiting.remove(sequence)
         insort(lane.running, sequence, key=_order)
         sequence.is_running = sequence.was_admitted = True
+        sequence.record.admitted(sequence.num_computed)
         return True
 
     def _has_room(self, lane: Lane, sequence: Sequence) -> bool:
@@ -221,7 +225,7 @@ class Scheduler:
         self._stop(sequence)
         sequence.start_over()
         self.add(sequence)
-        self._lanes[sequence.model_id].num_preemptions += 1
+        sequence.record.preempted()
 
     def _stop(self, sequence: Sequence) -> None:
         lane = self._lanes[sequence.model_id]
@@ -241,6 +245,7 @@ def _fits(lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         if not lane.policy.shift(sequence):
             return False
         sequence.num_shifts += 1
+        sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)
 
 

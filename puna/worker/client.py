@@ -17,11 +17,13 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.protocol import (
     HEADER,
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     Load,
     Loaded,
     LoadFailed,
@@ -31,6 +33,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -43,7 +46,7 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 """How long a worker may take to end by itself: the rest of a step."""
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats
+_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace
 
 
 class WorkerDied(RuntimeError):
@@ -97,6 +100,13 @@ class WorkerClient:
         reply = await self._request(call, GetStats(call))
         assert isinstance(reply, Stats)
         return reply.stats
+
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What the engine did in the last `seconds`; None: as far back as it knows."""
+        call = next(self._next_call)
+        reply = await self._request(call, GetTrace(call, seconds))
+        assert isinstance(reply, Trace)
+        return reply.trace
 
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's outputs, until one has a finish_reason. Closing the generator cancels the request."""

@@ -21,6 +21,7 @@ from puna.worker.protocol import (
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     Load,
     Loaded,
     LoadFailed,
@@ -30,6 +31,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -141,6 +143,8 @@ class WorkerServer:
                 self._send(Unloaded(call))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
+            case GetTrace(call, seconds):
+                self._send(Trace(call, self._engine.trace(seconds)))
             case _Disconnected():
                 self._connected = False
 
