@@ -114,9 +114,9 @@ class Runtime:
             max_waiting=settings.max_queue,
         )
         self._request_numbers = itertools.count(1)
-        self._weights = _weights(settings)
         # The first name under which the weights were loaded: what is measured must not change its name.
         self._names: dict[str, str] = {}
+        self._weights = _weights(settings)
 
     async def start(self) -> None:
         """Begins to start the worker, and clears up what killed processes left in the store."""

@@ -293,9 +293,7 @@ def test_requests_beyond_the_queue_are_refused_on_both_faces(models):
                 lines = reply.aiter_lines()  # dropping it would close the connection
                 await anext(lines)
                 waiting = asyncio.create_task(client.post("/api/generate", json=body("Hello", 1)))
-                for _ in range(200):
-                    if (await runtime.stats()).models[0].num_waiting:
-                        break
+                while (await runtime.stats()).models[0].num_waiting == 0:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
                 for stream in (True, False):
                     native = await client.post("/api/generate", json=body("Hello", 1, stream=stream))
