@@ -267,11 +267,14 @@ class Runtime:
 
 
 def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
-    """By ModelName.key."""
-    try:
-        return {ModelName.parse(name).key: weight for name, weight in settings.model_weights}
-    except InvalidModelName as error:
-        raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}") from error
+    """By ModelName.key. Raises SettingsError."""
+    weights = {}
+    for name, weight in settings.model_weights:
+        try:
+            weights[ModelName.parse(name).key] = weight
+        except InvalidModelName as error:
+            raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}: {name}") from error
+    return weights
 
 
 def _id(model: StoredModel) -> str:

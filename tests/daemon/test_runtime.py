@@ -114,7 +114,7 @@ def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
 
 
 def test_weight_of_what_cannot_be_a_model_is_an_error(tmp_path):
-    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name"):
+    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name: a b"):
         Runtime(Settings(models=tmp_path, model_weights=(("a b", 2.0),)))
 
 
