@@ -1,7 +1,17 @@
-"""KV memory: which block belongs to whom, and how many of them may have memory."""
+"""KV memory: which block belongs to whom, what it holds, and how many of them may have memory."""
 
 from puna.kv.block_pool import BlockId, BlockPool
 from puna.kv.budget import Budget
-from puna.kv.sequence_table import BLOCK_TOKENS, SequenceTable
+from puna.kv.prefix_cache import Cursor, PrefixCache
+from puna.kv.sequence_table import BLOCK_TOKENS, MoveKv, SequenceTable
 
-__all__ = ["BLOCK_TOKENS", "BlockId", "BlockPool", "Budget", "SequenceTable"]
+__all__ = [
+    "BLOCK_TOKENS",
+    "BlockId",
+    "BlockPool",
+    "Budget",
+    "Cursor",
+    "MoveKv",
+    "PrefixCache",
+    "SequenceTable",
+]

@@ -84,7 +84,7 @@ def test_no_more_spare_memory_is_taken_than_needed():
     for pool in pools[:2]:
         pool.release(pool.acquire(4) or [])
     assert len(pools[2].acquire(5) or []) == 5
-    assert [pool.reclaimable_bytes for pool in pools] == [0, 4 * 64, 0]
+    assert [pool.spare_bytes for pool in pools] == [0, 4 * 64, 0]
 
 
 @pytest.mark.parametrize("misuse", ["release", "retain"])
@@ -142,7 +142,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1))
     def trim(self, which: int) -> None:
         self.pools[which].trim()
-        assert self.pools[which].reclaimable_bytes == 0
+        assert self.pools[which].spare_bytes == 0
 
     @invariant()
     def nothing_leaks(self) -> None:
