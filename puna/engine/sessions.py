@@ -124,9 +124,9 @@ class Sessions:
         self._sessions[model_id, name] = _Session(num_tokens, cache_salt, tokens[:num_tokens].copy(), table)
 
     def unpin_oldest(self) -> bool:
-        """Releases the blocks of the session that was not used for longest; from then on they are merely cached.
+        """Releases the blocks of the session that was not used for longest; they are then merely cached.
 
-        Without such a session, a file that is being written or read gives up its blocks. False: there is none.
+        Without such a session, a file that is being written or read gives up its blocks. False: nor that.
         """
         oldest = next((session for session in self._sessions.values() if session.is_pinned), None)
         if oldest is not None:
@@ -187,9 +187,10 @@ class Sessions:
         return save
 
     def begin_load(self, model_id: str, name: str, checkpoint: Checkpoint) -> SessionLoad:
-        """What reads the file into fresh blocks: run() in any thread, then end_load(). Older sessions make room.
+        """What reads the file into fresh blocks: run() in any thread, then end_load().
 
-        The checkpoint stays the caller's to close. Raises SessionError, CheckpointMismatch.
+        Older sessions make room for it. The checkpoint stays the caller's to close.
+        Raises SessionError, CheckpointMismatch.
         """
         model = self._models.get(model_id)
         if model is None:
@@ -234,9 +235,7 @@ class Sessions:
             del self._sessions[key]
 
 
-def _pin(
-    model: ModelKv, tokens: NDArray[np.int32], cache_salt: str
-) -> tuple[SequenceTable, int]:
+def _pin(model: ModelKv, tokens: NDArray[np.int32], cache_salt: str) -> tuple[SequenceTable, int]:
     """What the cache has of the tokens, retained, and how many they are."""
     table, cursor = SequenceTable(model.pool), model.cache.start(cache_salt)
     num_tokens = model.cache.follow(cursor, table, tokens, len(tokens))
