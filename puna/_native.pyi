@@ -74,8 +74,11 @@ class Sampler:
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
 class SampleResult:
-    """Row by row; a new array or list at each access."""
+    """Token by token, in the samplers' order; a new array or list at each access."""
 
+    @property
+    def starts(self) -> NDArray[np.int32]:
+        """[samplers + 1]: sampler i's tokens are [starts[i], starts[i + 1])."""
     @property
     def tokens(self) -> NDArray[np.int32]: ...
     @property
@@ -86,12 +89,23 @@ class SampleResult:
         """(token, logprob), likeliest first."""
 
 def sample_batch(
-    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+    pool: ThreadPool,
+    logits: NDArray[np.float32],
+    samplers: Sequence[Sampler],
+    drafts: NDArray[np.int32] | None = None,
+    draft_starts: NDArray[np.int32] | None = None,
+    isa: str = "auto",
 ) -> SampleResult:
-    """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
+    """Samples logits [rows, vocabulary]; each token counts as accepted by its sampler.
 
-    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
-    row with a NaN or without a finite logit; then no sampler has changed.
+    A sampler owns one row, or with drafts 1 + d consecutive ones, where its d guesses of what it will give
+    are drafts[draft_starts[i] : draft_starts[i + 1]], and row j + 1 are the logits behind guess j. Rows are
+    sampled one after the other until a token is not what was guessed: 1 to 1 + d tokens, exactly those that
+    the rows would give one by one.
+
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError if rows,
+    samplers and drafts do not fit together, or naming a row with a NaN or without a finite logit that had to
+    be sampled; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---
@@ -227,6 +241,29 @@ class Program:
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+    @property
+    def can_shift(self) -> bool:
+        """Whether keys can be turned to another position: none is changed by more than one rotation."""
+    def move_kv(
+        self,
+        pool: ThreadPool,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        """Copies the keys and values of num_tokens tokens from one block table [B] to another.
+
+        Token i goes from position source_begin + i to destination_begin + i, in ascending order; the tables
+        may share blocks where tokens go down. Keys are turned by destination_begin - source_begin positions,
+        and rounded again if they are stored rounded; where that is 0, not a bit changes.
+
+        NativeError, before anything is written: a range that its table does not hold, a block that the arena
+        does not, a token that would be overwritten before it is moved, a turn without can_shift. The GIL is
+        released.
         """
 
 class CpuInfo:

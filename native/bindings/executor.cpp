@@ -9,6 +9,7 @@
 #include "bindings/bindings.h"
 #include "executor/builder.h"
 #include "executor/cpu.h"
+#include "executor/move_kv.h"
 #include "executor/program.h"
 #include "executor/thread_pool.h"
 #include "kv/arena.h"
@@ -63,6 +64,24 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
   return to_numpy(std::move(output));
 }
 
+void move_kv(const Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& source,
+             const Int32Vector& destination, int64_t source_begin, int64_t destination_begin,
+             int64_t num_tokens) {
+  const std::shared_ptr<uint8_t> mapping = arena.mapping();  // as for a run
+  const KvMove move{
+      .source = to_span(source),
+      .destination = to_span(destination),
+      .source_begin = source_begin,
+      .destination_begin = destination_begin,
+      .num_tokens = num_tokens,
+      .arena = arena.base(),
+      .num_blocks = arena.num_blocks(),
+      .block_bytes = arena.block_bytes(),
+  };
+  const nb::gil_scoped_release released;
+  program.move_kv(pool, move);
+}
+
 void bind_builder(nb::module_& m) {
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<std::shared_ptr<GgufFile>, const std::string&, const std::string&>(), "file"_a,
@@ -96,7 +115,10 @@ void bind_program(nb::module_& m) {
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
-           "num_threads"_a = nb::none());
+           "num_threads"_a = nb::none())
+      .def_prop_ro("can_shift", &Program::can_shift)
+      .def("move_kv", &move_kv, "pool"_a, "arena"_a, "source"_a.noconvert(), "destination"_a.noconvert(),
+           "source_begin"_a, "destination_begin"_a, "num_tokens"_a);
 }
 
 struct CpuInfo {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
+#include "executor/move_kv.h"
 #include "executor/step.h"
 
 namespace puna {
@@ -96,6 +97,8 @@ void Program::run_stages(const Step& step) const noexcept {
     work_->wait();
   }
 }
+
+void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
 Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
   check_batch(batch, plan_.vocab_size, plan_.block_bytes);

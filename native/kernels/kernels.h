@@ -106,8 +106,8 @@ struct Kernels {
   void (*linear)(const LinearArgs& args);
 
   // --- store_kv.cpp ---
-  // Heads [head, head + num_kv_heads) of one token's K and V, found at k and v, into slot `slot` of a layer's
-  // block, as kv/layout.h says.
+  // Heads [head, head + num_kv_heads) of one token's K and V (nullptr: of K alone), found at k and v, into
+  // slot `slot` of a layer's block, as kv/layout.h says.
   void (*store_kv)(KvType type, const KvLayout& layout, const float* k, const float* v, int head,
                    int num_kv_heads, int head_dim, int slot, uint8_t* k_block, uint8_t* v_block);
 

@@ -29,7 +29,7 @@ def build_batch(slices: Items[Slice]) -> Batch:
     starts = [0, *accumulate(s.num_tokens for s in slices)]
     tokens, positions = np.empty((2, starts[-1]), dtype=np.int32)
     for (sequence, num_tokens), start, end in zip(slices, starts, starts[1:], strict=False):
-        first = sequence.num_computed
+        first = sequence.position
         tokens[start:end] = sequence.pending_tokens(num_tokens)
         positions[start:end] = np.arange(first, first + num_tokens) if num_tokens > 1 else first
     rows = [end - 1 for s, end in zip(slices, starts[1:], strict=True) if s.completes]
@@ -45,7 +45,7 @@ def build_batch(slices: Items[Slice]) -> Batch:
 
 def _num_threads(sequences: Items[Sequence]) -> int | None:
     """As many as the least modest of them wants: nobody is slowed down by another's wish."""
-    limits = [sequence.num_threads for sequence in sequences]
+    limits = [sequence.request.num_threads for sequence in sequences]
     return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 
 

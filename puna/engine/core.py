@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from puna._native import Arena, NativeError, SampleResult, sample_batch
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
+from puna.engine.cache_policy import PrefixPolicy
 from puna.engine.request import (
     EngineStats,
     FinishReason,
@@ -21,10 +26,14 @@ from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.settings import EngineSettings
 from puna.engine.validation import InvalidRequest, check_request, context_limit
-from puna.kv import BlockPool, Budget, SequenceTable
+from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.memory import default_kv_limit_bytes
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
+
+PRIORITY_S = 60.0
+"""By how much earlier than it did a request counts as having come, for each step of its priority. So higher
+ones go first, and yet the lowest does not wait for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class _Resident:
     device_model: DeviceModel
     arena: Arena
     pool: BlockPool
+    cache: PrefixCache
 
 
 class EngineCore:
@@ -43,9 +53,16 @@ class EngineCore:
     its result then given to attach_model().
     """
 
-    def __init__(self, backend: Backend, settings: EngineSettings | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        settings: EngineSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """clock: seconds."""
         self.backend = backend
-        settings = settings or EngineSettings()
+        self.settings = settings = settings or EngineSettings()
+        self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self._scheduler = Scheduler(settings)
@@ -63,16 +80,21 @@ class EngineCore:
         """Raises ModelLoadError."""
         return self.attach_model(model_id, self.backend.load(path))
 
-    def attach_model(self, model_id: str, device_model: DeviceModel) -> ModelInfo:
-        """Makes a loaded model resident; from here on it is the engine's to close. Raises ModelLoadError."""
+    def attach_model(self, model_id: str, device_model: DeviceModel, weight: float = 1.0) -> ModelInfo:
+        """Makes a loaded model resident; from here on it is the engine's to close. Raises ModelLoadError.
+
+        weight: its share of the device's time while other models have work, too, relative to theirs.
+        """
         try:
             arena = self._reserve(model_id, device_model.info)
         except ModelLoadError:
             device_model.close()
             raise
         pool = BlockPool(arena, self._budget)
-        self._models[model_id] = _Resident(device_model, arena, pool)
-        self._scheduler.add_model(model_id, pool)
+        cache = PrefixCache(pool)
+        policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
+        self._models[model_id] = _Resident(device_model, arena, pool, cache)
+        self._scheduler.add_model(model_id, pool, policy, weight)
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
@@ -107,14 +129,24 @@ class EngineCore:
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         outputs, self._outputs = self._outputs, []
-        if step := self._scheduler.next_step():
+        step = self._scheduler.next_step()
+        outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
+        if step is not None:
+            start_s = self._clock()
             outputs += self._execute(step)
+            self._scheduler.account(step, self._clock() - start_s)
         return outputs
 
     def trim(self) -> None:
-        """Gives memory that no sequence holds back to the system: for when nothing is to be done."""
+        """Gives memory that holds nothing back to the system: for when nothing is to be done."""
         for model in self._models.values():
             model.pool.trim()
+
+    def drop_cached(self) -> None:
+        """Forgets the KV that no sequence holds, and gives its memory back."""
+        for model in self._models.values():
+            model.pool.drop_cached()
+        self.trim()
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -122,10 +154,11 @@ class EngineCore:
             models=[
                 ModelStats(
                     model_id=model_id,
-                    num_running=self._scheduler.num_running(model_id),
+                    num_running=len(self._scheduler.lane(model_id).running),
                     num_waiting=self._scheduler.num_waiting(model_id),
-                    num_preemptions=self._scheduler.num_preemptions[model_id],
+                    num_preemptions=self._scheduler.lane(model_id).num_preemptions,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
+                    cached_kv_bytes=model.pool.num_cached * model.pool.block_bytes,
                     committed_kv_bytes=model.pool.num_committed * model.pool.block_bytes,
                 )
                 for model_id, model in self._models.items()
@@ -137,9 +170,11 @@ class EngineCore:
         committed_bytes = 0
         for model_id, model in self._models.items():
             model.pool.check()
+            model.cache.check()
             committed_bytes += model.pool.num_committed * model.pool.block_bytes
-            held = [s.table.num_blocks for s in self._sequences.values() if s.model_id == model_id]
-            assert sum(held) == model.pool.num_used, f"{model_id}: blocks without a sequence"
+            sequences = [s for s in self._sequences.values() if s.model_id == model_id]
+            held = Counter(block for s in sequences for block in s.table.array.tolist())
+            assert held == model.pool.references(), f"{model_id}: references without a sequence"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
     def close(self) -> None:
@@ -169,8 +204,9 @@ class EngineCore:
         check_request(request, info.vocab_size)
         return Sequence(
             request,
-            arrival=next(self._arrivals),
+            order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
             context_length=context_limit(request, info, self._budget.limit_bytes),
+            can_shift=info.can_shift,
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
         )
@@ -190,8 +226,10 @@ class EngineCore:
             text = f"the model failed to run: {str(error) or 'out of memory'}"
             return [self._finish(sequence, "error", text) for sequence, _ in step.slices]
         complete = [s.sequence for s in step.slices if s.completes]
+        policy = self._scheduler.lane(step.model_id).policy
         for sequence, num_tokens in step.slices:
             sequence.num_computed += num_tokens
+            policy.computed(sequence)
         return [] if result is None else self._commit(complete, result)
 
     def _run(self, model: _Resident, slices: list[Slice]) -> SampleResult | None:

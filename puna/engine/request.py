@@ -116,6 +116,8 @@ class ModelStats(msgspec.Struct):
     """Since the model was loaded."""
     used_kv_bytes: int
     """KV blocks that a sequence holds."""
+    cached_kv_bytes: int
+    """KV blocks that no sequence holds, but the next one may find."""
     committed_kv_bytes: int
     """KV blocks that have memory, whether in use or kept for the next sequence."""
 

@@ -7,6 +7,7 @@ from puna.engine.request import Request, SamplingParams
 from puna.kv import BLOCK_TOKENS
 from puna.kv.sequence_table import blocks_for
 
+MAX_PRIORITY = 1000
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -37,6 +38,8 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
+    if not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
+        raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
     _check_sampling(request.sampling, vocab_size)

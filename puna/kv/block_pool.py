@@ -130,6 +130,10 @@ class BlockPool:
         """Whether the block has more than one owner, so that none of them may write to it."""
         return self._references[block] > 1
 
+    def references(self) -> dict[BlockId, int]:
+        """How many owners each block in use has."""
+        return {BlockId(block): count for block, count in enumerate(self._references) if count}
+
     def uncache(self, block: BlockId) -> None:
         """For `cache`: the block's content can no longer be found."""
         if self._cached.pop(block, None) is not None:

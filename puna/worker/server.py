@@ -7,6 +7,8 @@ import os
 import queue
 import socket
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +39,7 @@ from puna.worker.protocol import (
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0
+TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
 
 
@@ -77,6 +79,10 @@ class WorkerServer:
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
         self._connected = True
+        self._kv_idle_s = engine.settings.kv_idle_s
+        self._idle_since_s = time.monotonic()
+        # What is still to be given back in this idle time, and when.
+        self._chores: list[tuple[float, Callable[[], None]]] = []
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -97,17 +103,23 @@ class WorkerServer:
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        if not self._engine.has_work:
+        if self._engine.has_work:
+            self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.drop_cached)]
+            self._idle_since_s = time.monotonic()
+        else:
             self._handle(self._wait())
         while not self._inbox.empty():
             self._handle(self._inbox.get())
 
     def _wait(self) -> _Message:
-        try:
-            return self._inbox.get(timeout=IDLE_S)
-        except queue.Empty:
-            self._engine.trim()
-            return self._inbox.get()
+        while self._chores:
+            after_s, chore = self._chores[0]
+            try:
+                return self._inbox.get(timeout=max(self._idle_since_s + after_s - time.monotonic(), 0))
+            except queue.Empty:
+                chore()
+                del self._chores[0]
+        return self._inbox.get()
 
     def _handle(self, message: _Message) -> None:
         match message:

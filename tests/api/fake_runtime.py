@@ -86,6 +86,7 @@ class FakeRuntime:
             num_layers=1,
             block_bytes=64,
             weight_bytes=1,
+            can_shift=True,
         )
         return ResidentModel(
             model=model,

@@ -11,7 +11,13 @@ from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
 from puna.worker.client import WorkerDied
 
 INFO = ModelInfo(
-    architecture="toy", vocab_size=512, context_length=2048, num_layers=1, block_bytes=64, weight_bytes=1000
+    architecture="toy",
+    vocab_size=512,
+    context_length=2048,
+    num_layers=1,
+    block_bytes=64,
+    weight_bytes=1000,
+    can_shift=True,
 )
 STEP_S = 0.01
 

@@ -83,7 +83,7 @@ def test_32_requests_to_two_models_give_what_they_give_alone(
 
 
 def test_chunk_sizes_do_not_matter(backend: CpuBackend, paths: dict[str, Path], alone: dict[str, list[int]]):
-    settings = EngineSettings(prefill_tokens=37, busy_prefill_tokens=5, max_running=3)
+    settings = EngineSettings(prefill_tokens=37, min_prefill_tokens=5, unnoticed_s=0.0, max_running=3)
     assert generate(backend, paths, requests(16), settings)[0] == alone
 
 

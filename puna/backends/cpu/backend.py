@@ -38,6 +38,20 @@ class CpuModel:
             batch.num_threads,
         )
 
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        assert self._program is not None, "move_kv after close"
+        self._program.move_kv(
+            self._pool, arena, source, destination, source_begin, destination_begin, num_tokens
+        )
+
     def close(self) -> None:
         self._program = None
 
@@ -80,6 +94,7 @@ def _describe(file: GgufFile, traced: TracedModel, program: Program) -> ModelInf
         num_layers=traced.num_layers,
         block_bytes=program.block_bytes,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+        can_shift=program.can_shift,
     )
 
 
