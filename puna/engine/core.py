@@ -24,9 +24,11 @@ from puna.engine.request import (
 )
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
+from puna.engine.sessions import ModelKv, Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv.checkpoint import KvIdentity
 from puna.kv.memory import default_kv_limit_bytes
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
@@ -65,7 +67,8 @@ class EngineCore:
         self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
-        self._scheduler = Scheduler(settings)
+        self.sessions = Sessions()
+        self._scheduler = Scheduler(settings, self.sessions.unpin_oldest)
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
@@ -95,6 +98,8 @@ class EngineCore:
         policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
         self._models[model_id] = _Resident(device_model, arena, pool, cache)
         self._scheduler.add_model(model_id, pool, policy, weight)
+        identity = _kv_identity(model_id, device_model.info)
+        self.sessions.add_model(model_id, ModelKv(identity, arena, pool, cache))
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
@@ -105,6 +110,7 @@ class EngineCore:
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         self._scheduler.remove_model(model_id)
+        self.sessions.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
 
@@ -172,9 +178,10 @@ class EngineCore:
             model.pool.check()
             model.cache.check()
             committed_bytes += model.pool.num_committed * model.pool.block_bytes
-            sequences = [s for s in self._sequences.values() if s.model_id == model_id]
-            held = Counter(block for s in sequences for block in s.table.array.tolist())
-            assert held == model.pool.references(), f"{model_id}: references without a sequence"
+            tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
+            tables += self.sessions.tables(model_id)
+            held = Counter(block for table in tables for block in table.blocks)
+            assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
     def close(self) -> None:
@@ -214,6 +221,10 @@ class EngineCore:
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
+        name = sequence.request.session
+        if name is not None and reason not in ("error", "busy"):
+            tokens = sequence.tokens[: sequence.num_computed]
+            self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
@@ -250,6 +261,12 @@ class EngineCore:
                     output.logprobs = [logprobs[row]]
             outputs.append(output)
         return outputs
+
+
+def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
+    return KvIdentity(
+        model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
+    )
 
 
 def _logprobs(sequences: list[Sequence], result: SampleResult) -> list[TokenLogprob]:

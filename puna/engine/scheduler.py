@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -57,8 +57,10 @@ class Scheduler:
     since newcomers come last, with it everybody. Models with work share the device's time by their weights.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, unpin: Callable[[], bool]) -> None:
+        """unpin: gives up some blocks that no sequence needs; False: there are none left."""
         self._settings = settings
+        self._unpin = unpin
         self._lanes: dict[str, Lane] = {}
         self._waiting: list[Sequence] = []  # in order, of all models
         self._now_s = 0.0  # virtual time of the model that ran last
@@ -139,6 +141,8 @@ class Scheduler:
         if not lane.policy.admit(sequence):
             return False
         while not self._has_room(lane, sequence):
+            if self._unpin():
+                continue
             last = self._last_running()
             if last.order < sequence.order:
                 lane.policy.release(sequence)
@@ -208,6 +212,8 @@ class Scheduler:
     def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
         while not _fits(lane, sequence, num_tokens):
+            if self._unpin():
+                continue
             last = self._last_running()
             self._preempt(last)
             if last is sequence:

@@ -85,6 +85,7 @@ class FakeRuntime:
             context_length=limit,
             num_layers=1,
             block_bytes=64,
+            kv_type="f16",
             weight_bytes=1,
             can_shift=True,
         )

@@ -16,6 +16,7 @@ INFO = ModelInfo(
     context_length=2048,
     num_layers=1,
     block_bytes=64,
+    kv_type="f16",
     weight_bytes=1000,
     can_shift=True,
 )
