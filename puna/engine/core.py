@@ -68,7 +68,7 @@ class EngineCore:
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self.sessions = Sessions()
-        self._scheduler = Scheduler(settings, self.sessions.unpin_oldest)
+        self._scheduler = Scheduler(settings, self.sessions)
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()

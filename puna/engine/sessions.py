@@ -99,6 +99,15 @@ class Sessions:
         self._sessions: dict[tuple[str, str], _Session] = {}
         self._transfers: list[Transfer] = []
 
+    @property
+    def pinned_bytes(self) -> int:
+        """Of all that unpin_oldest() can release; shared blocks count with each who shares them."""
+        return sum(
+            table.num_blocks * model.pool.block_bytes
+            for model_id, model in self._models.items()
+            for table in self.tables(model_id)
+        )
+
     def add_model(self, model_id: str, kv: ModelKv) -> None:
         self._models[model_id] = kv
 

@@ -161,6 +161,17 @@ def test_a_growing_stream_takes_pins_before_it_preempts():
     assert pinned(engine) == {}
 
 
+def test_pins_do_not_go_where_that_would_not_help():
+    engine = toy_engine(num_blocks=12)
+    talk(engine, "a")  # 3 blocks
+    for number in range(2):  # the second has to wait for the first
+        engine.submit(toy_request(str(number), [number] * 90, 40))
+    for _ in range(5):
+        engine.step()
+    assert pinned(engine) == {"a": len(PROMPT) + 9}
+    assert run_all(engine).last.keys() == {"0", "1"}
+
+
 def test_unloading_the_model_drops_its_sessions():
     engine = toy_engine()
     talk(engine, "a")
