@@ -32,9 +32,6 @@ class SessionError(RuntimeError):
 class UnknownSession(SessionError):
     """There is no session of that name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"session '{name}' not found")
-
 
 class InvalidSessionName(ValueError):
     """A name that could not be part of a file's name."""
@@ -176,7 +173,7 @@ class Sessions:
         """What writes the session to a file: run() in any thread, then end_save(). Raises SessionError."""
         session = self._sessions.get((model_id, name))
         if session is None:
-            raise UnknownSession(name)
+            raise UnknownSession(f"session '{name}' is not in memory")
         if not session.is_pinned:
             raise SessionError(f"session '{name}' is no longer in memory: running requests needed its place")
         self._sessions[model_id, name] = self._sessions.pop((model_id, name))  # as the latest used

@@ -17,17 +17,29 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.worker.protocol import (
     HEADER,
     Cancel,
     FromWorker,
     GetStats,
+    ListSessions,
     Load,
     Loaded,
     LoadFailed,
+    LoadSession,
     Outputs,
     ProtocolError,
     Ready,
+    RemoveSession,
+    SaveSession,
+    SessionDone,
+    SessionFailed,
+    SessionFailure,
+    SessionList,
+    SessionRemoved,
+    SessionReply,
     Stats,
     Submit,
     ToWorker,
@@ -43,7 +55,14 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 """How long a worker may take to end by itself: the rest of a step."""
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats
+_Reply = Loaded | LoadFailed | Unloaded | Stats | SessionReply
+
+_SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
+    "unknown": UnknownSession,
+    "refused": SessionError,
+    "mismatch": CheckpointMismatch,
+    "file": CheckpointError,
+}
 
 
 class WorkerDied(RuntimeError):
@@ -98,6 +117,30 @@ class WorkerClient:
         assert isinstance(reply, Stats)
         return reply.stats
 
+    async def sessions(self) -> list[SessionStatus]:
+        """Those in memory, or that were there."""
+        call = next(self._next_call)
+        reply = await self._request(call, ListSessions(call))
+        assert isinstance(reply, SessionList)
+        return reply.sessions
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        call = next(self._next_call)
+        await self._transfer(call, SaveSession(call, model_id, name, os.fsencode(path)))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        call = next(self._next_call)
+        await self._transfer(call, LoadSession(call, model_id, name, os.fsencode(path)))
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        """From memory; False if it was not there."""
+        call = next(self._next_call)
+        reply = await self._request(call, RemoveSession(call, model_id, name))
+        assert isinstance(reply, SessionRemoved)
+        return reply.found
+
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's outputs, until one has a finish_reason. Closing the generator cancels the request."""
         assert request.id not in self._streams, f"request {request.id} is already running"
@@ -128,6 +171,12 @@ class WorkerClient:
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
+
+    async def _transfer(self, call: int, message: SaveSession | LoadSession) -> None:
+        reply = await self._request(call, message)
+        if isinstance(reply, SessionFailed):
+            raise _SESSION_ERRORS[reply.kind](reply.error)
+        assert isinstance(reply, SessionDone)
 
     async def _request(self, call: int, message: ToWorker) -> _Reply:
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()

@@ -239,7 +239,7 @@ def test_loading_what_is_there_already_shares_its_blocks(tmp_path: Path):
 
 def test_sessions_that_cannot_be_saved(tmp_path: Path):
     bench = Bench.make()
-    with pytest.raises(UnknownSession, match="session 'a' not found"):
+    with pytest.raises(UnknownSession, match="session 'a' is not in memory"):
         bench.save("a", tmp_path / "a.kv")
     bench.keep("a", tokens_of(40))
     bench.sessions.unpin_oldest()
