@@ -17,6 +17,7 @@ from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.residency import Residency
+from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
 from puna.gguf import GgufError, GgufFile
@@ -97,12 +98,14 @@ class Runtime:
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
+        self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:
-        """Begins to start the worker, and clears up what killed processes left in the store."""
+        """Begins to start the worker, and clears up what killed processes left on disk."""
         self._worker.start()
         await asyncio.to_thread(remove_leftovers, self.store.root)
+        await self.sessions.remove_leftovers()
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
@@ -122,7 +125,7 @@ class Runtime:
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        async with self._residency.hold(_id(model), lambda: self._load(model), keep_alive) as loaded:
+        async with self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded:
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
             loaded.context_length = min(wanted, loaded.info.context_length)
             yield ResidentModel(
@@ -139,7 +142,7 @@ class Runtime:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
         model_name = ModelName.parse(name)
         try:
-            model_id = _id(await asyncio.to_thread(self.store.find, model_name))
+            model_id = (await asyncio.to_thread(self.store.find, model_name)).weights_id
         except ModelNotFound:
             loaded = [entry.ready.result() for entry in self._residency.loaded()]
             deleted = [other.id for other in loaded if other.model.name.key == model_name.key]
@@ -184,7 +187,7 @@ class Runtime:
 
     async def _load_parts(self, model: StoredModel) -> _Loaded:
         """The weights in the worker, and what turns text into tokens here, at the same time."""
-        model_id, path = _id(model), model.model_path
+        model_id, path = model.weights_id, model.model_path
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
         try:
             info = await self._worker.load(model_id, path)
@@ -222,11 +225,6 @@ class Runtime:
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
-
-
-def _id(model: StoredModel) -> str:
-    """Digest of the weights: names that share them share one resident model."""
-    return model.model_path.name
 
 
 def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:

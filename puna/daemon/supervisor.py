@@ -7,13 +7,16 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionStatus
 from puna.worker.client import WorkerDied
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 RUNNER_STOPPED = (
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
@@ -35,6 +38,10 @@ class Client(Protocol):
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
+    async def sessions(self) -> list[SessionStatus]: ...
+    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def remove_session(self, model_id: str, name: str) -> bool: ...
 
 
 class Process(Protocol):
@@ -111,11 +118,23 @@ class WorkerSupervisor:
                 await self._process.client.cancel(request_id)
 
     async def stats(self) -> EngineStats:
-        process = await self._current()
-        try:
-            return await process.client.stats()
-        except WorkerDied as error:
-            raise self._died(process) from error
+        return await self._ask(lambda client: client.stats())
+
+    async def sessions(self) -> list[SessionStatus]:
+        """Those in memory, or that were there."""
+        return await self._ask(lambda client: client.sessions())
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._ask(lambda client: client.save_session(model_id, name, path))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._ask(lambda client: client.load_session(model_id, name, path))
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        """From memory; False if it was not there."""
+        return await self._ask(lambda client: client.remove_session(model_id, name))
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail."""
@@ -126,6 +145,13 @@ class WorkerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.terminate()
+
+    async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        process = await self._current()
+        try:
+            return await question(process.client)
+        except WorkerDied as error:
+            raise self._died(process) from error
 
     async def _current(self) -> Process:
         ready = self._ready

@@ -7,8 +7,8 @@ uses them like any other cached prefix.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -183,7 +183,7 @@ class Sessions:
             name=name,
             cache_salt=session.cache_salt,
             num_tokens=session.num_tokens,
-            created_s=time.time(),
+            created_at=datetime.now(timezone.utc),
         )
         model.pool.retain(session.table.blocks)
         table = SequenceTable(model.pool)

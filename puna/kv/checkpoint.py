@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Annotated
@@ -66,8 +67,7 @@ class CheckpointHeader(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: str
     """Of the prefix cache that the tokens belong to."""
     num_tokens: _Positive
-    created_s: float
-    """Seconds since 1970."""
+    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property
     def num_blocks(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
 from puna.worker.client import WorkerDied
+from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
     architecture="toy",
@@ -23,10 +24,11 @@ INFO = ModelInfo(
 STEP_S = 0.01
 
 
-class FakeWorker:
+class FakeWorker(FakeSessions):
     """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
 
     def __init__(self, pid: int, unloadable: set[str], deadly: set[str]) -> None:
+        super().__init__()
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}

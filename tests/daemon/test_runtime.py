@@ -32,7 +32,9 @@ class Daemon(Workshop):
 
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0)
-        self.runtime = Runtime(Settings(models=root, **settings), spawn=self.spawn)
+        self.runtime = Runtime(
+            Settings(models=root, sessions=root.parent / "sessions", **settings), spawn=self.spawn
+        )
         self.store = self.runtime.store
 
     def add(self, name: str, data: bytes) -> None:

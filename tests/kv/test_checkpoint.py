@@ -7,6 +7,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -29,11 +30,12 @@ from puna.kv.checkpoint import (
 
 pytestmark = pytest.mark.unit
 
+CREATED = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone.utc)
 KV = KvIdentity(model_id="sha256-abc", kv_type="q8_0", num_layers=3, block_bytes=64)
 
 
 def header(num_tokens: int, **fields: object) -> CheckpointHeader:
-    values = {"kv": KV, "name": "n", "cache_salt": "s", "created_s": 1.5, **fields}
+    values = {"kv": KV, "name": "n", "cache_salt": "s", "created_at": CREATED, **fields}
     return CheckpointHeader(num_tokens=num_tokens, **values)
 
 
