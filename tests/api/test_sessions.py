@@ -13,7 +13,8 @@ BODY = {"model": "m", "name": "a"}
 
 
 @pytest.fixture
-def model_id(client, runtime) -> str:  # noqa: ARG001: stores m
+def model_id(client, runtime) -> str:
+    assert client  # which has stored the model
     return runtime.store.find(ModelName.parse("m")).weights_id
 
 
