@@ -32,6 +32,8 @@ class FakeWorker(FakeSessions):
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}
+        self.weights: dict[str, float] = {}
+        self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
         self._unloadable = unloadable
@@ -50,7 +52,7 @@ class FakeWorker(FakeSessions):
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
+    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo:
         await self._step()
         if model_id in self._deadly:
             self.die()
@@ -58,6 +60,7 @@ class FakeWorker(FakeSessions):
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
         self.models[model_id] = path
+        self.weights[model_id] = weight
         return INFO
 
     async def unload(self, model_id: str) -> None:
@@ -77,6 +80,7 @@ class FakeWorker(FakeSessions):
         try:
             self._check()
             assert request.model_id in self.models
+            self.requests.append(request)
             for number, token in enumerate(request.prompt):
                 await self._step()
                 if request.id in self._cancels:

@@ -44,7 +44,7 @@ def requests(count: int) -> list[Request]:
             model_id=model_id,
             prompt=rng.integers(0, 260, rng.integers(1, 150)).tolist(),
             sampling=GREEDY if i % 2 else DRAWN,
-            max_tokens=24,
+            max_tokens=40,
         )
         for i in range(count)
         for model_id in MODELS
@@ -78,7 +78,7 @@ def test_32_requests_to_two_models_give_what_they_give_alone(
     backend: CpuBackend, paths: dict[str, Path], alone: dict[str, list[int]]
 ):
     tokens, _ = generate(backend, paths, requests(16), EngineSettings())
-    assert all(len(answer) == 24 for answer in tokens.values())
+    assert all(len(answer) == 40 for answer in tokens.values())
     assert tokens == alone
 
 
@@ -91,7 +91,7 @@ def test_memory_for_a_few_is_enough_for_all(
     backend: CpuBackend, paths: dict[str, Path], alone: dict[str, list[int]]
 ):
     largest_block = max(backend.load(path).info.block_bytes for path in paths.values())
-    settings = EngineSettings(kv_limit_bytes=14 * largest_block)
+    settings = EngineSettings(kv_limit_bytes=16 * largest_block)
     tokens, num_preemptions = generate(backend, paths, requests(16), settings)
     assert num_preemptions > 0
     assert tokens == alone
