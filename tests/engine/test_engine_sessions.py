@@ -109,6 +109,14 @@ def test_a_request_that_fails_leaves_the_older_session():
     assert pinned(engine) == {"a": len(history) - 1}
 
 
+def test_a_bad_name_is_refused():
+    engine = toy_engine()
+    engine.submit(toy_request("r", PROMPT, session="../a"))
+    (output,) = engine.step()
+    assert output.finish_reason == "error"
+    assert 'session name "../a" is invalid' in output.error
+
+
 def test_one_that_never_ran_leaves_it_too():
     engine = toy_engine()
     history = talk(engine, "a")
