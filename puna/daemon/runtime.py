@@ -7,7 +7,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from puna.daemon.residency import Residency
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
+from puna.engine.trace import EngineTrace
 from puna.gguf import GgufError, GgufFile
 from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
@@ -28,6 +29,9 @@ from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
 from puna.worker.client import WorkerProcess
 
 log = logging.getLogger(__name__)
+
+_ANSWER_TIMEOUT_S = 5.0
+"""It answers between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,17 @@ class LoadedStatus:
     context_length: int
     """Of its latest request."""
     config: ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known about the worker at one moment."""
+
+    stats: EngineStats | None
+    """None: no worker is there."""
+    num_worker_starts: int
+    model_names: Mapping[str, str]
+    """Short names by model id, of every model that ever was resident."""
 
 
 @dataclass(slots=True)
@@ -102,6 +117,8 @@ class Runtime:
         self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
         self._weights = _weights(settings)
+        # The first name under which the weights were loaded: what is measured must not change its name.
+        self._names: dict[str, str] = {}
 
     async def start(self) -> None:
         """Begins to start the worker, and clears up what killed processes left on disk."""
@@ -172,6 +189,21 @@ class Runtime:
         """Load of the engine. Raises WorkerDied."""
         return await self._worker.stats()
 
+    async def observe(self) -> Observation:
+        """Neither loads a model nor waits for a worker to start.
+
+        Raises asyncio.TimeoutError if the worker is there but does not answer.
+        """
+        stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _ANSWER_TIMEOUT_S)
+        return Observation(stats, self._worker.num_started, dict(self._names))
+
+    async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
+        """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no
+        worker), and the models' names by id. Raises asyncio.TimeoutError as observe() does.
+        """
+        asking = self._worker.ask(lambda worker: worker.trace(seconds))
+        return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._names)
+
     async def _spawn(self) -> Process:
         return await WorkerProcess.start(self.settings)
 
@@ -184,6 +216,7 @@ class Runtime:
             )
         except asyncio.TimeoutError:
             raise ModelLoadError(f"loading {model.name.short} took longer than {timeout_s:g} s") from None
+        self._names.setdefault(model.weights_id, model.name.short)
         log.info("loaded %s in %.2f s", model.name.short, time.monotonic() - start_s)
         return loaded
 

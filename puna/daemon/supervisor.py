@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 
 log = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 RUNNER_STOPPED = (
@@ -42,6 +42,7 @@ class Client(Protocol):
     async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
     async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
     async def remove_session(self, model_id: str, name: str) -> bool: ...
+    async def trace(self, seconds: float | None = None) -> EngineTrace: ...
 
 
 class Process(Protocol):
@@ -73,6 +74,8 @@ class WorkerSupervisor:
     def __init__(self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str], None]) -> None:
         self._spawn = spawn
         self._on_lost = on_lost
+        self.num_started = 0
+        """Workers so far."""
         self._resident: dict[str, _Resident] = {}
         self._process: Process | None = None
         self._ready: asyncio.Task[Process] | None = None
@@ -128,23 +131,32 @@ class WorkerSupervisor:
                 await self._process.client.cancel(request_id)
 
     async def stats(self) -> EngineStats:
-        return await self._ask(lambda client: client.stats())
+        return await self._call(lambda client: client.stats())
 
     async def sessions(self) -> list[SessionStatus]:
         """Those in memory, or that were there."""
-        return await self._ask(lambda client: client.sessions())
+        return await self._call(lambda client: client.sessions())
 
     async def save_session(self, model_id: str, name: str, path: Path) -> None:
         """Raises SessionError, CheckpointError."""
-        await self._ask(lambda client: client.save_session(model_id, name, path))
+        await self._call(lambda client: client.save_session(model_id, name, path))
 
     async def load_session(self, model_id: str, name: str, path: Path) -> None:
         """Raises SessionError, CheckpointError."""
-        await self._ask(lambda client: client.load_session(model_id, name, path))
+        await self._call(lambda client: client.load_session(model_id, name, path))
 
     async def remove_session(self, model_id: str, name: str) -> bool:
         """From memory; False if it was not there."""
-        return await self._ask(lambda client: client.remove_session(model_id, name))
+        return await self._call(lambda client: client.remove_session(model_id, name))
+
+    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
+        """What the worker answers; None while there is none. Neither waits for one nor starts one."""
+        if self._process is None or self._closing:
+            return None
+        try:
+            return await question(self._process.client)
+        except WorkerDied:
+            return None
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail."""
@@ -156,7 +168,7 @@ class WorkerSupervisor:
         if self._process is not None:
             await self._process.terminate()
 
-    async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+    async def _call(self, question: Callable[[Client], Awaitable[T]]) -> T:
         process = await self._current()
         try:
             return await question(process.client)
@@ -193,6 +205,7 @@ class WorkerSupervisor:
             self._num_failures += 1
             raise WorkerDied(f"model runner could not be started: {error}") from error
         self._process = process
+        self.num_started += 1
         self._started_s = asyncio.get_running_loop().time()
         self._run_in_background(self._watch(process))
         await self._reload(process)

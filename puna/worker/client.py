@@ -18,12 +18,14 @@ import msgspec
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.engine.trace import EngineTrace
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.worker.protocol import (
     HEADER,
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     ListSessions,
     Load,
     Loaded,
@@ -43,6 +45,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -55,7 +58,7 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 """How long a worker may take to end by itself: the rest of a step."""
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats | SessionReply
+_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace | SessionReply
 
 _SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
     "unknown": UnknownSession,
@@ -116,6 +119,13 @@ class WorkerClient:
         reply = await self._request(call, GetStats(call))
         assert isinstance(reply, Stats)
         return reply.stats
+
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What the engine did in the last `seconds`; None: as far back as it knows."""
+        call = next(self._next_call)
+        reply = await self._request(call, GetTrace(call, seconds))
+        assert isinstance(reply, Trace)
+        return reply.trace
 
     async def sessions(self) -> list[SessionStatus]:
         """Those in memory, or that were there."""

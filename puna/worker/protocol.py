@@ -10,6 +10,7 @@ import msgspec
 from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
+from puna.engine.trace import EngineTrace
 
 MAX_FRAME_BYTES = 64 << 20
 """A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
@@ -44,6 +45,14 @@ class GetStats(msgspec.Struct, tag=True):
     """Answered by Stats."""
 
     call: int
+
+
+class GetTrace(msgspec.Struct, tag=True):
+    """Answered by Trace."""
+
+    call: int
+    seconds: float | None = None
+    """Only the last ones; None: as far back as is known."""
 
 
 class Submit(msgspec.Struct, tag=True):
@@ -91,7 +100,7 @@ class RemoveSession(msgspec.Struct, tag=True):
 
 
 SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
-ToWorker = Load | Unload | GetStats | Submit | Cancel | SessionMessage
+ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel | SessionMessage
 
 
 # From the worker.
@@ -118,6 +127,11 @@ class Unloaded(msgspec.Struct, tag=True):
 class Stats(msgspec.Struct, tag=True):
     call: int
     stats: EngineStats
+
+
+class Trace(msgspec.Struct, tag=True):
+    call: int
+    trace: EngineTrace
 
 
 class SessionList(msgspec.Struct, tag=True):
@@ -151,7 +165,7 @@ class Outputs(msgspec.Struct, tag=True):
 
 
 SessionReply = SessionList | SessionDone | SessionRemoved | SessionFailed
-FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Outputs | SessionReply
+FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs | SessionReply
 
 _encoder = msgspec.msgpack.Encoder()
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from puna.worker.protocol import (
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     ListSessions,
     Load,
     Loaded,
@@ -34,6 +35,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -161,6 +163,8 @@ class WorkerServer:
                 self._send(Unloaded(call))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
+            case GetTrace(call, seconds):
+                self._send(Trace(call, self._engine.trace(seconds)))
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(message)
                 self._start_chores()  # it may have left memory to be given back

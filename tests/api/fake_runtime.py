@@ -11,9 +11,10 @@ from datetime import datetime, timedelta, timezone
 from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
-from puna.daemon.runtime import LoadedStatus, ResidentModel
+from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
 from puna.engine.request import RequestStats
+from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
@@ -64,6 +65,11 @@ class FakeRuntime:
         self.num_held = 0
         """Models held by a request right now."""
         self.num_generating = 0
+        self.observation = Observation(stats=None, num_worker_starts=0, model_names={})
+        self.engine_trace: EngineTrace | None = None
+        self.trace_seconds: list[float | None] = []
+        """What traces were asked for."""
+        self.worker_hangs = False
 
     @asynccontextmanager
     async def resident(
@@ -146,6 +152,17 @@ class FakeRuntime:
         chosen = TextLogprob(piece, piece.encode(), script.logprob)
         others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
         return [replace(chosen, top=others)]
+
+    async def observe(self) -> Observation:
+        if self.worker_hangs:
+            raise asyncio.TimeoutError
+        return self.observation
+
+    async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, dict[str, str]]:
+        if self.worker_hangs:
+            raise asyncio.TimeoutError
+        self.trace_seconds.append(seconds)
+        return self.engine_trace, dict(self.observation.model_names)
 
     async def unload(self, name: str) -> None:
         model = self.store.find(ModelName.parse(name))

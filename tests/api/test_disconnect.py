@@ -171,3 +171,10 @@ def test_server_serves_on_after_disconnects(url, runtime):
     runtime.script = Script()
     reply = httpx.post(f"{url}/api/chat", json={**CHAT, "stream": False}).json()
     assert reply["message"]["content"] == "Hello"
+
+
+def test_requests_that_never_got_a_reply_are_counted_as_499(url, runtime):
+    runtime.script = Script(load_hangs=True)
+    with broken_off(url, "/api/chat", {**CHAT, "stream": False}):
+        eventually(lambda: runtime.num_held == 1)
+    eventually(lambda: 'route="/api/chat",status="499"} 1.0' in httpx.get(f"{url}/metrics").text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 from tests.daemon.fake_sessions import FakeSessions
 
@@ -70,6 +71,10 @@ class FakeWorker(FakeSessions):
     async def stats(self) -> EngineStats:
         await self._step()
         return EngineStats(kv_limit_bytes=0, models=[])
+
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        await self._step()
+        return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
 
     async def cancel(self, request_id: str) -> None:
         self._check()

@@ -309,3 +309,38 @@ def test_a_saved_session_outlives_worker_and_model(daemon, weights):
         assert await daemon.runtime.sessions.list() == []
 
     run(main, daemon)
+
+
+def test_observing_wakes_nobody_and_remembers_names(daemon, weights):
+    daemon.add("first", weights[0])
+    daemon.add("second", weights[0])
+
+    async def main():
+        observation = await daemon.runtime.observe()
+        assert (observation.stats, observation.num_worker_starts) == (None, 0)
+        assert await daemon.runtime.trace(None) == (None, {})
+        assert daemon.workers == []
+        await daemon.say("first", "x")
+        (model_id,) = daemon.worker.models
+        await daemon.runtime.unload("first")
+        await daemon.say("second", "x")
+        observation = await daemon.runtime.observe()
+        assert observation.stats is not None
+        assert observation.num_worker_starts == 1
+        assert observation.model_names == {model_id: "first:latest"}
+        assert (await daemon.runtime.trace(3.0))[0].end_ns == 3e9
+
+    run(main, daemon)
+
+
+def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkeypatch):
+    monkeypatch.setattr("puna.daemon.runtime._ANSWER_TIMEOUT_S", 0.01)
+    daemon.add("m", weights[0])
+
+    async def main():
+        await daemon.say("m", "x")
+        monkeypatch.setattr(daemon.worker, "stats", asyncio.Event().wait)
+        with pytest.raises(asyncio.TimeoutError):
+            await daemon.runtime.observe()
+
+    run(main, daemon)

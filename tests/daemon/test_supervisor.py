@@ -259,3 +259,31 @@ def test_close_during_start_leaves_nothing(virtual_time):
         assert supervised.workers == []
 
     virtual_time(main)
+
+
+def test_a_question_is_answered_by_the_worker_that_is_there(virtual_time):
+    async def main():
+        supervised = await started("a")
+        assert (await supervised.supervisor.ask(lambda worker: worker.trace(2.0))).end_ns == 2e9
+        assert supervised.supervisor.num_started == 1
+
+    virtual_time(main)
+
+
+def test_a_question_neither_starts_a_worker_nor_waits_for_one(virtual_time):
+    async def main():
+        supervised = Supervised()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
+        assert supervised.spawn_times == []
+        supervised.supervisor.start()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
+        assert asyncio.get_running_loop().time() == 0
+        await supervised.supervisor.load("a", A)
+        asyncio.get_running_loop().call_later(STEP_S / 2, supervised.worker.die)
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None  # died over it
+        await supervised.supervisor.stats()
+        assert supervised.supervisor.num_started == 2
+        await supervised.supervisor.close()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
+
+    virtual_time(main)

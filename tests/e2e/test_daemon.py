@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from puna.api.app import create_app
 from puna.daemon.runtime import Runtime
@@ -121,6 +122,45 @@ def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
 
     assert asyncio.run(main()) == alone
     assert len(set(alone)) > 16
+
+
+def scraped(daemon: Daemon) -> dict[str, float]:
+    """Samples whose other labels than `model` are irrelevant, or there are none, by name; sums."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(httpx.get(f"{daemon.url}/metrics", timeout=TIMEOUT_S).text):
+        for sample in family.samples:
+            assert sample.labels.get("model", MODEL) == MODEL
+            found[sample.name] = found.get(sample.name, 0) + sample.value
+    return found
+
+
+def test_metrics_and_timeline_say_what_was_served(daemon):
+    assert scraped(daemon).keys() >= {"puna_worker_up", "puna_http_requests_in_progress"}
+    prompt = "The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is"
+    replies = [daemon.request(prompt, 12) for _ in range(3)]
+    found = scraped(daemon)
+    assert (found["puna_worker_up"], found["puna_worker_starts_total"], found["puna_model_loaded"]) == (
+        1,
+        1,
+        1,
+    )
+    assert found["puna_requests_finished_total"] == 3
+    assert found["puna_prompt_tokens_total"] == sum(reply["prompt_eval_count"] for reply in replies)
+    assert found["puna_cached_prompt_tokens_total"] == 2 * (replies[0]["prompt_eval_count"] - 1)
+    assert found["puna_generated_tokens_total"] == sum(reply["eval_count"] for reply in replies)
+    assert found["puna_time_to_first_token_seconds_count"] == found["puna_queue_time_seconds_count"] == 3
+    assert found["puna_inter_token_latency_seconds_count"] == found["puna_generated_tokens_total"] - 3
+    assert 0 < found["puna_device_busy_seconds_total"] <= found["puna_step_duration_seconds_sum"]
+    assert 0 < found["puna_kv_committed_bytes"] <= found["puna_kv_limit_bytes"]
+    assert found["puna_requests_running"] == found["puna_requests_waiting"] == 0
+    trace = httpx.get(f"{daemon.url}/debug/trace", timeout=TIMEOUT_S).json()["traceEvents"]
+    assert {event["pid"] for event in trace} == {daemon.worker()}
+    steps = [event for event in trace if event["ph"] == "X" and event["name"] in ("prefill", "decode")]
+    assert len(steps) == found["puna_step_duration_seconds_count"]
+    assert sum(event["ph"] == "b" and event["name"].startswith("request") for event in trace) == 3
+    os.kill(daemon.worker(), signal.SIGKILL)
+    eventually(lambda: scraped(daemon)["puna_worker_starts_total"] == 2)
+    assert scraped(daemon).get("puna_requests_finished_total", 0) == 0
 
 
 def test_workers_death_in_the_middle_of_a_stream_is_a_clear_error_and_the_next_request_works(daemon):

@@ -256,3 +256,14 @@ def test_stats_say_who_runs_and_what_it_holds():
                 await stream.aclose()
 
     asyncio.run(main())
+
+
+def test_the_timeline_is_there_for_the_asking():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            trace = await s.client.trace()
+            assert (trace.steps, trace.events) == ([], [])
+            assert trace.begin_ns < trace.end_ns
+
+    asyncio.run(main())
