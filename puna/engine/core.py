@@ -226,6 +226,8 @@ class EngineCore:
             raise InvalidRequest(f"model {request.model_id} is not loaded")
         info = model.device_model.info
         check_request(request, info.vocab_size)
+        if request.session is not None and self.settings.cache_policy != "prefix":
+            raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),

@@ -117,6 +117,16 @@ def test_a_bad_name_is_refused():
     assert 'session name "../a" is invalid' in output.error
 
 
+def test_slots_keep_no_sessions():
+    engine = toy_engine(cache_policy="slots")
+    engine.submit(toy_request("r", PROMPT, session="a"))
+    (output,) = engine.step()
+    assert (output.finish_reason, output.error) == (
+        "error",
+        "sessions are found through the prefix cache, which is not in use",
+    )
+
+
 def test_one_that_never_ran_leaves_it_too():
     engine = toy_engine()
     history = talk(engine, "a")
