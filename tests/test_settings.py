@@ -42,6 +42,12 @@ def test_every_variable_sets_a_field_of_settings():
     assert len({variable.name for variable in VARIABLES}) == len(VARIABLES)
 
 
+def test_every_variable_is_documented():
+    page = (Path(__file__).parents[1] / "docs" / "daemon.md").read_text()
+    rows = {line.split("`")[1] for line in page.splitlines() if line.startswith(("| `OLLAMA_", "| `PUNA_"))}
+    assert rows == {variable.name for variable in VARIABLES}
+
+
 def test_explicit_models_directory_is_the_whole_store():
     settings = from_environment(OLLAMA_MODELS="/data/models")
     assert settings.models == Path("/data/models")

@@ -116,9 +116,9 @@ class Runtime:
         )
         self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
-        self._weights = _weights(settings)
         # The first name under which the weights were loaded: what is measured must not change its name.
         self._names: dict[str, str] = {}
+        self._weights = _weights(settings)
 
     async def start(self) -> None:
         """Begins to start the worker, and clears up what killed processes left on disk."""
