@@ -26,7 +26,7 @@ from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFoun
 from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
-from puna.worker.client import WorkerProcess
+from puna.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 

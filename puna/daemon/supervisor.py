@@ -46,7 +46,7 @@ class Client(Protocol):
 
 
 class Process(Protocol):
-    """What puna.worker.client.WorkerProcess does."""
+    """What puna.worker.process.WorkerProcess does."""
 
     @property
     def client(self) -> Client: ...
