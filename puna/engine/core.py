@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from puna._native import Arena, NativeError, SampleResult, sample_batch
+from puna._native import Arena, NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
 from puna.engine.cache_policy import PrefixPolicy
@@ -21,11 +21,12 @@ from puna.engine.request import (
     ModelStats,
     Request,
     StepOutput,
-    TokenLogprob,
 )
+from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.settings import EngineSettings
+from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
@@ -138,7 +139,8 @@ class EngineCore:
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         if step is not None:
             start_s = self._clock()
-            num_decodes = sum(s.num_tokens == 1 for s in step.slices)
+            step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
             self._scheduler.account(step, self._clock() - start_s)
             self._recorder.end_step(
@@ -234,49 +236,37 @@ class EngineCore:
 
     def _execute(self, step: Step) -> list[StepOutput]:
         now_ns = self._recorder.mark()
-        for sequence, _ in step.slices:
-            sequence.record.started(now_ns)
+        for s in step.slices:
+            s.sequence.record.started(now_ns)
         try:
-            result = self._run(self._models[step.model_id], step.slices)
+            drawn = self._run(self._models[step.model_id], step.slices)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
-            return [self._finish(sequence, "error", text) for sequence, _ in step.slices]
+            return [self._finish(s.sequence, "error", text) for s in step.slices]
         now_ns = self._recorder.mark()
-        complete = [s.sequence for s in step.slices if s.completes]
+        complete = [s for s in step.slices if s.completes]
         policy = self._scheduler.lane(step.model_id).policy
-        for sequence, num_tokens in step.slices:
-            sequence.num_computed += num_tokens
-            policy.computed(sequence)
-        return [] if result is None else self._commit(complete, result, now_ns)
+        for s in step.slices:
+            s.sequence.num_computed += s.num_tokens
+            policy.computed(s.sequence)
+        return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
 
-    def _run(self, model: _Resident, slices: list[Slice]) -> SampleResult | None:
-        """None if no slice completes its sequence."""
+    def _run(self, model: _Resident, slices: list[Slice]) -> list[Drawn]:
         batch = build_batch(slices)
         self._recorder.mark()
         logits = model.device_model.run(batch, model.arena)
         self._recorder.mark()
-        samplers = [s.sequence.sampler for s in slices if s.completes]
-        return sample_batch(self.backend.pool, logits, samplers) if samplers else None
+        return sample(self.backend.pool, logits, slices)
 
-    def _commit(self, sequences: list[Sequence], result: SampleResult, now_ns: int) -> list[StepOutput]:
-        outputs = []
-        logprobs = _logprobs(sequences, result)
-        for row, (sequence, token) in enumerate(zip(sequences, result.tokens.tolist(), strict=True)):
-            reason = sequence.append(token)
-            sequence.record.drew(1, now_ns, sequence.num_cached)
-            output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
-            if reason != "stop":
-                output.tokens = [token]
-                if sequence.with_logprobs:
-                    output.logprobs = [logprobs[row]]
-            outputs.append(output)
-        return outputs
-
-
-def _logprobs(sequences: list[Sequence], result: SampleResult) -> list[TokenLogprob]:
-    """One per row; none at all if nobody asked for them."""
-    if not any(sequence.with_logprobs for sequence in sequences):
-        return []
-    rows = zip(result.tokens.tolist(), result.logprobs.tolist(), result.top_tokens, strict=True)
-    return [TokenLogprob(token, logprob, top) for token, logprob, top in rows]
+    def _commit(self, s: Slice, drawn: Drawn, now_ns: int) -> StepOutput:
+        sequence = s.sequence
+        sequence.record.guessed(len(s.drafts), len(drawn.tokens) - 1)
+        sequence.record.drew(len(drawn.tokens), now_ns, sequence.num_cached)
+        reason = sequence.extend(drawn.tokens, num_drafted=len(s.drafts))
+        output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
+        num_kept = len(drawn.tokens) - (reason == "stop")
+        output.tokens = drawn.tokens[:num_kept]
+        if drawn.logprobs is not None and num_kept:
+            output.logprobs = drawn.logprobs[:num_kept]
+        return output

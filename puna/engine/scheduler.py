@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        return sum(s.num_tokens for s in self.slices)
+        return sum(s.num_computed for s in self.slices)
 
 
 @dataclass
@@ -201,7 +201,7 @@ class Scheduler:
         streaming = [other for other in self._lanes.values() if other.num_streams]
         if not streaming:
             return settings.prefill_tokens
-        stream_s = max(other.costs.estimate(other.num_streams) or 0.0 for other in streaming)
+        stream_s = max(map(_stream_seconds, streaming))
         allowed_s = max(settings.max_slowdown * stream_s, settings.unnoticed_s)
         for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
             estimate_s = lane.costs.estimate(num_decodes + num_tokens)
@@ -232,6 +232,14 @@ class Scheduler:
         lane.running.remove(sequence)
         lane.policy.release(sequence)
         sequence.is_running = False
+
+
+def _stream_seconds(lane: Lane) -> float:
+    """About how long a step of its streams takes without prompts; 0 while nothing is known."""
+    num_streams, fewest = lane.num_streams, lane.costs.fewest_tokens
+    estimate_s = lane.costs.estimate(num_streams) or 0.0
+    # If there were prompts in all steps so far, it is less than the least of them.
+    return estimate_s if num_streams >= fewest else estimate_s * (num_streams / fewest) ** 0.5
 
 
 def _needed_blocks(sequence: Sequence) -> int:

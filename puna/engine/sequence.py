@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence as Items
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Sampler
+from puna.engine.ngram_speculator import NgramSpeculator
 from puna.engine.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
 from puna.kv import Cursor, SequenceTable
@@ -80,8 +82,10 @@ class Sequence:
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
         self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
+        self.speculator = None if request.num_draft == 0 else NgramSpeculator()
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        self._num_drafted = self._num_accepted = 0
         self.num_cached = 0
         """Tokens of the prompt that were in the cache."""
         self._started_over = False
@@ -133,8 +137,25 @@ class Sequence:
         if not self._started_over:
             self.num_cached += min(count, self.num_prompt - self.num_cached)
 
-    def append(self, token: int) -> FinishReason | None:
-        """Takes a drawn token; says why the sequence is finished, if it is. A stop token is not kept."""
+    def extend(self, tokens: Items[int], num_drafted: int) -> FinishReason | None:
+        """Takes what was drawn: some of `num_drafted` guesses, whose KV is there, too, and one token more.
+
+        Says why the sequence is finished, if it is.
+        """
+        reason = None
+        for token in tokens:
+            assert reason is None, "a guess behind the end"
+            reason = self._append(token)
+        num_accepted = len(tokens) - 1
+        self.num_computed += num_accepted
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+        if num_accepted < num_drafted:
+            self.table.truncate(self.position)
+        return reason
+
+    def _append(self, token: int) -> FinishReason | None:
+        """A stop token is not kept."""
         if token in self.stop_tokens:
             return "stop"
         if self.num_tokens == len(self._history):
@@ -166,4 +187,6 @@ class Sequence:
             prompt_ns=first_token - started,
             generated_tokens=self.record.num_drawn,
             generation_ns=now - first_token,
+            drafted_tokens=self._num_drafted,
+            accepted_tokens=self._num_accepted,
         )

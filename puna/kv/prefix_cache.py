@@ -67,23 +67,21 @@ class PrefixCache:
 
         tokens: all of the sequence. Returns the number of tokens covered from the first on.
         """
-        if table.num_blocks != cursor.num_blocks:
-            return cursor.num_blocks * BLOCK_TOKENS
+        covered = cursor.num_blocks * BLOCK_TOKENS
+        if table.num_blocks != cursor.num_blocks or limit < covered + BLOCK_TOKENS:
+            return covered
         found = []
-        node_id, begin = cursor.node, cursor.num_blocks * BLOCK_TOKENS
-        last = min(limit, len(tokens)) - BLOCK_TOKENS
-        while begin <= last:
-            node = self._nodes.get((node_id, tokens[begin : begin + BLOCK_TOKENS].tobytes()))
+        wanted = tokens[covered:limit].tobytes()
+        for end in range(_BLOCK_KEY_BYTES, len(wanted) + 1, _BLOCK_KEY_BYTES):
+            node = self._nodes.get((cursor.node, wanted[end - _BLOCK_KEY_BYTES : end]))
             if node is None:
                 break
             found.append(node.block)
-            node_id = node.number
-            begin += BLOCK_TOKENS
-        if found:
-            self._pool.retain(found)
-            table.adopt(found)
-            cursor.node, cursor.num_blocks = node_id, table.num_blocks
-        return begin
+            cursor.node = node.number
+        self._pool.retain(found)
+        table.adopt(found)
+        cursor.num_blocks += len(found)
+        return cursor.num_blocks * BLOCK_TOKENS
 
     def find_partial(
         self, cursor: Cursor, tokens: NDArray[np.int32], limit: int
@@ -220,6 +218,9 @@ def _next_block(cursor: Cursor, tokens: NDArray[np.int32]) -> bytes:
 
 def _common_tokens(a: bytes, b: bytes) -> int:
     """Tokens that both start with."""
-    length = min(len(a), len(b)) // _TOKEN_BYTES
-    differ = (i for i in range(length) if a[4 * i : 4 * i + 4] != b[4 * i : 4 * i + 4])
-    return next(differ, length)
+    length = min(len(a), len(b))
+    differing = int.from_bytes(a[:length], "little") ^ int.from_bytes(b[:length], "little")
+    if differing == 0:
+        return length // _TOKEN_BYTES
+    lowest_bit = (differing & -differing).bit_length() - 1
+    return lowest_bit // (8 * _TOKEN_BYTES)
