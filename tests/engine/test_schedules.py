@@ -41,9 +41,9 @@ engine_settings = st.fixed_dictionaries(
     {
         "prefill_tokens": st.sampled_from([17, 32, 256]),
         "min_prefill_tokens": st.sampled_from([1, 16]),
-        "max_running": st.sampled_from([None, None, 1, 3]),
-        "max_batch": st.sampled_from([2, 256]),
-        "max_queue": st.sampled_from([None, None, 3]),
+        "max_running": st.sampled_from([None, None, None, 1, 3]),
+        "max_batch": st.sampled_from([2, 256, 256]),
+        "max_queue": st.sampled_from([None, None, None, None, 3]),
     }
 )
 requests = st.fixed_dictionaries(
@@ -54,8 +54,8 @@ requests = st.fixed_dictionaries(
             st.sampled_from(PREFIXES),
             st.lists(st.integers(0, 3), max_size=20),
         ),
-        "max_tokens": st.integers(0, 70),
-        "stop_tokens": st.sampled_from([[], [], [11, 12, 13, 14, 15]]),
+        "max_tokens": st.sampled_from([0, 1, 30, 70, 110]),
+        "stop_tokens": st.sampled_from([[], [], [], [11, 12, 13, 14, 15]]),
         "context_length": st.sampled_from([None, None, 16, 40, 47, 80]),
         "shift": st.booleans(),
         "num_keep": st.sampled_from([0, 4, 16, 33]),
@@ -92,7 +92,7 @@ def expected(request: Request, model: ToyModel, limit_bytes: int) -> list[int] |
 class Schedules(RuleBasedStateMachine):
     """Two models under one budget; requests come, are cancelled, lose their model, or run to their end."""
 
-    @initialize(num_blocks=st.integers(6, 40), values=engine_settings, may_fail=st.booleans())
+    @initialize(num_blocks=st.integers(5, 20), values=engine_settings, may_fail=st.booleans())
     def start(self, num_blocks: int, values: dict[str, Any], may_fail: bool) -> None:
         self.limit_bytes = num_blocks * BLOCK_BYTES
         self.backend, self.clock = ToyBackend(), ToyClock()
@@ -113,7 +113,7 @@ class Schedules(RuleBasedStateMachine):
         self.models[model_id] = MODELS[model_id](self.clock)
         self.engine.attach_model(model_id, self.models[model_id])
 
-    @rule(values=requests, count=st.sampled_from([1, 1, 1, 4]))
+    @rule(values=requests, count=st.sampled_from([1, 1, 8]))
     def submit(self, values: dict[str, Any], count: int) -> None:
         for _ in range(count):
             request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
