@@ -21,9 +21,9 @@ from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufError, GgufFile
-from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
-from puna.settings import Settings
+from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
 from puna.worker.client import WorkerProcess
 
@@ -89,7 +89,7 @@ class ResidentModel:
     async def generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
         """The text that continues the job's prompt. Closing the generator cancels the request.
 
-        Raises GenerationError if the engine refuses it, WorkerDied.
+        Raises GenerationError if the engine refuses it, ServerBusy if its queue is full, WorkerDied.
         """
         async with aclosing(self._generate(job, self.context_length)) as chunks:
             async for chunk in chunks:
@@ -100,6 +100,7 @@ class Runtime:
     """The store, the resident models and the worker that runs them.
 
     spawn: starts a worker process; by default a real one, with these settings.
+    Raises SettingsError for a weight of what cannot be a model.
     """
 
     def __init__(self, settings: Settings, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
@@ -115,6 +116,7 @@ class Runtime:
         self._request_numbers = itertools.count(1)
         # The first name under which the weights were loaded: what is measured must not change its name.
         self._names: dict[str, str] = {}
+        self._weights = _weights(settings)
 
     async def start(self) -> None:
         """Begins to start the worker, and clears up what killed processes left in the store."""
@@ -220,7 +222,7 @@ class Runtime:
         model_id, path = _id(model), model.model_path
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
         try:
-            info = await self._worker.load(model_id, path)
+            info = await self._worker.load(model_id, path, self._weights.get(model.name.key, 1.0))
         except BaseException:
             reading.cancel()
             raise
@@ -252,9 +254,24 @@ class Runtime:
             stop_tokens=sorted(loaded.tokenizer.end_of_generation),
             context_length=context_length,
             num_threads=job.num_threads,
+            shift=job.shift,
+            num_keep=job.num_keep,
+            priority=job.priority,
+            cache_prompt=job.cache_prompt,
+            cache_salt=job.cache_salt,
+            session=job.session,
+            num_draft=job.num_draft,
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
+
+
+def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
+    """By ModelName.key."""
+    try:
+        return {ModelName.parse(name).key: weight for name, weight in settings.model_weights}
+    except InvalidModelName as error:
+        raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}") from error
 
 
 def _id(model: StoredModel) -> str:

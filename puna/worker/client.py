@@ -81,10 +81,10 @@ class WorkerClient:
             raise
         return client
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
-        """Raises ModelLoadError."""
+    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
+        """weight: its share of the device when others are busy, too. Raises ModelLoadError."""
         call = next(self._next_call)
-        reply = await self._request(call, Load(call, model_id, os.fsencode(path)))
+        reply = await self._request(call, Load(call, model_id, os.fsencode(path), weight))
         if isinstance(reply, LoadFailed):
             raise ModelLoadError(reply.error)
         assert isinstance(reply, Loaded)
@@ -198,6 +198,14 @@ class WorkerSettings(Protocol):
     def kv_limit_bytes(self) -> int | None: ...
     @property
     def kv_type(self) -> str: ...
+    @property
+    def kv_idle_s(self) -> float: ...
+    @property
+    def cache_policy(self) -> str: ...
+    @property
+    def max_running(self) -> int | None: ...
+    @property
+    def max_queue(self) -> int: ...
 
 
 class WorkerProcess:
@@ -245,13 +253,19 @@ class WorkerProcess:
 
 async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
     descriptor = connection.fileno()
-    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor), "--kv-type", settings.kv_type]
-    if settings.num_threads is not None:
-        arguments += ["--threads", str(settings.num_threads)]
-    if settings.kv_limit_bytes is not None:
-        arguments += ["--kv-bytes", str(settings.kv_limit_bytes)]
+    arguments = {
+        "--socket-fd": descriptor,
+        "--threads": settings.num_threads,
+        "--kv-type": settings.kv_type,
+        "--kv-bytes": settings.kv_limit_bytes,
+        "--kv-idle": settings.kv_idle_s,
+        "--cache-policy": settings.cache_policy,
+        "--max-running": settings.max_running,
+        "--max-queue": settings.max_queue,
+    }
+    given = [f"{name}={value}" for name, value in arguments.items() if value is not None]
     return await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
+        sys.executable, "-m", "puna.worker", *given, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
     )
 
 

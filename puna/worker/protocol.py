@@ -30,6 +30,7 @@ class Load(msgspec.Struct, tag=True):
     call: int
     model_id: str
     path: bytes  # as the file system names it
+    weight: float = 1.0  # share of the device when other models are busy, too
 
 
 class Unload(msgspec.Struct, tag=True):

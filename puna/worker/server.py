@@ -51,6 +51,7 @@ class _Attach(msgspec.Struct):
     call: int
     model_id: str
     device_model: DeviceModel
+    weight: float
 
 
 class _Detach(msgspec.Struct):
@@ -149,7 +150,7 @@ class WorkerServer:
 
     def _attach(self, message: _Attach) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model)
+            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
         except ModelLoadError as error:
             self._send(LoadFailed(message.call, str(error)))
         else:
@@ -165,7 +166,7 @@ class WorkerServer:
             log.exception("loading %s", path)
             self._inbox.put(LoadFailed(message.call, _printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model))
+            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)

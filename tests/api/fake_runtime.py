@@ -30,6 +30,11 @@ class Script:
     """Raised behind the last piece."""
     hangs: bool = False
     """Behind the last piece, for ever."""
+    logprob: float = -0.5
+    """Of every token."""
+    cached_tokens: int = 0
+    by_seed: dict[int, Script] = field(default_factory=dict)
+    """What happens instead to a request with this seed."""
     load_error: Exception | None = None
     load_hangs: bool = False
 
@@ -114,19 +119,19 @@ class FakeRuntime:
             self.num_generating -= 1
 
     async def _chunks(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
-        script = self.script
+        script = self.script.by_seed.get(job.sampling.seed, self.script)
         limit = len(script.pieces) if job.max_tokens is None else job.max_tokens
         pieces = script.pieces[:limit]
         for number, piece in enumerate(pieces):
             await asyncio.sleep(0)
-            yield TextChunk(piece, [number], self._logprobs(piece, job))
+            yield TextChunk(piece, [number], self._logprobs(piece, job, script))
         if script.hangs:
             await asyncio.Event().wait()
         if script.error:
             raise script.error
         stats = RequestStats(
             prompt_tokens=len(job.prompt),
-            cached_tokens=0,
+            cached_tokens=script.cached_tokens,
             prompt_ns=1000,
             generated_tokens=len(pieces),
             generation_ns=2000,
@@ -136,10 +141,10 @@ class FakeRuntime:
             "", [], [] if job.sampling.num_logprobs >= 0 else None, GenerationFinish(reason, stats)
         )
 
-    def _logprobs(self, piece: str, job: GenerationJob) -> list[TextLogprob] | None:
+    def _logprobs(self, piece: str, job: GenerationJob, script: Script) -> list[TextLogprob] | None:
         if job.sampling.num_logprobs < 0:
             return None
-        chosen = TextLogprob(piece, piece.encode(), -0.5)
+        chosen = TextLogprob(piece, piece.encode(), script.logprob)
         others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
         return [replace(chosen, top=others)]
 

@@ -30,6 +30,8 @@ class FakeWorker:
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}
+        self.weights: dict[str, float] = {}
+        self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
         self._unloadable = unloadable
@@ -48,7 +50,7 @@ class FakeWorker:
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
+    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo:
         await self._step()
         if model_id in self._deadly:
             self.die()
@@ -56,6 +58,7 @@ class FakeWorker:
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
         self.models[model_id] = path
+        self.weights[model_id] = weight
         return INFO
 
     async def unload(self, model_id: str) -> None:
@@ -79,6 +82,7 @@ class FakeWorker:
         try:
             self._check()
             assert request.model_id in self.models
+            self.requests.append(request)
             for number, token in enumerate(request.prompt):
                 await self._step()
                 if request.id in self._cancels:

@@ -91,6 +91,18 @@ def test_dead_worker_is_replaced_even_if_nobody_asks(virtual_time):
     virtual_time(main)
 
 
+def test_model_keeps_its_weight_in_the_next_worker(virtual_time):
+    async def main():
+        supervised = await started("a")
+        await supervised.supervisor.load("b", B, 2.5)
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.weights == {"a": 1.0, "b": 2.5}
+        assert len(supervised.workers) == 2
+
+    virtual_time(main)
+
+
 def test_load_in_flight_fails_with_a_clear_error(virtual_time):
     async def main():
         supervised = await started("a")

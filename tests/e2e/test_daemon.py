@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.e2e
 
 MODEL = "smollm2:135m"
 RUNNER_STOPPED = "model runner has unexpectedly stopped"
+BUSY = "server busy, please try again.  maximum pending requests exceeded"
 TIMEOUT_S = 60
 
 
@@ -236,9 +238,9 @@ def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models
 
 
 @asynccontextmanager
-async def served(models: Path) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
+async def served(models: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     """The daemon's parts in this process, so that a test can look inside."""
-    runtime = Runtime(Settings(models=models))
+    runtime = Runtime(Settings(models=models, **settings))
     config = uvicorn.Config(create_app(runtime), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -254,18 +256,52 @@ async def served(models: Path) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient
         await runtime.close()
 
 
-def test_client_that_disconnects_frees_its_blocks(models):
+CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Write a novel."}], "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "num_replies"),
+    [
+        ("/api/generate", body("Once upon a time", 4000), 1),
+        ("/v1/chat/completions", {**CHAT, "n": 4, "seed": 1, "temperature": 1.5}, 4),
+    ],
+)
+def test_client_that_disconnects_frees_its_blocks(models, path, content, num_replies):
     async def main() -> None:
         async with served(models) as (runtime, client):
-            async with client.stream("POST", "/api/generate", json=body("Once upon a time", 4000)) as reply:
-                await anext(reply.aiter_lines())
+            async with client.stream("POST", path, json=content) as reply:
+                lines = reply.aiter_lines()
+                for _ in range(8 * num_replies):
+                    await anext(lines)
                 (model,) = (await runtime.stats()).models
                 assert model.used_kv_bytes > 0
+                assert model.num_running == num_replies
             for _ in range(200):
                 (model,) = (await runtime.stats()).models
                 if model.used_kv_bytes == 0 and model.num_running == 0:
                     return
                 await asyncio.sleep(0.05)
             pytest.fail(f"blocks are still held: {model}")
+
+    asyncio.run(main())
+
+
+def test_requests_beyond_the_queue_are_refused_on_both_faces(models):
+    async def main() -> None:
+        async with served(models, max_running=1, max_queue=1) as (runtime, client):
+            async with client.stream("POST", "/api/generate", json=body("Once upon a time", 4000)) as reply:
+                lines = reply.aiter_lines()  # dropping it would close the connection
+                await anext(lines)
+                waiting = asyncio.create_task(client.post("/api/generate", json=body("Hello", 1)))
+                while (await runtime.stats()).models[0].num_waiting == 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                for stream in (True, False):
+                    native = await client.post("/api/generate", json=body("Hello", 1, stream=stream))
+                    assert native.json() == {"error": BUSY}
+                    openai = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+                    assert openai.json()["error"]["message"] == BUSY
+                    assert native.status_code == openai.status_code == 503
+                assert not waiting.done()
+            assert (await waiting).status_code == 200
 
     asyncio.run(main())
