@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from puna.engine.draft_model import DraftModel
 
 _PRIOR_RATE = 0.7
-_MEMORY = 1 / 16  # weight of the latest observation in an average
+_PRIOR_WEIGHT = 4  # observations
+_MOST_WEIGHT = 16  # of what was seen before, in observations
 _SHORTEST_WAIT = 16  # steps without guesses, where they do not pay
 _LONGEST_WAIT = 1024
 _WAIT_FOR_MEMORY = 256  # steps: everything has to be computed again afterwards
@@ -34,6 +35,7 @@ class DraftState:
         """Tokens of the sequence whose KV is in the table."""
         self.rate = _PRIOR_RATE
         """How often a guess is right, if those before it were."""
+        self._weight = _PRIOR_WEIGHT
         self._guesses: list[int] = []
         self._wait = self._barred = 0  # steps
         self._next_wait = _SHORTEST_WAIT
@@ -52,7 +54,8 @@ class DraftState:
         came = tokens[self.num_computed : self.num_computed + len(self._guesses)].tolist()
         num_right = 0
         for guess, token in zip(self._guesses, came, strict=False):
-            self.rate += _MEMORY * ((guess == token) - self.rate)
+            self._weight = min(self._weight + 1, _MOST_WEIGHT)
+            self.rate += ((guess == token) - self.rate) / self._weight
             if guess != token:
                 break
             num_right += 1
