@@ -15,6 +15,9 @@ SYSTEM_MODELS = Path("/usr/share/ollama/.ollama/models")
 
 DEFAULT_PORT = 11434
 
+CACHE_POLICIES = ("prefix", "slots")
+"""How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
+
 KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
 """What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
 
@@ -57,11 +60,16 @@ class Settings:
     origins: tuple[str, ...] = ()
     max_loaded_models: int = 0
     max_queue: int = 512
+    max_running: int | None = None
     no_history: bool = False
     debug: bool = False
     num_threads: int | None = None
     kv_limit_bytes: int | None = None
     kv_type: str = "f16"
+    kv_idle_s: float = 300.0
+    cache_policy: str = "prefix"
+    model_weights: tuple[tuple[str, float], ...] = ()
+    """(name, weight) of models whose share of the device is not 1."""
     warnings: tuple[str, ...] = ()
     """Values that were replaced by their defaults; the server logs them."""
 
@@ -173,6 +181,10 @@ def _parse_positive(text: str) -> int:
     return count
 
 
+def _parse_limit(text: str) -> int | None:
+    return _parse_count(text) or None
+
+
 def _parse_bool(text: str) -> bool:
     # Whatever is no Go boolean counts as true: who sets OLLAMA_DEBUG=2 or =yes means it.
     return text not in ("0", "f", "F", "false", "FALSE", "False")
@@ -187,6 +199,23 @@ def _parse_size(text: str) -> int:
     if match is None:
         raise ValueError(f'"{text}" is not a size (try 12GiB)')
     return int(float(match[1]) * 1024 ** " KMGT".index((match[2] or " ").upper()))
+
+
+def _parse_cache_policy(text: str) -> str:
+    if (name := text.lower()) not in CACHE_POLICIES:
+        raise ValueError(f'"{text}" is not one of {", ".join(CACHE_POLICIES)}')
+    return name
+
+
+def _parse_weights(text: str) -> tuple[tuple[str, float], ...]:
+    return tuple(_parse_weight(item) for item in _parse_list(text))
+
+
+def _parse_weight(item: str) -> tuple[str, float]:
+    name, _, number = (part.strip() for part in item.rpartition("="))
+    if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII) or float(number) == 0:
+        raise ValueError(f'"{item}" is not a model and a positive number (try llama3.2=2)')
+    return name, float(number)
 
 
 def _parse_kv_type(text: str) -> str:
@@ -232,7 +261,18 @@ VARIABLES: tuple[Variable, ...] = (
         "models loaded at once; 0: any number",
     ),
     Variable(
-        "OLLAMA_MAX_QUEUE", "max_queue", "512", _parse_count, "requests that may wait for a model to load"
+        "OLLAMA_MAX_QUEUE",
+        "max_queue",
+        "512",
+        _parse_count,
+        "requests that may wait, be it for a model to load or to be computed",
+    ),
+    Variable(
+        "OLLAMA_NUM_PARALLEL",
+        "max_running",
+        "0",
+        _parse_limit,
+        "requests of one model that run at once; 0: as many as there is memory for",
     ),
     Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
     Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
@@ -240,5 +280,26 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
     Variable(
         "PUNA_KV_LIMIT", "kv_limit_bytes", "by memory", _parse_size, "memory for KV caches, such as 12GiB"
+    ),
+    Variable(
+        "PUNA_KV_IDLE",
+        "kv_idle_s",
+        "5m",
+        _parse_keep_alive,
+        "how long the KV of earlier prompts is kept when nothing is computed",
+    ),
+    Variable(
+        "PUNA_CACHE_POLICY",
+        "cache_policy",
+        "prefix",
+        _parse_cache_policy,
+        "how prompts find the KV of earlier ones: prefix or slots",
+    ),
+    Variable(
+        "PUNA_MODEL_WEIGHTS",
+        "model_weights",
+        "",
+        _parse_weights,
+        "shares of the device when several models are busy, such as llama3.2=2,qwen3=0.5; others have 1",
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -181,6 +182,18 @@ def bench(
         show_machine(settings, as_json=as_json)
     else:
         run_bench(model, settings, as_json=as_json)
+
+
+@app.command()
+def trace(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("puna-trace.json"),
+    seconds: Annotated[Optional[float], typer.Option(help="Only the last ones.", show_default=False)] = None,  # noqa: UP045
+) -> None:
+    """Save what the engine did lately, as a timeline for ui.perfetto.dev."""
+    from puna.cli.trace import save_trace
+
+    with _client() as client:
+        save_trace(client, output, seconds)
 
 
 @app.command()

@@ -96,7 +96,6 @@ class PrefixPolicy:
         if sequence.num_computed // BLOCK_TOKENS > cursor.num_blocks:
             self._record(sequence)
         if sequence.num_pending == sequence.num_generated == 0:
-            self._cache.count_lookup(sequence.num_prompt, sequence.num_cached)
             # Those who share the whole prompt need not wait for the end of this sequence.
             self._cache.record_tail(cursor, sequence.table, sequence.tokens[: sequence.num_computed])
 

@@ -10,21 +10,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from puna._native import Arena, NativeError, SampleResult, sample_batch
+from puna._native import Arena, NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
 from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
     FinishReason,
     ModelStats,
     Request,
     StepOutput,
-    TokenLogprob,
 )
+from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.settings import EngineSettings
+from puna.engine.speculation import add_drafts
+from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.memory import default_kv_limit_bytes
@@ -66,6 +69,7 @@ class EngineCore:
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self._scheduler = Scheduler(settings)
+        self._recorder = Recorder()
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
@@ -95,6 +99,7 @@ class EngineCore:
         policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
         self._models[model_id] = _Resident(device_model, arena, pool, cache)
         self._scheduler.add_model(model_id, pool, policy, weight)
+        self._recorder.add_model(model_id)
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
@@ -129,12 +134,18 @@ class EngineCore:
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         outputs, self._outputs = self._outputs, []
+        self._recorder.begin_step()
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         if step is not None:
             start_s = self._clock()
+            step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
             self._scheduler.account(step, self._clock() - start_s)
+            self._recorder.end_step(
+                step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
+            )
         return outputs
 
     def trim(self) -> None:
@@ -156,14 +167,20 @@ class EngineCore:
                     model_id=model_id,
                     num_running=len(self._scheduler.lane(model_id).running),
                     num_waiting=self._scheduler.num_waiting(model_id),
-                    num_preemptions=self._scheduler.lane(model_id).num_preemptions,
+                    num_preemptions=self._recorder.metrics[model_id].num_preemptions,
+                    block_bytes=model.pool.block_bytes,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
                     cached_kv_bytes=model.pool.num_cached * model.pool.block_bytes,
                     committed_kv_bytes=model.pool.num_committed * model.pool.block_bytes,
                 )
                 for model_id, model in self._models.items()
             ],
+            metrics=self._recorder.metrics,
         )
+
+    def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What happened in the last `seconds`; None: as far back as is known."""
+        return self._recorder.trace(seconds)
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
@@ -209,6 +226,7 @@ class EngineCore:
             can_shift=info.can_shift,
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
+            record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
         )
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
@@ -217,44 +235,38 @@ class EngineCore:
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
-        for sequence, _ in step.slices:
-            sequence.start_clock()
+        now_ns = self._recorder.mark()
+        for s in step.slices:
+            s.sequence.record.started(now_ns)
         try:
-            result = self._run(self._models[step.model_id], step.slices)
+            drawn = self._run(self._models[step.model_id], step.slices)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
-            return [self._finish(sequence, "error", text) for sequence, _ in step.slices]
-        complete = [s.sequence for s in step.slices if s.completes]
+            return [self._finish(s.sequence, "error", text) for s in step.slices]
+        now_ns = self._recorder.mark()
+        complete = [s for s in step.slices if s.completes]
         policy = self._scheduler.lane(step.model_id).policy
-        for sequence, num_tokens in step.slices:
-            sequence.num_computed += num_tokens
-            policy.computed(sequence)
-        return [] if result is None else self._commit(complete, result)
+        for s in step.slices:
+            s.sequence.num_computed += s.num_tokens
+            policy.computed(s.sequence)
+        return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
 
-    def _run(self, model: _Resident, slices: list[Slice]) -> SampleResult | None:
-        """None if no slice completes its sequence."""
-        logits = model.device_model.run(build_batch(slices), model.arena)
-        samplers = [s.sequence.sampler for s in slices if s.completes]
-        return sample_batch(self.backend.pool, logits, samplers) if samplers else None
+    def _run(self, model: _Resident, slices: list[Slice]) -> list[Drawn]:
+        batch = build_batch(slices)
+        self._recorder.mark()
+        logits = model.device_model.run(batch, model.arena)
+        self._recorder.mark()
+        return sample(self.backend.pool, logits, slices)
 
-    def _commit(self, sequences: list[Sequence], result: SampleResult) -> list[StepOutput]:
-        outputs = []
-        logprobs = _logprobs(sequences, result)
-        for row, (sequence, token) in enumerate(zip(sequences, result.tokens.tolist(), strict=True)):
-            reason = sequence.append(token)
-            output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
-            if reason != "stop":
-                output.tokens = [token]
-                if sequence.with_logprobs:
-                    output.logprobs = [logprobs[row]]
-            outputs.append(output)
-        return outputs
-
-
-def _logprobs(sequences: list[Sequence], result: SampleResult) -> list[TokenLogprob]:
-    """One per row; none at all if nobody asked for them."""
-    if not any(sequence.with_logprobs for sequence in sequences):
-        return []
-    rows = zip(result.tokens.tolist(), result.logprobs.tolist(), result.top_tokens, strict=True)
-    return [TokenLogprob(token, logprob, top) for token, logprob, top in rows]
+    def _commit(self, s: Slice, drawn: Drawn, now_ns: int) -> StepOutput:
+        sequence = s.sequence
+        sequence.record.guessed(len(s.drafts), len(drawn.tokens) - 1)
+        sequence.record.drew(len(drawn.tokens), now_ns, sequence.num_cached)
+        reason = sequence.extend(drawn.tokens, num_drafted=len(s.drafts))
+        output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
+        num_kept = len(drawn.tokens) - (reason == "stop")
+        output.tokens = drawn.tokens[:num_kept]
+        if drawn.logprobs is not None and num_kept:
+            output.logprobs = drawn.logprobs[:num_kept]
+        return output

@@ -25,6 +25,10 @@ class Step(NamedTuple):
     model_id: str
     slices: list[Slice]
 
+    @property
+    def num_tokens(self) -> int:
+        return sum(s.num_computed for s in self.slices)
+
 
 @dataclass
 class Lane:
@@ -38,7 +42,6 @@ class Lane:
     running: list[Sequence] = field(default_factory=list)
     """In order."""
     costs: StepCosts = field(default_factory=StepCosts)
-    num_preemptions: int = 0
     served_s: float = 0.0
     """Virtual time: seconds of the device, by weight."""
     turn: int = 0
@@ -108,7 +111,7 @@ class Scheduler:
         """How long a step took."""
         lane = self._lanes[step.model_id]
         lane.served_s += seconds / lane.weight
-        lane.costs.observe(sum(s.num_tokens for s in step.slices), seconds)
+        lane.costs.observe(step.num_tokens, seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
@@ -148,6 +151,7 @@ class Scheduler:
         self._waiting.remove(sequence)
         insort(lane.running, sequence, key=_order)
         sequence.is_running = sequence.was_admitted = True
+        sequence.record.admitted(sequence.num_computed)
         return True
 
     def _has_room(self, lane: Lane, sequence: Sequence) -> bool:
@@ -197,7 +201,7 @@ class Scheduler:
         streaming = [other for other in self._lanes.values() if other.num_streams]
         if not streaming:
             return settings.prefill_tokens
-        stream_s = max(other.costs.estimate(other.num_streams) or 0.0 for other in streaming)
+        stream_s = max(map(_stream_seconds, streaming))
         allowed_s = max(settings.max_slowdown * stream_s, settings.unnoticed_s)
         for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
             estimate_s = lane.costs.estimate(num_decodes + num_tokens)
@@ -221,13 +225,21 @@ class Scheduler:
         self._stop(sequence)
         sequence.start_over()
         self.add(sequence)
-        self._lanes[sequence.model_id].num_preemptions += 1
+        sequence.record.preempted()
 
     def _stop(self, sequence: Sequence) -> None:
         lane = self._lanes[sequence.model_id]
         lane.running.remove(sequence)
         lane.policy.release(sequence)
         sequence.is_running = False
+
+
+def _stream_seconds(lane: Lane) -> float:
+    """About how long a step of its streams takes without prompts; 0 while nothing is known."""
+    num_streams, fewest = lane.num_streams, lane.costs.fewest_tokens
+    estimate_s = lane.costs.estimate(num_streams) or 0.0
+    # If there were prompts in all steps so far, it is less than the least of them.
+    return estimate_s if num_streams >= fewest else estimate_s * (num_streams / fewest) ** 0.5
 
 
 def _needed_blocks(sequence: Sequence) -> int:
@@ -241,6 +253,7 @@ def _fits(lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         if not lane.policy.shift(sequence):
             return False
         sequence.num_shifts += 1
+        sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)
 
 

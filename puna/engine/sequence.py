@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence as Items
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Sampler
+from puna.engine.ngram_speculator import NgramSpeculator
+from puna.engine.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
 from puna.kv import Cursor, SequenceTable
 
@@ -58,6 +61,7 @@ class Sequence:
         can_shift: bool,
         table: SequenceTable,
         sampler: Sampler,
+        record: RequestRecord,
     ) -> None:
         self.request = request
         self.id = request.id
@@ -65,6 +69,7 @@ class Sequence:
         self.order = order
         self.table = table
         self.sampler = sampler
+        self.record = record
         self.cursor: Cursor | None = None
         """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
         self.is_running = False
@@ -77,14 +82,13 @@ class Sequence:
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
         self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
+        self.speculator = None if request.num_draft == 0 else NgramSpeculator()
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
-        self._num_drawn = 0
+        self._num_drafted = self._num_accepted = 0
         self.num_cached = 0
         """Tokens of the prompt that were in the cache."""
         self._started_over = False
-        self._started_ns = 0
-        self._first_token_ns = 0
 
     def _token_limit(self, request: Request, shifts: bool) -> float:
         # The last token is drawn but never computed, so it needs no room.
@@ -127,21 +131,31 @@ class Sequence:
         """The next `count` tokens to compute."""
         return self._history[self.num_computed : self.num_computed + count]
 
-    def start_clock(self) -> None:
-        """At the first step; a preempted sequence's clock runs on."""
-        self._started_ns = self._started_ns or time.monotonic_ns()
-
     def skip(self, count: int) -> None:
         """The KV of the next `count` tokens was found in the cache."""
         self.num_computed += count
         if not self._started_over:
             self.num_cached += min(count, self.num_prompt - self.num_cached)
 
-    def append(self, token: int) -> FinishReason | None:
-        """Takes a drawn token; says why the sequence is finished, if it is. A stop token is not kept."""
-        if self._num_drawn == 0:
-            self._first_token_ns = time.monotonic_ns()
-        self._num_drawn += 1
+    def extend(self, tokens: Items[int], num_drafted: int) -> FinishReason | None:
+        """Takes what was drawn: some of `num_drafted` guesses, whose KV is there, too, and one token more.
+
+        Says why the sequence is finished, if it is.
+        """
+        reason = None
+        for token in tokens:
+            assert reason is None, "a guess behind the end"
+            reason = self._append(token)
+        num_accepted = len(tokens) - 1
+        self.num_computed += num_accepted
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+        if num_accepted < num_drafted:
+            self.table.truncate(self.position)
+        return reason
+
+    def _append(self, token: int) -> FinishReason | None:
+        """A stop token is not kept."""
         if token in self.stop_tokens:
             return "stop"
         if self.num_tokens == len(self._history):
@@ -160,16 +174,19 @@ class Sequence:
 
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Closes the account."""
+        self.record.finished(reason)
         return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
 
     def _stats(self) -> RequestStats:
         now = time.monotonic_ns()
-        started = self._started_ns or now
-        first_token = self._first_token_ns or now
+        started = self.record.started_ns or now
+        first_token = self.record.first_token_ns or now
         return RequestStats(
             prompt_tokens=self.num_prompt,
             cached_tokens=self.num_cached,
             prompt_ns=first_token - started,
-            generated_tokens=self._num_drawn,
+            generated_tokens=self.record.num_drawn,
             generation_ns=now - first_token,
+            drafted_tokens=self._num_drafted,
+            accepted_tokens=self._num_accepted,
         )

@@ -48,8 +48,6 @@ class PrefixCache:
     """
 
     def __init__(self, pool: BlockPool) -> None:
-        self.queried_tokens = 0
-        self.hit_tokens = 0
         self._pool = pool
         self._next_number = 0
         self._nodes: dict[tuple[NodeId, bytes], _Node] = {}
@@ -69,23 +67,21 @@ class PrefixCache:
 
         tokens: all of the sequence. Returns the number of tokens covered from the first on.
         """
-        if table.num_blocks != cursor.num_blocks:
-            return cursor.num_blocks * BLOCK_TOKENS
+        covered = cursor.num_blocks * BLOCK_TOKENS
+        if table.num_blocks != cursor.num_blocks or limit < covered + BLOCK_TOKENS:
+            return covered
         found = []
-        node_id, begin = cursor.node, cursor.num_blocks * BLOCK_TOKENS
-        last = min(limit, len(tokens)) - BLOCK_TOKENS
-        while begin <= last:
-            node = self._nodes.get((node_id, tokens[begin : begin + BLOCK_TOKENS].tobytes()))
+        wanted = tokens[covered:limit].tobytes()
+        for end in range(_BLOCK_KEY_BYTES, len(wanted) + 1, _BLOCK_KEY_BYTES):
+            node = self._nodes.get((cursor.node, wanted[end - _BLOCK_KEY_BYTES : end]))
             if node is None:
                 break
             found.append(node.block)
-            node_id = node.number
-            begin += BLOCK_TOKENS
-        if found:
-            self._pool.retain(found)
-            table.adopt(found)
-            cursor.node, cursor.num_blocks = node_id, table.num_blocks
-        return begin
+            cursor.node = node.number
+        self._pool.retain(found)
+        table.adopt(found)
+        cursor.num_blocks += len(found)
+        return cursor.num_blocks * BLOCK_TOKENS
 
     def find_partial(
         self, cursor: Cursor, tokens: NDArray[np.int32], limit: int
@@ -166,11 +162,6 @@ class PrefixCache:
         node = self._by_block.get(block)
         return len(node.tokens) // _TOKEN_BYTES if node else 0
 
-    def count_lookup(self, num_queried: int, num_hit: int) -> None:
-        """For statistics: how much was found of a prompt; by whoever knows that it is looked up once."""
-        self.queried_tokens += num_queried
-        self.hit_tokens += num_hit
-
     def check(self) -> None:
         """The tree hangs together, and a block stands in it once; ancestors are free, and evicted, last."""
         assert len(self._nodes) == len(self._by_block) == sum(map(len, self._children.values()))
@@ -227,6 +218,9 @@ def _next_block(cursor: Cursor, tokens: NDArray[np.int32]) -> bytes:
 
 def _common_tokens(a: bytes, b: bytes) -> int:
     """Tokens that both start with."""
-    length = min(len(a), len(b)) // _TOKEN_BYTES
-    differ = (i for i in range(length) if a[4 * i : 4 * i + 4] != b[4 * i : 4 * i + 4])
-    return next(differ, length)
+    length = min(len(a), len(b))
+    differing = int.from_bytes(a[:length], "little") ^ int.from_bytes(b[:length], "little")
+    if differing == 0:
+        return length // _TOKEN_BYTES
+    lowest_bit = (differing & -differing).bit_length() - 1
+    return lowest_bit // (8 * _TOKEN_BYTES)

@@ -17,11 +17,13 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.protocol import (
     HEADER,
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     Load,
     Loaded,
     LoadFailed,
@@ -31,6 +33,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -43,7 +46,7 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 """How long a worker may take to end by itself: the rest of a step."""
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats
+_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace
 
 
 class WorkerDied(RuntimeError):
@@ -78,10 +81,10 @@ class WorkerClient:
             raise
         return client
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
-        """Raises ModelLoadError."""
+    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
+        """weight: its share of the device when others are busy, too. Raises ModelLoadError."""
         call = next(self._next_call)
-        reply = await self._request(call, Load(call, model_id, os.fsencode(path)))
+        reply = await self._request(call, Load(call, model_id, os.fsencode(path), weight))
         if isinstance(reply, LoadFailed):
             raise ModelLoadError(reply.error)
         assert isinstance(reply, Loaded)
@@ -97,6 +100,13 @@ class WorkerClient:
         reply = await self._request(call, GetStats(call))
         assert isinstance(reply, Stats)
         return reply.stats
+
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What the engine did in the last `seconds`; None: as far back as it knows."""
+        call = next(self._next_call)
+        reply = await self._request(call, GetTrace(call, seconds))
+        assert isinstance(reply, Trace)
+        return reply.trace
 
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's outputs, until one has a finish_reason. Closing the generator cancels the request."""
@@ -188,6 +198,14 @@ class WorkerSettings(Protocol):
     def kv_limit_bytes(self) -> int | None: ...
     @property
     def kv_type(self) -> str: ...
+    @property
+    def kv_idle_s(self) -> float: ...
+    @property
+    def cache_policy(self) -> str: ...
+    @property
+    def max_running(self) -> int | None: ...
+    @property
+    def max_queue(self) -> int: ...
 
 
 class WorkerProcess:
@@ -235,13 +253,19 @@ class WorkerProcess:
 
 async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
     descriptor = connection.fileno()
-    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor), "--kv-type", settings.kv_type]
-    if settings.num_threads is not None:
-        arguments += ["--threads", str(settings.num_threads)]
-    if settings.kv_limit_bytes is not None:
-        arguments += ["--kv-bytes", str(settings.kv_limit_bytes)]
+    arguments = {
+        "--socket-fd": descriptor,
+        "--threads": settings.num_threads,
+        "--kv-type": settings.kv_type,
+        "--kv-bytes": settings.kv_limit_bytes,
+        "--kv-idle": settings.kv_idle_s,
+        "--cache-policy": settings.cache_policy,
+        "--max-running": settings.max_running,
+        "--max-queue": settings.max_queue,
+    }
+    given = [f"{name}={value}" for name, value in arguments.items() if value is not None]
     return await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
+        sys.executable, "-m", "puna.worker", *given, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
     )
 
 

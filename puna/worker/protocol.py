@@ -9,6 +9,7 @@ import msgspec
 
 from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.trace import EngineTrace
 
 MAX_FRAME_BYTES = 64 << 20
 """A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
@@ -29,6 +30,7 @@ class Load(msgspec.Struct, tag=True):
     call: int
     model_id: str
     path: bytes  # as the file system names it
+    weight: float = 1.0  # share of the device when other models are busy, too
 
 
 class Unload(msgspec.Struct, tag=True):
@@ -44,6 +46,14 @@ class GetStats(msgspec.Struct, tag=True):
     call: int
 
 
+class GetTrace(msgspec.Struct, tag=True):
+    """Answered by Trace."""
+
+    call: int
+    seconds: float | None = None
+    """Only the last ones; None: as far back as is known."""
+
+
 class Submit(msgspec.Struct, tag=True):
     """Answered by Outputs with this request's id, until one has a finish_reason."""
 
@@ -56,7 +66,7 @@ class Cancel(msgspec.Struct, tag=True):
     request_id: str
 
 
-ToWorker = Load | Unload | GetStats | Submit | Cancel
+ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel
 
 
 # From the worker.
@@ -85,13 +95,18 @@ class Stats(msgspec.Struct, tag=True):
     stats: EngineStats
 
 
+class Trace(msgspec.Struct, tag=True):
+    call: int
+    trace: EngineTrace
+
+
 class Outputs(msgspec.Struct, tag=True):
     """Everything that one step brought."""
 
     outputs: list[StepOutput]
 
 
-FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Outputs
+FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs
 
 _encoder = msgspec.msgpack.Encoder()
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from puna.worker.protocol import (
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
     Load,
     Loaded,
     LoadFailed,
@@ -30,6 +31,7 @@ from puna.worker.protocol import (
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -49,6 +51,7 @@ class _Attach(msgspec.Struct):
     call: int
     model_id: str
     device_model: DeviceModel
+    weight: float
 
 
 class _Detach(msgspec.Struct):
@@ -140,12 +143,14 @@ class WorkerServer:
                 self._send(Unloaded(call))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
+            case GetTrace(call, seconds):
+                self._send(Trace(call, self._engine.trace(seconds)))
             case _Disconnected():
                 self._connected = False
 
     def _attach(self, message: _Attach) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model)
+            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
         except ModelLoadError as error:
             self._send(LoadFailed(message.call, str(error)))
         else:
@@ -161,7 +166,7 @@ class WorkerServer:
             log.exception("loading %s", path)
             self._inbox.put(LoadFailed(message.call, _printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model))
+            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)

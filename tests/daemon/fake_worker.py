@@ -8,6 +8,7 @@ from pathlib import Path
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 
 INFO = ModelInfo(
@@ -29,6 +30,8 @@ class FakeWorker:
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}
+        self.weights: dict[str, float] = {}
+        self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
         self._unloadable = unloadable
@@ -47,7 +50,7 @@ class FakeWorker:
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
+    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo:
         await self._step()
         if model_id in self._deadly:
             self.die()
@@ -55,6 +58,7 @@ class FakeWorker:
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
         self.models[model_id] = path
+        self.weights[model_id] = weight
         return INFO
 
     async def unload(self, model_id: str) -> None:
@@ -65,6 +69,10 @@ class FakeWorker:
         await self._step()
         return EngineStats(kv_limit_bytes=0, models=[])
 
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        await self._step()
+        return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
+
     async def cancel(self, request_id: str) -> None:
         self._check()
         self._cancels.add(request_id)
@@ -74,6 +82,7 @@ class FakeWorker:
         try:
             self._check()
             assert request.model_id in self.models
+            self.requests.append(request)
             for number, token in enumerate(request.prompt):
                 await self._step()
                 if request.id in self._cancels:

@@ -85,7 +85,7 @@ class ToyModel:
     """Checks every batch as the real executor does.
 
     is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
-    clock: goes on by a millisecond for each token.
+    clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     """
 
@@ -98,6 +98,7 @@ class ToyModel:
         is_habitual: bool = False,
         can_shift: bool = True,
         clock: ToyClock | None = None,
+        step_s: float = 0.0,
     ) -> None:
         self.info = ModelInfo(
             architecture="toy",
@@ -109,6 +110,7 @@ class ToyModel:
             can_shift=can_shift,
         )
         self.clock = clock or ToyClock()
+        self.step_s = step_s
         self.salt = salt
         self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
@@ -122,7 +124,7 @@ class ToyModel:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
-        self.clock.now_s += 0.001 * len(batch.tokens)
+        self.clock.now_s += self.step_s + 0.001 * len(batch.tokens)
         for sequence in range(len(batch.block_tables)):
             self._store(batch, arena, sequence)
         rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1

@@ -298,13 +298,6 @@ def test_dropping_what_is_cached_leaves_no_trace():
     kv.cache.check()
 
 
-def test_lookups_are_counted_in_tokens():
-    kv = FakeKv(4)
-    kv.cache.count_lookup(50, 48)
-    kv.cache.count_lookup(10, 0)
-    assert (kv.cache.queried_tokens, kv.cache.hit_tokens) == (60, 48)
-
-
 def test_tokens_may_be_a_view():
     kv = FakeKv(8)
     computed(kv, TEXT)

@@ -231,6 +231,15 @@ def test_what_is_cached_stays_for_a_while_though_questions_are_asked(monkeypatch
     asyncio.run(main())
 
 
+def test_weight_of_a_model_reaches_its_lane():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY, 2.5)
+            assert s.engine._scheduler.lane("toy").weight == 2.5
+
+    asyncio.run(main())
+
+
 def test_stats_say_who_runs_and_what_it_holds():
     async def main() -> None:
         async with served(max_running=1) as s:
@@ -245,5 +254,16 @@ def test_stats_say_who_runs_and_what_it_holds():
             for task, stream in zip(tasks, streams, strict=True):
                 await asyncio.wait_for(task, 60)
                 await stream.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_timeline_is_there_for_the_asking():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            trace = await s.client.trace()
+            assert (trace.steps, trace.events) == ([], [])
+            assert trace.begin_ns < trace.end_ns
 
     asyncio.run(main())
