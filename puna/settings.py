@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +65,7 @@ class Settings:
     debug: bool = False
     num_threads: int | None = None
     kv_limit_bytes: int | None = None
+    sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
     kv_type: str = "f16"
     kv_idle_s: float = 300.0
     cache_policy: str = "prefix"
@@ -89,9 +90,10 @@ class Settings:
                 if variable.name.startswith("PUNA_"):
                     raise SettingsError(f"{variable.name}: {error}") from None
                 warnings.append(f"{variable.name}: {error}, using the default ({variable.default})")
+        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        values.setdefault("sessions", home / ".puna" / "sessions")
         if "models" not in values:
             # An explicit OLLAMA_MODELS is the whole store; only the default one is joined by the system's.
-            home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
             values["models"] = home / ".ollama" / "models"
             values["read_only_models"] = tuple({SYSTEM_MODELS} - {values["models"]})
         return cls(**values, warnings=tuple(warnings))
@@ -281,6 +283,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "PUNA_KV_LIMIT", "kv_limit_bytes", "by memory", _parse_size, "memory for KV caches, such as 12GiB"
     ),
+    Variable("PUNA_SESSIONS", "sessions", "~/.puna/sessions", Path, "directory of saved sessions"),
     Variable(
         "PUNA_KV_IDLE",
         "kv_idle_s",

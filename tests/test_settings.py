@@ -54,6 +54,11 @@ def test_explicit_models_directory_is_the_whole_store():
     assert settings.read_only_models == ()
 
 
+def test_sessions_lie_in_the_home_directory_unless_told_otherwise():
+    assert from_environment().sessions == Path("/home/ada/.puna/sessions")
+    assert from_environment(PUNA_SESSIONS="/data/sessions").sessions == Path("/data/sessions")
+
+
 def test_system_store_is_not_listed_twice():
     settings = Settings.from_environment({"HOME": "/usr/share/ollama"})
     assert settings.models == SYSTEM_MODELS

@@ -8,6 +8,7 @@ from typing import Any
 from puna.api.errors import ApiError
 from puna.api.inspection import ModelFacts
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
+from puna.engine.sessions import check_session_name
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20
@@ -22,13 +23,15 @@ def check_top_logprobs(count: int) -> None:
 
 
 def check_extensions(request: Extensions, num_replies: int) -> None:
-    """ApiError (400)."""
+    """ApiError (400), InvalidSessionName."""
     if not -_MAX_PRIORITY <= request.priority <= _MAX_PRIORITY:
         raise ApiError(400, f"priority must be between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
     if len(request.cache_salt) > _MAX_SALT_CHARS:
         raise ApiError(400, f"cache_salt may have {_MAX_SALT_CHARS} characters at most")
-    if request.session is not None and num_replies > 1:
-        raise ApiError(400, "a session goes on with one reply: it takes one prompt, and no n or best_of")
+    if request.session is not None:
+        check_session_name(request.session)
+        if num_replies > 1:
+            raise ApiError(400, "a session goes on with one reply: it takes one prompt, and no n or best_of")
 
 
 def check_raw(request: GenerateRequest) -> None:

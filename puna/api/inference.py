@@ -32,7 +32,7 @@ from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Th
 from puna.chat.truncation import kept_tokens
 from puna.daemon.generation import GenerationJob
 from puna.daemon.runtime import ResidentModel, Runtime
-from puna.registry import ModelNotFound
+from puna.registry import ModelNotFound, StoredModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +131,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         yield Finish("unload")
         return
     model = await find_model(context.runtime.store, request.model)
-    task.check()
-    facts = await context.inspector.facts(model)
-    think = effective_think(request, facts)
-    check_capabilities(request, model, facts, task.verb, task.needs)
-    check_format(request.format)
-    if not task.is_raw:
-        check_model_template(model, facts)
-    options = parse_options(model.params, request.options)
+    think, options = await _check(context, request, task, model)
     async with context.runtime.resident(
         str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
     ) as resident:
@@ -151,21 +144,32 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         if request.debug_render_only:
             yield Rendered(prompts[0].text)
             return
-        replies = [
-            generate_reply(
-                resident,
-                prompt,
-                _job(request, options, prompt, resident, choice),
-                clock,
-                index=number * task.num_choices + choice,
-                with_context=task.gives_context,
-            )
-            for number, prompt in enumerate(prompts)
+        jobs = [
+            (prompt, _job(request, options, prompt, resident, choice))
+            for prompt in prompts
             for choice in range(task.num_choices)
+        ]
+        replies = [
+            generate_reply(resident, prompt, job, clock, index=index, with_context=task.gives_context)
+            for index, (prompt, job) in enumerate(jobs)
         ]
         async with aclosing(merge(replies)) as events:
             async for event in events:
                 yield event
+
+
+async def _check(
+    context: ApiContext, request: InferenceRequest, task: _Task, model: StoredModel
+) -> tuple[Think, Options]:
+    """Refuses what this model cannot do. Raises what errors.KNOWN_ERRORS lists."""
+    task.check()
+    facts = await context.inspector.facts(model)
+    think = effective_think(request, facts)
+    check_capabilities(request, model, facts, task.verb, task.needs)
+    check_format(request.format)
+    if not task.is_raw:
+        check_model_template(model, facts)
+    return think, parse_options(model.params, request.options)
 
 
 async def _unload(runtime: Runtime, text: str) -> None:

@@ -41,6 +41,7 @@ class Batch:
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine and the daemon know of a loaded model.
 
+    kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
     """
 
@@ -49,6 +50,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     context_length: int
     num_layers: int
     block_bytes: int
+    kv_type: str
     weight_bytes: int
     can_shift: bool
 

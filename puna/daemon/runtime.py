@@ -17,6 +17,7 @@ from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.residency import Residency
+from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
 from puna.engine.trace import EngineTrace
@@ -25,7 +26,7 @@ from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFoun
 from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
-from puna.worker.client import WorkerProcess
+from puna.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -113,15 +114,17 @@ class Runtime:
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
+        self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
         # The first name under which the weights were loaded: what is measured must not change its name.
         self._names: dict[str, str] = {}
         self._weights = _weights(settings)
 
     async def start(self) -> None:
-        """Begins to start the worker, and clears up what killed processes left in the store."""
+        """Begins to start the worker, and clears up what killed processes left on disk."""
         self._worker.start()
         await asyncio.to_thread(remove_leftovers, self.store.root)
+        await self.sessions.remove_leftovers()
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
@@ -141,7 +144,7 @@ class Runtime:
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        async with self._residency.hold(_id(model), lambda: self._load(model), keep_alive) as loaded:
+        async with self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded:
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
             loaded.context_length = min(wanted, loaded.info.context_length)
             yield ResidentModel(
@@ -158,7 +161,7 @@ class Runtime:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
         model_name = ModelName.parse(name)
         try:
-            model_id = _id(await asyncio.to_thread(self.store.find, model_name))
+            model_id = (await asyncio.to_thread(self.store.find, model_name)).weights_id
         except ModelNotFound:
             loaded = [entry.ready.result() for entry in self._residency.loaded()]
             deleted = [other.id for other in loaded if other.model.name.key == model_name.key]
@@ -213,13 +216,13 @@ class Runtime:
             )
         except asyncio.TimeoutError:
             raise ModelLoadError(f"loading {model.name.short} took longer than {timeout_s:g} s") from None
-        self._names.setdefault(_id(model), model.name.short)
+        self._names.setdefault(model.weights_id, model.name.short)
         log.info("loaded %s in %.2f s", model.name.short, time.monotonic() - start_s)
         return loaded
 
     async def _load_parts(self, model: StoredModel) -> _Loaded:
         """The weights in the worker, and what turns text into tokens here, at the same time."""
-        model_id, path = _id(model), model.model_path
+        model_id, path = model.weights_id, model.model_path
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
         try:
             info = await self._worker.load(model_id, path, self._weights.get(model.name.key, 1.0))
@@ -267,16 +270,14 @@ class Runtime:
 
 
 def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
-    """By ModelName.key."""
-    try:
-        return {ModelName.parse(name).key: weight for name, weight in settings.model_weights}
-    except InvalidModelName as error:
-        raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}") from error
-
-
-def _id(model: StoredModel) -> str:
-    """Digest of the weights: names that share them share one resident model."""
-    return model.model_path.name
+    """By ModelName.key. Raises SettingsError."""
+    weights = {}
+    for name, weight in settings.model_weights:
+        try:
+            weights[ModelName.parse(name).key] = weight
+        except InvalidModelName as error:
+            raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}: {name}") from error
+    return weights
 
 
 def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionStatus
 from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 
@@ -37,11 +38,15 @@ class Client(Protocol):
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
+    async def sessions(self) -> list[SessionStatus]: ...
+    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def remove_session(self, model_id: str, name: str) -> bool: ...
     async def trace(self, seconds: float | None = None) -> EngineTrace: ...
 
 
 class Process(Protocol):
-    """What puna.worker.client.WorkerProcess does."""
+    """What puna.worker.process.WorkerProcess does."""
 
     @property
     def client(self) -> Client: ...
@@ -126,11 +131,23 @@ class WorkerSupervisor:
                 await self._process.client.cancel(request_id)
 
     async def stats(self) -> EngineStats:
-        process = await self._current()
-        try:
-            return await process.client.stats()
-        except WorkerDied as error:
-            raise self._died(process) from error
+        return await self._call(lambda client: client.stats())
+
+    async def sessions(self) -> list[SessionStatus]:
+        """Those in memory, or that were there."""
+        return await self._call(lambda client: client.sessions())
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._call(lambda client: client.save_session(model_id, name, path))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._call(lambda client: client.load_session(model_id, name, path))
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        """From memory; False if it was not there."""
+        return await self._call(lambda client: client.remove_session(model_id, name))
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
         """What the worker answers; None while there is none. Neither waits for one nor starts one."""
@@ -150,6 +167,13 @@ class WorkerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.terminate()
+
+    async def _call(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        process = await self._current()
+        try:
+            return await question(process.client)
+        except WorkerDied as error:
+            raise self._died(process) from error
 
     async def _current(self) -> Process:
         ready = self._ready

@@ -25,11 +25,13 @@ from puna.engine.request import (
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
+from puna.engine.sessions import ModelKv, Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv.checkpoint import KvIdentity
 from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
 
@@ -69,7 +71,8 @@ class EngineCore:
         self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
-        self._scheduler = Scheduler(settings)
+        self.sessions = Sessions()
+        self._scheduler = Scheduler(settings, self.sessions)
         self._recorder = Recorder()
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
@@ -100,6 +103,8 @@ class EngineCore:
         policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
         self._models[model_id] = _Resident(device_model, arena, pool, cache)
         self._scheduler.add_model(model_id, pool, policy, weight)
+        identity = _kv_identity(model_id, device_model.info)
+        self.sessions.add_model(model_id, ModelKv(identity, arena, pool, cache))
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -111,6 +116,7 @@ class EngineCore:
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         self._scheduler.remove_model(model_id)
+        self.sessions.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
 
@@ -190,9 +196,10 @@ class EngineCore:
             model.pool.check()
             model.cache.check()
             committed_bytes += model.pool.committed_bytes
-            sequences = [s for s in self._sequences.values() if s.model_id == model_id]
-            held = Counter(block for s in sequences for block in s.table.array.tolist())
-            assert held == model.pool.references(), f"{model_id}: references without a sequence"
+            tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
+            tables += self.sessions.tables(model_id)
+            held = Counter(block for table in tables for block in table.blocks)
+            assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
     def close(self) -> None:
@@ -221,6 +228,8 @@ class EngineCore:
             raise InvalidRequest(f"model {request.model_id} is not loaded")
         info = model.device_model.info
         check_request(request, info.vocab_size)
+        if request.session is not None and self.settings.cache_policy != "prefix":
+            raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
@@ -234,6 +243,10 @@ class EngineCore:
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
+        name = sequence.request.session
+        if name is not None and reason not in ("error", "busy"):
+            tokens = sequence.tokens[: sequence.num_computed]
+            self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
@@ -272,3 +285,9 @@ class EngineCore:
         if drawn.logprobs is not None and num_kept:
             output.logprobs = drawn.logprobs[:num_kept]
         return output
+
+
+def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
+    return KvIdentity(
+        model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
+    )

@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from puna.engine.batch import Slice
 from puna.engine.cache_policy import CachePolicy
@@ -17,6 +17,17 @@ from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
 _order = attrgetter("order")
+
+
+class Pins(Protocol):
+    """Blocks that are kept although no sequence needs them now."""
+
+    @property
+    def pinned_bytes(self) -> int:
+        """At most so much is gained by giving all of them up."""
+
+    def unpin_oldest(self) -> bool:
+        """Gives some of them up; False: there are none."""
 
 
 class Step(NamedTuple):
@@ -60,8 +71,9 @@ class Scheduler:
     since newcomers come last, with it everybody. Models with work share the device's time by their weights.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, pins: Pins) -> None:
         self._settings = settings
+        self._pins = pins
         self._lanes: dict[str, Lane] = {}
         self._waiting: list[Sequence] = []  # in order, of all models
         self._now_s = 0.0  # virtual time of the model that ran last
@@ -142,6 +154,8 @@ class Scheduler:
         if not lane.policy.admit(sequence):
             return False
         while not self._has_room(lane, sequence):
+            if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
+                continue
             last = self._last_running()
             if last.order < sequence.order:
                 lane.policy.release(sequence)
@@ -154,13 +168,17 @@ class Scheduler:
         sequence.record.admitted(sequence.num_computed)
         return True
 
-    def _has_room(self, lane: Lane, sequence: Sequence) -> bool:
-        """Whether it can start without being preempted as soon as it and the others grow."""
+    def _has_room(self, lane: Lane, sequence: Sequence, spare_bytes: int = 0) -> bool:
+        """Whether it can start without being preempted as soon as it and the others grow.
+
+        spare_bytes: that would be available, too.
+        """
         needed_bytes = _needed_blocks(sequence) * lane.pool.block_bytes
         others = [other for other in self._lanes.values() if other.running]
         for other in others:
             needed_bytes += sum(map(_needed_blocks, other.running)) * other.pool.block_bytes
-        return not others or needed_bytes <= lane.pool.num_available * lane.pool.block_bytes
+        available_bytes = lane.pool.num_available * lane.pool.block_bytes + spare_bytes
+        return not others or needed_bytes <= available_bytes
 
     def _slices(self, lane: Lane) -> list[Slice]:
         slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
@@ -212,6 +230,8 @@ class Scheduler:
     def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
         while not _fits(lane, sequence, num_tokens):
+            if self._pins.unpin_oldest():
+                continue
             last = self._last_running()
             self._preempt(last)
             if last is sequence:

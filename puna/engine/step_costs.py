@@ -27,6 +27,8 @@ class StepCosts:
         self._num_observed = 0
 
     def observe(self, num_tokens: int, seconds: float) -> None:
+        if seconds <= 0:
+            return  # it failed at once
         self._num_observed += 1
         seconds = max(seconds, _SHORTEST_S)
         bucket = bisect_left(_BOUNDS, num_tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
+from puna.engine.sessions import InvalidSessionName, check_session_name
 from puna.kv import BLOCK_TOKENS
 from puna.kv.sequence_table import blocks_for
 
@@ -42,6 +43,11 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
+    if request.session is not None:
+        try:
+            check_session_name(request.session)
+        except InvalidSessionName as error:
+            raise InvalidRequest(str(error)) from error
     _check_sampling(request.sampling, vocab_size)
 
 

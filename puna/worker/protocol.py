@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionStatus
 from puna.engine.trace import EngineTrace
 
 MAX_FRAME_BYTES = 64 << 20
@@ -66,7 +67,40 @@ class Cancel(msgspec.Struct, tag=True):
     request_id: str
 
 
-ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel
+class ListSessions(msgspec.Struct, tag=True):
+    """Answered by SessionList."""
+
+    call: int
+
+
+class SaveSession(msgspec.Struct, tag=True):
+    """Answered by SessionDone, when the file is on disk, or SessionFailed."""
+
+    call: int
+    model_id: str
+    name: str
+    path: bytes
+
+
+class LoadSession(msgspec.Struct, tag=True):
+    """Answered by SessionDone or SessionFailed."""
+
+    call: int
+    model_id: str
+    name: str
+    path: bytes
+
+
+class RemoveSession(msgspec.Struct, tag=True):
+    """From memory. Answered by SessionRemoved."""
+
+    call: int
+    model_id: str
+    name: str
+
+
+SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
+ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel | SessionMessage
 
 
 # From the worker.
@@ -100,13 +134,38 @@ class Trace(msgspec.Struct, tag=True):
     trace: EngineTrace
 
 
+class SessionList(msgspec.Struct, tag=True):
+    call: int
+    sessions: list[SessionStatus]
+
+
+class SessionDone(msgspec.Struct, tag=True):
+    call: int
+
+
+class SessionRemoved(msgspec.Struct, tag=True):
+    call: int
+    found: bool
+
+
+SessionFailure = Literal["unknown", "refused", "mismatch", "file"]
+"""There is no such session; not now; the file is of another kind of KV; the file is at fault."""
+
+
+class SessionFailed(msgspec.Struct, tag=True):
+    call: int
+    kind: SessionFailure
+    error: str
+
+
 class Outputs(msgspec.Struct, tag=True):
     """Everything that one step brought."""
 
     outputs: list[StepOutput]
 
 
-FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs
+SessionReply = SessionList | SessionDone | SessionRemoved | SessionFailed
+FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs | SessionReply
 
 _encoder = msgspec.msgpack.Encoder()
 T = TypeVar("T")
@@ -140,6 +199,11 @@ def read_payload(stream: BinaryIO) -> bytes | None:
     length = payload_bytes(header)
     payload = stream.read(length)
     return payload if len(payload) == length else None
+
+
+def printable(text: str) -> str:
+    """Text for a message: names of files may hold what is no character and cannot be encoded."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _checked(length: int) -> int:

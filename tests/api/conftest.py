@@ -79,7 +79,7 @@ AddModel = Callable[..., None]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> FakeRuntime:
-    return FakeRuntime(Settings(models=tmp_path / "store"))
+    return FakeRuntime(Settings(models=tmp_path / "store", sessions=tmp_path / "sessions"))
 
 
 @pytest.fixture

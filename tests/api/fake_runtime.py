@@ -12,12 +12,14 @@ from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
+from puna.daemon.sessions import SessionManager
 from puna.engine.request import RequestStats
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
 from puna.tokenizer import load_tokenizer
+from tests.daemon.fake_sessions import FakeSessions
 
 
 @dataclass
@@ -54,6 +56,8 @@ class FakeRuntime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings.models)
+        self.worker_sessions = FakeSessions()
+        self.sessions = SessionManager(settings.sessions, self.store, self.worker_sessions, self.resident)
         self.script = Script()
         self.jobs: list[GenerationJob] = []
         self.resident_models: dict[str, Loaded] = {}
@@ -96,6 +100,7 @@ class FakeRuntime:
             context_length=limit,
             num_layers=1,
             block_bytes=64,
+            kv_type="f16",
             weight_bytes=1,
             can_shift=True,
         )

@@ -10,6 +10,7 @@ from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
 from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
+from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
     architecture="toy",
@@ -17,16 +18,18 @@ INFO = ModelInfo(
     context_length=2048,
     num_layers=1,
     block_bytes=64,
+    kv_type="f16",
     weight_bytes=1000,
     can_shift=True,
 )
 STEP_S = 0.01
 
 
-class FakeWorker:
+class FakeWorker(FakeSessions):
     """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
 
     def __init__(self, pid: int, unloadable: set[str], deadly: set[str]) -> None:
+        super().__init__()
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}

@@ -15,6 +15,7 @@ from puna.registry import InvalidModelName, ModelName, ModelNotFound
 from puna.registry.create import create_from_gguf
 from puna.settings import Settings, SettingsError
 from puna.worker.client import WorkerDied
+from tests.daemon.fake_sessions import SAVED_AT
 from tests.daemon.fake_worker import INFO, Workshop
 from tests.tiny import TINY, write_tiny
 
@@ -32,7 +33,9 @@ class Daemon(Workshop):
 
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0)
-        self.runtime = Runtime(Settings(models=root, **settings), spawn=self.spawn)
+        self.runtime = Runtime(
+            Settings(models=root, sessions=root.parent / "sessions", **settings), spawn=self.spawn
+        )
         self.store = self.runtime.store
 
     def add(self, name: str, data: bytes) -> None:
@@ -114,7 +117,7 @@ def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
 
 
 def test_weight_of_what_cannot_be_a_model_is_an_error(tmp_path):
-    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name"):
+    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name: a b"):
         Runtime(Settings(models=tmp_path, model_weights=(("a b", 2.0),)))
 
 
@@ -279,6 +282,31 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
         await daemon.runtime.stats()  # waits for the next worker
         await daemon.runtime.unload("m")  # waits until it is gone
         assert daemon.names == []
+
+    run(main, daemon)
+
+
+def test_a_saved_session_outlives_worker_and_model(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m") as model:
+            daemon.worker.pinned[model.model.weights_id, "a"] = 40
+        entry = await daemon.runtime.sessions.save("m", "a")
+        assert (entry.model, entry.num_tokens, entry.pinned, entry.saved_at) == (
+            "m:latest",
+            40,
+            True,
+            SAVED_AT,
+        )
+        daemon.worker.die()
+        await daemon.runtime.unload("m")
+        [entry] = await daemon.runtime.sessions.list()
+        assert (entry.name, entry.num_tokens, entry.pinned) == ("a", 40, False)
+        assert (await daemon.runtime.sessions.load("m", "a")).pinned
+        assert daemon.names == ["m:latest"]
+        await daemon.runtime.sessions.remove("m", "a")
+        assert await daemon.runtime.sessions.list() == []
 
     run(main, daemon)
 

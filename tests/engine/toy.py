@@ -106,6 +106,7 @@ class ToyModel:
             context_length=context_length,
             num_layers=1,
             block_bytes=block_bytes,
+            kv_type="f16",
             weight_bytes=0,
             can_shift=can_shift,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -310,6 +311,28 @@ def test_another_models_arena_and_a_closed_one(tmp_path: Path) -> None:
     model.runner.arena.close()
     with pytest.raises(NativeError, match="arena is closed"):
         model.move([0], [1], 0, 0, 1)
+
+
+def test_arena_may_be_closed_meanwhile(tmp_path: Path, tokens: NDArray[np.int64]) -> None:
+    model = Model(tmp_path, "auto", "f16")
+    model.store(tokens, TABLE)
+    started = threading.Event()
+
+    def close() -> None:
+        started.wait()
+        model.runner.arena.close()
+
+    closer = threading.Thread(target=close)
+    closer.start()
+
+    def move_on() -> None:
+        while True:
+            model.move(TABLE, OTHER, 0, 1, LENGTH)
+            started.set()
+
+    with pytest.raises(NativeError, match="arena is closed"):
+        move_on()
+    closer.join()
 
 
 def test_tables_are_int32(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,12 +16,13 @@ from tests.kv.fake_kv import FakeKv, Value, expected, int32, value_of
 
 pytestmark = pytest.mark.unit
 
-SALTS = st.sampled_from(["", "salt"])
-# Few different tokens and a common start: so that texts meet, and part, at any place.
+WHICH = st.sampled_from([0, 0, 0, 1])
+SALTS = st.sampled_from(["", "", "", "salt"])
+# Long common starts, few different tokens: so that texts meet, and part, at any place.
 TEXTS = st.builds(
     lambda start, end: [1] * start + end,
-    st.integers(0, 50),
-    st.lists(st.integers(1, 2), min_size=1, max_size=40),
+    st.integers(0, 60),
+    st.lists(st.integers(1, 2), min_size=1, max_size=8),
 )
 
 
@@ -46,15 +48,15 @@ class CacheMachine(RuleBasedStateMachine):
     """Two models with blocks of different sizes on one budget that is far too small."""
 
     @initialize(
-        limit=st.integers(12, 24),
+        limit=st.integers(12, 40),
         extents=st.tuples(st.integers(1, 4), st.integers(1, 2)),
         waste=st.booleans(),
     )
     def begin(self, limit: int, extents: tuple[int, int], waste: bool) -> None:
         self.budget = Budget(limit * 64)
         self.kvs = [
-            FakeKv(14, self.budget, 64, extents[0], 16 * waste),
-            FakeKv(6, self.budget, 192, extents[1], 16 * waste),
+            FakeKv(24, self.budget, 64, extents[0], 16 * waste),
+            FakeKv(8, self.budget, 192, extents[1], 16 * waste),
         ]
         self.holders: list[Holder] = []
         for kv in self.kvs:
@@ -76,15 +78,16 @@ class CacheMachine(RuleBasedStateMachine):
     def pick(self, data: st.DataObject) -> Holder:
         return self.holders[data.draw(st.integers(0, len(self.holders) - 1))]
 
-    @rule(which=st.integers(0, 1), text=TEXTS, salt=SALTS, tail=st.booleans(), partial=st.booleans())
-    def arrive(self, which: int, text: list[int], salt: str, tail: bool, partial: bool) -> None:
-        """Reuses what is there and computes the rest, or leaves if there is no room."""
+    @rule(which=WHICH, text=TEXTS, salt=SALTS, tail=st.booleans(), reuse=st.integers(0, 3))
+    def arrive(self, which: int, text: list[int], salt: str, tail: bool, reuse: int) -> None:
+        """Reuses some of what is there and computes the rest, or leaves if there is no room."""
         kv = self.kvs[which]
         holder = Holder(kv, kv.table(), kv.cache.start(salt), salt, text, expected(text, salt))
-        covered = kv.cache.follow(holder.cursor, holder.table, int32(text), len(text) - 1)
+        limit = len(text) - 1 if reuse else 0
+        covered = kv.cache.follow(holder.cursor, holder.table, int32(text), limit)
         assert kv.values(holder.table, covered) == holder.values[:covered]
         assert covered < len(text)
-        found = kv.cache.find_partial(holder.cursor, int32(text), len(text) - 1) if partial else None
+        found = kv.cache.find_partial(holder.cursor, int32(text), limit) if reuse > 1 else None
         if found:
             kv.pool.retain([found[0]])
         room = holder.table.grow(len(text))
@@ -175,37 +178,38 @@ class CacheMachine(RuleBasedStateMachine):
         self.holders = [other for other in self.holders if other is not holder]
         holder.kv.release(holder.table)
 
-    @rule(which=st.integers(0, 1), salt=SALTS, one=TEXTS, two=TEXTS)
+    @rule(which=WHICH, salt=SALTS, one=TEXTS, two=TEXTS)
     def equal_keys_are_equal_prefixes(self, which: int, salt: str, one: list[int], two: list[int]) -> None:
-        kv = self.kvs[which]
-        ends = []
-        for text in (one, two):
-            cursor, table = kv.cache.start(salt), SequenceTable(kv.pool)
-            end = kv.cache.follow(cursor, table, int32(text), len(text)) + 16
-            ends.append((kv.cache.next_key(cursor, int32(text)), text[:end]))
-            table.release()
-        (key, text), (other_key, other_text) = ends
+        (key, text), (other_key, other_text) = (self.next_block(self.kvs[which], salt, t) for t in (one, two))
         assert (key == other_key) == (text == other_text)
 
-    @rule(which=st.integers(0, 1), drop=st.booleans())
-    def idle(self, which: int, drop: bool) -> None:
+    def next_block(self, kv: FakeKv, salt: str, text: list[int]) -> tuple[Hashable, list[int]]:
+        """The key of what must be computed next, and the tokens up to its end."""
+        cursor, table = kv.cache.start(salt), SequenceTable(kv.pool)
+        covered = kv.cache.follow(cursor, table, int32(text), len(text))
+        assert kv.values(table, covered) == expected(text[:covered], salt)
+        table.release()
+        return kv.cache.next_key(cursor, int32(text)), text[: covered + 16]
+
+    @rule(which=WHICH, drop=st.integers(0, 3))
+    def idle(self, which: int, drop: int) -> None:
         pool = self.kvs[which].pool
-        if drop:
+        if drop == 3:
             pool.drop_cached()
             assert pool.num_cached == 0
         pool.trim()
         assert pool.spare_bytes == 0
 
-    @rule(which=st.integers(0, 1), data=st.data())
+    @rule(which=WHICH, data=st.data())
     def available_is_a_promise(self, which: int, data: st.DataObject) -> None:
         pool = self.kvs[which].pool
         available = pool.num_available
         assert pool.acquire(available + 1) is None
-        if data.draw(st.booleans()):
-            blocks = pool.acquire(available)
-            assert blocks is not None
-            assert len(set(blocks)) == available
-            pool.release(blocks)
+        count = min(available, data.draw(st.integers(0, 24)))
+        blocks = pool.acquire(count)
+        assert blocks is not None
+        assert len(set(blocks)) == count
+        pool.release(blocks)
 
     @invariant()
     def everyone_reads_their_own(self) -> None:
@@ -238,4 +242,4 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCache = CacheMachine.TestCase
-TestCache.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestCache.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

@@ -116,6 +116,9 @@ def test_blocks_computed_twice_become_one():
     assert (kv.pool.num_used, kv.pool.num_spare) == (4 + 2, 2)
     kv.release(first)
     assert kv.values(second, 50) == expected([*TEXT[:40], *range(10)])
+    kv.release(second)
+    assert (kv.pool.num_used, kv.pool.num_cached) == (0, 6)
+    kv.check()
 
 
 def test_a_tail_computed_twice_is_kept_once():
@@ -125,6 +128,20 @@ def test_a_tail_computed_twice_is_kept_once():
         kv.release(table)
     assert kv.pool.num_cached == 4
     assert partial(kv, TEXT) == 2
+
+
+def test_a_tail_that_becomes_full_as_another_did_is_not_kept():
+    kv = FakeKv(12)
+    slow, cursor = kv.table(), kv.cache.start("")
+    slow.grow(5)
+    kv.compute(slow, TEXT[:5])
+    kv.cache.record_tail(cursor, slow, int32(TEXT[:5]))
+    fast = computed(kv, TEXT[:16])
+    kv.compute(slow, TEXT[:16], 5)
+    kv.cache.record(cursor, slow, int32(TEXT[:16]))
+    kv.check()
+    assert slow.blocks == fast.blocks
+    assert (kv.pool.num_used, kv.pool.num_spare) == (1, 1)
 
 
 def test_a_tail_that_another_overtook_is_forgotten():
@@ -161,12 +178,12 @@ def test_a_partial_block_is_found_by_its_first_tokens(tokens: list[int], limit: 
     assert partial(kv, tokens, limit) == count
 
 
-def test_the_child_with_the_longest_common_start_is_found():
+@pytest.mark.parametrize("other", [9, 2**31 - 1])
+def test_the_child_with_the_longest_common_start_is_found(other: int):
+    """Whether it stands before or behind the others in their order."""
     kv = FakeKv(64)
     for length in (1, 3, 12, 7):
-        computed(kv, [*TEXT[:16], *TEXT[16 : 16 + length], *[9] * (14 - length)])
-        # Neighbours in every order of tokens, whatever its sign.
-        computed(kv, [*TEXT[:16], *TEXT[16 : 16 + length], *[2**31 - 1] * (14 - length)])
+        computed(kv, [*TEXT[:16], *TEXT[16 : 16 + length], *[other] * (14 - length)])
     assert partial(kv, TEXT) == 12
     assert partial(kv, [*TEXT[:21], 5]) == 5
     assert partial(kv, [*TEXT[:16], 5]) == 0

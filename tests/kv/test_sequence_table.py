@@ -177,6 +177,9 @@ def test_removal_moves_the_rest_down_and_leaves_sharers_alone(
     assert kv.values(found, covered) == expected(range(covered))
     assert covered >= 16 * other.num_blocks
     kv.check()
+    for owner in (table, other, found):
+        kv.release(owner)
+    kv.check()
 
 
 def test_removal_without_blocks_for_copies_changes_nothing():

@@ -19,7 +19,8 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import Request, SamplingParams
 from puna.settings import Settings
-from puna.worker.client import WorkerDied, WorkerProcess
+from puna.worker.client import WorkerDied
+from puna.worker.process import WorkerProcess
 from tests.tiny import TINY, write_tiny
 from tests.worker.harness import generate
 
