@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from puna._native import Arena, NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
-from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
@@ -27,13 +29,19 @@ from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.sessions import ModelKv, Sessions
 from puna.engine.settings import EngineSettings
+from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv import MoveKv
+from puna.kv.input_cache import InputCache
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
+
+DEFAULT_SLOTS = 4
+"""With the slots policy, if the settings do not say how many."""
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
@@ -67,12 +75,14 @@ class EngineCore:
     ) -> None:
         """clock: seconds."""
         self.backend = backend
-        self.settings = settings = settings or EngineSettings()
+        self.settings = settings = _with_slots(settings or EngineSettings())
         self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self.sessions = Sessions()
-        self._scheduler = Scheduler(settings, self.sessions)
+        self._idle_slots = IdleSlots()
+        pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
+        self._scheduler = Scheduler(settings, pins)
         self._recorder = Recorder()
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
@@ -100,7 +110,7 @@ class EngineCore:
             raise
         pool = BlockPool(arena, self._budget)
         cache = PrefixCache(pool)
-        policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
+        policy = self._new_policy(model_id, device_model.info, pool, cache, partial(device_model.move_kv, arena))
         self._models[model_id] = _Resident(device_model, arena, pool, cache)
         self._scheduler.add_model(model_id, pool, policy, weight)
         identity = _kv_identity(model_id, device_model.info)
@@ -117,6 +127,7 @@ class EngineCore:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
+        self._idle_slots.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
 
@@ -161,7 +172,9 @@ class EngineCore:
             model.pool.trim()
 
     def drop_cached(self) -> None:
-        """Forgets the KV that no sequence holds, and gives its memory back."""
+        """Forgets the KV that no sequence or session holds, and gives its memory back."""
+        while self._idle_slots.unpin_oldest():
+            pass
         for model in self._models.values():
             model.pool.drop_cached()
         self.trim()
@@ -197,7 +210,7 @@ class EngineCore:
             model.cache.check()
             committed_bytes += model.pool.committed_bytes
             tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
-            tables += self.sessions.tables(model_id)
+            tables += self.sessions.tables(model_id) + self._idle_slots.tables(model_id)
             held = Counter(block for table in tables for block in table.blocks)
             assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
@@ -221,6 +234,25 @@ class EngineCore:
             return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
         except NativeError as error:
             raise ModelLoadError(str(error)) from error
+
+    def _new_policy(
+        self, model_id: str, info: ModelInfo, pool: BlockPool, cache: PrefixCache, move: MoveKv
+    ) -> CachePolicy:
+        if self.settings.cache_policy == "prefix":
+            return PrefixPolicy(pool, cache, move)
+        num_slots = self.settings.max_running
+        assert num_slots is not None
+        slots = InputCache(
+            pool,
+            move,
+            kv_size=num_slots * info.context_length,
+            num_slots=num_slots,
+            multi_user=self.settings.multi_user_cache,
+            can_shift=info.can_shift,
+        )
+        policy = SlotPolicy(pool, slots, move)
+        self._idle_slots.add_model(model_id, policy)
+        return policy
 
     def _new_sequence(self, request: Request) -> Sequence:
         model = self._models.get(request.model_id)
@@ -285,6 +317,13 @@ class EngineCore:
         if drawn.logprobs is not None and num_kept:
             output.logprobs = drawn.logprobs[:num_kept]
         return output
+
+
+def _with_slots(settings: EngineSettings) -> EngineSettings:
+    """Slots must have a number."""
+    if settings.cache_policy == "prefix" or settings.max_running is not None:
+        return settings
+    return msgspec.structs.replace(settings, max_running=DEFAULT_SLOTS)
 
 
 def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:

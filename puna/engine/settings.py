@@ -19,6 +19,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_policy: CachePolicy = "prefix"
     """prefix: whatever was computed is found by content. slots: as Ollama's runner does it, each sequence
     in one of `max_running` slots, which keep what their last sequence left."""
+    multi_user_cache: bool = False
+    """With slots: rather keep what they hold, and copy common beginnings, than continue the best match."""
     max_running: int | None = None
     """Sequences of one model that run at once, further ones wait; None: as many as there is memory for."""
     max_queue: int | None = None
