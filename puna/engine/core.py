@@ -6,16 +6,12 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-import msgspec
-
-from puna._native import Arena, NativeError
+from puna._native import NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
-from puna.engine.cache_policy import CachePolicy, PrefixPolicy
+from puna.engine.draft_state import DraftState
 from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
@@ -24,6 +20,7 @@ from puna.engine.request import (
     Request,
     StepOutput,
 )
+from puna.engine.resident import Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
@@ -32,32 +29,14 @@ from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
-from puna.engine.validation import InvalidRequest, check_request, context_limit
-from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
-from puna.kv import MoveKv
-from puna.kv.input_cache import InputCache
+from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.kv import Budget, SequenceTable
 from puna.kv.checkpoint import KvIdentity
-from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
-
-DEFAULT_SLOTS = 4
-"""With the slots policy, if the settings do not say how many."""
-
-_MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
 ones go first, and yet the lowest does not wait for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Resident:
-    """A loaded model and its KV memory."""
-
-    device_model: DeviceModel
-    arena: Arena
-    pool: BlockPool
-    cache: PrefixCache
 
 
 class EngineCore:
@@ -75,7 +54,7 @@ class EngineCore:
     ) -> None:
         """clock: seconds."""
         self.backend = backend
-        self.settings = settings = _with_slots(settings or EngineSettings())
+        self.settings = settings = settings or EngineSettings()
         self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
@@ -84,7 +63,7 @@ class EngineCore:
         pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
         self._scheduler = Scheduler(settings, pins)
         self._recorder = Recorder()
-        self._models: dict[str, _Resident] = {}
+        self._models: dict[str, Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -104,17 +83,18 @@ class EngineCore:
         weight: its share of the device's time while other models have work, too, relative to theirs.
         """
         try:
-            arena = self._reserve(model_id, device_model.info)
+            if model_id in self._models:
+                raise ModelLoadError(f"model {model_id} is already loaded")
+            model = Resident.reserve(device_model, self._budget, self.settings, self._clock)
         except ModelLoadError:
             device_model.close()
             raise
-        pool = BlockPool(arena, self._budget)
-        cache = PrefixCache(pool)
-        policy = self._new_policy(model_id, device_model.info, pool, cache, partial(device_model.move_kv, arena))
-        self._models[model_id] = _Resident(device_model, arena, pool, cache)
-        self._scheduler.add_model(model_id, pool, policy, weight)
+        self._models[model_id] = model
+        self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
+        if isinstance(model.policy, SlotPolicy):
+            self._idle_slots.add_model(model_id, model.policy)
         identity = _kv_identity(model_id, device_model.info)
-        self.sessions.add_model(model_id, ModelKv(identity, arena, pool, cache))
+        self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -125,6 +105,10 @@ class EngineCore:
             return
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
+        for sequence in self._sequences.values():
+            if sequence.draft is not None and sequence.draft.model is model.draft_model:
+                sequence.draft.release()
+                sequence.draft = None
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
@@ -158,9 +142,10 @@ class EngineCore:
         if step is not None:
             start_s = self._clock()
             step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            guessed_s = self._clock()
             num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
-            self._scheduler.account(step, self._clock() - start_s)
+            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
             self._recorder.end_step(
                 step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
             )
@@ -210,6 +195,8 @@ class EngineCore:
             model.cache.check()
             committed_bytes += model.pool.committed_bytes
             tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
+            drafts = [s.draft for s in self._sequences.values() if s.draft is not None]
+            tables += [draft.table for draft in drafts if draft.model is model.draft_model]
             tables += self.sessions.tables(model_id) + self._idle_slots.tables(model_id)
             held = Counter(block for table in tables for block in table.blocks)
             assert held == model.pool.references(), f"{model_id}: references without an owner"
@@ -220,40 +207,6 @@ class EngineCore:
         for model_id in list(self._models):
             self.unload_model(model_id)
 
-    def _reserve(self, model_id: str, info: ModelInfo) -> Arena:
-        if model_id in self._models:
-            raise ModelLoadError(f"model {model_id} is already loaded")
-        limit_bytes = self._budget.limit_bytes
-        extent = plan_extent(info.block_bytes, limit_bytes)
-        num_blocks = min(limit_bytes // extent.num_bytes * extent.num_blocks, _MAX_BLOCKS)
-        if num_blocks == 0:
-            raise ModelLoadError(
-                f"one block of KV memory takes {info.block_bytes} bytes, the limit is {limit_bytes}"
-            )
-        try:
-            return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
-        except NativeError as error:
-            raise ModelLoadError(str(error)) from error
-
-    def _new_policy(
-        self, model_id: str, info: ModelInfo, pool: BlockPool, cache: PrefixCache, move: MoveKv
-    ) -> CachePolicy:
-        if self.settings.cache_policy == "prefix":
-            return PrefixPolicy(pool, cache, move)
-        num_slots = self.settings.max_running
-        assert num_slots is not None
-        slots = InputCache(
-            pool,
-            move,
-            kv_size=num_slots * info.context_length,
-            num_slots=num_slots,
-            multi_user=self.settings.multi_user_cache,
-            can_shift=info.can_shift,
-        )
-        policy = SlotPolicy(pool, slots, move)
-        self._idle_slots.add_model(model_id, policy)
-        return policy
-
     def _new_sequence(self, request: Request) -> Sequence:
         model = self._models.get(request.model_id)
         if model is None:
@@ -262,6 +215,7 @@ class EngineCore:
         check_request(request, info.vocab_size)
         if request.session is not None and self.settings.cache_policy != "prefix":
             raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
+        draft = self._draft_state(request, info)
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
@@ -270,7 +224,18 @@ class EngineCore:
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
             record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
+            draft=draft,
         )
+
+    def _draft_state(self, request: Request, info: ModelInfo) -> DraftState | None:
+        """None if nothing is to be guessed, or the draft model is not there: then it goes without."""
+        if request.draft_model_id is None or request.num_draft == 0:
+            return None
+        draft = self._models.get(request.draft_model_id)
+        if draft is None:
+            return None
+        check_draft_model(draft.device_model.info, info)
+        return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
@@ -299,7 +264,7 @@ class EngineCore:
             policy.computed(s.sequence)
         return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
 
-    def _run(self, model: _Resident, slices: list[Slice]) -> list[Drawn]:
+    def _run(self, model: Resident, slices: list[Slice]) -> list[Drawn]:
         batch = build_batch(slices)
         self._recorder.mark()
         logits = model.device_model.run(batch, model.arena)
@@ -317,13 +282,6 @@ class EngineCore:
         if drawn.logprobs is not None and num_kept:
             output.logprobs = drawn.logprobs[:num_kept]
         return output
-
-
-def _with_slots(settings: EngineSettings) -> EngineSettings:
-    """Slots must have a number."""
-    if settings.cache_policy == "prefix" or settings.max_running is not None:
-        return settings
-    return msgspec.structs.replace(settings, max_running=DEFAULT_SLOTS)
 
 
 def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
