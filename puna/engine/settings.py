@@ -42,6 +42,6 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def num_places(self) -> int | None:
         """max_running; slots always have a number."""
-        return (
-            DEFAULT_SLOTS if self.max_running is None and self.cache_policy == "slots" else self.max_running
-        )
+        if self.max_running is None and self.cache_policy == "slots":
+            return DEFAULT_SLOTS
+        return self.max_running

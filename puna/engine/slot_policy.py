@@ -32,7 +32,7 @@ class SlotPolicy:
         sequence.skip(len(prompt) - len(left))
         return True
 
-    def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:
+    def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:  # noqa: ARG002
         return True
 
     def reuse_part(self, sequence: Sequence) -> None:
@@ -56,7 +56,7 @@ class SlotPolicy:
 
 
 class IdleSlots:
-    """What the slots of all models keep though no sequence runs in them: the first to go when memory is short."""
+    """What the slots of all models keep though no sequence runs in them: it goes first when memory is short."""
 
     def __init__(self) -> None:
         self._policies: dict[str, SlotPolicy] = {}
