@@ -48,11 +48,11 @@ class Lane:
     model_id: str
     pool: BlockPool
     policy: CachePolicy
+    costs: StepCosts
     weight: float
     """Its share of the device's time, relative to the other models with work."""
     running: list[Sequence] = field(default_factory=list)
     """In order."""
-    costs: StepCosts = field(default_factory=StepCosts)
     served_s: float = 0.0
     """Virtual time: seconds of the device, by weight."""
     turn: int = 0
@@ -88,8 +88,10 @@ class Scheduler:
     def num_waiting(self, model_id: str) -> int:
         return sum(sequence.model_id == model_id for sequence in self._waiting)
 
-    def add_model(self, model_id: str, pool: BlockPool, policy: CachePolicy, weight: float) -> None:
-        self._lanes[model_id] = Lane(model_id, pool, policy, weight)
+    def add_model(
+        self, model_id: str, pool: BlockPool, policy: CachePolicy, costs: StepCosts, weight: float
+    ) -> None:
+        self._lanes[model_id] = Lane(model_id, pool, policy, costs, weight)
 
     def remove_model(self, model_id: str) -> None:
         """Its sequences were removed before."""
@@ -144,12 +146,12 @@ class Scheduler:
                 break
 
     def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
-        limit = self._settings.max_running
+        limit = self._settings.num_places
         return limit is None or len(lane.running) < limit or lane.running[-1].order > sequence.order
 
     def _start(self, lane: Lane, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
-        if len(lane.running) == self._settings.max_running:
+        if len(lane.running) == self._settings.num_places:
             self._preempt(lane.running[-1])
         if not lane.policy.admit(sequence):
             return False
