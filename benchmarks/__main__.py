@@ -7,7 +7,6 @@ rounds. llama.cpp runs with whichever of its settings is fastest, for each file 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -19,15 +18,13 @@ import httpx
 
 from benchmarks.comparison import Plan, Row, compare
 from benchmarks.files import FILES, BenchFile, bench_file, own_file
+from benchmarks.machine import machine_today
 from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.report import Results, quote_in_readme
 from benchmarks.workloads import WORKLOADS
-from puna._native import ThreadPool
 from puna.backends.cpu.cores import usable_cores
-from puna.bench.machine import describe_machine, measure_roofs
 
 RESULTS = Path(__file__).with_name("results.md")
-_QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work it slows down tenfold
 _LARGE_ROUNDS = 2  # a round with a large file takes minutes
 
 
@@ -108,17 +105,9 @@ def _opened(name: str | Path) -> Iterator[BenchFile]:
 
 def _intro(peer: Peer, arguments: argparse.Namespace) -> str:
     """What was measured on, with what, and how; names no machine."""
-    machine, load = describe_machine(arguments.threads), os.getloadavg()[0]
-    pool = ThreadPool(arguments.threads)
-    roofs = measure_roofs(pool)
-    pool.close()
-    if load > _QUIET_LOAD:
-        print(f"Warning: the load is {load:.1f}; beside other work the ratios mean nothing", file=sys.stderr)
     settings = "its default settings" if arguments.quick else "whichever of four settings is fastest"
     return (
-        f"{machine.cpu}, {machine.num_threads} threads of {machine.num_cpus}, {machine.isa} kernels. "
-        f"Measured at the start: integer peak {roofs.ops_per_second / 1e9:.0f} Gop/s, "
-        f"memory {roofs.bytes_per_second / 1e9:.1f} GB/s, load {load:.1f}.\n"
+        f"{machine_today(arguments.threads)}\n"
         f"Peer: {peer.description}, with {settings}.\n"
         f"Medians of {arguments.rounds} rounds (large files: at most {_LARGE_ROUNDS}), "
         "both servers asked in turn through HTTP."

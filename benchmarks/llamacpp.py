@@ -15,7 +15,9 @@ def main() -> None:
     for name in ("--port", "--threads", "--threads-batch", "--parallel", "--ctx-size", "--cache-ram"):
         parser.add_argument(name, type=int)
     parser.add_argument("--ubatch-size", type=int)
+    parser.add_argument("--batch-size", type=int)
     parser.add_argument("--no-repack", action="store_true")
+    parser.add_argument("--kv-unified", action="store_true")
     arguments = parser.parse_args()
     # Stays alive until the process is told to end.
     server = xllamacpp.Server(_parameters(arguments))
@@ -34,6 +36,9 @@ def _parameters(arguments: argparse.Namespace) -> xllamacpp.CommonParams:
     p.n_ctx = arguments.ctx_size
     p.cache_ram_mib = arguments.cache_ram
     p.no_extra_bufts = arguments.no_repack
+    p.kv_unified = arguments.kv_unified
+    if arguments.batch_size is not None:
+        p.n_batch = arguments.batch_size
     if arguments.ubatch_size is not None:
         p.n_ubatch = arguments.ubatch_size
     if arguments.flash_attn == "off":

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,15 +64,26 @@ class Peer:
         return f"the llama.cpp server that was given, version {version[1] if version else 'unknown'}"
 
     @contextmanager
-    def server(self, file: BenchFile, threads: int, clients: int, setting: str) -> Iterator[LlamaCpp]:
+    def server(
+        self,
+        file: BenchFile,
+        threads: int,
+        clients: int,
+        setting: str,
+        *,
+        context_tokens: int = _CONTEXT_TOKENS,
+        options: Sequence[str] = (),
+    ) -> Iterator[LlamaCpp]:
+        """clients: its slots. setting: a key of SETTINGS. context_tokens: of all slots together."""
         port = free_port()
         program = [str(self.binary)] if self.binary else [sys.executable, "-m", "benchmarks.llamacpp"]
         command = [
             *program,
             *("--model", str(file.path), "--host", "127.0.0.1", "--port", str(port)),
             *("--threads", str(threads), "--threads-batch", str(threads)),
-            *("--parallel", str(clients), "--ctx-size", str(_CONTEXT_TOKENS), "--cache-ram", "0"),
+            *("--parallel", str(clients), "--ctx-size", str(context_tokens), "--cache-ram", "0"),
             *SETTINGS[setting],
+            *options,
         ]
         with running(command, f"http://127.0.0.1:{port}", "/health") as http:
             yield LlamaCpp(http)

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,6 +39,10 @@ class Puna:
     http: httpx.Client
     model: str
 
+    @property
+    def url(self) -> str:
+        return str(self.http.base_url)
+
     def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
         del reuse  # puna decides
         options = {"temperature": 0, "num_predict": num_tokens}
@@ -58,6 +62,10 @@ class Puna:
 class LlamaCpp:
     http: httpx.Client
 
+    @property
+    def url(self) -> str:
+        return str(self.http.base_url)
+
     def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
         body = {"prompt": prompt, "n_predict": num_tokens, "temperature": 0.0, "cache_prompt": reuse}
         reply = self.http.post("/completion", json=body)
@@ -67,14 +75,17 @@ class LlamaCpp:
 
 
 @contextmanager
-def puna_server(file: BenchFile, threads: int) -> Iterator[Puna]:
-    """A daemon on the file's store."""
+def puna_server(
+    file: BenchFile, threads: int, environment: Mapping[str, str] | None = None
+) -> Iterator[Puna]:
+    """A daemon on the file's store. environment: further variables."""
     host = f"127.0.0.1:{free_port()}"
     env = os.environ | {
         "OLLAMA_MODELS": str(file.store),
         "OLLAMA_HOST": host,
         "OLLAMA_KEEP_ALIVE": "-1",
         "PUNA_NUM_THREADS": str(threads),
+        **(environment or {}),
     }
     with running([sys.executable, "-m", "puna.cli", "serve"], f"http://{host}", "/", env) as http:
         yield Puna(http, file.model)

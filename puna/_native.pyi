@@ -28,18 +28,29 @@ class GgufFile:
 # --- KV memory ---
 
 class Arena:
-    """Address space for a model's KV blocks; a block costs memory once it is written, until its release."""
+    """Address space for a model's KV blocks, in extents; these cost memory once written, until released."""
 
-    def __init__(self, num_blocks: int, block_bytes: int) -> None:
-        """block_bytes: a positive multiple of 64. Raises NativeError if it makes no sense or does not fit."""
+    def __init__(
+        self, num_blocks: int, block_bytes: int, extent_blocks: int = 1, extent_bytes: int | None = None
+    ) -> None:
+        """block_bytes: a positive multiple of 64.
+        extent_bytes: what extent_blocks blocks take at least, in huge pages if it is a multiple of 2 MiB;
+        None: one block. Raises NativeError if it makes no sense or does not fit.
+        """
     @property
     def num_blocks(self) -> int: ...
     @property
     def block_bytes(self) -> int: ...
     def block(self, block_id: int) -> NDArray[np.uint8]:
         """Writable view [block_bytes] of one block; keeps the memory mapped, even after close()."""
-    def release(self, block_ids: Sequence[int]) -> None:
-        """Gives the memory of these blocks back to the system; their contents are gone."""
+    @property
+    def extent_blocks(self) -> int: ...
+    @property
+    def extent_bytes(self) -> int: ...
+    def fetch(self, extent: int) -> None:
+        """Has the system bring memory for an extent before it is written, without waiting for it."""
+    def release(self, extents: Sequence[int]) -> None:
+        """Gives the memory of these extents back to the system; their contents are gone."""
     def close(self) -> None: ...
 
 # --- sampling ---
@@ -74,8 +85,11 @@ class Sampler:
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
 class SampleResult:
-    """Row by row; a new array or list at each access."""
+    """Token by token, in the samplers' order; a new array or list at each access."""
 
+    @property
+    def starts(self) -> NDArray[np.int32]:
+        """[samplers + 1]: sampler i's tokens are [starts[i], starts[i + 1])."""
     @property
     def tokens(self) -> NDArray[np.int32]: ...
     @property
@@ -86,12 +100,23 @@ class SampleResult:
         """(token, logprob), likeliest first."""
 
 def sample_batch(
-    pool: ThreadPool, logits: NDArray[np.float32], samplers: Sequence[Sampler], isa: str = "auto"
+    pool: ThreadPool,
+    logits: NDArray[np.float32],
+    samplers: Sequence[Sampler],
+    drafts: NDArray[np.int32] | None = None,
+    draft_starts: NDArray[np.int32] | None = None,
+    isa: str = "auto",
 ) -> SampleResult:
-    """One token per row of logits [rows, vocabulary], which its sampler then counts as accepted.
+    """Samples logits [rows, vocabulary]; each token counts as accepted by its sampler.
 
-    The samplers are different ones. The instruction set decides only how fast it goes. NativeError names a
-    row with a NaN or without a finite logit; then no sampler has changed.
+    A sampler owns one row, or with drafts 1 + d consecutive ones, where its d guesses of what it will give
+    are drafts[draft_starts[i] : draft_starts[i + 1]], and row j + 1 are the logits behind guess j. Rows are
+    sampled one after the other until a token is not what was guessed: 1 to 1 + d tokens, exactly those that
+    the rows would give one by one.
+
+    The samplers are different ones. The instruction set decides only how fast it goes. NativeError if rows,
+    samplers and drafts do not fit together, or naming a row with a NaN or without a finite logit that had to
+    be sampled; then no sampler has changed.
     """
 
 # --- single kernels, for tests and measurements ---
@@ -227,6 +252,29 @@ class Program:
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+    @property
+    def can_shift(self) -> bool:
+        """Whether keys can be turned to another position: none is changed by more than one rotation."""
+    def move_kv(
+        self,
+        pool: ThreadPool,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        """Copies the keys and values of num_tokens tokens from one block table [B] to another.
+
+        Token i goes from position source_begin + i to destination_begin + i, in ascending order; the tables
+        may share blocks where tokens go down. Keys are turned by destination_begin - source_begin positions,
+        and rounded again if they are stored rounded; where that is 0, not a bit changes.
+
+        NativeError, before anything is written: a range that its table does not hold, a block that the arena
+        does not, a token that would be overwritten before it is moved, a turn without can_shift. The GIL is
+        released.
         """
 
 class CpuInfo:

@@ -108,11 +108,20 @@ class Engine:
         max_new_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        shift: bool = False,
+        num_keep: int = 0,
+        priority: int = 0,
+        cache_salt: str = "",
     ) -> int:
         """Queues a prompt, as text or tokens, and returns its sequence id.
 
         The answer ends at one of the model's stop tokens, before one of the `stop` strings, after
         `max_new_tokens`, or at the end of the context.
+
+        shift: goes on at the end of the context, without the older half of what follows the first `num_keep`
+            tokens; give `max_new_tokens` or a stop string then.
+        priority: each step counts as having come a minute earlier.
+        cache_salt: what was computed is used again only by prompts with the same one.
         """
         seq_id = next(self._next_id)
         self._sequences[seq_id] = _Sequence(self.tokenizer, stop)
@@ -125,6 +134,10 @@ class Engine:
                 max_tokens=max_new_tokens,
                 stop_tokens=sorted(self.tokenizer.end_of_generation),
                 context_length=self._context_length,
+                shift=shift,
+                num_keep=num_keep,
+                priority=priority,
+                cache_salt=cache_salt,
             )
         )
         return seq_id

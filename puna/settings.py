@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,9 @@ SYSTEM_MODELS = Path("/usr/share/ollama/.ollama/models")
 """Store of a system-wide Ollama service: read, never written."""
 
 DEFAULT_PORT = 11434
+
+CACHE_POLICIES = ("prefix", "slots")
+"""How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
 
 KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
 """What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
@@ -57,11 +60,17 @@ class Settings:
     origins: tuple[str, ...] = ()
     max_loaded_models: int = 0
     max_queue: int = 512
+    max_running: int | None = None
     no_history: bool = False
     debug: bool = False
     num_threads: int | None = None
     kv_limit_bytes: int | None = None
+    sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
     kv_type: str = "f16"
+    kv_idle_s: float = 300.0
+    cache_policy: str = "prefix"
+    model_weights: tuple[tuple[str, float], ...] = ()
+    """(name, weight) of models whose share of the device is not 1."""
     warnings: tuple[str, ...] = ()
     """Values that were replaced by their defaults; the server logs them."""
 
@@ -81,9 +90,10 @@ class Settings:
                 if variable.name.startswith("PUNA_"):
                     raise SettingsError(f"{variable.name}: {error}") from None
                 warnings.append(f"{variable.name}: {error}, using the default ({variable.default})")
+        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        values.setdefault("sessions", home / ".puna" / "sessions")
         if "models" not in values:
             # An explicit OLLAMA_MODELS is the whole store; only the default one is joined by the system's.
-            home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
             values["models"] = home / ".ollama" / "models"
             values["read_only_models"] = tuple({SYSTEM_MODELS} - {values["models"]})
         return cls(**values, warnings=tuple(warnings))
@@ -173,6 +183,10 @@ def _parse_positive(text: str) -> int:
     return count
 
 
+def _parse_limit(text: str) -> int | None:
+    return _parse_count(text) or None
+
+
 def _parse_bool(text: str) -> bool:
     # Whatever is no Go boolean counts as true: who sets OLLAMA_DEBUG=2 or =yes means it.
     return text not in ("0", "f", "F", "false", "FALSE", "False")
@@ -187,6 +201,23 @@ def _parse_size(text: str) -> int:
     if match is None:
         raise ValueError(f'"{text}" is not a size (try 12GiB)')
     return int(float(match[1]) * 1024 ** " KMGT".index((match[2] or " ").upper()))
+
+
+def _parse_cache_policy(text: str) -> str:
+    if (name := text.lower()) not in CACHE_POLICIES:
+        raise ValueError(f'"{text}" is not one of {", ".join(CACHE_POLICIES)}')
+    return name
+
+
+def _parse_weights(text: str) -> tuple[tuple[str, float], ...]:
+    return tuple(_parse_weight(item) for item in _parse_list(text))
+
+
+def _parse_weight(item: str) -> tuple[str, float]:
+    name, _, number = (part.strip() for part in item.rpartition("="))
+    if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII) or float(number) == 0:
+        raise ValueError(f'"{item}" is not a model and a positive number (try llama3.2=2)')
+    return name, float(number)
 
 
 def _parse_kv_type(text: str) -> str:
@@ -232,7 +263,18 @@ VARIABLES: tuple[Variable, ...] = (
         "models loaded at once; 0: any number",
     ),
     Variable(
-        "OLLAMA_MAX_QUEUE", "max_queue", "512", _parse_count, "requests that may wait for a model to load"
+        "OLLAMA_MAX_QUEUE",
+        "max_queue",
+        "512",
+        _parse_count,
+        "requests that may wait, be it for a model to load or to be computed",
+    ),
+    Variable(
+        "OLLAMA_NUM_PARALLEL",
+        "max_running",
+        "0",
+        _parse_limit,
+        "requests of one model that run at once; 0: as many as there is memory for",
     ),
     Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
     Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
@@ -240,5 +282,27 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
     Variable(
         "PUNA_KV_LIMIT", "kv_limit_bytes", "by memory", _parse_size, "memory for KV caches, such as 12GiB"
+    ),
+    Variable("PUNA_SESSIONS", "sessions", "~/.puna/sessions", Path, "directory of saved sessions"),
+    Variable(
+        "PUNA_KV_IDLE",
+        "kv_idle_s",
+        "5m",
+        _parse_keep_alive,
+        "how long the KV of earlier prompts is kept when nothing is computed",
+    ),
+    Variable(
+        "PUNA_CACHE_POLICY",
+        "cache_policy",
+        "prefix",
+        _parse_cache_policy,
+        "how prompts find the KV of earlier ones: prefix or slots",
+    ),
+    Variable(
+        "PUNA_MODEL_WEIGHTS",
+        "model_weights",
+        "",
+        _parse_weights,
+        "shares of the device when several models are busy, such as llama3.2=2,qwen3=0.5; others have 1",
     ),
 )

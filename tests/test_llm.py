@@ -108,6 +108,43 @@ def test_a_prompt_too_long_is_refused_and_the_next_goes_on(llm: puna.LLM):
     assert len(llm.generate(PROMPT, max_tokens=3, sampling=GREEDY)[0].tokens) == 3
 
 
+def finished(engine: puna.Engine, *args, **options) -> puna.Completion:
+    seq_id = engine.add_request(*args, sampling=GREEDY, **options)
+    while (completion := engine.completion(seq_id)) is None:
+        engine.step()
+    engine.remove(seq_id)
+    return completion
+
+
+def test_a_shifting_context_has_no_end(smollm2_path: Path):
+    with puna.Engine(smollm2_path, num_threads=2, kv_limit_bytes=64 << 20, context_length=32) as engine:
+        stops = finished(engine, "Once upon a time", max_new_tokens=100)
+        assert (stops.finish_reason, len(stops.tokens)) == ("length", 32 - stops.stats.prompt_tokens)
+        goes_on = finished(engine, "Once upon a time", max_new_tokens=100, shift=True, num_keep=4)
+        assert (goes_on.finish_reason, len(goes_on.tokens)) == ("length", 100)
+        assert goes_on.tokens[: len(stops.tokens)] == stops.tokens
+
+
+def test_prompts_share_what_was_computed_only_under_the_same_salt(smollm2_path: Path):
+    with puna.Engine(smollm2_path, num_threads=2, kv_limit_bytes=64 << 20) as engine:
+        prompt = PROMPT * 10
+        salts = ["", "", "tenant", "tenant"]
+        cached = [
+            finished(engine, prompt, max_new_tokens=2, cache_salt=salt).stats.cached_tokens for salt in salts
+        ]
+        num_prompt = len(engine.tokenizer.encode(prompt))
+        assert cached == [0, num_prompt - 1, 0, num_prompt - 1]
+
+
+def test_a_higher_priority_goes_first(smollm2_path: Path):
+    with puna.Engine(smollm2_path, num_threads=2, kv_limit_bytes=64 << 20) as engine:
+        late = engine.add_request(PROMPT * 100, max_new_tokens=1, sampling=GREEDY)
+        early = engine.add_request(PROMPT * 101, max_new_tokens=1, sampling=GREEDY, priority=1)
+        while engine.completion(early) is None:
+            assert engine.completion(late) is None
+            engine.step()
+
+
 def test_requests_join_a_running_engine(smollm2_path: Path):
     with puna.Engine(smollm2_path, num_threads=2) as engine:
         first = engine.add_request(PROMPT, max_new_tokens=12, sampling=GREEDY)

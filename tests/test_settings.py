@@ -42,10 +42,21 @@ def test_every_variable_sets_a_field_of_settings():
     assert len({variable.name for variable in VARIABLES}) == len(VARIABLES)
 
 
+def test_every_variable_is_documented():
+    page = (Path(__file__).parents[1] / "docs" / "daemon.md").read_text()
+    rows = {line.split("`")[1] for line in page.splitlines() if line.startswith(("| `OLLAMA_", "| `PUNA_"))}
+    assert rows == {variable.name for variable in VARIABLES}
+
+
 def test_explicit_models_directory_is_the_whole_store():
     settings = from_environment(OLLAMA_MODELS="/data/models")
     assert settings.models == Path("/data/models")
     assert settings.read_only_models == ()
+
+
+def test_sessions_lie_in_the_home_directory_unless_told_otherwise():
+    assert from_environment().sessions == Path("/home/ada/.puna/sessions")
+    assert from_environment(PUNA_SESSIONS="/data/sessions").sessions == Path("/data/sessions")
 
 
 def test_system_store_is_not_listed_twice():
@@ -90,6 +101,28 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
         ("PUNA_KV_LIMIT", "-1", 'PUNA_KV_LIMIT: "-1" is not a size (try 12GiB)'),
         ("PUNA_NUM_THREADS", "0", 'PUNA_NUM_THREADS: "0" is not a positive number'),
         ("PUNA_NUM_THREADS", "all", 'PUNA_NUM_THREADS: "all" is not a number'),
+        ("PUNA_CACHE_POLICY", "lru", 'PUNA_CACHE_POLICY: "lru" is not one of prefix, slots'),
+        ("PUNA_KV_IDLE", "300x", 'PUNA_KV_IDLE: time: unknown unit "x" in duration "300x"'),
+        (
+            "PUNA_MODEL_WEIGHTS",
+            "a=1,b",
+            'PUNA_MODEL_WEIGHTS: "b" is not a model and a positive number (try llama3.2=2)',
+        ),
+        (
+            "PUNA_MODEL_WEIGHTS",
+            "a=0",
+            'PUNA_MODEL_WEIGHTS: "a=0" is not a model and a positive number (try llama3.2=2)',
+        ),
+        (
+            "PUNA_MODEL_WEIGHTS",
+            "a=1e999",
+            'PUNA_MODEL_WEIGHTS: "a=1e999" is not a model and a positive number (try llama3.2=2)',
+        ),
+        (
+            "PUNA_MODEL_WEIGHTS",
+            "=2",
+            'PUNA_MODEL_WEIGHTS: "=2" is not a model and a positive number (try llama3.2=2)',
+        ),
     ],
 )
 def test_bad_value_of_ours_is_an_error_that_names_the_variable(name, text, message):
@@ -109,6 +142,26 @@ def test_unknown_kv_cache_type_becomes_the_default_with_a_warning():
     assert settings.warnings == (
         'OLLAMA_KV_CACHE_TYPE: "q5_1" is not one of f16, q8_0, q4_0, f32, using the default (f16)',
     )
+
+
+@pytest.mark.parametrize(("text", "most"), [("4", 4), ("0", None), ("", None)])
+def test_num_parallel_is_a_limit_or_none(text, most):
+    assert from_environment(OLLAMA_NUM_PARALLEL=text).max_running == most
+
+
+@pytest.mark.parametrize("text", ["Slots", "slots"])
+def test_cache_policy(text):
+    assert from_environment(PUNA_CACHE_POLICY=text).cache_policy == "slots"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("0", 0), ("1m30s", 90), ("-1s", math.inf)])
+def test_kv_idle_is_a_duration(text, seconds):
+    assert from_environment(PUNA_KV_IDLE=text).kv_idle_s == seconds
+
+
+def test_model_weights():
+    settings = from_environment(PUNA_MODEL_WEIGHTS="llama3.2:1b=2, someone/n=0.5,")
+    assert settings.model_weights == (("llama3.2:1b", 2.0), ("someone/n", 0.5))
 
 
 @pytest.mark.parametrize(

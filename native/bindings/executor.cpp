@@ -9,6 +9,7 @@
 #include "bindings/bindings.h"
 #include "executor/builder.h"
 #include "executor/cpu.h"
+#include "executor/move_kv.h"
 #include "executor/program.h"
 #include "executor/thread_pool.h"
 #include "kv/arena.h"
@@ -51,9 +52,7 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
       .num_tables = static_cast<int64_t>(block_tables.shape(0)),
       .table_width = static_cast<int64_t>(block_tables.shape(1)),
       .rows = to_span(rows),
-      .arena = arena.base(),
-      .num_blocks = arena.num_blocks(),
-      .block_bytes = arena.block_bytes(),
+      .blocks = arena.blocks(),
   };
   Output output;
   {
@@ -61,6 +60,22 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
     output = program.run(pool, batch, num_threads.value_or(pool.num_threads()));
   }
   return to_numpy(std::move(output));
+}
+
+void move_kv(const Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& source,
+             const Int32Vector& destination, int64_t source_begin, int64_t destination_begin,
+             int64_t num_tokens) {
+  const std::shared_ptr<uint8_t> mapping = arena.mapping();  // as for a run
+  const KvMove move{
+      .source = to_span(source),
+      .destination = to_span(destination),
+      .source_begin = source_begin,
+      .destination_begin = destination_begin,
+      .num_tokens = num_tokens,
+      .blocks = arena.blocks(),
+  };
+  const nb::gil_scoped_release released;
+  program.move_kv(pool, move);
 }
 
 void bind_builder(nb::module_& m) {
@@ -96,7 +111,10 @@ void bind_program(nb::module_& m) {
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
-           "num_threads"_a = nb::none());
+           "num_threads"_a = nb::none())
+      .def_prop_ro("can_shift", &Program::can_shift)
+      .def("move_kv", &move_kv, "pool"_a, "arena"_a, "source"_a.noconvert(), "destination"_a.noconvert(),
+           "source_begin"_a, "destination_begin"_a, "num_tokens"_a);
 }
 
 struct CpuInfo {

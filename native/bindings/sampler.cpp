@@ -1,19 +1,21 @@
-#include "sampler/sampler.h"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "executor/thread_pool.h"
+#include "sampler/sample_batch.h"
 
 namespace nb = nanobind;
 
@@ -22,6 +24,8 @@ namespace {
 
 using Logits = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::span<const int32_t> to_span(const Tokens& tokens) { return {tokens.data(), tokens.size()}; }
 
 void init(Sampler* self, float temperature, int64_t top_k, float top_p, float min_p, float typical_p,
           int64_t repeat_last_n, float repeat_penalty, float presence_penalty, float frequency_penalty,
@@ -43,35 +47,46 @@ void init(Sampler* self, float temperature, int64_t top_k, float top_p, float mi
   new (self) Sampler(std::move(params));
 }
 
-struct SampleResult {
-  std::vector<Sample> samples;
-};
-
-SampleResult sample(ThreadPool& pool, const Logits& logits,
-                    const std::vector<std::shared_ptr<Sampler>>& samplers, const std::string& isa) {
-  if (logits.shape(0) != samplers.size())
-    throw Error("logits have " + std::to_string(logits.shape(0)) + " rows, but there are " +
-                std::to_string(samplers.size()) + " samplers");
+SampledBatch sample(ThreadPool& pool, const Logits& logits,
+                    const std::vector<std::shared_ptr<Sampler>>& samplers,
+                    const std::optional<Tokens>& drafts, const std::optional<Tokens>& draft_starts,
+                    const std::string& isa) {
   std::vector<Sampler*> pointers;
   for (const auto& sampler : samplers) {
     if (sampler == nullptr) throw Error("a sampler is None");
     pointers.push_back(sampler.get());
   }
+  if (drafts.has_value() != draft_starts.has_value()) throw Error("drafts and draft_starts go together");
+  Drafts guesses;
+  if (drafts) guesses = {to_span(*drafts), to_span(*draft_starts)};
+  if (draft_starts && guesses.starts.empty()) throw Error("draft_starts has no entries");
   const Kernels& kernels = select_kernels(isa.c_str());
   const nb::gil_scoped_release release;
-  return {sample_batch(pool, kernels, logits.data(), static_cast<int64_t>(logits.shape(1)), pointers)};
+  return sample_batch(pool, kernels, logits.data(), static_cast<int64_t>(logits.shape(0)),
+                      static_cast<int64_t>(logits.shape(1)), pointers, guesses);
 }
 
 template <typename T>
-nb::object column(const SampleResult& result, T Sample::* member) {
+nb::object to_numpy(std::unique_ptr<T[]> values, size_t size) {
+  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.release(), {size}, owner));
+}
+
+template <typename T>
+nb::object column(const SampledBatch& result, T Sample::* member) {
   const size_t rows = result.samples.size();
   auto values = std::make_unique<T[]>(rows);
   for (size_t r = 0; r < rows; ++r) values[r] = result.samples[r].*member;
-  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(values.release(), {rows}, owner));
+  return to_numpy(std::move(values), rows);
 }
 
-nb::list top_tokens(const SampleResult& result) {
+nb::object starts(const SampledBatch& result) {
+  auto values = std::make_unique<int32_t[]>(result.starts.size());
+  std::copy(result.starts.begin(), result.starts.end(), values.get());
+  return to_numpy(std::move(values), result.starts.size());
+}
+
+nb::list top_tokens(const SampledBatch& result) {
   nb::list rows;
   for (const Sample& sample : result.samples) {
     nb::list row;
@@ -91,14 +106,15 @@ void bind_sampler(nb::module_& m) {
            nb::arg("num_logprobs"))
       .def("accept", nb::overload_cast<int32_t>(&Sampler::accept), nb::arg("token"))
       .def(
-          "accept_many",
-          [](Sampler& self, const Tokens& tokens) { self.accept(std::span(tokens.data(), tokens.size())); },
+          "accept_many", [](Sampler& self, const Tokens& tokens) { self.accept(to_span(tokens)); },
           nb::arg("tokens").noconvert());
-  nb::class_<SampleResult>(m, "SampleResult")
-      .def_prop_ro("tokens", [](const SampleResult& result) { return column(result, &Sample::token); })
-      .def_prop_ro("logprobs", [](const SampleResult& result) { return column(result, &Sample::logprob); })
-      .def_prop_ro("top_tokens", &top_tokens);
+  nb::class_<SampledBatch>(m, "SampleResult")
+      .def_prop_ro("tokens", [](const SampledBatch& result) { return column(result, &Sample::token); })
+      .def_prop_ro("logprobs", [](const SampledBatch& result) { return column(result, &Sample::logprob); })
+      .def_prop_ro("top_tokens", &top_tokens)
+      .def_prop_ro("starts", &starts);
   m.def("sample_batch", &sample, nb::arg("pool"), nb::arg("logits").noconvert(), nb::arg("samplers"),
+        nb::arg("drafts").noconvert() = nb::none(), nb::arg("draft_starts").noconvert() = nb::none(),
         nb::arg("isa") = "auto");
 }
 

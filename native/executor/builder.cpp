@@ -1,5 +1,7 @@
 #include "executor/builder.h"
 
+#include <algorithm>
+
 #include "executor/check.h"
 
 namespace puna {
@@ -49,7 +51,7 @@ Domain ProgramBuilder::domain(int buffer) {
 
 void ProgramBuilder::read(int buffer, int stage) { at(buffer).last_stage = stage; }
 
-void ProgramBuilder::write(int buffer, Domain domain, int stage) {
+void ProgramBuilder::write(int buffer, Domain domain, int stage, std::initializer_list<int> inputs) {
   Buffer& b = at(buffer);
   require(b.domain.value_or(domain) == domain,
           "buffer " + text(buffer) +
@@ -58,6 +60,12 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage) {
   b.domain = domain;
   b.last_stage = stage;
   quantized_.erase(buffer);
+  const auto is_turned = [this](int input) { return turned_.contains(input); };
+  if (std::any_of(inputs.begin(), inputs.end(), is_turned)) {
+    turned_[buffer] = std::nullopt;
+  } else {
+    turned_.erase(buffer);
+  }
 }
 
 int ProgramBuilder::token_stage(Domain domain) {
@@ -102,11 +110,13 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
   read(result, next_stage());
-  for (const auto& [layer, layout] : layouts_) {
-    require(layer == static_cast<int>(plan_.layers.size()),
+  for (auto& [index, layer] : layers_) {
+    require(index == static_cast<int>(plan_.layers.size()),
             "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");
-    plan_.layers.push_back({plan_.block_bytes, plan_.block_bytes + layout.bytes, layout});
-    plan_.block_bytes += 2 * layout.bytes;
+    layer.k_offset = plan_.block_bytes;
+    layer.v_offset = plan_.block_bytes + layer.layout.bytes;
+    plan_.block_bytes += 2 * layer.layout.bytes;
+    plan_.layers.push_back(layer);
   }
   plan_.result = result;
   link_linear_stages();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,12 +44,18 @@ class ProgramBuilder {
   std::shared_ptr<Program> build(int result);
 
  private:
+  struct RopeTable {
+    int buffer;
+    const float* inv_freq;
+  };
+
   Buffer& at(int buffer);
   Buffer& floats(int buffer, int64_t width);
   int add_buffer(int64_t row_bytes, int64_t width);
   Domain domain(int buffer);
   void read(int buffer, int stage);
-  void write(int buffer, Domain domain, int stage);
+  // inputs: what the values are made of.
+  void write(int buffer, Domain domain, int stage, std::initializer_list<int> inputs);
   int token_stage(Domain domain);
   void append(int stage, TokenOp op);
   int next_stage() const { return static_cast<int>(plan_.stages.size()); }
@@ -58,15 +65,17 @@ class ProgramBuilder {
   Weight matrix(const std::string& name, int64_t cols, int64_t rows) const;
   const float* vector(const std::string& name, int64_t size);
   int quantized(int x);
-  int rope_table(std::span<const float> inv_freq, float scale);
+  RopeTable rope_table(std::span<const float> inv_freq, float scale);
   void link_linear_stages();
-  void add_layer(int layer, int num_kv_heads, int head_dim);
+  void add_layer(int layer, int num_kv_heads, int head_dim, int k, int v);
 
   Plan plan_;
   std::map<int, int> quantized_;  // float buffer -> its quantized copy, until it is written again
   // Layers with the same frequencies share a table.
-  std::map<std::pair<std::vector<float>, float>, int> rope_tables_;
-  std::map<int, KvLayout> layouts_;  // of each layer's keys and values
+  std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables_;
+  // The buffers whose values depend on their tokens' positions: by one rotation, or otherwise.
+  std::map<int, std::optional<KeyRotation>> turned_;
+  std::map<int, KvLayer> layers_;
 };
 
 // Says how token stages are shared out: which are cut by columns, which every thread runs for itself

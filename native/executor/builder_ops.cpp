@@ -25,7 +25,7 @@ void ProgramBuilder::embed(int out, const std::string& name) {
                                             " values where the model needs " + text(at(out).width));
   plan_.vocab_size = plan_.vocab_size == 0 ? weight.rows : std::min(plan_.vocab_size, weight.rows);
   const int stage = token_stage(Domain::kTokens);
-  write(out, Domain::kTokens, stage);
+  write(out, Domain::kTokens, stage, {});
   append(stage, op::Embed{weight, out});
 }
 
@@ -38,7 +38,7 @@ void ProgramBuilder::rms_norm(int out, int x, const std::string& name, float eps
   const float* weight = vector(name, group);
   const int stage = token_stage(domain(x));
   read(x, stage);
-  write(out, domain(x), stage);
+  write(out, domain(x), stage, {x});
   append(stage, op::RmsNorm{weight, eps, group, width / group, x, out});
 }
 
@@ -48,7 +48,7 @@ int ProgramBuilder::quantized(int x) {
   const int out = add_buffer(plan_.kernels->quantized_row_bytes(cols), 0);
   const int stage = token_stage(domain(x));
   read(x, stage);
-  write(out, domain(x), stage);
+  write(out, domain(x), stage, {x});
   append(stage, op::Quantize{cols, x, out});
   quantized_[x] = out;
   return out;
@@ -80,12 +80,12 @@ void ProgramBuilder::linear(int x, const std::vector<int>& outs, const std::vect
       require(domain(*residual) == stage.domain, "the residual has other rows than linear's input");
       read(*residual, next_stage());
     }
-    write(part.out, stage.domain, next_stage());
+    write(part.out, stage.domain, next_stage(), {x, residual.value_or(x)});
   }
   plan_.stages.emplace_back(std::move(stage));
 }
 
-int ProgramBuilder::rope_table(std::span<const float> inv_freq, float scale) {
+ProgramBuilder::RopeTable ProgramBuilder::rope_table(std::span<const float> inv_freq, float scale) {
   std::pair<std::vector<float>, float> key{{inv_freq.begin(), inv_freq.end()}, scale};
   if (const auto found = rope_tables_.find(key); found != rope_tables_.end()) return found->second;
   const int64_t half = static_cast<int64_t>(inv_freq.size());
@@ -94,10 +94,9 @@ int ProgramBuilder::rope_table(std::span<const float> inv_freq, float scale) {
   const float* constant = plan_.constants.emplace_back(std::move(values)).get();
   const int out = add_buffer(2 * half * static_cast<int64_t>(sizeof(float)), 0);
   constexpr int stage = 0;  // what embeds the tokens: there is one, since something has been written
-  write(out, Domain::kTokens, stage);
+  write(out, Domain::kTokens, stage, {});
   append(stage, op::RopeTable{constant, half, scale, out});
-  rope_tables_.emplace(std::move(key), out);
-  return out;
+  return rope_tables_.emplace(std::move(key), RopeTable{out, constant}).first->second;
 }
 
 void ProgramBuilder::rope(int x, int num_heads, int head_dim, const std::string& style,
@@ -113,18 +112,22 @@ void ProgramBuilder::rope(int x, int num_heads, int head_dim, const std::string&
   require(std::isfinite(scale), "the scale of a rotation is not finite");
   require(style == "normal" || style == "neox", "unknown rotation \"" + style + "\" (normal, neox)");
   require(domain(x) == Domain::kTokens, "rotation after the choice of rows");
-  const int table = rope_table(inv_freq, scale);
+  const RopeTable table = rope_table(inv_freq, scale);
+  const auto rotate = style == "neox" ? plan_.kernels->rope_neox : plan_.kernels->rope_normal;
   const int stage = token_stage(Domain::kTokens);
-  read(table, stage);
-  write(x, Domain::kTokens, stage);
-  append(stage, op::Rope{style == "neox" ? plan_.kernels->rope_neox : plan_.kernels->rope_normal, num_heads,
-                         head_dim, rotary_dim, x, table});
+  read(table.buffer, stage);
+  write(x, Domain::kTokens, stage, {x});
+  turned_.try_emplace(x, KeyRotation{rotate, num_heads, head_dim, rotary_dim, table.inv_freq});
+  append(stage, op::Rope{rotate, num_heads, head_dim, rotary_dim, x, table.buffer});
 }
 
-void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim) {
+void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int k, int v) {
   require_range("the layer of an attention", layer, 0, kMaxHeads);
-  const KvLayout layout = kv_layout(plan_.kv_type, num_kv_heads, head_dim);
-  require(layouts_.emplace(layer, layout).second, "layer " + text(layer) + " has two attentions");
+  KvLayer kv{num_kv_heads, head_dim, kv_layout(plan_.kv_type, num_kv_heads, head_dim), {}};
+  const auto turned = turned_.find(k);
+  if (turned != turned_.end()) kv.rotation = turned->second;
+  if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
+  require(layers_.emplace(layer, kv).second, "layer " + text(layer) + " has two attentions");
 }
 
 void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_heads, int num_kv_heads,
@@ -140,7 +143,7 @@ void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_
   const int64_t q_width = int64_t{num_heads} * head_dim, kv_width = int64_t{num_kv_heads} * head_dim;
   floats(q, q_width), floats(out, q_width), floats(k, kv_width), floats(v, kv_width);
   require(out != q && out != k && out != v, "attention cannot write over its input");
-  add_layer(layer, num_kv_heads, head_dim);
+  add_layer(layer, num_kv_heads, head_dim, k, v);
   for (const int input : {q, k, v}) {
     require(domain(input) == Domain::kTokens, "attention after the choice of rows");
   }
@@ -148,7 +151,7 @@ void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_
   read(k, store), read(v, store);
   append(store, op::StoreKv{layer, num_kv_heads, head_dim, k, v});
   read(q, next_stage());
-  write(out, Domain::kTokens, next_stage());
+  write(out, Domain::kTokens, next_stage(), {});  // where tokens are shows in how far apart they are
   plan_.stages.emplace_back(
       AttentionStage{layer, num_heads, num_kv_heads, head_dim, scale, softcap, window, q, out});
 }
@@ -160,7 +163,7 @@ void ProgramBuilder::glu(int out, int gate, int up, const std::string& activatio
   require(domain(gate) == domain(up), "gate and up have different rows");
   const int stage = token_stage(domain(gate));
   read(gate, stage), read(up, stage);
-  write(out, domain(gate), stage);
+  write(out, domain(gate), stage, {gate, up});
   append(stage, op::Glu{function, width, gate, up, out});
 }
 
@@ -170,7 +173,7 @@ void ProgramBuilder::binary(decltype(Kernels::add) function, int out, int a, int
   require(domain(a) == domain(b), "buffers " + text(a) + " and " + text(b) + " have different rows");
   const int stage = token_stage(domain(a));
   read(a, stage), read(b, stage);
-  write(out, domain(a), stage);
+  write(out, domain(a), stage, {a, b});
   append(stage, op::Binary{function, width, a, b, out});
 }
 
@@ -179,7 +182,7 @@ void ProgramBuilder::unary(decltype(Kernels::scale) function, int out, int x, fl
   floats(x, width);
   const int stage = token_stage(domain(x));
   read(x, stage);
-  write(out, domain(x), stage);
+  write(out, domain(x), stage, {x});
   append(stage, op::Unary{function, parameter, width, x, out});
 }
 
@@ -201,7 +204,7 @@ void ProgramBuilder::rows(int out, int x) {
   require(domain(x) == Domain::kTokens, "the rows have been chosen already");
   const int stage = token_stage(Domain::kRows);
   read(x, stage);
-  write(out, Domain::kRows, stage);
+  write(out, Domain::kRows, stage, {x});
   append(stage, op::GatherRows{x, out});
 }
 

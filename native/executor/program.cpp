@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
+#include "executor/move_kv.h"
 #include "executor/step.h"
 
 namespace puna {
@@ -41,7 +42,7 @@ void find_kv_slots(const Batch& batch, std::vector<KvSlot>& slots) {
     for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
       const int32_t position = batch.positions[t];
       const int64_t block = batch.block_table(s)[position / kBlockTokens];
-      slots[t] = {batch.arena + block * batch.block_bytes, position % kBlockTokens};
+      slots[t] = {batch.blocks[block], position % kBlockTokens};
     }
   }
 }
@@ -96,6 +97,8 @@ void Program::run_stages(const Step& step) const noexcept {
     work_->wait();
   }
 }
+
+void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
 Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
   check_batch(batch, plan_.vocab_size, plan_.block_bytes);

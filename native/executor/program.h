@@ -132,10 +132,19 @@ struct AttentionStage {
 
 using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
 
-// Where a layer's keys and values lie in a block, in bytes.
+// How a layer's keys were turned by their positions.
+struct KeyRotation {
+  decltype(Kernels::rope_normal) rotate;
+  int64_t num_heads, head_dim, rotary_dim;
+  const float* inv_freq;  // one of the plan's constants
+};
+
+// A layer's keys and values.
 struct KvLayer {
-  int64_t k_offset, v_offset;
+  int num_kv_heads, head_dim;
   KvLayout layout;
+  std::optional<KeyRotation> rotation;  // none: keys do not depend on positions
+  int64_t k_offset = 0, v_offset = 0;   // in a block, in bytes
 };
 
 // Everything that build() found out; does not change afterwards.
@@ -147,6 +156,7 @@ struct Plan {
   std::vector<Stage> stages;
   KvType kv_type = KvType::kF16;
   std::vector<KvLayer> layers;
+  bool can_shift = true;  // every layer's keys are as its rotation left them
   int64_t block_bytes = 0;
   int64_t vocab_size = 0;                             // rows of the smallest embedding; 0 without one
   int64_t token_row_bytes = 0, output_row_bytes = 0;  // of all buffers of a domain together
@@ -161,6 +171,7 @@ struct KvSlot {
 
 struct SharedWork;
 struct Step;
+struct KvMove;
 
 // Rows of floats that stay as they are until the next run.
 struct Output {
@@ -183,6 +194,14 @@ class Program {
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
   // the batch does not fit the model or the arena.
   Output run(ThreadPool& pool, const Batch& batch, int num_threads);
+
+  // Whether keys can be turned to another position.
+  bool can_shift() const { return plan_.can_shift; }
+  // Copies keys and values of all layers, token by token in ascending order; keys are turned by as many
+  // positions as they move, and without that not a bit changes. Throws Error, before anything is written, if
+  // something is out of range, if a token would be overwritten before it is moved, or if keys would have to
+  // be turned and cannot.
+  void move_kv(ThreadPool& pool, const KvMove& move) const;
 
  private:
   // Activations of one domain.

@@ -1,4 +1,4 @@
-// One token's keys and values into its slot of a block; kv/layout.h gives the layouts.
+// One token's keys and values, or its keys alone, into its slot of a block; kv/layout.h gives the layouts.
 #include "kernels/functions.h"
 #include "kernels/quantize_group.h"
 
@@ -8,20 +8,23 @@ namespace {
 PUNA_INLINE void store_stored(uint16_t* p, f32x16 v) { store_f16(p, finite_f16(v)); }
 PUNA_INLINE void store_stored(float* p, f32x16 v) { store(p, v); }
 
+// The heads' rows of K follow one another, so d runs over all of them.
 template <typename T>
-void store_floats(const float* k, const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* k_block,
-                  uint8_t* v_block) {
-  T* keys = reinterpret_cast<T*>(k_block) + slot;
-  const int64_t head_values = (int64_t)head_dim * kBlockTokens;
-  // The heads' rows of K follow one another, so d runs over all of them.
-  for (int64_t d = 0, n = (int64_t)num_kv_heads * head_dim; d < n; d += kLanes) {
+void store_key_floats(const float* k, int64_t n, int slot, uint8_t* block) {
+  T* keys = reinterpret_cast<T*>(block) + slot;
+  for (int64_t d = 0; d < n; d += kLanes) {
     T stored[kLanes];
     const int64_t count = n - d < kLanes ? n - d : kLanes;
     store_stored(stored, load_partial(k + d, count));
     for (int64_t i = 0; i < count; ++i) keys[(d + i) * kBlockTokens] = stored[i];
   }
+}
+
+template <typename T>
+void store_value_floats(const float* v, int num_kv_heads, int head_dim, int slot, uint8_t* block) {
+  const int64_t head_values = (int64_t)head_dim * kBlockTokens;
   for (int head = 0; head < num_kv_heads; ++head, v += head_dim) {
-    T* row = reinterpret_cast<T*>(v_block) + head * head_values + (int64_t)slot * head_dim;
+    T* row = reinterpret_cast<T*>(block) + head * head_values + (int64_t)slot * head_dim;
     for (int64_t d = 0; d < head_dim; d += kLanes) {
       T stored[kLanes];
       const int64_t count = head_dim - d < kLanes ? head_dim - d : kLanes;
@@ -57,32 +60,38 @@ PUNA_INLINE Rounded round_group(const float* x, int64_t count, int32_t bias) {
   return group;
 }
 
-// The groups of one head of K and of V.
 template <KvType kType>
-void store_head(const float* k, const float* v, int head_dim, int slot, uint8_t* keys, uint16_t* key_scales,
-                uint8_t* values, uint16_t* value_scales) {
-  constexpr int kBytes = kType == KvType::kQ8_0 ? kKvGroup : kKvGroup / 2;
-  const int groups = (head_dim + kKvGroup - 1) / kKvGroup;
-  values += (int64_t)slot * groups * kBytes;
-  for (int g = 0; g < groups; ++g) {
-    const int64_t count = head_dim - g * kKvGroup;
-    const Rounded key = round_group<kType>(k + g * kKvGroup, count, 128);
-    uint8_t* words = keys + (int64_t)g * kBytes * kBlockTokens + slot * 4;
-    for (int i = 0; i < kBytes; i += 4) std::memcpy(words + i * kBlockTokens, key.bytes + i, 4);
-    key_scales[g * kBlockTokens + slot] = key.scale;
-    const Rounded value = round_group<kType>(v + g * kKvGroup, count, 0);
-    std::memcpy(values + g * kBytes, value.bytes, kBytes);
-    value_scales[g * kBlockTokens + slot] = value.scale;
+constexpr int kGroupBytes = kType == KvType::kQ8_0 ? kKvGroup : kKvGroup / 2;
+
+// The groups of one head of K.
+template <KvType kType>
+void store_key_groups(const float* k, int head_dim, int slot, uint8_t* keys, uint16_t* scales) {
+  for (int64_t g = 0; g * kKvGroup < head_dim; ++g) {
+    const Rounded key = round_group<kType>(k + g * kKvGroup, head_dim - g * kKvGroup, 128);
+    uint8_t* words = keys + g * kGroupBytes<kType> * kBlockTokens + slot * 4;
+    for (int i = 0; i < kGroupBytes<kType>; i += 4) std::memcpy(words + i * kBlockTokens, key.bytes + i, 4);
+    scales[g * kBlockTokens + slot] = key.scale;
   }
 }
 
 template <KvType kType>
-void store_groups(const KvLayout& layout, const float* k, const float* v, int head_begin, int num_kv_heads,
-                  int head_dim, int slot, uint8_t* k_block, uint8_t* v_block) {
-  for (int head = head_begin; head < head_begin + num_kv_heads; ++head, k += head_dim, v += head_dim) {
-    const int64_t at = head * layout.head, scales = layout.scales + head * layout.head_scales;
-    store_head<kType>(k, v, head_dim, slot, k_block + at, reinterpret_cast<uint16_t*>(k_block + scales),
-                      v_block + at, reinterpret_cast<uint16_t*>(v_block + scales));
+void store_value_groups(const float* v, int head_dim, int slot, uint8_t* values, uint16_t* scales) {
+  const int64_t groups = (head_dim + kKvGroup - 1) / kKvGroup;
+  values += slot * groups * kGroupBytes<kType>;
+  for (int64_t g = 0; g < groups; ++g) {
+    const Rounded value = round_group<kType>(v + g * kKvGroup, head_dim - g * kKvGroup, 0);
+    std::memcpy(values + g * kGroupBytes<kType>, value.bytes, kGroupBytes<kType>);
+    scales[g * kBlockTokens + slot] = value.scale;
+  }
+}
+
+// store_head(row, head_dim, slot, values, scales) for each of the heads, of K or of V.
+template <typename StoreHead>
+PUNA_INLINE void for_heads(const KvLayout& layout, const float* rows, int head_begin, int num_heads,
+                           int head_dim, int slot, uint8_t* block, StoreHead store_head) {
+  for (int head = head_begin; head < head_begin + num_heads; ++head, rows += head_dim) {
+    uint8_t* scales = block + layout.scales + head * layout.head_scales;
+    store_head(rows, head_dim, slot, block + head * layout.head, reinterpret_cast<uint16_t*>(scales));
   }
 }
 
@@ -90,17 +99,27 @@ void store_groups(const KvLayout& layout, const float* k, const float* v, int he
 
 void store_kv(KvType type, const KvLayout& layout, const float* k, const float* v, int head, int num_kv_heads,
               int head_dim, int slot, uint8_t* k_block, uint8_t* v_block) {
-  uint8_t* keys = k_block + head * layout.head;
-  uint8_t* values = v_block + head * layout.head;
+  const int64_t first = head * layout.head, n = (int64_t)num_kv_heads * head_dim;
+  const auto store_groups = [&](const float* rows, uint8_t* block, auto store_head) {
+    for_heads(layout, rows, head, num_kv_heads, head_dim, slot, block, store_head);
+  };
   switch (type) {
     case KvType::kF16:
-      return store_floats<uint16_t>(k, v, num_kv_heads, head_dim, slot, keys, values);
+      store_key_floats<uint16_t>(k, n, slot, k_block + first);
+      if (v) store_value_floats<uint16_t>(v, num_kv_heads, head_dim, slot, v_block + first);
+      break;
     case KvType::kF32:
-      return store_floats<float>(k, v, num_kv_heads, head_dim, slot, keys, values);
+      store_key_floats<float>(k, n, slot, k_block + first);
+      if (v) store_value_floats<float>(v, num_kv_heads, head_dim, slot, v_block + first);
+      break;
     case KvType::kQ8_0:
-      return store_groups<KvType::kQ8_0>(layout, k, v, head, num_kv_heads, head_dim, slot, k_block, v_block);
+      store_groups(k, k_block, store_key_groups<KvType::kQ8_0>);
+      if (v) store_groups(v, v_block, store_value_groups<KvType::kQ8_0>);
+      break;
     case KvType::kQ4_0:
-      return store_groups<KvType::kQ4_0>(layout, k, v, head, num_kv_heads, head_dim, slot, k_block, v_block);
+      store_groups(k, k_block, store_key_groups<KvType::kQ4_0>);
+      if (v) store_groups(v, v_block, store_value_groups<KvType::kQ4_0>);
+      break;
   }
 }
 

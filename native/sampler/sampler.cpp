@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 
@@ -43,23 +42,6 @@ void check(const SamplingParams& params) {
 
 bool has_penalties(const SamplingParams& params) {
   return params.repeat_penalty != 1 || params.presence_penalty != 0 || params.frequency_penalty != 0;
-}
-
-std::vector<LogitRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
-                              std::span<Sampler* const> samplers) {
-  std::vector<LogitRow> rows;
-  for (const Sampler* sampler : samplers) {
-    rows.emplace_back(kernels, std::span(logits, vocab_size), sampler->scan_inverse_temperature());
-    logits += vocab_size;
-  }
-  return rows;
-}
-
-// Waking the other threads costs some 15 us; reading 1024 blocks takes as long.
-bool is_worth_waking(std::span<const LogitRow> rows) {
-  int64_t work = 0;
-  for (const LogitRow& row : rows) work += row.num_blocks() * (row.has_sums() ? 4 : 1);
-  return work > 1024;
 }
 
 }  // namespace
@@ -189,37 +171,6 @@ void Sampler::add_logprobs(const LogitRow& row, Candidates& candidates, Sample& 
   candidates.collect_most_likely(row, params_.num_logprobs);
   for (const Candidate& candidate : candidates.by_likelihood())
     sample.top.push_back({candidate.token, logprob(candidate.logit)});
-}
-
-std::vector<Sample> sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits,
-                                 int64_t vocab_size, std::span<Sampler* const> samplers) {
-  std::vector<LogitRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), samplers);
-  const auto share_out = [&](int64_t count, const std::function<void(int64_t)>& body) {
-    if (count > 1 && is_worth_waking(rows)) return pool.parallel_for(count, body);
-    for (int64_t i = 0; i < count; ++i) body(i);
-  };
-  const auto num_rows = static_cast<int64_t>(rows.size());
-  constexpr int64_t kPart = 64;  // blocks
-  const int64_t num_parts = (vocab_size + kPart * kLogitBlock - 1) / (kPart * kLogitBlock);
-  // Rows that are fewer than the threads are read by all of them together.
-  const bool together = num_rows < pool.num_threads();
-  if (together)
-    share_out(num_rows * num_parts, [&](int64_t i) {
-      rows[static_cast<size_t>(i / num_parts)].scan(i % num_parts * kPart, (i % num_parts + 1) * kPart);
-    });
-  std::vector<Sample> samples(samplers.size());
-  share_out(num_rows, [&](int64_t i) {
-    static thread_local Candidates candidates;
-    const auto r = static_cast<size_t>(i);
-    if (!together) rows[r].scan(0, rows[r].num_blocks());
-    try {
-      samples[r] = samplers[r]->sample(rows[r], candidates);
-    } catch (const Error& error) {
-      throw Error("row " + std::to_string(i) + ": " + error.what());
-    }
-  });
-  for (size_t r = 0; r < samplers.size(); ++r) samplers[r]->commit(samples[r]);
-  return samples;
 }
 
 }  // namespace puna

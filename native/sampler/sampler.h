@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "executor/thread_pool.h"
-#include "kernels/kernels.h"
 #include "sampler/candidates.h"
 #include "sampler/logit_row.h"
 #include "sampler/recent_tokens.h"
@@ -77,10 +75,5 @@ class Sampler {
   RecentTokens recent_;
   uint64_t num_drawn_ = 0;
 };
-
-// Row r of logits, [samplers.size(), vocab_size], is sampled and committed by samplers[r]. Error names the
-// row; then no sampler has changed.
-std::vector<Sample> sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits,
-                                 int64_t vocab_size, std::span<Sampler* const> samplers);
 
 }  // namespace puna

@@ -14,6 +14,7 @@
 //   rows OUT X                      as in ProgramBuilder
 //   build RESULT
 //   run POSITION TOKENS...          a step of one sequence, whose blocks are 0, 1, ...
+//   move SOURCE_BEGIN DESTINATION_BEGIN NUM_TOKENS      within this sequence
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -26,6 +27,7 @@
 
 #include "base/error.h"
 #include "executor/builder.h"
+#include "executor/move_kv.h"
 #include "executor/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kv/arena.h"
@@ -47,7 +49,8 @@ struct Driver {
     program = builder->build(result);
     const int64_t block_bytes = program->block_bytes() > 0 ? program->block_bytes() : 64;
     arena = std::make_unique<Arena>(kNumBlocks, block_bytes);
-    std::memset(arena->base(), 0xff, static_cast<size_t>(kNumBlocks * block_bytes));  // NaN until written
+    std::memset(arena->blocks()[0], 0xff,
+                static_cast<size_t>(kNumBlocks * block_bytes));  // NaN until written
     std::cout << program->isa() << "\n";
   }
 
@@ -64,12 +67,23 @@ struct Driver {
                       .num_tables = 1,
                       .table_width = kNumBlocks,
                       .rows = rows,
-                      .arena = arena->base(),
-                      .num_blocks = kNumBlocks,
-                      .block_bytes = arena->block_bytes()};
+                      .blocks = arena->blocks()};
     const Output output = program->run(pool, batch, 1);
     results.write(reinterpret_cast<const char*>(output.data.get()),
                   static_cast<std::streamsize>(output.rows * output.width * 4));
+  }
+
+  void move(int64_t source_begin, int64_t destination_begin, int64_t num_tokens) {
+    std::vector<int32_t> blocks(kNumBlocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+    program->move_kv(pool, {.source = blocks,
+                            .destination = blocks,
+                            .source_begin = source_begin,
+                            .destination_begin = destination_begin,
+                            .num_tokens = num_tokens,
+                            .arena = arena->base(),
+                            .num_blocks = kNumBlocks,
+                            .block_bytes = arena->block_bytes()});
   }
 
   void linear(std::istream& in) {
@@ -146,6 +160,8 @@ const std::map<std::string, Command> kCommands = {
        const int32_t position = next<int32_t>(in);
        d.run(position, rest<int32_t>(in));
      }},
+    {"move", [](Driver& d,
+                std::istream& in) { call<int64_t, int64_t, int64_t>(in, [&](auto... a) { d.move(a...); }); }},
 };
 
 }  // namespace

@@ -13,7 +13,9 @@ import puna
 from puna.api.context import ApiContext
 from puna.api.errors import KNOWN_ERRORS, native_error_body, to_api_error
 from puna.api.guard import Cors, HostGuard
-from puna.api.ollama import blobs, create, generate, listing, manage, pull, show
+from puna.api.observability import routes as observability
+from puna.api.observability.http_counts import CountRequests
+from puna.api.ollama import blobs, create, generate, listing, manage, pull, sessions, show
 from puna.api.openai import chat, completions, models
 from puna.api.openai.framing import openai_error_body
 from puna.api.replies import JSON_MEDIA_TYPE, json_response
@@ -23,9 +25,11 @@ from puna.daemon.runtime import Runtime
 def create_app(runtime: Runtime) -> Starlette:
     """All HTTP faces of one runtime, which the caller starts and closes."""
     settings = runtime.settings
+    context = ApiContext(runtime)
     app = Starlette(
         routes=ROUTES,
         middleware=[
+            Middleware(CountRequests, counts=context.http_counts, routes=ROUTES),
             Middleware(Cors, origins=settings.origins),
             Middleware(HostGuard, bind_address=settings.host.address),
         ],
@@ -36,7 +40,7 @@ def create_app(runtime: Runtime) -> Starlette:
         },
     )
     app.router.redirect_slashes = False
-    app.state.context = ApiContext(runtime)
+    app.state.context = context
     return app
 
 
@@ -64,6 +68,8 @@ async def _error(request: Request, error: Exception) -> Response:
 ROUTES = [
     Route("/", _root),
     Route("/api/version", _version),
+    Route("/metrics", observability.metrics),
+    Route("/debug/trace", observability.trace),
     Route("/api/tags", listing.tags),
     Route("/api/ps", listing.ps),
     Route("/api/show", show.show, methods=["POST"]),
@@ -75,6 +81,10 @@ ROUTES = [
     Route("/api/delete", manage.delete, methods=["DELETE"]),
     Route("/api/blobs/{digest}", blobs.probe, methods=["HEAD"]),
     Route("/api/blobs/{digest}", blobs.upload, methods=["POST"]),
+    Route("/api/sessions", sessions.list_sessions),
+    Route("/api/sessions", sessions.remove, methods=["DELETE"]),
+    Route("/api/sessions/save", sessions.save, methods=["POST"]),
+    Route("/api/sessions/load", sessions.load, methods=["POST"]),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model}", models.retrieve_model),
     Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),

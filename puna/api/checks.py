@@ -7,16 +7,31 @@ from typing import Any
 
 from puna.api.errors import ApiError
 from puna.api.inspection import ModelFacts
-from puna.api.requests import GenerateRequest, InferenceRequest, Think
+from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
+from puna.engine.sessions import check_session_name
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20
+_MAX_PRIORITY = 10
+_MAX_SALT_CHARS = 256
 
 
 def check_top_logprobs(count: int) -> None:
     """ApiError (400)."""
     if not 0 <= count <= _MAX_TOP_LOGPROBS:
         raise ApiError(400, f"top_logprobs must be between 0 and {_MAX_TOP_LOGPROBS}")
+
+
+def check_extensions(request: Extensions, num_replies: int) -> None:
+    """ApiError (400), InvalidSessionName."""
+    if not -_MAX_PRIORITY <= request.priority <= _MAX_PRIORITY:
+        raise ApiError(400, f"priority must be between -{_MAX_PRIORITY} and {_MAX_PRIORITY}")
+    if len(request.cache_salt) > _MAX_SALT_CHARS:
+        raise ApiError(400, f"cache_salt may have {_MAX_SALT_CHARS} characters at most")
+    if request.session is not None:
+        check_session_name(request.session)
+        if num_replies > 1:
+            raise ApiError(400, "a session goes on with one reply: it takes one prompt, and no n or best_of")
 
 
 def check_raw(request: GenerateRequest) -> None:

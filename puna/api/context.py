@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from puna.api.inspection import Inspector
+from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Runtime
 
 
@@ -16,6 +17,7 @@ class ApiContext:
 
     runtime: Runtime
     inspector: Inspector = field(default_factory=Inspector)
+    http_counts: HttpCounts = field(default_factory=HttpCounts)
 
 
 def context_of(request: Request) -> ApiContext:

@@ -10,7 +10,9 @@ from puna.backends.base import ModelLoadError
 from puna.chat.template import TemplateError
 from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError
+from puna.engine.sessions import InvalidSessionName, SessionError, UnknownSession
 from puna.gguf import GgufError
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.registry import (
     DigestMismatch,
     InvalidDigest,
@@ -42,6 +44,11 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (DigestMismatch, 400),
     (ReadOnlyModel, 403),
     (ModelNotFound, 404),
+    (InvalidSessionName, 400),
+    (UnknownSession, 404),
+    (SessionError, 409),
+    (CheckpointMismatch, 409),
+    (CheckpointError, 500),
     (MissingBlob, 500),
     (RegistryError, 500),
     (ServerBusy, 503),

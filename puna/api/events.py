@@ -1,7 +1,12 @@
-"""What happens during one generate or chat request; every face formats these."""
+"""What happens during one generate or chat request; every face formats these.
+
+`index` is the number of the choice, where a request gets several replies.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -15,6 +20,7 @@ class Delta(msgspec.Struct):
     content: str = ""
     thinking: str = ""
     logprobs: list[TextLogprob] = []
+    index: int = 0
 
 
 class Counts(msgspec.Struct):
@@ -36,6 +42,9 @@ class Finish(msgspec.Struct):
     counts: Counts | None = None
     context: list[int] = []
     """Tokens of prompt and reply, where generate gives them back."""
+    cached_tokens: int = 0
+    """Prompt tokens whose KV was cached."""
+    index: int = 0
 
 
 class Rendered(msgspec.Struct):
@@ -56,11 +65,17 @@ class Collected(msgspec.Struct):
     finish: Finish
 
 
-def collect(events: list[Event]) -> Collected:
-    """events: of a request that ended with Finish."""
-    deltas = [event for event in events if isinstance(event, Delta)]
-    finish = events[-1]
-    assert isinstance(finish, Finish), "a reply without an end"
+def collect(events: Sequence[Event]) -> list[Collected]:
+    """The choices in their order. events: of a request, each of whose choices ended with Finish."""
+    deltas: defaultdict[int, list[Delta]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, Delta):
+            deltas[event.index].append(event)
+    finishes = sorted((e for e in events if isinstance(e, Finish)), key=lambda finish: finish.index)
+    return [_collected(deltas[finish.index], finish) for finish in finishes]
+
+
+def _collected(deltas: Sequence[Delta], finish: Finish) -> Collected:
     return Collected(
         content="".join(delta.content for delta in deltas),
         thinking="".join(delta.thinking for delta in deltas),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from puna.api.events import Counts, Delta, Event, Finish
 from puna.api.prompt import Prompt
+from puna.chat.thinking import ThinkingParser
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk
 from puna.daemon.runtime import ResidentModel
 from puna.engine.request import RequestStats
@@ -25,35 +26,43 @@ class Clock:
 
 
 async def generate_reply(
-    resident: ResidentModel, prompt: Prompt, job: GenerationJob, clock: Clock, *, with_context: bool
+    resident: ResidentModel,
+    prompt: Prompt,
+    job: GenerationJob,
+    clock: Clock,
+    *,
+    index: int = 0,
+    with_context: bool,
 ) -> AsyncGenerator[Event, None]:
     """Deltas, then a Finish with counts. Closing the generator cancels the request.
 
-    with_context: Finish has the tokens of prompt and reply. Raises GenerationError, WorkerDied.
+    index: number of the choice. with_context: Finish has the tokens of prompt and reply.
+    Raises GenerationError, ServerBusy, WorkerDied.
     """
     tokens: list[int] = []
+    parser = None if prompt.inside_thoughts is None else ThinkingParser(started=prompt.inside_thoughts)
     runaway = _RunawayGuard(len(prompt.tokens))
     async with aclosing(resident.generate(job)) as chunks:
         async for chunk in chunks:
             tokens += chunk.tokens
             finish = chunk.finish or runaway.check(chunk)
-            delta = _delta(prompt, chunk, is_last=finish is not None)
+            delta = _delta(parser, chunk, index, is_last=finish is not None)
             if delta.content or delta.thinking or delta.logprobs:
                 yield delta
             if finish is not None:
                 context = [*prompt.tokens, *tokens] if with_context else []
-                yield Finish(finish.reason, _counts(finish.stats, clock), context)
+                stats = finish.stats
+                yield Finish(finish.reason, _counts(stats, clock), context, stats.cached_tokens, index)
                 return
 
 
-def _delta(prompt: Prompt, chunk: TextChunk, *, is_last: bool) -> Delta:
-    if prompt.thinking is None:
-        return Delta(chunk.text, logprobs=chunk.logprobs or [])
-    thinking, content = prompt.thinking.add(chunk.text)
-    if is_last:
-        more_thinking, more_content = prompt.thinking.flush()
+def _delta(parser: ThinkingParser | None, chunk: TextChunk, index: int, *, is_last: bool) -> Delta:
+    """parser: tells thoughts from content, if there may be any."""
+    thinking, content = ("", chunk.text) if parser is None else parser.add(chunk.text)
+    if parser is not None and is_last:
+        more_thinking, more_content = parser.flush()
         thinking, content = thinking + more_thinking, content + more_content
-    return Delta(content, thinking, chunk.logprobs or [])
+    return Delta(content, thinking, chunk.logprobs or [], index)
 
 
 def _counts(stats: RequestStats, clock: Clock) -> Counts:

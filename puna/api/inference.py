@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
+
+import msgspec
 
 from puna.api.checks import (
     check_capabilities,
+    check_extensions,
     check_format,
     check_model_template,
     check_raw,
@@ -22,13 +24,15 @@ from puna.api.context import ApiContext
 from puna.api.errors import ApiError
 from puna.api.events import Event, Finish, Rendered
 from puna.api.generation import Clock, generate_reply
+from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
-from puna.api.prompt import Prompt, chat_prompt, generate_prompt, raw_prompt
+from puna.api.prompt import Prompt, chat_prompt, generate_prompt, raw_prompt, token_prompt
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
+from puna.chat.truncation import kept_tokens
 from puna.daemon.generation import GenerationJob
 from puna.daemon.runtime import ResidentModel, Runtime
-from puna.registry import ModelNotFound
+from puna.registry import ModelNotFound, StoredModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,41 +46,74 @@ class _Task:
     """Capabilities, besides completion."""
     without_name: ApiError
     check: Callable[[], None] = lambda: None
-    build: Callable[[ResidentModel, Options, Think], Prompt]
+    build: Callable[[ResidentModel, Options, Think], list[Prompt]]
+    num_prompts: int = 1
+    num_choices: int = 1
+    """Replies to each prompt."""
     is_raw: bool = False
     gives_context: bool = False
 
 
-def generate(context: ApiContext, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-    """Events of one request; the last is Finish or Rendered. Raises what errors.KNOWN_ERRORS lists."""
+def generate(
+    context: ApiContext,
+    request: GenerateRequest,
+    *,
+    prompts: Sequence[str | list[int]] = (),
+    num_choices: int = 1,
+) -> AsyncGenerator[Event, None]:
+    """Events of one request; each choice ends with Finish, or there is only Rendered.
+
+    prompts: instead of the request's own; tokens are taken as they are.
+    num_choices: replies to each; the i-th one to prompt p is choice p * num_choices + i.
+    Raises what errors.KNOWN_ERRORS lists.
+    """
+    prompts = prompts or [request.prompt]
 
     def check() -> None:
         check_raw(request)
         check_template(request)
 
+    def build(resident: ResidentModel, options: Options, think: Think) -> list[Prompt]:
+        return [_generate_prompt(prompt, request, resident, options, think) for prompt in prompts]
+
     needs = {"insert": request.suffix, "vision": request.images}
     task = _Task(
         verb="generate",
-        is_empty=not request.prompt,
+        is_empty=not any(prompts),
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(404, "model '' not found"),
         check=check,
-        build=partial(raw_prompt if request.raw else generate_prompt, request),
+        build=build,
+        num_prompts=len(prompts),
+        num_choices=num_choices,
         is_raw=request.raw,
         gives_context=not request.raw,
     )
     return _infer(context, request, task)
 
 
-def chat(context: ApiContext, request: ChatRequest) -> AsyncGenerator[Event, None]:
-    """Events of one request; the last is Finish or Rendered. Raises what errors.KNOWN_ERRORS lists."""
+def _generate_prompt(
+    prompt: str | list[int], request: GenerateRequest, resident: ResidentModel, options: Options, think: Think
+) -> Prompt:
+    if isinstance(prompt, list):
+        return token_prompt(prompt, request, resident, options)
+    build = raw_prompt if request.raw else generate_prompt
+    return build(msgspec.structs.replace(request, prompt=prompt), resident, options, think)
+
+
+def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> AsyncGenerator[Event, None]:
+    """Events of one request; each choice ends with Finish, or there is only Rendered.
+
+    Raises what errors.KNOWN_ERRORS lists.
+    """
     needs = {"tools": request.tools, "vision": any(message.images for message in request.messages)}
     task = _Task(
         verb="chat",
         is_empty=not request.messages,
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(400, "model is required"),
-        build=partial(chat_prompt, request),
+        build=lambda resident, options, think: [chat_prompt(request, resident, options, think)],
+        num_choices=num_choices,
     )
     return _infer(context, request, task)
 
@@ -86,6 +123,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
     keep_alive_s = request.keep_alive_s()
     request.think_mode()  # like the body's other fields, wrong whatever the model is
     check_top_logprobs(request.top_logprobs)
+    check_extensions(request, task.num_prompts * task.num_choices)
     if not request.model:
         raise task.without_name
     if task.is_empty and keep_alive_s == 0:
@@ -93,14 +131,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         yield Finish("unload")
         return
     model = await find_model(context.runtime.store, request.model)
-    task.check()
-    facts = await context.inspector.facts(model)
-    think = effective_think(request, facts)
-    check_capabilities(request, model, facts, task.verb, task.needs)
-    check_format(request.format)
-    if not task.is_raw:
-        check_model_template(model, facts)
-    options = parse_options(model.params, request.options)
+    think, options = await _check(context, request, task, model)
     async with context.runtime.resident(
         str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
     ) as resident:
@@ -109,15 +140,36 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
             yield Finish("load")
             return
         # In a thread: a long prompt must not hold up the streams of others.
-        prompt = await asyncio.to_thread(task.build, resident, options, think)
+        prompts = await asyncio.to_thread(task.build, resident, options, think)
         if request.debug_render_only:
-            yield Rendered(prompt.text)
+            yield Rendered(prompts[0].text)
             return
-        job = _job(request, options, prompt, resident)
-        reply = generate_reply(resident, prompt, job, clock, with_context=task.gives_context)
-        async with aclosing(reply) as events:
+        jobs = [
+            (prompt, _job(request, options, prompt, resident, choice))
+            for prompt in prompts
+            for choice in range(task.num_choices)
+        ]
+        replies = [
+            generate_reply(resident, prompt, job, clock, index=index, with_context=task.gives_context)
+            for index, (prompt, job) in enumerate(jobs)
+        ]
+        async with aclosing(merge(replies)) as events:
             async for event in events:
                 yield event
+
+
+async def _check(
+    context: ApiContext, request: InferenceRequest, task: _Task, model: StoredModel
+) -> tuple[Think, Options]:
+    """Refuses what this model cannot do. Raises what errors.KNOWN_ERRORS lists."""
+    task.check()
+    facts = await context.inspector.facts(model)
+    think = effective_think(request, facts)
+    check_capabilities(request, model, facts, task.verb, task.needs)
+    check_format(request.format)
+    if not task.is_raw:
+        check_model_template(model, facts)
+    return think, parse_options(model.params, request.options)
 
 
 async def _unload(runtime: Runtime, text: str) -> None:
@@ -129,12 +181,21 @@ async def _unload(runtime: Runtime, text: str) -> None:
 
 
 def _job(
-    request: InferenceRequest, options: Options, prompt: Prompt, resident: ResidentModel
+    request: InferenceRequest, options: Options, prompt: Prompt, resident: ResidentModel, choice: int
 ) -> GenerationJob:
+    num_logprobs = request.top_logprobs if request.logprobs else -1
+    limit = resident.context_length
     return GenerationJob(
         prompt=prompt.tokens,
-        sampling=options.sampling(num_logprobs=request.top_logprobs if request.logprobs else -1),
-        max_tokens=options.max_tokens(resident.context_length),
+        sampling=options.sampling(num_logprobs=num_logprobs, choice=choice),
+        max_tokens=options.max_tokens(limit),
         stop=options.stop,
         num_threads=options.num_thread if options.num_thread > 0 else None,
+        shift=request.shift,
+        num_keep=kept_tokens(options.num_keep, len(prompt.tokens), limit, resident.tokenizer.add_bos),
+        priority=request.priority,
+        cache_prompt=request.cache_prompt,
+        cache_salt=request.cache_salt,
+        session=request.session,
+        num_draft=options.draft_num_predict,
     )

@@ -27,6 +27,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     num_keep: int = 4
     num_predict: int = -1
     num_thread: int = 0
+    draft_num_predict: int | None = None
+    """None: the engine decides."""
     stop: list[str] = []
     seed: int = -1
     top_k: int = 40
@@ -39,8 +41,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
 
-    def sampling(self, *, num_logprobs: int) -> SamplingParams:
-        """num_logprobs: as in SamplingParams."""
+    def sampling(self, *, num_logprobs: int, choice: int = 0) -> SamplingParams:
+        """num_logprobs: as in SamplingParams; choice: number of the reply, if a prompt gets several."""
         return SamplingParams(
             temperature=self.temperature,
             top_k=self.top_k,
@@ -51,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             repeat_penalty=self.repeat_penalty,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
-            seed=None if self.seed == -1 else self.seed % _SEED_RANGE,
+            seed=None if self.seed == -1 else (self.seed + choice) % _SEED_RANGE,
             num_logprobs=num_logprobs,
         )
 
@@ -98,6 +100,8 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
         values["num_ctx"] = max(values["num_ctx"], _MIN_NUM_CTX)
     if values.get("repeat_penalty", 1.0) <= 0:
         raise ApiError(400, 'option "repeat_penalty" must be positive')
+    if values.get("draft_num_predict", 0) < 0:
+        raise ApiError(400, 'option "draft_num_predict" must be 0 or more')
     if values.get("repeat_last_n", 0) < -1:
         raise ApiError(400, 'option "repeat_last_n" must be -1 or more')
     return msgspec.convert(values, Options)

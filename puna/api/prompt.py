@@ -10,7 +10,7 @@ from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
 from puna.chat.messages import Message
-from puna.chat.thinking import ThinkingParser, ends_with_open_tag, without_old_thoughts
+from puna.chat.thinking import ends_with_open_tag, without_old_thoughts
 from puna.chat.truncation import fit_messages, fit_prompt
 from puna.daemon.runtime import ResidentModel
 
@@ -21,17 +21,25 @@ _TOO_LONG = (
 
 
 class Prompt(NamedTuple):
-    """What a model is given; `thinking` tells its thoughts from its answer, if it may have any."""
+    """What a model is given."""
 
     text: str
     tokens: list[int]
-    thinking: ThinkingParser | None = None
+    inside_thoughts: bool | None = None
+    """Whether the reply begins with thoughts already open; None: it has none."""
 
 
 def raw_prompt(request: GenerateRequest, resident: ResidentModel, options: Options, _: Think) -> Prompt:
     """The prompt as it is. ApiError (400) if it may not be shortened and does not fit."""
     tokens = resident.tokenizer.encode(request.prompt)
     return Prompt(request.prompt, _fit(tokens, request, resident, options))
+
+
+def token_prompt(
+    tokens: list[int], request: GenerateRequest, resident: ResidentModel, options: Options
+) -> Prompt:
+    """Tokens as they are. ApiError (400), also if the model does not have one of them."""
+    return Prompt("", _fit(_checked(tokens, resident, "prompt"), request, resident, options))
 
 
 def generate_prompt(
@@ -71,11 +79,11 @@ def _conversation(
         messages = fit_messages(messages, renderer.num_tokens, resident.context_length)
     text = renderer.render(messages)
     if context:
-        tokens = [*_checked(context, resident), *renderer.continuation(text)]
+        tokens = [*_checked(context, resident, "context"), *renderer.continuation(text)]
     else:
         tokens = resident.tokenizer.encode_prompt(text)
-    parser = ThinkingParser(started=ends_with_open_tag(text)) if think.enabled else None
-    return Prompt(text, _fit(tokens, request, resident, options), parser)
+    inside_thoughts = ends_with_open_tag(text) if think.enabled else None
+    return Prompt(text, _fit(tokens, request, resident, options), inside_thoughts)
 
 
 class _Renderer:
@@ -119,11 +127,11 @@ def _fit(
     return fit_prompt(tokens, limit, options.num_keep, resident.tokenizer.add_bos)
 
 
-def _checked(context: list[int], resident: ResidentModel) -> list[int]:
-    for token in context:
+def _checked(tokens: list[int], resident: ResidentModel, field: str) -> list[int]:
+    for token in tokens:
         if not 0 <= token < resident.tokenizer.vocab_size:
-            raise ApiError(400, f"context has token {token}, which the model does not have")
-    return context
+            raise ApiError(400, f"{field} has token {token}, which the model does not have")
+    return tokens
 
 
 def _embedded(resident: ResidentModel) -> list[Message]:

@@ -21,7 +21,16 @@ class Think(NamedTuple):
     level: str | None = None
 
 
-class InferenceRequest(msgspec.Struct, kw_only=True):
+class Extensions(msgspec.Struct, kw_only=True):
+    """What both faces take beyond what their protocols know; meanings as in the engine's Request."""
+
+    cache_prompt: bool = True
+    cache_salt: str = ""
+    priority: int = 0
+    session: str | None = None
+
+
+class InferenceRequest(Extensions, kw_only=True):
     """Fields that generate and chat share."""
 
     model: str = ""

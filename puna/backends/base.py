@@ -39,14 +39,20 @@ class Batch:
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine and the daemon know of a loaded model."""
+    """What the engine and the daemon know of a loaded model.
+
+    kv_type: what keys and values are stored as.
+    can_shift: whether tokens in the KV memory can move to other positions.
+    """
 
     architecture: str
     vocab_size: int
     context_length: int
     num_layers: int
     block_bytes: int
+    kv_type: str
     weight_bytes: int
+    can_shift: bool
 
 
 class DeviceModel(Protocol):
@@ -59,6 +65,23 @@ class DeviceModel(Protocol):
         """Logits [R, vocab_size] of one step, valid until the next run; K and V go into the arena's blocks.
 
         Raises NativeError for a batch that does not fit the model or the arena.
+        """
+
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        """Copies K and V of num_tokens tokens from positions of one block table [B] to those of another.
+
+        Token i goes from source_begin + i to destination_begin + i, in ascending order; the tables may share
+        blocks where tokens go down. Keys are rotated by as many positions as they move; bits stay as they are
+        where that is 0. Raises NativeError, with nothing written, for a range or a block that does not exist,
+        and for a rotation unless can_shift.
         """
 
     def close(self) -> None: ...

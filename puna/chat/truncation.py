@@ -47,17 +47,25 @@ def _cut(messages: list[Message], start: int) -> list[Message]:
     return [message for message in messages[:start] if message.role == "system"] + messages[start:]
 
 
+def kept_tokens(num_keep: int, num_prompt: int, limit: int, add_bos: bool) -> int:
+    """How many tokens at the front always stay when a context of `limit` is full.
+
+    num_keep: of a prompt of `num_prompt`; negative means all of it. One more if the tokenizer adds BOS.
+    """
+    wanted = (num_keep if num_keep >= 0 else num_prompt) + (1 if add_bos else 0)
+    return min(wanted, limit - 1)
+
+
 def fit_prompt(tokens: Sequence[int], limit: int, num_keep: int, add_bos: bool) -> list[int]:
     """Leaves out the middle of a prompt that does not leave room for one more token in a context of `limit`.
 
-    `num_keep` tokens at the front stay, all that fit if it is negative; one more if the tokenizer adds BOS.
+    The front stays as `kept_tokens` says.
 
     | kept    | left out             | tail                 |
     0        keep         len(tokens) - (length - keep)   len(tokens)
     """
     if len(tokens) <= limit - 1:
         return list(tokens)
-    wanted = (num_keep if num_keep >= 0 else len(tokens)) + (1 if add_bos else 0)
-    keep = min(wanted, limit - 1)
+    keep = kept_tokens(num_keep, len(tokens), limit, add_bos)
     length = limit - max((limit - keep) // 2, 1)
     return [*tokens[:keep], *tokens[keep + len(tokens) - length :]]

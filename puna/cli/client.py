@@ -57,6 +57,10 @@ class Client:
         """The JSON object at `path`."""
         return self._call("GET", path, None)
 
+    def get_raw(self, path: str) -> bytes:
+        """What is at `path`, as it is."""
+        return self._request("GET", path, None).content
+
     def post(self, path: str, body: Json) -> Json:
         """Sends `body`; returns the JSON object that comes back, empty if none does."""
         return self._call("POST", path, body)
@@ -99,11 +103,15 @@ class Client:
             raise _server_error(response)
 
     def _call(self, method: str, path: str, body: Json | None) -> Json:
+        response = self._request(method, path, body)
+        return _decode(response.content) if response.content else {}
+
+    def _request(self, method: str, path: str, body: Json | None) -> httpx.Response:
         with _reported():
             response = self._http.request(method, path, json=body)
         if response.is_error:
             raise _server_error(response)
-        return _decode(response.content) if response.content else {}
+        return response
 
 
 def is_local(host: Host) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -20,7 +21,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+session_app = typer.Typer(
+    help="Keep the KV of conversations, in memory and on disk.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(session_app, name="session")
+
 Model = Annotated[str, typer.Argument(show_default=False)]
+Session = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Prefix = Annotated[str, typer.Argument(help="Only names that start so.", show_default=False)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for the registry.")]
 
@@ -94,6 +101,7 @@ def run(
         str, typer.Option(metavar="[=LEVEL]", help="Think first: true, false, low, medium, high, max.")
     ] = "",
     hidethinking: Annotated[bool, typer.Option("--hidethinking", help="Don't show the thinking.")] = False,
+    session: Annotated[str, typer.Option(help="Keep the conversation's KV under this name.")] = "",
 ) -> None:
     """Run a model: answer PROMPT, or converse. MODEL may be a GGUF file."""
     from puna.cli.launch import connect_or_start
@@ -109,6 +117,7 @@ def run(
         hide_thinking=hidethinking,
         word_wrap=not nowordwrap,
         insecure=insecure,
+        session=session or None,
     )
     settings = Settings.from_environment()
     with connect_or_start(settings) as client:
@@ -184,6 +193,18 @@ def bench(
 
 
 @app.command()
+def trace(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("puna-trace.json"),
+    seconds: Annotated[Optional[float], typer.Option(help="Only the last ones.", show_default=False)] = None,  # noqa: UP045
+) -> None:
+    """Save what the engine did lately, as a timeline for ui.perfetto.dev."""
+    from puna.cli.trace import save_trace
+
+    with _client() as client:
+        save_trace(client, output, seconds)
+
+
+@app.command()
 def rm(models: Annotated[list[str], typer.Argument(show_default=False)]) -> None:
     """Remove models."""
     from puna.cli.models import remove
@@ -199,3 +220,44 @@ def stop(model: Model) -> None:
 
     with _client() as client:
         stop_model(client, model)
+
+
+@session_app.command("save")
+def session_save(model: Model, name: Session) -> None:
+    """Save a session from memory to disk."""
+    from puna.cli.session import save_session
+
+    with _client() as client:
+        save_session(client, model, name)
+
+
+@session_app.command("load")
+def session_load(model: Model, name: Session) -> None:
+    """Load a saved session into memory."""
+    from puna.cli.session import load_session
+
+    with _client() as client:
+        load_session(client, model, name)
+
+
+@session_app.command("list")
+def session_list(prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "") -> None:
+    """List sessions, in memory and on disk."""
+    from puna.cli.session import list_sessions
+
+    with _client() as client:
+        list_sessions(client, prefix)
+
+
+session_app.command("ls", hidden=True)(session_list)
+
+
+@session_app.command("rm")
+def session_rm(
+    model: Model, names: Annotated[list[str], typer.Argument(metavar="NAME", show_default=False)]
+) -> None:
+    """Remove sessions from memory and disk."""
+    from puna.cli.session import remove_sessions
+
+    with _client() as client:
+        remove_sessions(client, model, names)

@@ -33,10 +33,16 @@ class RunOptions:
     hide_thinking: bool = False
     word_wrap: bool = True
     insecure: bool = False
+    session: str | None = None
 
     def request(self, **fields: Any) -> Json:
         """A request with `fields`, and what the flags add to every request."""
-        optional = {"keep_alive": self.keep_alive, "think": self.think, "format": self.format}
+        optional = {
+            "keep_alive": self.keep_alive,
+            "think": self.think,
+            "format": self.format,
+            "session": self.session,
+        }
         return fields | {key: value for key, value in optional.items() if value is not None}
 
 

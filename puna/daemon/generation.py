@@ -10,18 +10,26 @@ from typing import Literal
 import msgspec
 
 from puna.chat.stop import StopStrings
+from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError, RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.tokenizer import Tokenizer
 
 
 class GenerationJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt to continue, in tokens, and when to stop."""
+    """A prompt to continue, in tokens, and when to stop; what is not said here is said in Request."""
 
     prompt: list[int]
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     stop: list[str] = []
     num_threads: int | None = None
+    shift: bool = False
+    num_keep: int = 0
+    priority: int = 0
+    cache_prompt: bool = True
+    cache_salt: str = ""
+    session: str | None = None
+    num_draft: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ async def stream_text(
     """Turns the steps of one request into text, one chunk per step that completes some.
 
     cancel: asks the engine to end the request; used when the text reaches a stop string.
-    Closes `outputs` on every path. Raises GenerationError, and what `outputs` raises.
+    Closes `outputs` on every path. Raises GenerationError, ServerBusy, and what `outputs` raises.
     """
     text = _TextStream(tokenizer, job)
     async with aclosing(outputs):
@@ -109,7 +117,9 @@ class _TextStream:
         return self._chunk(text) if text else None
 
     def finish(self, output: StepOutput) -> TextChunk:
-        """The rest of the text, from the last output. Raises GenerationError."""
+        """The rest of the text, from the last output. Raises GenerationError, ServerBusy."""
+        if output.finish_reason == "busy":
+            raise ServerBusy
         if output.finish_reason == "error" or (output.finish_reason == "cancelled" and not self.stopped):
             raise GenerationError(output.error or "the request was cancelled")
         text = ""

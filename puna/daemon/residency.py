@@ -20,7 +20,7 @@ FOREVER = timedelta(microseconds=(2**63 - 1) // 1000)
 
 
 class ServerBusy(RuntimeError):
-    """More requests wait for models to load than the settings allow."""
+    """More requests wait than the settings allow, be it for a model to load or to be computed."""
 
     def __init__(self) -> None:
         super().__init__("server busy, please try again.  maximum pending requests exceeded")

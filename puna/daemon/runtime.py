@@ -7,7 +7,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,16 +17,21 @@ from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.residency import Residency
+from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import Process, WorkerSupervisor
 from puna.engine.request import EngineStats, Request
+from puna.engine.trace import EngineTrace
 from puna.gguf import GgufError, GgufFile
-from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
-from puna.settings import Settings
+from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
-from puna.worker.client import WorkerProcess
+from puna.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
+
+_ANSWER_TIMEOUT_S = 5.0
+"""It answers between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,17 @@ class LoadedStatus:
     context_length: int
     """Of its latest request."""
     config: ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is known about the worker at one moment."""
+
+    stats: EngineStats | None
+    """None: no worker is there."""
+    num_worker_starts: int
+    model_names: Mapping[str, str]
+    """Short names by model id, of every model that ever was resident."""
 
 
 @dataclass(slots=True)
@@ -74,7 +90,7 @@ class ResidentModel:
     async def generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
         """The text that continues the job's prompt. Closing the generator cancels the request.
 
-        Raises GenerationError if the engine refuses it, WorkerDied.
+        Raises GenerationError if the engine refuses it, ServerBusy if its queue is full, WorkerDied.
         """
         async with aclosing(self._generate(job, self.context_length)) as chunks:
             async for chunk in chunks:
@@ -85,6 +101,7 @@ class Runtime:
     """The store, the resident models and the worker that runs them.
 
     spawn: starts a worker process; by default a real one, with these settings.
+    Raises SettingsError for a weight of what cannot be a model.
     """
 
     def __init__(self, settings: Settings, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
@@ -97,12 +114,17 @@ class Runtime:
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
+        self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
+        # The first name under which the weights were loaded: what is measured must not change its name.
+        self._names: dict[str, str] = {}
+        self._weights = _weights(settings)
 
     async def start(self) -> None:
-        """Begins to start the worker, and clears up what killed processes left in the store."""
+        """Begins to start the worker, and clears up what killed processes left on disk."""
         self._worker.start()
         await asyncio.to_thread(remove_leftovers, self.store.root)
+        await self.sessions.remove_leftovers()
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
@@ -122,7 +144,7 @@ class Runtime:
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        async with self._residency.hold(_id(model), lambda: self._load(model), keep_alive) as loaded:
+        async with self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded:
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
             loaded.context_length = min(wanted, loaded.info.context_length)
             yield ResidentModel(
@@ -139,7 +161,7 @@ class Runtime:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
         model_name = ModelName.parse(name)
         try:
-            model_id = _id(await asyncio.to_thread(self.store.find, model_name))
+            model_id = (await asyncio.to_thread(self.store.find, model_name)).weights_id
         except ModelNotFound:
             loaded = [entry.ready.result() for entry in self._residency.loaded()]
             deleted = [other.id for other in loaded if other.model.name.key == model_name.key]
@@ -167,6 +189,21 @@ class Runtime:
         """Load of the engine. Raises WorkerDied."""
         return await self._worker.stats()
 
+    async def observe(self) -> Observation:
+        """Neither loads a model nor waits for a worker to start.
+
+        Raises asyncio.TimeoutError if the worker is there but does not answer.
+        """
+        stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _ANSWER_TIMEOUT_S)
+        return Observation(stats, self._worker.num_started, dict(self._names))
+
+    async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
+        """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no
+        worker), and the models' names by id. Raises asyncio.TimeoutError as observe() does.
+        """
+        asking = self._worker.ask(lambda worker: worker.trace(seconds))
+        return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._names)
+
     async def _spawn(self) -> Process:
         return await WorkerProcess.start(self.settings)
 
@@ -179,15 +216,16 @@ class Runtime:
             )
         except asyncio.TimeoutError:
             raise ModelLoadError(f"loading {model.name.short} took longer than {timeout_s:g} s") from None
+        self._names.setdefault(model.weights_id, model.name.short)
         log.info("loaded %s in %.2f s", model.name.short, time.monotonic() - start_s)
         return loaded
 
     async def _load_parts(self, model: StoredModel) -> _Loaded:
         """The weights in the worker, and what turns text into tokens here, at the same time."""
-        model_id, path = _id(model), model.model_path
+        model_id, path = model.weights_id, model.model_path
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
         try:
-            info = await self._worker.load(model_id, path)
+            info = await self._worker.load(model_id, path, self._weights.get(model.name.key, 1.0))
         except BaseException:
             reading.cancel()
             raise
@@ -219,14 +257,27 @@ class Runtime:
             stop_tokens=sorted(loaded.tokenizer.end_of_generation),
             context_length=context_length,
             num_threads=job.num_threads,
+            shift=job.shift,
+            num_keep=job.num_keep,
+            priority=job.priority,
+            cache_prompt=job.cache_prompt,
+            cache_salt=job.cache_salt,
+            session=job.session,
+            num_draft=job.num_draft,
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
 
 
-def _id(model: StoredModel) -> str:
-    """Digest of the weights: names that share them share one resident model."""
-    return model.model_path.name
+def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
+    """By ModelName.key. Raises SettingsError."""
+    weights = {}
+    for name, weight in settings.model_weights:
+        try:
+            weights[ModelName.parse(name).key] = weight
+        except InvalidModelName as error:
+            raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}: {name}") from error
+    return weights
 
 
 def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:

@@ -7,13 +7,16 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionStatus
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 RUNNER_STOPPED = (
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
@@ -30,15 +33,20 @@ _HEALTHY_AFTER_S = 10.0
 class Client(Protocol):
     """What puna.worker.client.WorkerClient does; raises WorkerDied throughout."""
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo: ...
+    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo: ...
     async def unload(self, model_id: str) -> None: ...
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
+    async def sessions(self) -> list[SessionStatus]: ...
+    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def remove_session(self, model_id: str, name: str) -> bool: ...
+    async def trace(self, seconds: float | None = None) -> EngineTrace: ...
 
 
 class Process(Protocol):
-    """What puna.worker.client.WorkerProcess does."""
+    """What puna.worker.process.WorkerProcess does."""
 
     @property
     def client(self) -> Client: ...
@@ -46,6 +54,13 @@ class Process(Protocol):
     def pid(self) -> int: ...
     async def wait(self) -> int: ...
     async def terminate(self) -> None: ...
+
+
+class _Resident(NamedTuple):
+    """What it takes to load a model again."""
+
+    path: Path
+    weight: float
 
 
 class WorkerSupervisor:
@@ -59,7 +74,9 @@ class WorkerSupervisor:
     def __init__(self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str], None]) -> None:
         self._spawn = spawn
         self._on_lost = on_lost
-        self._paths: dict[str, Path] = {}  # resident models
+        self.num_started = 0
+        """Workers so far."""
+        self._resident: dict[str, _Resident] = {}
         self._process: Process | None = None
         self._ready: asyncio.Task[Process] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -71,22 +88,25 @@ class WorkerSupervisor:
         """Begins to start the worker, so that the first request finds it ready."""
         self._replace(None)
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
-        """Makes a model resident, also in later workers. Raises ModelLoadError."""
+    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
+        """Makes a model resident, also in later workers. Raises ModelLoadError.
+
+        weight: its share of the device when other models are busy, too.
+        """
         process = await self._current()
         try:
-            info = await process.client.load(model_id, path)
+            info = await process.client.load(model_id, path, weight)
         except WorkerDied as error:
             raise self._died(process) from error
         except asyncio.CancelledError:
             self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
             raise
-        self._paths[model_id] = path
+        self._resident[model_id] = _Resident(path, weight)
         return info
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
-        self._paths.pop(model_id, None)
+        self._resident.pop(model_id, None)
         if self._process is not None:
             with suppress(WorkerDied):
                 await self._process.client.unload(model_id)
@@ -111,11 +131,32 @@ class WorkerSupervisor:
                 await self._process.client.cancel(request_id)
 
     async def stats(self) -> EngineStats:
-        process = await self._current()
+        return await self._call(lambda client: client.stats())
+
+    async def sessions(self) -> list[SessionStatus]:
+        """Those in memory, or that were there."""
+        return await self._call(lambda client: client.sessions())
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._call(lambda client: client.save_session(model_id, name, path))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        await self._call(lambda client: client.load_session(model_id, name, path))
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        """From memory; False if it was not there."""
+        return await self._call(lambda client: client.remove_session(model_id, name))
+
+    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
+        """What the worker answers; None while there is none. Neither waits for one nor starts one."""
+        if self._process is None or self._closing:
+            return None
         try:
-            return await process.client.stats()
-        except WorkerDied as error:
-            raise self._died(process) from error
+            return await question(self._process.client)
+        except WorkerDied:
+            return None
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail."""
@@ -126,6 +167,13 @@ class WorkerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.terminate()
+
+    async def _call(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        process = await self._current()
+        try:
+            return await question(process.client)
+        except WorkerDied as error:
+            raise self._died(process) from error
 
     async def _current(self) -> Process:
         ready = self._ready
@@ -157,6 +205,7 @@ class WorkerSupervisor:
             self._num_failures += 1
             raise WorkerDied(f"model runner could not be started: {error}") from error
         self._process = process
+        self.num_started += 1
         self._started_s = asyncio.get_running_loop().time()
         self._run_in_background(self._watch(process))
         await self._reload(process)
@@ -164,18 +213,18 @@ class WorkerSupervisor:
         return process
 
     async def _reload(self, process: Process) -> None:
-        for model_id, path in list(self._paths.items()):
+        for model_id, model in list(self._resident.items()):
             try:
-                await process.client.load(model_id, path)
+                await process.client.load(model_id, model.path, model.weight)
             except (ModelLoadError, WorkerDied) as error:
                 # Dropped even if the worker died of it: the next one must not die of it, too.
                 log.warning("%s is no longer loaded: %s", model_id, error)
-                self._paths.pop(model_id, None)
+                self._resident.pop(model_id, None)
                 self._on_lost(model_id)
                 if isinstance(error, WorkerDied):
                     raise self._died(process) from error
             else:
-                if model_id not in self._paths:  # unloaded meanwhile
+                if model_id not in self._resident:  # unloaded meanwhile
                     await self.unload(model_id)
 
     async def _watch(self, process: Process) -> None:

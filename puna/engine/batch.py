@@ -13,10 +13,21 @@ from puna.engine.sequence import Sequence
 
 
 class Slice(NamedTuple):
-    """The next `num_tokens` pending tokens of a sequence."""
+    """The next `num_tokens` pending tokens of a sequence, and what may come behind the last of them."""
 
     sequence: Sequence
     num_tokens: int
+    drafts: Items[int] = ()
+    """Guesses at its next tokens; only if it completes the sequence."""
+
+    @property
+    def num_computed(self) -> int:
+        return self.num_tokens + len(self.drafts)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is the token that was drawn last, and nothing else."""
+        return self.num_tokens == 1 and self.completes and self.sequence.num_generated > 0
 
     @property
     def completes(self) -> bool:
@@ -25,14 +36,18 @@ class Slice(NamedTuple):
 
 
 def build_batch(slices: Items[Slice]) -> Batch:
-    """One row to sample for each slice that completes its sequence, in the order of the slices."""
-    starts = [0, *accumulate(s.num_tokens for s in slices)]
+    """Rows to sample: the last token of each slice that completes its sequence, and its drafts."""
+    starts = [0, *accumulate(s.num_computed for s in slices)]
     tokens, positions = np.empty((2, starts[-1]), dtype=np.int32)
-    for (sequence, num_tokens), start, end in zip(slices, starts, starts[1:], strict=False):
-        first = sequence.num_computed
-        tokens[start:end] = sequence.pending_tokens(num_tokens)
-        positions[start:end] = np.arange(first, first + num_tokens) if num_tokens > 1 else first
-    rows = [end - 1 for s, end in zip(slices, starts[1:], strict=True) if s.completes]
+    rows: list[int] = []
+    for s, start, end in zip(slices, starts, starts[1:], strict=False):
+        first, begin_drafts = s.sequence.position, start + s.num_tokens
+        tokens[start:begin_drafts] = s.sequence.pending_tokens(s.num_tokens)
+        if s.drafts:
+            tokens[begin_drafts:end] = s.drafts
+        positions[start:end] = np.arange(first, first + end - start) if end - start > 1 else first
+        if s.completes:
+            rows += range(begin_drafts - 1, end)
     return Batch(
         tokens=tokens,
         positions=positions,
@@ -45,7 +60,7 @@ def build_batch(slices: Items[Slice]) -> Batch:
 
 def _num_threads(sequences: Items[Sequence]) -> int | None:
     """As many as the least modest of them wants: nobody is slowed down by another's wish."""
-    limits = [sequence.num_threads for sequence in sequences]
+    limits = [sequence.request.num_threads for sequence in sequences]
     return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 
 

@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from puna._native import Arena, NativeError, SampleResult, sample_batch
+from puna._native import Arena, NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
+from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
     FinishReason,
     ModelStats,
     Request,
     StepOutput,
-    TokenLogprob,
 )
+from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
+from puna.engine.sessions import ModelKv, Sessions
 from puna.engine.settings import EngineSettings
+from puna.engine.speculation import add_drafts
+from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
-from puna.kv import BlockPool, Budget, SequenceTable
+from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv.checkpoint import KvIdentity
+from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
+
+PRIORITY_S = 60.0
+"""By how much earlier than it did a request counts as having come, for each step of its priority. So higher
+ones go first, and yet the lowest does not wait for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,7 @@ class _Resident:
     device_model: DeviceModel
     arena: Arena
     pool: BlockPool
+    cache: PrefixCache
 
 
 class EngineCore:
@@ -43,12 +59,21 @@ class EngineCore:
     its result then given to attach_model().
     """
 
-    def __init__(self, backend: Backend, settings: EngineSettings | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        settings: EngineSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """clock: seconds."""
         self.backend = backend
-        settings = settings or EngineSettings()
+        self.settings = settings = settings or EngineSettings()
+        self._clock = clock
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
-        self._scheduler = Scheduler(settings)
+        self.sessions = Sessions()
+        self._scheduler = Scheduler(settings, self.sessions)
+        self._recorder = Recorder()
         self._models: dict[str, _Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
@@ -63,16 +88,24 @@ class EngineCore:
         """Raises ModelLoadError."""
         return self.attach_model(model_id, self.backend.load(path))
 
-    def attach_model(self, model_id: str, device_model: DeviceModel) -> ModelInfo:
-        """Makes a loaded model resident; from here on it is the engine's to close. Raises ModelLoadError."""
+    def attach_model(self, model_id: str, device_model: DeviceModel, weight: float = 1.0) -> ModelInfo:
+        """Makes a loaded model resident; from here on it is the engine's to close. Raises ModelLoadError.
+
+        weight: its share of the device's time while other models have work, too, relative to theirs.
+        """
         try:
             arena = self._reserve(model_id, device_model.info)
         except ModelLoadError:
             device_model.close()
             raise
         pool = BlockPool(arena, self._budget)
-        self._models[model_id] = _Resident(device_model, arena, pool)
-        self._scheduler.add_model(model_id, pool)
+        cache = PrefixCache(pool)
+        policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
+        self._models[model_id] = _Resident(device_model, arena, pool, cache)
+        self._scheduler.add_model(model_id, pool, policy, weight)
+        identity = _kv_identity(model_id, device_model.info)
+        self.sessions.add_model(model_id, ModelKv(identity, arena, pool, cache))
+        self._recorder.add_model(model_id)
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
@@ -83,6 +116,7 @@ class EngineCore:
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         self._scheduler.remove_model(model_id)
+        self.sessions.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
 
@@ -107,14 +141,30 @@ class EngineCore:
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         outputs, self._outputs = self._outputs, []
-        if step := self._scheduler.next_step():
+        self._recorder.begin_step()
+        step = self._scheduler.next_step()
+        outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
+        if step is not None:
+            start_s = self._clock()
+            step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
+            self._scheduler.account(step, self._clock() - start_s)
+            self._recorder.end_step(
+                step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
+            )
         return outputs
 
     def trim(self) -> None:
-        """Gives memory that no sequence holds back to the system: for when nothing is to be done."""
+        """Gives memory that holds nothing back to the system: for when nothing is to be done."""
         for model in self._models.values():
             model.pool.trim()
+
+    def drop_cached(self) -> None:
+        """Forgets the KV that no sequence holds, and gives its memory back."""
+        for model in self._models.values():
+            model.pool.drop_cached()
+        self.trim()
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -122,24 +172,34 @@ class EngineCore:
             models=[
                 ModelStats(
                     model_id=model_id,
-                    num_running=self._scheduler.num_running(model_id),
+                    num_running=len(self._scheduler.lane(model_id).running),
                     num_waiting=self._scheduler.num_waiting(model_id),
-                    num_preemptions=self._scheduler.num_preemptions[model_id],
+                    num_preemptions=self._recorder.metrics[model_id].num_preemptions,
+                    block_bytes=model.pool.block_bytes,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
-                    committed_kv_bytes=model.pool.num_committed * model.pool.block_bytes,
+                    cached_kv_bytes=model.pool.num_cached * model.pool.block_bytes,
+                    committed_kv_bytes=model.pool.committed_bytes,
                 )
                 for model_id, model in self._models.items()
             ],
+            metrics=self._recorder.metrics,
         )
+
+    def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What happened in the last `seconds`; None: as far back as is known."""
+        return self._recorder.trace(seconds)
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
         committed_bytes = 0
         for model_id, model in self._models.items():
             model.pool.check()
-            committed_bytes += model.pool.num_committed * model.pool.block_bytes
-            held = [s.table.num_blocks for s in self._sequences.values() if s.model_id == model_id]
-            assert sum(held) == model.pool.num_used, f"{model_id}: blocks without a sequence"
+            model.cache.check()
+            committed_bytes += model.pool.committed_bytes
+            tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
+            tables += self.sessions.tables(model_id)
+            held = Counter(block for table in tables for block in table.blocks)
+            assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
     def close(self) -> None:
@@ -151,13 +211,14 @@ class EngineCore:
         if model_id in self._models:
             raise ModelLoadError(f"model {model_id} is already loaded")
         limit_bytes = self._budget.limit_bytes
-        num_blocks = min(limit_bytes // info.block_bytes, _MAX_BLOCKS)
+        extent = plan_extent(info.block_bytes, limit_bytes)
+        num_blocks = min(limit_bytes // extent.num_bytes * extent.num_blocks, _MAX_BLOCKS)
         if num_blocks == 0:
             raise ModelLoadError(
                 f"one block of KV memory takes {info.block_bytes} bytes, the limit is {limit_bytes}"
             )
         try:
-            return Arena(num_blocks, info.block_bytes)
+            return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
         except NativeError as error:
             raise ModelLoadError(str(error)) from error
 
@@ -167,56 +228,66 @@ class EngineCore:
             raise InvalidRequest(f"model {request.model_id} is not loaded")
         info = model.device_model.info
         check_request(request, info.vocab_size)
+        if request.session is not None and self.settings.cache_policy != "prefix":
+            raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
         return Sequence(
             request,
-            arrival=next(self._arrivals),
-            context_length=context_limit(request, info, self._budget.limit_bytes),
+            order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
+            context_length=context_limit(request, info, model.pool.num_blocks),
+            can_shift=info.can_shift,
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
+            record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
         )
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
+        name = sequence.request.session
+        if name is not None and reason not in ("error", "busy"):
+            tokens = sequence.tokens[: sequence.num_computed]
+            self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
-        for sequence, _ in step.slices:
-            sequence.start_clock()
+        now_ns = self._recorder.mark()
+        for s in step.slices:
+            s.sequence.record.started(now_ns)
         try:
-            result = self._run(self._models[step.model_id], step.slices)
+            drawn = self._run(self._models[step.model_id], step.slices)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
-            return [self._finish(sequence, "error", text) for sequence, _ in step.slices]
-        complete = [s.sequence for s in step.slices if s.completes]
-        for sequence, num_tokens in step.slices:
-            sequence.num_computed += num_tokens
-        return [] if result is None else self._commit(complete, result)
+            return [self._finish(s.sequence, "error", text) for s in step.slices]
+        now_ns = self._recorder.mark()
+        complete = [s for s in step.slices if s.completes]
+        policy = self._scheduler.lane(step.model_id).policy
+        for s in step.slices:
+            s.sequence.num_computed += s.num_tokens
+            policy.computed(s.sequence)
+        return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
 
-    def _run(self, model: _Resident, slices: list[Slice]) -> SampleResult | None:
-        """None if no slice completes its sequence."""
-        logits = model.device_model.run(build_batch(slices), model.arena)
-        samplers = [s.sequence.sampler for s in slices if s.completes]
-        return sample_batch(self.backend.pool, logits, samplers) if samplers else None
+    def _run(self, model: _Resident, slices: list[Slice]) -> list[Drawn]:
+        batch = build_batch(slices)
+        self._recorder.mark()
+        logits = model.device_model.run(batch, model.arena)
+        self._recorder.mark()
+        return sample(self.backend.pool, logits, slices)
 
-    def _commit(self, sequences: list[Sequence], result: SampleResult) -> list[StepOutput]:
-        outputs = []
-        logprobs = _logprobs(sequences, result)
-        for row, (sequence, token) in enumerate(zip(sequences, result.tokens.tolist(), strict=True)):
-            reason = sequence.append(token)
-            output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
-            if reason != "stop":
-                output.tokens = [token]
-                if sequence.with_logprobs:
-                    output.logprobs = [logprobs[row]]
-            outputs.append(output)
-        return outputs
+    def _commit(self, s: Slice, drawn: Drawn, now_ns: int) -> StepOutput:
+        sequence = s.sequence
+        sequence.record.guessed(len(s.drafts), len(drawn.tokens) - 1)
+        sequence.record.drew(len(drawn.tokens), now_ns, sequence.num_cached)
+        reason = sequence.extend(drawn.tokens, num_drafted=len(s.drafts))
+        output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
+        num_kept = len(drawn.tokens) - (reason == "stop")
+        output.tokens = drawn.tokens[:num_kept]
+        if drawn.logprobs is not None and num_kept:
+            output.logprobs = drawn.logprobs[:num_kept]
+        return output
 
 
-def _logprobs(sequences: list[Sequence], result: SampleResult) -> list[TokenLogprob]:
-    """One per row; none at all if nobody asked for them."""
-    if not any(sequence.with_logprobs for sequence in sequences):
-        return []
-    rows = zip(result.tokens.tolist(), result.logprobs.tolist(), result.top_tokens, strict=True)
-    return [TokenLogprob(token, logprob, top) for token, logprob, top in rows]
+def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
+    return KvIdentity(
+        model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
+    )

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from puna.engine.metrics import ModelMetrics
+
 FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""
 
@@ -113,11 +115,15 @@ class ModelStats(msgspec.Struct):
     num_running: int
     num_waiting: int
     num_preemptions: int
-    """Since the model was loaded."""
+    """Since the model was loaded for the first time."""
+    block_bytes: int
+    """Of one KV block."""
     used_kv_bytes: int
     """KV blocks that a sequence holds."""
+    cached_kv_bytes: int
+    """KV blocks that no sequence holds, but the next one may find."""
     committed_kv_bytes: int
-    """KV blocks that have memory, whether in use or kept for the next sequence."""
+    """KV blocks that have memory: those in use, cached ones, and those kept for the next sequence."""
 
 
 class EngineStats(msgspec.Struct):
@@ -125,3 +131,5 @@ class EngineStats(msgspec.Struct):
 
     kv_limit_bytes: int
     models: list[ModelStats]
+    metrics: dict[str, ModelMetrics] = {}
+    """By model id, of every model that ever was resident."""

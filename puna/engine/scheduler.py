@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from puna.engine.batch import Slice
+from puna.engine.cache_policy import CachePolicy
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
-from puna.kv import BlockPool
+from puna.engine.step_costs import StepCosts
+from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
-_arrival = attrgetter("arrival")
+_order = attrgetter("order")
+
+
+class Pins(Protocol):
+    """Blocks that are kept although no sequence needs them now."""
+
+    @property
+    def pinned_bytes(self) -> int:
+        """At most so much is gained by giving all of them up."""
+
+    def unpin_oldest(self) -> bool:
+        """Gives some of them up; False: there are none."""
 
 
 class Step(NamedTuple):
@@ -22,112 +36,252 @@ class Step(NamedTuple):
     model_id: str
     slices: list[Slice]
 
+    @property
+    def num_tokens(self) -> int:
+        return sum(s.num_computed for s in self.slices)
+
+
+@dataclass
+class Lane:
+    """What the scheduler knows of a resident model."""
+
+    model_id: str
+    pool: BlockPool
+    policy: CachePolicy
+    weight: float
+    """Its share of the device's time, relative to the other models with work."""
+    running: list[Sequence] = field(default_factory=list)
+    """In order."""
+    costs: StepCosts = field(default_factory=StepCosts)
+    served_s: float = 0.0
+    """Virtual time: seconds of the device, by weight."""
+    turn: int = 0
+    """Which of the streams come first, if there are too many for a step."""
+
+    @property
+    def num_streams(self) -> int:
+        return sum(sequence.num_generated > 0 for sequence in self.running)
+
 
 class Scheduler:
-    """First come, first served, over all models; the models with work take turns, a step each.
+    """One order over all sequences of all models; who is earlier in it is served first.
 
-    A sequence runs once the blocks for all its tokens are there. One that then cannot grow takes the blocks
-    of the latest arrival, of any model, which waits at its old place in the queue. So the earliest sequence
-    always gets on, and with it everybody.
+    A sequence runs once there is room for all its tokens. One that then cannot grow takes the blocks of the
+    last one in order, of any model, which waits at its old place. So the first sequence always gets on, and
+    since newcomers come last, with it everybody. Models with work share the device's time by their weights.
     """
 
-    def __init__(self, settings: EngineSettings) -> None:
-        self.num_preemptions: Counter[str] = Counter()
+    def __init__(self, settings: EngineSettings, pins: Pins) -> None:
         self._settings = settings
-        self._pools: dict[str, BlockPool] = {}
-        # By arrival, all of them. The order of the models is the order of their turns.
-        self._waiting: list[Sequence] = []
-        self._running: dict[str, list[Sequence]] = {}
+        self._pins = pins
+        self._lanes: dict[str, Lane] = {}
+        self._waiting: list[Sequence] = []  # in order, of all models
+        self._now_s = 0.0  # virtual time of the model that ran last
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting) or any(self._running.values())
+        return bool(self._waiting) or any(lane.running for lane in self._lanes.values())
 
-    def num_running(self, model_id: str) -> int:
-        return len(self._running[model_id])
+    def lane(self, model_id: str) -> Lane:
+        return self._lanes[model_id]
 
     def num_waiting(self, model_id: str) -> int:
         return sum(sequence.model_id == model_id for sequence in self._waiting)
 
-    def add_model(self, model_id: str, pool: BlockPool) -> None:
-        self._pools[model_id] = pool
-        self._running[model_id] = []
+    def add_model(self, model_id: str, pool: BlockPool, policy: CachePolicy, weight: float) -> None:
+        self._lanes[model_id] = Lane(model_id, pool, policy, weight)
 
     def remove_model(self, model_id: str) -> None:
         """Its sequences were removed before."""
-        assert not self._running[model_id], "sequences run on a model that goes"
-        del self._pools[model_id], self._running[model_id], self.num_preemptions[model_id]
+        assert not self._lanes[model_id].running, "sequences run on a model that goes"
+        del self._lanes[model_id]
 
     def add(self, sequence: Sequence) -> None:
-        insort(self._waiting, sequence, key=_arrival)
+        insort(self._waiting, sequence, key=_order)
+        lane = self._lanes[sequence.model_id]
+        if not lane.running:  # time in which it had nothing to do gives no credit
+            lane.served_s = max(lane.served_s, self._now_s)
 
     def remove(self, sequence: Sequence) -> None:
-        """Forgets a sequence; its blocks are the caller's to release."""
-        queue = self._waiting if sequence in self._waiting else self._running[sequence.model_id]
-        queue.remove(sequence)
+        """Forgets a sequence and takes its blocks."""
+        if sequence.is_running:
+            self._stop(sequence)
+        else:
+            self._waiting.remove(sequence)
 
     def next_step(self) -> Step | None:
         """None if there is nothing to do."""
         self._admit()
-        for model_id in list(self._running):
-            if slices := self._decodes(model_id) + self._prefills(model_id):
-                self._running[model_id] = self._running.pop(model_id)  # to the end of the line
-                return Step(model_id, slices)
+        for lane in sorted(self._lanes.values(), key=attrgetter("served_s")):
+            if slices := self._slices(lane):
+                self._now_s = lane.served_s
+                return Step(lane.model_id, slices)
         assert not self._waiting, "sequences wait although all memory is free"
         return None
 
+    def account(self, step: Step, seconds: float) -> None:
+        """How long a step took."""
+        lane = self._lanes[step.model_id]
+        lane.served_s += seconds / lane.weight
+        lane.costs.observe(step.num_tokens, seconds)
+
+    def refused(self) -> list[Sequence]:
+        """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
+        limit = self._settings.max_queue
+        excess = 0 if limit is None else len(self._waiting) - limit
+        if excess <= 0:
+            return []
+        return [sequence for sequence in reversed(self._waiting) if not sequence.was_admitted][:excess]
+
     def _admit(self) -> None:
-        still_waiting = []
-        for index, sequence in enumerate(self._waiting):
-            running = self._running[sequence.model_id]
-            if len(running) >= self._settings.max_running:
-                still_waiting.append(sequence)
-            elif self._has_room(sequence) and sequence.table.grow(sequence.num_tokens):
-                running.append(sequence)  # and is the latest there: nobody overtakes, the latest is preempted
-            else:
+        full = set()  # models without a place
+        while sequence := next((s for s in self._waiting if s.model_id not in full), None):
+            lane = self._lanes[sequence.model_id]
+            if not self._has_place(lane, sequence):
+                full.add(sequence.model_id)
+            elif not self._start(lane, sequence):
                 # Those behind it wait, too: else a long prompt might wait forever for short ones.
-                still_waiting += self._waiting[index:]
                 break
-        self._waiting = still_waiting
 
-    def _has_room(self, sequence: Sequence) -> bool:
-        """Whether it can start without being preempted as soon as the others grow by a block."""
-        if not any(self._running.values()):
-            return True
-        num_growing = 1 + len(self._running[sequence.model_id])
-        return self._pools[sequence.model_id].num_available >= blocks_for(sequence.num_tokens) + num_growing
+    def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
+        limit = self._settings.max_running
+        return limit is None or len(lane.running) < limit or lane.running[-1].order > sequence.order
 
-    def _decodes(self, model_id: str) -> list[Slice]:
-        # While this goes forward over the list, _make_room() may take sequences off its end.
-        return [
-            Slice(sequence, 1)
-            for sequence in self._running[model_id]
-            if sequence.num_pending == 1 and self._make_room(sequence)
-        ]
+    def _start(self, lane: Lane, sequence: Sequence) -> bool:
+        """Puts it among the running, in place of later ones if need be; False: there is no room."""
+        if len(lane.running) == self._settings.max_running:
+            self._preempt(lane.running[-1])
+        if not lane.policy.admit(sequence):
+            return False
+        while not self._has_room(lane, sequence):
+            if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
+                continue
+            last = self._last_running()
+            if last.order < sequence.order:
+                lane.policy.release(sequence)
+                sequence.start_over()
+                return False
+            self._preempt(last)
+        self._waiting.remove(sequence)
+        insort(lane.running, sequence, key=_order)
+        sequence.is_running = sequence.was_admitted = True
+        sequence.record.admitted(sequence.num_computed)
+        return True
 
-    def _make_room(self, sequence: Sequence) -> bool:
-        """Grows the table for the next token, at the cost of later arrivals; False: it was the latest."""
-        while not sequence.table.grow(sequence.num_tokens):
-            latest = max((running[-1] for running in self._running.values() if running), key=_arrival)
-            self._preempt(latest)
-            if latest is sequence:
+    def _has_room(self, lane: Lane, sequence: Sequence, spare_bytes: int = 0) -> bool:
+        """Whether it can start without being preempted as soon as it and the others grow.
+
+        spare_bytes: that would be available, too.
+        """
+        needed_bytes = _needed_blocks(sequence) * lane.pool.block_bytes
+        others = [other for other in self._lanes.values() if other.running]
+        for other in others:
+            needed_bytes += sum(map(_needed_blocks, other.running)) * other.pool.block_bytes
+        available_bytes = lane.pool.num_available * lane.pool.block_bytes + spare_bytes
+        return not others or needed_bytes <= available_bytes
+
+    def _slices(self, lane: Lane) -> list[Slice]:
+        slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
+        slices += self._prefills(lane, len(slices))
+        return [s for s in slices if s.sequence.is_running]  # the others were preempted for the later slices
+
+    def _streams(self, lane: Lane) -> list[Sequence]:
+        """Those that need one token, or as many of them as a step takes."""
+        streams = [sequence for sequence in lane.running if sequence.num_pending == 1]
+        limit = self._settings.max_batch
+        if len(streams) <= limit:
+            return streams
+        first = lane.turn % len(streams)
+        lane.turn = first + limit
+        return (streams[first:] + streams[:first])[:limit]
+
+    def _prefills(self, lane: Lane, num_decodes: int) -> list[Slice]:
+        budget = self._prefill_budget(lane, num_decodes)
+        claimed: set[Hashable] = set()
+        slices: list[Slice] = []
+        for sequence in list(lane.running):
+            if budget <= 0 or num_decodes + len(slices) == self._settings.max_batch:
+                break
+            if not sequence.is_running or sequence.num_pending <= 1:
+                continue
+            if not lane.policy.catch_up(sequence, claimed):
+                continue
+            lane.policy.reuse_part(sequence)
+            num_tokens = _chunk(sequence, budget)
+            if self._make_room(lane, sequence, num_tokens):
+                slices.append(Slice(sequence, num_tokens))
+                budget -= num_tokens
+        return slices
+
+    def _prefill_budget(self, lane: Lane, num_decodes: int) -> int:
+        """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
+        settings = self._settings
+        streaming = [other for other in self._lanes.values() if other.num_streams]
+        if not streaming:
+            return settings.prefill_tokens
+        stream_s = max(map(_stream_seconds, streaming))
+        allowed_s = max(settings.max_slowdown * stream_s, settings.unnoticed_s)
+        for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
+            estimate_s = lane.costs.estimate(num_decodes + num_tokens)
+            if estimate_s is not None and estimate_s <= allowed_s:
+                return num_tokens
+        return settings.min_prefill_tokens
+
+    def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
+        """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
+        while not _fits(lane, sequence, num_tokens):
+            if self._pins.unpin_oldest():
+                continue
+            last = self._last_running()
+            self._preempt(last)
+            if last is sequence:
                 return False
         return True
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self._running[sequence.model_id].remove(sequence)
-        sequence.rewind()
-        self.add(sequence)
-        self.num_preemptions[sequence.model_id] += 1
+    def _last_running(self) -> Sequence:
+        return max((lane.running[-1] for lane in self._lanes.values() if lane.running), key=_order)
 
-    def _prefills(self, model_id: str) -> list[Slice]:
-        streaming = any(s.num_generated for running in self._running.values() for s in running)
-        budget = self._settings.busy_prefill_tokens if streaming else self._settings.prefill_tokens
-        slices = []
-        for sequence in self._running[model_id]:
-            if budget == 0:
-                break
-            if sequence.num_pending > 1:
-                slices.append(Slice(sequence, min(sequence.num_pending, budget)))
-                budget -= slices[-1].num_tokens
-        return slices
+    def _preempt(self, sequence: Sequence) -> None:
+        self._stop(sequence)
+        sequence.start_over()
+        self.add(sequence)
+        sequence.record.preempted()
+
+    def _stop(self, sequence: Sequence) -> None:
+        lane = self._lanes[sequence.model_id]
+        lane.running.remove(sequence)
+        lane.policy.release(sequence)
+        sequence.is_running = False
+
+
+def _stream_seconds(lane: Lane) -> float:
+    """About how long a step of its streams takes without prompts; 0 while nothing is known."""
+    num_streams, fewest = lane.num_streams, lane.costs.fewest_tokens
+    estimate_s = lane.costs.estimate(num_streams) or 0.0
+    # If there were prompts in all steps so far, it is less than the least of them.
+    return estimate_s if num_streams >= fewest else estimate_s * (num_streams / fewest) ** 0.5
+
+
+def _needed_blocks(sequence: Sequence) -> int:
+    """Blocks that a sequence will take for the tokens it has, and one to grow."""
+    num_tokens = min(sequence.num_tokens, sequence.context_length)
+    return max(blocks_for(num_tokens) - sequence.table.num_blocks, 0) + 1
+
+
+def _fits(lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
+    if sequence.position == sequence.context_length:
+        if not lane.policy.shift(sequence):
+            return False
+        sequence.num_shifts += 1
+        sequence.record.shifted(sequence.num_discard)
+    return sequence.table.grow(sequence.position + num_tokens)
+
+
+def _chunk(sequence: Sequence, budget: int) -> int:
+    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
+    room = sequence.context_length - sequence.position or sequence.num_discard
+    num_tokens = min(sequence.num_pending, budget, room)
+    if num_tokens == sequence.num_pending:
+        return num_tokens
+    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
+    return whole if whole > 0 else num_tokens

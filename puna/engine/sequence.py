@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence as Items
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Sampler
+from puna.engine.ngram_speculator import NgramSpeculator
+from puna.engine.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
-from puna.kv import SequenceTable
+from puna.kv import Cursor, SequenceTable
+
+Order = tuple[float, int]
+"""Who goes first: smaller is earlier. No two sequences have the same."""
 
 
 def new_sampler(params: SamplingParams, prompt: list[int]) -> Sampler:
@@ -34,35 +40,60 @@ def new_sampler(params: SamplingParams, prompt: list[int]) -> Sampler:
 
 
 class Sequence:
-    """State is two counters; what a sequence needs next follows from them.
+    """State is three counters; what a sequence needs next follows from them.
 
-    | KV in the cache   | pending               |
-    0                   num_computed            num_tokens
+    | KV was computed       | pending               |
+    0                       num_computed            num_tokens
 
     One pending token is a decode step, more are a prefill; after the last pending one the next is sampled.
+
+    When the context is full, the oldest tokens behind the first `num_keep` are discarded and the others move
+    down. How many is always the same, so the history and the number of such shifts say where a token lies:
+    a sequence that starts over shifts at the same tokens again, and comes to the same output.
     """
 
     def __init__(
-        self, request: Request, *, arrival: int, context_length: int, table: SequenceTable, sampler: Sampler
+        self,
+        request: Request,
+        *,
+        order: Order,
+        context_length: int,
+        can_shift: bool,
+        table: SequenceTable,
+        sampler: Sampler,
+        record: RequestRecord,
     ) -> None:
+        self.request = request
         self.id = request.id
         self.model_id = request.model_id
-        self.arrival = arrival
+        self.order = order
         self.table = table
         self.sampler = sampler
+        self.record = record
+        self.cursor: Cursor | None = None
+        """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
+        self.is_running = False
+        self.was_admitted = False
         self.num_computed = 0
+        self.num_shifts = 0
         self.num_tokens = self.num_prompt = len(request.prompt)
-        # The stop token is not kept, so one token more than the context can be drawn but never computed.
         self.context_length = context_length
-        room = max(context_length - self.num_prompt, 1)
-        self.max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
-        self.num_threads = request.num_threads
+        self.num_keep = min(max(request.num_keep, 0), context_length - 1)
+        self.num_discard = max((context_length - self.num_keep) // 2, 1)
+        self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
+        self.speculator = None if request.num_draft == 0 else NgramSpeculator()
         self.with_logprobs = request.sampling.num_logprobs >= 0
-        self._tokens: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
-        self._num_drawn = 0
-        self._started_ns = 0
-        self._first_token_ns = 0
+        self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        self._num_drafted = self._num_accepted = 0
+        self.num_cached = 0
+        """Tokens of the prompt that were in the cache."""
+        self._started_over = False
+
+    def _token_limit(self, request: Request, shifts: bool) -> float:
+        # The last token is drawn but never computed, so it needs no room.
+        room = float("inf") if shifts else max(self.context_length - self.num_prompt, 1)
+        return room if request.max_tokens is None else min(request.max_tokens, room)
 
     @property
     def num_pending(self) -> int:
@@ -72,45 +103,90 @@ class Sequence:
     def num_generated(self) -> int:
         return self.num_tokens - self.num_prompt
 
+    @property
+    def position(self) -> int:
+        """Of the next pending token, and how many tokens have KV in the table."""
+        return self.num_computed - self.num_shifts * self.num_discard
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """[num_tokens] prompt and answer, whatever was discarded."""
+        return self._history[: self.num_tokens]
+
+    @property
+    def cached_tokens(self) -> NDArray[np.int32]:
+        """[position] those whose KV is in the table, in its order."""
+        computed = self._history[: self.num_computed]
+        if self.num_shifts == 0:
+            return computed
+        keep = self.num_keep
+        return np.concatenate([computed[:keep], computed[keep + self.num_shifts * self.num_discard :]])
+
+    @property
+    def is_content_addressed(self) -> bool:
+        """Whether its KV is what any other sequence with the same tokens would have computed."""
+        return self.num_shifts == 0
+
     def pending_tokens(self, count: int) -> NDArray[np.int32]:
         """The next `count` tokens to compute."""
-        return self._tokens[self.num_computed : self.num_computed + count]
+        return self._history[self.num_computed : self.num_computed + count]
 
-    def start_clock(self) -> None:
-        """At the first step; a preempted sequence's clock runs on."""
-        self._started_ns = self._started_ns or time.monotonic_ns()
+    def skip(self, count: int) -> None:
+        """The KV of the next `count` tokens was found in the cache."""
+        self.num_computed += count
+        if not self._started_over:
+            self.num_cached += min(count, self.num_prompt - self.num_cached)
 
-    def append(self, token: int) -> FinishReason | None:
-        """Takes a drawn token; says why the sequence is finished, if it is. A stop token is not kept."""
-        if self._num_drawn == 0:
-            self._first_token_ns = time.monotonic_ns()
-        self._num_drawn += 1
+    def extend(self, tokens: Items[int], num_drafted: int) -> FinishReason | None:
+        """Takes what was drawn: some of `num_drafted` guesses, whose KV is there, too, and one token more.
+
+        Says why the sequence is finished, if it is.
+        """
+        reason = None
+        for token in tokens:
+            assert reason is None, "a guess behind the end"
+            reason = self._append(token)
+        num_accepted = len(tokens) - 1
+        self.num_computed += num_accepted
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+        if num_accepted < num_drafted:
+            self.table.truncate(self.position)
+        return reason
+
+    def _append(self, token: int) -> FinishReason | None:
+        """A stop token is not kept."""
         if token in self.stop_tokens:
             return "stop"
-        if self.num_tokens == len(self._tokens):
-            self._tokens = np.resize(self._tokens, max(64, 2 * len(self._tokens)))
-        self._tokens[self.num_tokens] = token
+        if self.num_tokens == len(self._history):
+            self._history = np.resize(self._history, max(64, 2 * len(self._history)))
+        self._history[self.num_tokens] = token
         self.num_tokens += 1
         return "length" if self.num_generated >= self.max_tokens else None
 
-    def rewind(self) -> None:
-        """Gives the blocks back; what was computed will be computed again, what was drawn stays."""
-        self.table.release()
-        self.num_computed = 0
+    def start_over(self) -> None:
+        """The table was given back: what was computed will be computed again, what was drawn stays."""
+        self.cursor = None
+        self.num_computed = self.num_shifts = 0
+        self._started_over = self.was_admitted
+        if not self._started_over:
+            self.num_cached = 0
 
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
-        """Gives the blocks back and closes the account."""
-        self.table.release()
+        """Closes the account."""
+        self.record.finished(reason)
         return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
 
     def _stats(self) -> RequestStats:
         now = time.monotonic_ns()
-        started = self._started_ns or now
-        first_token = self._first_token_ns or now
+        started = self.record.started_ns or now
+        first_token = self.record.first_token_ns or now
         return RequestStats(
             prompt_tokens=self.num_prompt,
-            cached_tokens=0,
+            cached_tokens=self.num_cached,
             prompt_ns=first_token - started,
-            generated_tokens=self._num_drawn,
+            generated_tokens=self.record.num_drawn,
             generation_ns=now - first_token,
+            drafted_tokens=self._num_drafted,
+            accepted_tokens=self._num_accepted,
         )

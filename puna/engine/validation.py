@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
+from puna.engine.sessions import InvalidSessionName, check_session_name
 from puna.kv import BLOCK_TOKENS
 from puna.kv.sequence_table import blocks_for
 
+MAX_PRIORITY = 1000
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -14,19 +16,19 @@ class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
 
 
-def context_limit(request: Request, info: ModelInfo, kv_limit_bytes: int) -> int:
+def context_limit(request: Request, info: ModelInfo, max_blocks: int) -> int:
     """Tokens that this request's sequence may have. Raises InvalidRequest if its prompt has more."""
     wanted = info.context_length if request.context_length is None else request.context_length
     num_prompt = len(request.prompt)
     limit = min(wanted, info.context_length)
     if num_prompt > limit:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed_bytes := blocks_for(num_prompt) * info.block_bytes) > kv_limit_bytes:
+    if (needed := blocks_for(num_prompt)) > max_blocks:
         raise InvalidRequest(
-            f"the prompt of {num_prompt} tokens needs {needed_bytes} bytes of KV memory, "
-            f"more than the limit of {kv_limit_bytes}"
+            f"the prompt of {num_prompt} tokens needs {needed * info.block_bytes} bytes of KV memory, "
+            f"more than the limit of {max_blocks * info.block_bytes}"
         )
-    return min(limit, kv_limit_bytes // info.block_bytes * BLOCK_TOKENS)
+    return min(limit, max_blocks * BLOCK_TOKENS)
 
 
 def check_request(request: Request, vocab_size: int) -> None:
@@ -37,8 +39,15 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
+    if not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
+        raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
+    if request.session is not None:
+        try:
+            check_session_name(request.session)
+        except InvalidSessionName as error:
+            raise InvalidRequest(str(error)) from error
     _check_sampling(request.sampling, vocab_size)
 
 

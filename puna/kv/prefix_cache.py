@@ -48,8 +48,6 @@ class PrefixCache:
     """
 
     def __init__(self, pool: BlockPool) -> None:
-        self.queried_tokens = 0
-        self.hit_tokens = 0
         self._pool = pool
         self._next_number = 0
         self._nodes: dict[tuple[NodeId, bytes], _Node] = {}
@@ -163,11 +161,6 @@ class PrefixCache:
         """Tokens at the start of the block that can be found."""
         node = self._by_block.get(block)
         return len(node.tokens) // _TOKEN_BYTES if node else 0
-
-    def count_lookup(self, num_queried: int, num_hit: int) -> None:
-        """For statistics: how much was found of a prompt; by whoever knows that it is looked up once."""
-        self.queried_tokens += num_queried
-        self.hit_tokens += num_hit
 
     def check(self) -> None:
         """The tree hangs together, and a block stands in it once; ancestors are free, and evicted, last."""

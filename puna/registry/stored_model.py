@@ -51,6 +51,11 @@ class StoredModel:
     messages: list[StoredMessage]
     licenses: list[str]
 
+    @property
+    def weights_id(self) -> str:
+        """Digest of the weights: models that share them share one place in memory."""
+        return self.model_path.name
+
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:
     """The manifest and the SHA-256 of its bytes. Raises CorruptManifest."""

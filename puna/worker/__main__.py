@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 
 _PR_SET_PDEATHSIG = 1
 
@@ -27,7 +28,14 @@ def main() -> None:
     with socket.socket(fileno=arguments.socket_fd) as connection:
         backend = CpuBackend(arguments.threads, kv_type=arguments.kv_type)
         try:
-            engine = EngineCore(backend, EngineSettings(kv_limit_bytes=arguments.kv_bytes))
+            settings = EngineSettings(
+                kv_limit_bytes=arguments.kv_bytes,
+                kv_idle_s=min(arguments.kv_idle, threading.TIMEOUT_MAX),
+                cache_policy=arguments.cache_policy,
+                max_running=arguments.max_running,
+                max_queue=arguments.max_queue,
+            )
+            engine = EngineCore(backend, settings)
             WorkerServer(engine, connection).run()
         finally:
             backend.close()
@@ -39,6 +47,10 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, help="threads that compute; default: one per core")
     parser.add_argument("--kv-type", default="f16", help="what keys and values are stored as")
     parser.add_argument("--kv-bytes", type=int, help="memory for KV caches; default: by memory")
+    parser.add_argument("--kv-idle", type=float, default=300.0, help="seconds that unused KV is kept; inf")
+    parser.add_argument("--cache-policy", default="prefix", choices=["prefix", "slots"])
+    parser.add_argument("--max-running", type=int, help="requests of a model that run at once; default: any")
+    parser.add_argument("--max-queue", type=int, help="requests that may wait; default: any number")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""The daemon's side: an asyncio client, and the process it talks to."""
+"""The daemon's side of the connection: an asyncio client."""
 
 from __future__ import annotations
 
@@ -7,30 +7,44 @@ import itertools
 import logging
 import os
 import socket
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.engine.trace import EngineTrace
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.worker.protocol import (
     HEADER,
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
+    ListSessions,
     Load,
     Loaded,
     LoadFailed,
+    LoadSession,
     Outputs,
     ProtocolError,
     Ready,
+    RemoveSession,
+    SaveSession,
+    SessionDone,
+    SessionFailed,
+    SessionFailure,
+    SessionList,
+    SessionRemoved,
+    SessionReply,
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
@@ -40,10 +54,14 @@ from puna.worker.protocol import (
 
 log = logging.getLogger(__name__)
 
-_GRACE_S = 2.0
-"""How long a worker may take to end by itself: the rest of a step."""
+_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace | SessionReply
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats
+_SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
+    "unknown": UnknownSession,
+    "refused": SessionError,
+    "mismatch": CheckpointMismatch,
+    "file": CheckpointError,
+}
 
 
 class WorkerDied(RuntimeError):
@@ -78,10 +96,10 @@ class WorkerClient:
             raise
         return client
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
-        """Raises ModelLoadError."""
+    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
+        """weight: its share of the device when others are busy, too. Raises ModelLoadError."""
         call = next(self._next_call)
-        reply = await self._request(call, Load(call, model_id, os.fsencode(path)))
+        reply = await self._request(call, Load(call, model_id, os.fsencode(path), weight))
         if isinstance(reply, LoadFailed):
             raise ModelLoadError(reply.error)
         assert isinstance(reply, Loaded)
@@ -97,6 +115,37 @@ class WorkerClient:
         reply = await self._request(call, GetStats(call))
         assert isinstance(reply, Stats)
         return reply.stats
+
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What the engine did in the last `seconds`; None: as far back as it knows."""
+        call = next(self._next_call)
+        reply = await self._request(call, GetTrace(call, seconds))
+        assert isinstance(reply, Trace)
+        return reply.trace
+
+    async def sessions(self) -> list[SessionStatus]:
+        """Those in memory, or that were there."""
+        call = next(self._next_call)
+        reply = await self._request(call, ListSessions(call))
+        assert isinstance(reply, SessionList)
+        return reply.sessions
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        call = next(self._next_call)
+        await self._transfer(call, SaveSession(call, model_id, name, os.fsencode(path)))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        """Raises SessionError, CheckpointError."""
+        call = next(self._next_call)
+        await self._transfer(call, LoadSession(call, model_id, name, os.fsencode(path)))
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        """From memory; False if it was not there."""
+        call = next(self._next_call)
+        reply = await self._request(call, RemoveSession(call, model_id, name))
+        assert isinstance(reply, SessionRemoved)
+        return reply.found
 
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's outputs, until one has a finish_reason. Closing the generator cancels the request."""
@@ -128,6 +177,12 @@ class WorkerClient:
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
+
+    async def _transfer(self, call: int, message: SaveSession | LoadSession) -> None:
+        reply = await self._request(call, message)
+        if isinstance(reply, SessionFailed):
+            raise _SESSION_ERRORS[reply.kind](reply.error)
+        assert isinstance(reply, SessionDone)
 
     async def _request(self, call: int, message: ToWorker) -> _Reply:
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
@@ -177,75 +232,3 @@ class WorkerClient:
                 future.set_exception(WorkerDied())
         for stream in self._streams.values():
             stream.put_nowait(None)
-
-
-class WorkerSettings(Protocol):
-    """What of puna.settings.Settings concerns a worker."""
-
-    @property
-    def num_threads(self) -> int | None: ...
-    @property
-    def kv_limit_bytes(self) -> int | None: ...
-    @property
-    def kv_type(self) -> str: ...
-
-
-class WorkerProcess:
-    """A worker, as a child of this process: it ends when this process does, however that happens."""
-
-    def __init__(self, process: asyncio.subprocess.Process, client: WorkerClient) -> None:
-        self.client = client
-        self._process = process
-
-    @classmethod
-    async def start(cls, settings: WorkerSettings) -> WorkerProcess:
-        """Waits until the worker is ready. Its log goes to our stderr. Raises OSError, WorkerDied."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                process = await _spawn(theirs, settings)
-            except BaseException:
-                ours.close()
-                raise
-        try:
-            return cls(process, await WorkerClient.connect(ours))
-        except WorkerDied:
-            status = await process.wait()
-            raise WorkerDied(f"the worker process ended at its start, with status {status}") from None
-        except asyncio.CancelledError:
-            await _end(process)
-            raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def wait(self) -> int:
-        """Waits for the end of the process. Its status: negative is a signal's number."""
-        return await self._process.wait()
-
-    async def terminate(self) -> None:
-        """Ends the process; running requests fail. Does nothing if it has ended."""
-        await self.client.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), _GRACE_S)
-        except asyncio.TimeoutError:
-            await _end(self._process)
-
-
-async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
-    descriptor = connection.fileno()
-    arguments = ["-m", "puna.worker", "--socket-fd", str(descriptor), "--kv-type", settings.kv_type]
-    if settings.num_threads is not None:
-        arguments += ["--threads", str(settings.num_threads)]
-    if settings.kv_limit_bytes is not None:
-        arguments += ["--kv-bytes", str(settings.kv_limit_bytes)]
-    return await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
-    )
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.sessions import SessionStatus
+from puna.engine.trace import EngineTrace
 
 MAX_FRAME_BYTES = 64 << 20
 """A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
@@ -29,6 +31,7 @@ class Load(msgspec.Struct, tag=True):
     call: int
     model_id: str
     path: bytes  # as the file system names it
+    weight: float = 1.0  # share of the device when other models are busy, too
 
 
 class Unload(msgspec.Struct, tag=True):
@@ -44,6 +47,14 @@ class GetStats(msgspec.Struct, tag=True):
     call: int
 
 
+class GetTrace(msgspec.Struct, tag=True):
+    """Answered by Trace."""
+
+    call: int
+    seconds: float | None = None
+    """Only the last ones; None: as far back as is known."""
+
+
 class Submit(msgspec.Struct, tag=True):
     """Answered by Outputs with this request's id, until one has a finish_reason."""
 
@@ -56,7 +67,40 @@ class Cancel(msgspec.Struct, tag=True):
     request_id: str
 
 
-ToWorker = Load | Unload | GetStats | Submit | Cancel
+class ListSessions(msgspec.Struct, tag=True):
+    """Answered by SessionList."""
+
+    call: int
+
+
+class SaveSession(msgspec.Struct, tag=True):
+    """Answered by SessionDone, when the file is on disk, or SessionFailed."""
+
+    call: int
+    model_id: str
+    name: str
+    path: bytes
+
+
+class LoadSession(msgspec.Struct, tag=True):
+    """Answered by SessionDone or SessionFailed."""
+
+    call: int
+    model_id: str
+    name: str
+    path: bytes
+
+
+class RemoveSession(msgspec.Struct, tag=True):
+    """From memory. Answered by SessionRemoved."""
+
+    call: int
+    model_id: str
+    name: str
+
+
+SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
+ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel | SessionMessage
 
 
 # From the worker.
@@ -85,13 +129,43 @@ class Stats(msgspec.Struct, tag=True):
     stats: EngineStats
 
 
+class Trace(msgspec.Struct, tag=True):
+    call: int
+    trace: EngineTrace
+
+
+class SessionList(msgspec.Struct, tag=True):
+    call: int
+    sessions: list[SessionStatus]
+
+
+class SessionDone(msgspec.Struct, tag=True):
+    call: int
+
+
+class SessionRemoved(msgspec.Struct, tag=True):
+    call: int
+    found: bool
+
+
+SessionFailure = Literal["unknown", "refused", "mismatch", "file"]
+"""There is no such session; not now; the file is of another kind of KV; the file is at fault."""
+
+
+class SessionFailed(msgspec.Struct, tag=True):
+    call: int
+    kind: SessionFailure
+    error: str
+
+
 class Outputs(msgspec.Struct, tag=True):
     """Everything that one step brought."""
 
     outputs: list[StepOutput]
 
 
-FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Outputs
+SessionReply = SessionList | SessionDone | SessionRemoved | SessionFailed
+FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs | SessionReply
 
 _encoder = msgspec.msgpack.Encoder()
 T = TypeVar("T")
@@ -125,6 +199,11 @@ def read_payload(stream: BinaryIO) -> bytes | None:
     length = payload_bytes(header)
     payload = stream.read(length)
     return payload if len(payload) == length else None
+
+
+def printable(text: str) -> str:
+    """Text for a message: names of files may hold what is no character and cannot be encoded."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _checked(length: int) -> int:

@@ -7,6 +7,8 @@ import os
 import queue
 import socket
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,25 +21,33 @@ from puna.worker.protocol import (
     Cancel,
     FromWorker,
     GetStats,
+    GetTrace,
+    ListSessions,
     Load,
     Loaded,
     LoadFailed,
+    LoadSession,
     Outputs,
     ProtocolError,
     Ready,
+    RemoveSession,
+    SaveSession,
     Stats,
     Submit,
     ToWorker,
+    Trace,
     Unload,
     Unloaded,
     decode,
     encode,
+    printable,
     read_payload,
 )
+from puna.worker.session_service import SessionService
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 1.0
+TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
 
 
@@ -47,6 +57,7 @@ class _Attach(msgspec.Struct):
     call: int
     model_id: str
     device_model: DeviceModel
+    weight: float
 
 
 class _Detach(msgspec.Struct):
@@ -56,18 +67,25 @@ class _Detach(msgspec.Struct):
     model_id: str
 
 
+class _Call(msgspec.Struct):
+    """Something to do for the engine's thread."""
+
+    function: Callable[[], None]
+
+
 class _Disconnected(msgspec.Struct):
     """The daemon is gone."""
 
 
-_Message = ToWorker | LoadFailed | _Attach | _Detach | _Disconnected
+_Message = ToWorker | LoadFailed | _Attach | _Detach | _Call | _Disconnected
 
 
 class WorkerServer:
     """Serves one daemon until it closes the connection.
 
     run() is the engine's thread, which alone touches the engine and writes to the connection. A second
-    thread reads the connection; a third loads models, so that running requests go on meanwhile.
+    thread reads the connection; two others load models and move sessions to and from files, so that running
+    requests go on meanwhile.
     """
 
     def __init__(self, engine: EngineCore, connection: socket.socket) -> None:
@@ -76,7 +94,14 @@ class WorkerServer:
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
+        self._sessions = SessionService(
+            engine.sessions, lambda function: self._inbox.put(_Call(function)), self._send
+        )
         self._connected = True
+        self._kv_idle_s = engine.settings.kv_idle_s
+        self._idle_since_s = time.monotonic()
+        # What is still to be given back in this idle time, and when.
+        self._chores: list[tuple[float, Callable[[], None]]] = []
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -94,20 +119,30 @@ class WorkerServer:
             self._connection.close()
             self._loader.shutdown(cancel_futures=True)
             self._engine.close()
+            self._sessions.close()
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        if not self._engine.has_work:
+        if self._engine.has_work:
+            self._start_chores()
+        else:
             self._handle(self._wait())
         while not self._inbox.empty():
             self._handle(self._inbox.get())
 
+    def _start_chores(self) -> None:
+        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.drop_cached)]
+        self._idle_since_s = time.monotonic()
+
     def _wait(self) -> _Message:
-        try:
-            return self._inbox.get(timeout=IDLE_S)
-        except queue.Empty:
-            self._engine.trim()
-            return self._inbox.get()
+        while self._chores:
+            after_s, chore = self._chores[0]
+            try:
+                return self._inbox.get(timeout=max(self._idle_since_s + after_s - time.monotonic(), 0))
+            except queue.Empty:
+                chore()
+                del self._chores[0]
+        return self._inbox.get()
 
     def _handle(self, message: _Message) -> None:
         match message:
@@ -128,12 +163,20 @@ class WorkerServer:
                 self._send(Unloaded(call))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
+            case GetTrace(call, seconds):
+                self._send(Trace(call, self._engine.trace(seconds)))
+            case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
+                self._sessions.handle(message)
+                self._start_chores()  # it may have left memory to be given back
+            case _Call(function):
+                function()
+                self._start_chores()
             case _Disconnected():
                 self._connected = False
 
     def _attach(self, message: _Attach) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model)
+            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
         except ModelLoadError as error:
             self._send(LoadFailed(message.call, str(error)))
         else:
@@ -144,12 +187,12 @@ class WorkerServer:
         try:
             device_model = self._engine.backend.load(path)
         except ModelLoadError as error:
-            self._inbox.put(LoadFailed(message.call, _printable(str(error))))
+            self._inbox.put(LoadFailed(message.call, printable(str(error))))
         except Exception as error:  # a file must not end the worker, whatever it hits
             log.exception("loading %s", path)
-            self._inbox.put(LoadFailed(message.call, _printable(f"{path}: {error!r}")))
+            self._inbox.put(LoadFailed(message.call, printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model))
+            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)
@@ -167,8 +210,3 @@ class WorkerServer:
             self._connection.sendall(encode(message))
         except OSError:
             self._connected = False
-
-
-def _printable(text: str) -> str:
-    """Names of files may hold what is no character and cannot be encoded."""
-    return text.encode(errors="backslashreplace").decode()

@@ -25,13 +25,13 @@ class Client:
     """One request at a time, each in an event loop of its own; bodies are JSON unless they are bytes."""
 
     def __init__(self, app: Any) -> None:
-        self._app = app
+        self.app = app
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
 
         async def send() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost:11434") as client:
                 return await client.request(method, path, content=content, headers=headers)
 
@@ -79,7 +79,7 @@ AddModel = Callable[..., None]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> FakeRuntime:
-    return FakeRuntime(Settings(models=tmp_path / "store"))
+    return FakeRuntime(Settings(models=tmp_path / "store", sessions=tmp_path / "sessions"))
 
 
 @pytest.fixture

@@ -11,12 +11,15 @@ from datetime import datetime, timedelta, timezone
 from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
-from puna.daemon.runtime import LoadedStatus, ResidentModel
+from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
+from puna.daemon.sessions import SessionManager
 from puna.engine.request import RequestStats
+from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
 from puna.tokenizer import load_tokenizer
+from tests.daemon.fake_sessions import FakeSessions
 
 
 @dataclass
@@ -29,6 +32,11 @@ class Script:
     """Raised behind the last piece."""
     hangs: bool = False
     """Behind the last piece, for ever."""
+    logprob: float = -0.5
+    """Of every token."""
+    cached_tokens: int = 0
+    by_seed: dict[int, Script] = field(default_factory=dict)
+    """What happens instead to a request with this seed."""
     load_error: Exception | None = None
     load_hangs: bool = False
 
@@ -48,6 +56,8 @@ class FakeRuntime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings.models)
+        self.worker_sessions = FakeSessions()
+        self.sessions = SessionManager(settings.sessions, self.store, self.worker_sessions, self.resident)
         self.script = Script()
         self.jobs: list[GenerationJob] = []
         self.resident_models: dict[str, Loaded] = {}
@@ -55,6 +65,11 @@ class FakeRuntime:
         self.num_held = 0
         """Models held by a request right now."""
         self.num_generating = 0
+        self.observation = Observation(stats=None, num_worker_starts=0, model_names={})
+        self.engine_trace: EngineTrace | None = None
+        self.trace_seconds: list[float | None] = []
+        """What traces were asked for."""
+        self.worker_hangs = False
 
     @asynccontextmanager
     async def resident(
@@ -85,7 +100,9 @@ class FakeRuntime:
             context_length=limit,
             num_layers=1,
             block_bytes=64,
+            kv_type="f16",
             weight_bytes=1,
+            can_shift=True,
         )
         return ResidentModel(
             model=model,
@@ -107,19 +124,19 @@ class FakeRuntime:
             self.num_generating -= 1
 
     async def _chunks(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
-        script = self.script
+        script = self.script.by_seed.get(job.sampling.seed, self.script)
         limit = len(script.pieces) if job.max_tokens is None else job.max_tokens
         pieces = script.pieces[:limit]
         for number, piece in enumerate(pieces):
             await asyncio.sleep(0)
-            yield TextChunk(piece, [number], self._logprobs(piece, job))
+            yield TextChunk(piece, [number], self._logprobs(piece, job, script))
         if script.hangs:
             await asyncio.Event().wait()
         if script.error:
             raise script.error
         stats = RequestStats(
             prompt_tokens=len(job.prompt),
-            cached_tokens=0,
+            cached_tokens=script.cached_tokens,
             prompt_ns=1000,
             generated_tokens=len(pieces),
             generation_ns=2000,
@@ -129,12 +146,23 @@ class FakeRuntime:
             "", [], [] if job.sampling.num_logprobs >= 0 else None, GenerationFinish(reason, stats)
         )
 
-    def _logprobs(self, piece: str, job: GenerationJob) -> list[TextLogprob] | None:
+    def _logprobs(self, piece: str, job: GenerationJob, script: Script) -> list[TextLogprob] | None:
         if job.sampling.num_logprobs < 0:
             return None
-        chosen = TextLogprob(piece, piece.encode(), -0.5)
+        chosen = TextLogprob(piece, piece.encode(), script.logprob)
         others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
         return [replace(chosen, top=others)]
+
+    async def observe(self) -> Observation:
+        if self.worker_hangs:
+            raise asyncio.TimeoutError
+        return self.observation
+
+    async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, dict[str, str]]:
+        if self.worker_hangs:
+            raise asyncio.TimeoutError
+        self.trace_seconds.append(seconds)
+        return self.engine_trace, dict(self.observation.model_names)
 
     async def unload(self, name: str) -> None:
         model = self.store.find(ModelName.parse(name))

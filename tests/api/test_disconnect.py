@@ -94,6 +94,14 @@ def test_disconnect_ends_a_reply_that_is_not_streamed(url, runtime, path, body):
     eventually(lambda: runtime.num_generating == runtime.num_held == 0)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_disconnect_ends_all_choices(url, runtime, stream):
+    runtime.script = Script(hangs=True)
+    with broken_off(url, "/v1/chat/completions", {**CHAT, "n": 4, "stream": stream}):
+        eventually(lambda: runtime.num_generating == 4)
+    eventually(lambda: runtime.num_generating == runtime.num_held == 0)
+
+
 def test_disconnect_before_the_first_token_ends_a_stream(url, runtime):
     runtime.script = Script(pieces=[], hangs=True)
     with broken_off(url, "/api/chat", CHAT):
@@ -163,3 +171,10 @@ def test_server_serves_on_after_disconnects(url, runtime):
     runtime.script = Script()
     reply = httpx.post(f"{url}/api/chat", json={**CHAT, "stream": False}).json()
     assert reply["message"]["content"] == "Hello"
+
+
+def test_requests_that_never_got_a_reply_are_counted_as_499(url, runtime):
+    runtime.script = Script(load_hangs=True)
+    with broken_off(url, "/api/chat", {**CHAT, "stream": False}):
+        eventually(lambda: runtime.num_held == 1)
+    eventually(lambda: 'route="/api/chat",status="499"} 1.0' in httpx.get(f"{url}/metrics").text)

@@ -31,6 +31,7 @@ def test_chat_completion_is_one_object(client, runtime):
             "prompt_tokens": prompt_tokens,
             "completion_tokens": 2,
             "total_tokens": prompt_tokens + 2,
+            "prompt_tokens_details": {"cached_tokens": 0},
         },
     }
 
@@ -256,9 +257,8 @@ def test_empty_completion_prompt_loads(client, runtime):
     assert events[0]["choices"][0]["finish_reason"] == "load"
 
 
-@pytest.mark.parametrize("field", [{"prompt": ["a"]}, {"prompt": "a", "suffix": "b"}])
-def test_completion_that_cannot_be_done_is_400(client, field):
-    response = client.post("/v1/completions", {"model": "m", **field})
+def test_completion_that_cannot_be_done_is_400(client):
+    response = client.post("/v1/completions", {"model": "m", "prompt": "a", "suffix": "b"})
     assert response.status_code == 400
     assert json.loads(response.text)["error"]["type"] == "invalid_request_error"
 

@@ -57,6 +57,7 @@ def test_num_thread_is_zero_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
+        ("draft_num_predict", "x", 'option "draft_num_predict" must be of type integer'),
         ("num_ctx", "big", 'option "num_ctx" must be of type integer'),
         ("seed", True, 'option "seed" must be of type integer'),
         ("num_batch", [], 'option "num_batch" must be of type integer'),
@@ -76,7 +77,9 @@ def test_wrong_values_are_500_and_named(name, value, text):
     assert (raised.value.status, raised.value.text) == (500, text)
 
 
-@pytest.mark.parametrize(("name", "value"), [("repeat_penalty", 0), ("repeat_last_n", -2)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("repeat_penalty", 0), ("repeat_last_n", -2), ("draft_num_predict", -1)]
+)
 def test_values_that_mean_nothing_are_400(name, value):
     with pytest.raises(ApiError, match=name) as raised:
         parse_options({}, {name: value})
@@ -96,6 +99,11 @@ def test_unknown_options_are_ignored_and_logged(caplog):
 def test_num_ctx_has_a_minimum():
     assert parse_options({}, {"num_ctx": 0}).num_ctx == 4
     assert parse_options({}, {}).num_ctx is None
+
+
+@pytest.mark.parametrize(("seed", "choice", "used"), [(-1, 3, None), (7, 3, 10), (2**32 - 1, 1, 0)])
+def test_seed_of_a_choice(seed, choice, used):
+    assert parse_options({}, {"seed": seed}).sampling(num_logprobs=-1, choice=choice).seed == used
 
 
 @pytest.mark.parametrize(("seed", "used"), [(-1, None), (0, 0), (42, 42), (-2, 2**32 - 2), (2**40, 0)])

@@ -41,6 +41,13 @@ def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
     model.close()
 
 
+@pytest.mark.parametrize("name", TINY)
+def test_every_architecture_can_shift(name: str, backend: CpuBackend, tmp_path: Path) -> None:
+    model = backend.load(write_tiny(tmp_path / "tiny.gguf", TINY[name]))
+    assert model.info.can_shift
+    model.close()
+
+
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 def test_logits_do_not_depend_on_chunks_or_threads(kv_type: str, tmp_path: Path) -> None:
     """Bit for bit: otherwise an answer would depend on what else the daemon is doing."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from puna.chat.messages import Message
 from puna.chat.template import TemplateError
-from puna.chat.truncation import fit_messages, fit_prompt
+from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 
 pytestmark = pytest.mark.unit
 
@@ -98,3 +98,16 @@ def test_long_conversations_are_rendered_a_few_times_only():
 def test_middle_of_a_long_prompt_goes(length, limit, num_keep, add_bos, front, tail):
     tokens = list(range(length))
     assert fit_prompt(tokens, limit, num_keep, add_bos) == tokens[:front] + tokens[length - tail :]
+
+
+@pytest.mark.parametrize(
+    ("num_keep", "num_prompt", "add_bos", "kept"),
+    [(4, 20, False, 4), (4, 20, True, 5), (0, 20, False, 0), (-1, 9, False, 9), (-1, 9, True, 10)],
+)
+def test_tokens_that_stay(num_keep, num_prompt, add_bos, kept):
+    assert kept_tokens(num_keep, num_prompt, 16, add_bos) == kept
+
+
+@pytest.mark.parametrize("num_keep", [15, 16, 1000, -1])
+def test_at_least_one_token_may_always_go(num_keep):
+    assert kept_tokens(num_keep, 20, 16, True) == 15

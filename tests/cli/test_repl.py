@@ -54,6 +54,11 @@ def test_every_turn_is_sent_with_those_before_it(server, converse):
     assert "You said hi\n\nYou said and?\n" in printed
 
 
+def test_every_turn_names_the_session(server, converse):
+    converse("hi", "and?", session="work")
+    assert [body["session"] for body in server.bodies("/api/chat")] == ["work", "work"]
+
+
 def test_multi_line_messages(server, converse):
     converse('"""first', "second", 'third"""', '"""one line"""', '  """', "", '"""')
     contents = [body["messages"][-1]["content"] for body in server.bodies("/api/chat")]

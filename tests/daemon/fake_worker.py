@@ -8,21 +8,33 @@ from pathlib import Path
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
+from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
+from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
-    architecture="toy", vocab_size=512, context_length=2048, num_layers=1, block_bytes=64, weight_bytes=1000
+    architecture="toy",
+    vocab_size=512,
+    context_length=2048,
+    num_layers=1,
+    block_bytes=64,
+    kv_type="f16",
+    weight_bytes=1000,
+    can_shift=True,
 )
 STEP_S = 0.01
 
 
-class FakeWorker:
+class FakeWorker(FakeSessions):
     """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
 
     def __init__(self, pid: int, unloadable: set[str], deadly: set[str]) -> None:
+        super().__init__()
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}
+        self.weights: dict[str, float] = {}
+        self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
         self._unloadable = unloadable
@@ -41,7 +53,7 @@ class FakeWorker:
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path) -> ModelInfo:
+    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo:
         await self._step()
         if model_id in self._deadly:
             self.die()
@@ -49,6 +61,7 @@ class FakeWorker:
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
         self.models[model_id] = path
+        self.weights[model_id] = weight
         return INFO
 
     async def unload(self, model_id: str) -> None:
@@ -59,6 +72,10 @@ class FakeWorker:
         await self._step()
         return EngineStats(kv_limit_bytes=0, models=[])
 
+    async def trace(self, seconds: float | None = None) -> EngineTrace:
+        await self._step()
+        return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
+
     async def cancel(self, request_id: str) -> None:
         self._check()
         self._cancels.add(request_id)
@@ -68,6 +85,7 @@ class FakeWorker:
         try:
             self._check()
             assert request.model_id in self.models
+            self.requests.append(request)
             for number, token in enumerate(request.prompt):
                 await self._step()
                 if request.id in self._cancels:

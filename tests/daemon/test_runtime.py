@@ -13,8 +13,9 @@ from puna.daemon.generation import GenerationJob
 from puna.daemon.runtime import Runtime
 from puna.registry import InvalidModelName, ModelName, ModelNotFound
 from puna.registry.create import create_from_gguf
-from puna.settings import Settings
+from puna.settings import Settings, SettingsError
 from puna.worker.client import WorkerDied
+from tests.daemon.fake_sessions import SAVED_AT
 from tests.daemon.fake_worker import INFO, Workshop
 from tests.tiny import TINY, write_tiny
 
@@ -32,7 +33,9 @@ class Daemon(Workshop):
 
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0)
-        self.runtime = Runtime(Settings(models=root, **settings), spawn=self.spawn)
+        self.runtime = Runtime(
+            Settings(models=root, sessions=root.parent / "sessions", **settings), spawn=self.spawn
+        )
         self.store = self.runtime.store
 
     def add(self, name: str, data: bytes) -> None:
@@ -73,6 +76,49 @@ def test_text_goes_in_and_comes_out(daemon, weights):
         assert daemon.names == ["echo:latest"]
 
     run(main, daemon)
+
+
+def test_everything_that_a_job_asks_for_reaches_the_engine(daemon, weights):
+    daemon.add("echo", weights[0])
+    wanted = {
+        "num_threads": 2,
+        "shift": True,
+        "num_keep": 5,
+        "priority": -3,
+        "cache_prompt": False,
+        "cache_salt": "tenant",
+        "session": "talk",
+        "num_draft": 0,
+    }
+
+    async def main():
+        async with daemon.runtime.resident("echo", num_ctx=64) as model:
+            async for _ in model.generate(GenerationJob(prompt=[1], max_tokens=9, **wanted)):
+                pass
+        (request,) = daemon.worker.requests
+        assert {name: getattr(request, name) for name in wanted} == wanted
+        assert (request.prompt, request.max_tokens, request.context_length) == ([1], 9, 64)
+
+    run(main, daemon)
+
+
+def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", model_weights=(("Heavy", 3.0), ("other:v2", 0.5)))
+    daemon.add("heavy", weights[0])
+    daemon.add("plain", weights[1])
+
+    async def main():
+        for name in ("heavy", "plain"):
+            async with daemon.runtime.resident(name):
+                pass
+        assert list(daemon.worker.weights.values()) == [3.0, 1.0]
+
+    run(main, daemon)
+
+
+def test_weight_of_what_cannot_be_a_model_is_an_error(tmp_path):
+    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name: a b"):
+        Runtime(Settings(models=tmp_path, model_weights=(("a b", 2.0),)))
 
 
 def test_names_that_share_weights_share_one_resident_model(daemon, weights):
@@ -236,5 +282,65 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
         await daemon.runtime.stats()  # waits for the next worker
         await daemon.runtime.unload("m")  # waits until it is gone
         assert daemon.names == []
+
+    run(main, daemon)
+
+
+def test_a_saved_session_outlives_worker_and_model(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m") as model:
+            daemon.worker.pinned[model.model.weights_id, "a"] = 40
+        entry = await daemon.runtime.sessions.save("m", "a")
+        assert (entry.model, entry.num_tokens, entry.pinned, entry.saved_at) == (
+            "m:latest",
+            40,
+            True,
+            SAVED_AT,
+        )
+        daemon.worker.die()
+        await daemon.runtime.unload("m")
+        [entry] = await daemon.runtime.sessions.list()
+        assert (entry.name, entry.num_tokens, entry.pinned) == ("a", 40, False)
+        assert (await daemon.runtime.sessions.load("m", "a")).pinned
+        assert daemon.names == ["m:latest"]
+        await daemon.runtime.sessions.remove("m", "a")
+        assert await daemon.runtime.sessions.list() == []
+
+    run(main, daemon)
+
+
+def test_observing_wakes_nobody_and_remembers_names(daemon, weights):
+    daemon.add("first", weights[0])
+    daemon.add("second", weights[0])
+
+    async def main():
+        observation = await daemon.runtime.observe()
+        assert (observation.stats, observation.num_worker_starts) == (None, 0)
+        assert await daemon.runtime.trace(None) == (None, {})
+        assert daemon.workers == []
+        await daemon.say("first", "x")
+        (model_id,) = daemon.worker.models
+        await daemon.runtime.unload("first")
+        await daemon.say("second", "x")
+        observation = await daemon.runtime.observe()
+        assert observation.stats is not None
+        assert observation.num_worker_starts == 1
+        assert observation.model_names == {model_id: "first:latest"}
+        assert (await daemon.runtime.trace(3.0))[0].end_ns == 3e9
+
+    run(main, daemon)
+
+
+def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkeypatch):
+    monkeypatch.setattr("puna.daemon.runtime._ANSWER_TIMEOUT_S", 0.01)
+    daemon.add("m", weights[0])
+
+    async def main():
+        await daemon.say("m", "x")
+        monkeypatch.setattr(daemon.worker, "stats", asyncio.Event().wait)
+        with pytest.raises(asyncio.TimeoutError):
+            await daemon.runtime.observe()
 
     run(main, daemon)

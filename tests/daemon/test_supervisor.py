@@ -91,6 +91,18 @@ def test_dead_worker_is_replaced_even_if_nobody_asks(virtual_time):
     virtual_time(main)
 
 
+def test_model_keeps_its_weight_in_the_next_worker(virtual_time):
+    async def main():
+        supervised = await started("a")
+        await supervised.supervisor.load("b", B, 2.5)
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.weights == {"a": 1.0, "b": 2.5}
+        assert len(supervised.workers) == 2
+
+    virtual_time(main)
+
+
 def test_load_in_flight_fails_with_a_clear_error(virtual_time):
     async def main():
         supervised = await started("a")
@@ -245,5 +257,33 @@ def test_close_during_start_leaves_nothing(virtual_time):
         with pytest.raises(WorkerDied, match=SHUTTING_DOWN):
             await loading
         assert supervised.workers == []
+
+    virtual_time(main)
+
+
+def test_a_question_is_answered_by_the_worker_that_is_there(virtual_time):
+    async def main():
+        supervised = await started("a")
+        assert (await supervised.supervisor.ask(lambda worker: worker.trace(2.0))).end_ns == 2e9
+        assert supervised.supervisor.num_started == 1
+
+    virtual_time(main)
+
+
+def test_a_question_neither_starts_a_worker_nor_waits_for_one(virtual_time):
+    async def main():
+        supervised = Supervised()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
+        assert supervised.spawn_times == []
+        supervised.supervisor.start()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
+        assert asyncio.get_running_loop().time() == 0
+        await supervised.supervisor.load("a", A)
+        asyncio.get_running_loop().call_later(STEP_S / 2, supervised.worker.die)
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None  # died over it
+        await supervised.supervisor.stats()
+        assert supervised.supervisor.num_started == 2
+        await supervised.supervisor.close()
+        assert await supervised.supervisor.ask(lambda worker: worker.stats()) is None
 
     virtual_time(main)

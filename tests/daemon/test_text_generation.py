@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.daemon.generation import GenerationJob, stream_text
+from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError, RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.tokenizer import Detokenizer
 
@@ -182,6 +183,15 @@ def test_bytes_of_half_a_character_are_exact_in_logprobs():
 def test_end_that_nobody_asked_for_is_an_error(reason, error, text):
     engine = Engine([[1000]], reason, error=error)
     with pytest.raises(GenerationError, match=text):
+        generate(engine, HELLO)
+    assert engine.closed
+
+
+def test_full_queue_is_a_busy_server():
+    engine = Engine([], "busy")
+    with pytest.raises(
+        ServerBusy, match=r"server busy, please try again\.  maximum pending requests exceeded"
+    ):
         generate(engine, HELLO)
     assert engine.closed
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import ollama
 import openai
 import pytest
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.e2e
 
 MODEL = "smollm2:135m"
 GREEDY = {"temperature": 0, "num_predict": 16}
+FRANCE = [504, 3575, 282, 4649, 314]
+"""The capital of France is"""
 CHECKOUT = Path(puna.__file__).parents[1]
 
 
@@ -210,7 +213,8 @@ def test_openai_chat(client, openai_client):
     )
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == choice.message.content
-    assert usage.usage == whole.usage
+    assert usage.usage.completion_tokens == whole.usage.completion_tokens
+    assert usage.usage.prompt_tokens == whole.usage.prompt_tokens
 
 
 def test_openai_completion(openai_client):
@@ -220,6 +224,63 @@ def test_openai_completion(openai_client):
     )
     assert whole.choices[0].text
     assert "".join(chunk.choices[0].text for chunk in stream) == whole.choices[0].text
+
+
+def test_openai_replies_with_seeds_in_a_row(openai_client):
+    request = {"model": MODEL, "messages": question("Tell a story."), "max_tokens": 12}
+    alone = [
+        openai_client.chat.completions.create(**request, seed=seed).choices[0].message.content
+        for seed in (5, 6, 7)
+    ]
+    whole = openai_client.chat.completions.create(**request, seed=5, n=3)
+    assert [choice.index for choice in whole.choices] == [0, 1, 2]
+    assert [choice.message.content for choice in whole.choices] == alone
+    assert len(set(alone)) == 3
+    assert whole.usage.completion_tokens == 36
+    assert whole.usage.prompt_tokens_details.cached_tokens == whole.usage.prompt_tokens - 1
+    texts = ["", "", ""]
+    for chunk in openai_client.chat.completions.create(**request, seed=5, n=3, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+    assert texts == alone
+
+
+def test_openai_prompts_best_of_and_logprobs(openai_client):
+    request = {"model": MODEL, "prompt": ["Tell a story.", FRANCE], "max_tokens": 8, "seed": 5}
+    all_four = openai_client.completions.create(**request, n=2, logprobs=2)
+    means = [sum(c.logprobs.token_logprobs) / len(c.logprobs.token_logprobs) for c in all_four.choices]
+    for choice in all_four.choices:
+        assert "".join(choice.logprobs.tokens) == choice.text
+        pieces = zip(choice.logprobs.tokens, choice.logprobs.text_offset, strict=True)
+        assert all(choice.text.startswith(token, offset) for token, offset in pieces)
+    best = openai_client.completions.create(**request, best_of=2)
+    expected = [all_four.choices[first + (means[first + 1] > means[first])].text for first in (0, 2)]
+    assert [choice.text for choice in best.choices] == expected
+    assert best.usage.completion_tokens == all_four.usage.completion_tokens
+
+
+def test_prompts_of_another_salt_are_not_found(openai_client):
+    request = {"model": MODEL, "messages": question("What is a tenant? " * 20), "max_tokens": 1}
+
+    def cached(**extra: object) -> int:
+        usage = openai_client.chat.completions.create(**request, extra_body=extra).usage
+        return usage.prompt_tokens_details.cached_tokens
+
+    assert cached(cache_salt="a") < 20  # nothing but the system prompt may be common
+    assert cached(cache_salt="a") > 60
+    assert cached(cache_salt="b") < 20
+    assert cached(cache_salt="b", cache_prompt=False) == 0
+
+
+def test_context_shifts_unless_told_not_to(client, url):
+    options = {**GREEDY, "num_ctx": 64, "num_predict": 150}
+    goes_on = client.generate(MODEL, "one two three four", raw=True, options=options)
+    assert (goes_on.done_reason, goes_on.eval_count) == ("length", 150)
+    body = {"model": MODEL, "prompt": "one two three four", "raw": True, "stream": False, "options": options}
+    stops = httpx.post(f"{url}/api/generate", json={**body, "shift": False}, timeout=60).json()
+    assert stops["done_reason"] == "length"
+    assert stops["prompt_eval_count"] + stops["eval_count"] == 64
+    assert goes_on.response.startswith(stops["response"])
 
 
 def test_openai_models_and_errors(openai_client):

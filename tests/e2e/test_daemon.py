@@ -15,10 +15,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import uvicorn
+from prometheus_client.parser import text_string_to_metric_families
 
 from puna.api.app import create_app
 from puna.daemon.runtime import Runtime
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.e2e
 
 MODEL = "smollm2:135m"
 RUNNER_STOPPED = "model runner has unexpectedly stopped"
+BUSY = "server busy, please try again.  maximum pending requests exceeded"
 TIMEOUT_S = 60
 
 
@@ -123,6 +126,45 @@ def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
     assert len(set(alone)) > 16
 
 
+def scraped(daemon: Daemon) -> dict[str, float]:
+    """Samples whose other labels than `model` are irrelevant, or there are none, by name; sums."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(httpx.get(f"{daemon.url}/metrics", timeout=TIMEOUT_S).text):
+        for sample in family.samples:
+            assert sample.labels.get("model", MODEL) == MODEL
+            found[sample.name] = found.get(sample.name, 0) + sample.value
+    return found
+
+
+def test_metrics_and_timeline_say_what_was_served(daemon):
+    assert scraped(daemon).keys() >= {"puna_worker_up", "puna_http_requests_in_progress"}
+    prompt = "The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is"
+    replies = [daemon.request(prompt, 12) for _ in range(3)]
+    found = scraped(daemon)
+    assert (found["puna_worker_up"], found["puna_worker_starts_total"], found["puna_model_loaded"]) == (
+        1,
+        1,
+        1,
+    )
+    assert found["puna_requests_finished_total"] == 3
+    assert found["puna_prompt_tokens_total"] == sum(reply["prompt_eval_count"] for reply in replies)
+    assert found["puna_cached_prompt_tokens_total"] == 2 * (replies[0]["prompt_eval_count"] - 1)
+    assert found["puna_generated_tokens_total"] == sum(reply["eval_count"] for reply in replies)
+    assert found["puna_time_to_first_token_seconds_count"] == found["puna_queue_time_seconds_count"] == 3
+    assert found["puna_inter_token_latency_seconds_count"] == found["puna_generated_tokens_total"] - 3
+    assert 0 < found["puna_device_busy_seconds_total"] <= found["puna_step_duration_seconds_sum"]
+    assert 0 < found["puna_kv_committed_bytes"] <= found["puna_kv_limit_bytes"]
+    assert found["puna_requests_running"] == found["puna_requests_waiting"] == 0
+    trace = httpx.get(f"{daemon.url}/debug/trace", timeout=TIMEOUT_S).json()["traceEvents"]
+    assert {event["pid"] for event in trace} == {daemon.worker()}
+    steps = [event for event in trace if event["ph"] == "X" and event["name"] in ("prefill", "decode")]
+    assert len(steps) == found["puna_step_duration_seconds_count"]
+    assert sum(event["ph"] == "b" and event["name"].startswith("request") for event in trace) == 3
+    os.kill(daemon.worker(), signal.SIGKILL)
+    eventually(lambda: scraped(daemon)["puna_worker_starts_total"] == 2)
+    assert scraped(daemon).get("puna_requests_finished_total", 0) == 0
+
+
 def test_workers_death_in_the_middle_of_a_stream_is_a_clear_error_and_the_next_request_works(daemon):
     before = daemon.request("The capital of France is")
     first = daemon.worker()
@@ -196,9 +238,9 @@ def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models
 
 
 @asynccontextmanager
-async def served(models: Path) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
+async def served(models: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     """The daemon's parts in this process, so that a test can look inside."""
-    runtime = Runtime(Settings(models=models))
+    runtime = Runtime(Settings(models=models, **settings))
     config = uvicorn.Config(create_app(runtime), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -214,18 +256,52 @@ async def served(models: Path) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient
         await runtime.close()
 
 
-def test_client_that_disconnects_frees_its_blocks(models):
+CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Write a novel."}], "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "num_replies"),
+    [
+        ("/api/generate", body("Once upon a time", 4000), 1),
+        ("/v1/chat/completions", {**CHAT, "n": 4, "seed": 1, "temperature": 1.5}, 4),
+    ],
+)
+def test_client_that_disconnects_frees_its_blocks(models, path, content, num_replies):
     async def main() -> None:
         async with served(models) as (runtime, client):
-            async with client.stream("POST", "/api/generate", json=body("Once upon a time", 4000)) as reply:
-                await anext(reply.aiter_lines())
+            async with client.stream("POST", path, json=content) as reply:
+                lines = reply.aiter_lines()
+                for _ in range(8 * num_replies):
+                    await anext(lines)
                 (model,) = (await runtime.stats()).models
                 assert model.used_kv_bytes > 0
+                assert model.num_running == num_replies
             for _ in range(200):
                 (model,) = (await runtime.stats()).models
                 if model.used_kv_bytes == 0 and model.num_running == 0:
                     return
                 await asyncio.sleep(0.05)
             pytest.fail(f"blocks are still held: {model}")
+
+    asyncio.run(main())
+
+
+def test_requests_beyond_the_queue_are_refused_on_both_faces(models):
+    async def main() -> None:
+        async with served(models, max_running=1, max_queue=1) as (runtime, client):
+            async with client.stream("POST", "/api/generate", json=body("Once upon a time", 4000)) as reply:
+                lines = reply.aiter_lines()  # dropping it would close the connection
+                await anext(lines)
+                waiting = asyncio.create_task(client.post("/api/generate", json=body("Hello", 1)))
+                while (await runtime.stats()).models[0].num_waiting == 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+                for stream in (True, False):
+                    native = await client.post("/api/generate", json=body("Hello", 1, stream=stream))
+                    assert native.json() == {"error": BUSY}
+                    openai = await client.post("/v1/chat/completions", json={**CHAT, "stream": stream})
+                    assert openai.json()["error"]["message"] == BUSY
+                    assert native.status_code == openai.status_code == 503
+                assert not waiting.done()
+            assert (await waiting).status_code == 200
 
     asyncio.run(main())

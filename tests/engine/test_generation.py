@@ -112,7 +112,7 @@ def test_logprobs_come_with_their_tokens():
     engine = toy_engine()
     sampling = SamplingParams(temperature=0, num_logprobs=3)
     engine.submit(toy_request("with", [1, 2, 3], 1, sampling=sampling))
-    engine.submit(toy_request("without", [1, 2, 3], 1))
+    engine.submit(toy_request("without", [1, 2, 4], 1))
     outputs = {output.request_id: output for output in engine.step()}
     assert outputs["without"].logprobs is None
     (logprob,) = outputs["with"].logprobs or []
@@ -144,8 +144,10 @@ def test_any_schedule_gives_the_same_tokens(data: st.DataObject):
     engine = toy_engine(
         num_blocks=data.draw(st.integers(6, 40), "blocks"),
         prefill_tokens=data.draw(st.integers(1, 40), "chunk"),
-        busy_prefill_tokens=data.draw(st.integers(1, 20), "busy chunk"),
-        max_running=data.draw(st.integers(1, 6), "max running"),
+        min_prefill_tokens=data.draw(st.integers(1, 20), "busy chunk"),
+        unnoticed_s=data.draw(st.sampled_from([0.0, 0.03]), "unnoticed"),
+        max_batch=data.draw(st.integers(1, 8), "batch"),
+        max_running=data.draw(st.none() | st.integers(1, 6), "max running"),
     )
     requests = data.draw(
         st.lists(

@@ -1,11 +1,14 @@
 """A model whose next token depends on its whole context, read back through the block table.
 
-Lost, overwritten or misplaced KV therefore changes the output, and what it should be is known without it.
+Lost, overwritten or misplaced KV therefore changes the output, and what it should be is known without it. As
+in a real model, what is kept of a token depends on all that was before it when it was computed, and on its
+position: KV that was shifted is not what a fresh computation would give, and is moved with its positions.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -18,42 +21,99 @@ from puna.kv import BLOCK_TOKENS
 
 VOCABULARY = 97
 POISON = VOCABULARY - 1  # a prompt with this token makes the step fail
-BLOCK_BYTES = 4 * BLOCK_TOKENS  # the "KV" of a token is its id
+BLOCK_BYTES = 4 * BLOCK_TOKENS  # the "KV" of a token is a value and its position, 16 bits each
 GREEDY = SamplingParams(temperature=0)
+_CYCLE = 6
+_NOTHING = np.empty(0, np.uint16)
 
 
-def toy_logits(context: NDArray[np.int32], salt: int = 0) -> NDArray[np.float32]:
+def toy_values(before: NDArray[np.uint16], tokens: Iterable[int]) -> NDArray[np.uint16]:
+    """What is kept of `tokens` behind the values `before`."""
+    values, seen = [], zlib.crc32(before.tobytes())
+    for token in tokens:
+        values.append(zlib.crc32(bytes([token]), seen) & 0xFF80 | int(token))
+        seen = zlib.crc32(values[-1].to_bytes(2, "little"), seen)
+    return np.array(values, dtype=np.uint16)
+
+
+def toy_logits(tokens: NDArray[np.int32], salt: int = 0) -> NDArray[np.float32]:
     """[VOCABULARY]; POISON is never likely."""
-    random = np.random.default_rng([salt, zlib.crc32(context.tobytes())])
+    return _logits_behind(toy_values(_NOTHING, tokens), salt)
+
+
+def _logits_behind(values: NDArray[np.uint16], salt: int, is_habitual: bool = False) -> NDArray[np.float32]:
+    random = np.random.default_rng([salt, zlib.crc32(values.tobytes())])
     logits = random.standard_normal(VOCABULARY).astype(np.float32)
+    if is_habitual and random.random() < 0.75:
+        logits[(int(values[-1] & 0x7F) + 1) % _CYCLE] = 100
     logits[POISON] = -100
     return logits
 
 
-def expected_tokens(prompt: list[int], count: int, salt: int = 0) -> list[int]:
-    """What greedy sampling must give."""
-    tokens = list(prompt)
+def expected_tokens(
+    prompt: list[int],
+    count: int,
+    salt: int = 0,
+    *,
+    is_habitual: bool = False,
+    context_length: int | None = None,
+    num_keep: int = 0,
+) -> list[int]:
+    """What greedy sampling must give, with context shift where a context length is given."""
+    values, pending, tokens = _NOTHING, prompt, []
     for _ in range(count):
-        tokens.append(int(toy_logits(np.array(tokens, dtype=np.int32), salt).argmax()))
-    return tokens[len(prompt) :]
+        if context_length is not None and len(values) + len(pending) > context_length:
+            num_discard = max((len(values) - num_keep) // 2, 1)
+            values = np.concatenate([values[:num_keep], values[num_keep + num_discard :]])
+        values = np.concatenate([values, toy_values(values, pending)])
+        pending = [int(_logits_behind(values, salt, is_habitual).argmax())]
+        tokens += pending
+    return tokens
+
+
+class ToyClock:
+    """Seconds, when told so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 class ToyModel:
     """Checks every batch as the real executor does.
 
+    is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
+    clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     """
 
-    def __init__(self, salt: int = 0, context_length: int = 1000, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        salt: int = 0,
+        context_length: int = 1000,
+        block_bytes: int = BLOCK_BYTES,
+        *,
+        is_habitual: bool = False,
+        can_shift: bool = True,
+        clock: ToyClock | None = None,
+        step_s: float = 0.0,
+    ) -> None:
         self.info = ModelInfo(
             architecture="toy",
             vocab_size=VOCABULARY,
             context_length=context_length,
             num_layers=1,
             block_bytes=block_bytes,
+            kv_type="f16",
             weight_bytes=0,
+            can_shift=can_shift,
         )
+        self.clock = clock or ToyClock()
+        self.step_s = step_s
         self.salt = salt
+        self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
         self.closed = False
@@ -65,18 +125,31 @@ class ToyModel:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
-        rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
+        self.clock.now_s += self.step_s + 0.001 * len(batch.tokens)
         for sequence in range(len(batch.block_tables)):
             self._store(batch, arena, sequence)
-        return np.array(
-            [
-                toy_logits(
-                    self._context(arena, batch.block_tables[sequence], batch.positions[row]), self.salt
-                )
-                for sequence, row in zip(rows, batch.rows, strict=True)
-            ],
-            dtype=np.float32,
-        ).reshape(len(batch.rows), VOCABULARY)
+        rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
+        logits = np.empty((len(rows), VOCABULARY), np.float32)
+        for out, sequence, row in zip(logits, rows, batch.rows, strict=True):
+            values = self._values(arena, batch.block_tables[sequence], batch.positions[row] + 1)
+            out[:] = _logits_behind(values, self.salt, self.is_habitual)
+        return logits
+
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        if source_begin != destination_begin and not self.info.can_shift:
+            raise NativeError("cannot shift")
+        for index in range(num_tokens):
+            value, position = self._slot(arena, source, source_begin + index)
+            moved = value, position + destination_begin - source_begin
+            self._slot(arena, destination, destination_begin + index)[:] = moved
 
     def close(self) -> None:
         assert not self.closed
@@ -88,28 +161,39 @@ class ToyModel:
         assert len(batch.tokens) == len(batch.positions) == batch.sequence_starts[-1] > 0
         assert len(batch.sequence_starts) == len(batch.block_tables) + 1
         assert (np.diff(batch.sequence_starts) > 0).all()
-        tables = []
+        written, others = [], []
         for start, end, table in zip(
             batch.sequence_starts, batch.sequence_starts[1:], batch.block_tables, strict=False
         ):
             positions = batch.positions[start:end]
             assert (np.diff(positions) == 1).all()
-            tables.append(table[: positions[-1] // BLOCK_TOKENS + 1])
-        blocks = np.concatenate(tables)
-        assert len(np.unique(blocks)) == len(blocks), "two sequences write to one block"
+            first, last = positions[[0, -1]] // BLOCK_TOKENS
+            written += table[first : last + 1].tolist()
+            others += table[:first].tolist()
+        assert len(set(written)) == len(written), "two sequences write to one block"
+        assert set(written).isdisjoint(others), "one sequence writes what another reads"
 
     def _store(self, batch: Batch, arena: Arena, sequence: int) -> None:
         start, end = batch.sequence_starts[sequence : sequence + 2]
-        for token, position in zip(batch.tokens[start:end], batch.positions[start:end], strict=True):
-            block = batch.block_tables[sequence, position // BLOCK_TOKENS]
-            self._tokens(arena, block)[position % BLOCK_TOKENS] = token
+        table, first = batch.block_tables[sequence], batch.positions[start]
+        values = toy_values(self._values(arena, table, first), batch.tokens[start:end])
+        for position, value in enumerate(values, first):
+            self._slot(arena, table, position)[:] = value, position
 
-    def _context(self, arena: Arena, table: NDArray[np.int32], position: int) -> NDArray[np.int32]:
-        blocks = table[: position // BLOCK_TOKENS + 1]
-        return np.concatenate([self._tokens(arena, block) for block in blocks])[: position + 1]
+    def _values(self, arena: Arena, table: NDArray[np.int32], count: int) -> NDArray[np.uint16]:
+        """Of the first `count` positions."""
+        blocks = [self._block(arena, block) for block in table[: -(-count // BLOCK_TOKENS)]]
+        kept = np.concatenate([*blocks, np.empty((0, 2), np.uint16)])[:count]
+        assert (kept[:, 1] == np.arange(count)).all(), "KV is not where it was computed for"
+        return np.ascontiguousarray(kept[:, 0])
 
-    def _tokens(self, arena: Arena, block: int) -> NDArray[np.int32]:
-        return arena.block(int(block)).view(np.int32)[:BLOCK_TOKENS]
+    def _slot(self, arena: Arena, table: NDArray[np.int32], position: int) -> NDArray[np.uint16]:
+        return self._block(arena, table[position // BLOCK_TOKENS])[position % BLOCK_TOKENS]
+
+    def _block(self, arena: Arena, block: int) -> NDArray[np.uint16]:
+        """[BLOCK_TOKENS, 2]: value, position"""
+        view = arena.block(int(block)).view(np.uint16)
+        return view[: 2 * BLOCK_TOKENS].reshape(BLOCK_TOKENS, 2)
 
 
 class ToyBackend:
@@ -127,11 +211,12 @@ class ToyBackend:
         self.pool.close()
 
 
-def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: int) -> EngineCore:
-    """An engine with one model, "toy", and memory for `num_blocks` of its blocks."""
+def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: object) -> EngineCore:
+    """An engine with one model, "toy", memory for `num_blocks` of its blocks, and the model's clock."""
     limit = num_blocks * BLOCK_BYTES
-    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings))
-    engine.attach_model("toy", model or ToyModel())
+    model = model or ToyModel()
+    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings), model.clock)
+    engine.attach_model("toy", model)
     return engine
 
 

@@ -173,6 +173,40 @@ def test_attention(driver: Path, tmp_path: Path, isa: str, kv_type: str) -> None
         np.testing.assert_array_equal(chunk, together[61:])
 
 
+@pytest.mark.parametrize(("kv_type", "tolerance"), [("f32", 1e-5), ("f16", 2e-3), ("q8_0", 0.1), ("q4_0", 1)])
+def test_moved_tokens(driver: Path, tmp_path: Path, isa: str, kv_type: str, tolerance: float) -> None:
+    """A middle range is removed: the next token sees the others where they are now."""
+    heads, kv_heads, dim = 6, 2, 40
+    inv_freq = 100.0 ** -(np.arange(12) / 12)
+    widths = {"q": heads * dim, "k": kv_heads * dim, "v": kv_heads * dim}
+    tables = {name: random(100, width, seed=ord(name)) for name, width in widths.items()}
+    write_gguf(tmp_path / "moved.gguf", tables)
+    script = Script()
+    script.add("file", tmp_path / "moved.gguf")
+    for style in ("normal", "neox"):
+        script.add("program", isa, kv_type)
+        for width in (*widths.values(), heads * dim, heads * dim):
+            script.add("buffer", width)
+        for i, name in enumerate(widths):
+            script.add("embed", i, name)
+        for i, count in enumerate((heads, kv_heads)):
+            script.add("rope", i, count, dim, style, 1, *inv_freq)
+        script.add("attention", 3, 0, 1, 2, heads, kv_heads, dim, 0.2, 0, 0)
+        script.add("rows 4 3\nbuild 4")
+        script.run(heads * dim, range(99))
+        script.add("move", 40, 13, 59)
+        script.run(heads * dim, range(99, 100), position=72)
+    _, results = execute(driver, tmp_path, script)
+    left = [*range(13), *range(40, 100)]
+    for style, actual in zip(("normal", "neox"), results[1::2], strict=True):
+        q, k = (
+            reference.rope(tables[name][left].astype(float), np.arange(73.0), dim, style, inv_freq, 1.0)
+            for name in "qk"
+        )
+        expected = reference.attention(q[-1:], k, tables["v"][left].astype(float), dim, 0.2)
+        np.testing.assert_allclose(actual, expected, atol=tolerance, err_msg=style)
+
+
 def test_elementwise(driver: Path, tmp_path: Path, isa: str) -> None:
     a, b, weight = random(5, 70, seed=1), random(5, 70, seed=2), random(1, 70)[0]
     inv_freq = 10000.0 ** -(np.arange(5) / 5)

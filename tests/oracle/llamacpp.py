@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 class LlamaCpp:
     """One llama.cpp server with one model; a context manager."""
 
-    def __init__(self, path: Path, *, context: int = 2048, kv_type: str = "f16") -> None:
+    def __init__(self, path: Path, *, context: int = 2048, kv_type: str = "f16", shift: bool = False) -> None:
+        """shift: when the context is full, half of what follows the kept tokens is discarded."""
         p = xllamacpp.CommonParams()
+        p.ctx_shift = shift
         p.model.path = str(path)
         p.n_ctx = context
         p.n_parallel = 1
@@ -53,6 +55,17 @@ class LlamaCpp:
         body = {"prompt": list(prompt), "n_predict": num_tokens, "temperature": 0.0, "return_tokens": True}
         tokens: list[int] = self.post("/completion", body)["tokens"]
         return tokens
+
+    def generate(
+        self, prompt: Sequence[int], num_tokens: int, num_top: int, **options: object
+    ) -> list[tuple[int, dict[int, float]]]:
+        """(token, log-probabilities of the num_top likeliest) of each. Tokens must be whole characters."""
+        body = {"prompt": list(prompt), "n_predict": num_tokens, "n_probs": num_top, "ignore_eos": True}
+        entries = self.post("/completion", {**body, "cache_prompt": False, **options})[
+            "completion_probabilities"
+        ]
+        assert len(entries) == num_tokens
+        return [(e["id"], {top["id"]: top["logprob"] for top in e["top_logprobs"]}) for e in entries]
 
     def next_logprobs(self, prefix: Sequence[int], num_top: int) -> dict[int, float]:
         """token -> log-probability of the num_top likeliest next tokens."""

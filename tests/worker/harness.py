@@ -43,7 +43,7 @@ class Served:
 
 
 @asynccontextmanager
-async def served(**settings: int) -> AsyncIterator[Served]:
+async def served(**settings: float) -> AsyncIterator[Served]:
     """Asserts at the end that the server has ended and gave everything back."""
     backend = SlowBackend()
     engine = EngineCore(backend, EngineSettings(kv_limit_bytes=NUM_BLOCKS * BLOCK_BYTES, **settings))

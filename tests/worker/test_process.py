@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -10,30 +11,29 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import Request, SamplingParams
-from puna.worker.client import WorkerDied, WorkerProcess
+from puna.settings import Settings
+from puna.worker.client import WorkerDied
+from puna.worker.process import WorkerProcess
 from tests.tiny import TINY, write_tiny
 from tests.worker.harness import generate
 
 pytestmark = pytest.mark.e2e
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
-    num_threads: int | None = 1
-    kv_limit_bytes: int | None = 64 << 20
-    kv_type: str = "f16"
+def worker_settings(**settings: Any) -> Settings:
+    return Settings(models=Path("/nowhere"), **{"num_threads": 1, "kv_limit_bytes": 64 << 20, **settings})
 
 
 @asynccontextmanager
-async def started(kv_type: str = "f16") -> AsyncIterator[WorkerProcess]:
-    worker = await WorkerProcess.start(WorkerSettings(kv_type=kv_type))
+async def started(**settings: Any) -> AsyncIterator[WorkerProcess]:
+    worker = await WorkerProcess.start(worker_settings(**settings))
     try:
         yield worker
     finally:
@@ -67,12 +67,29 @@ def test_a_worker_generates(model_path: Path):
 
 def test_keys_and_values_are_stored_as_asked(model_path: Path):
     async def main() -> None:
-        async with started("q8_0") as worker:
+        async with started(kv_type="q8_0") as worker:
             info = await worker.client.load("m", model_path)
             assert len(await generate(worker.client, request())) == 20
         tiny = TINY["llama"]
         groups = -(-tiny.head_dim // 32)  # 32 values in one byte each, and a scale
         assert info.block_bytes == tiny.layers * 2 * tiny.kv_heads * groups * 16 * 34
+
+    run(main)
+
+
+def test_limits_are_the_engines(model_path: Path):
+    async def main() -> None:
+        async with started(max_running=1, max_queue=1, kv_idle_s=math.inf) as worker:
+            await worker.client.load("m", model_path)
+            streams = [worker.client.generate(request(name, max_tokens=None)) for name in "abc"]
+            first = [asyncio.create_task(anext(stream)) for stream in streams]
+            assert (await first[0]).finish_reason is None  # runs
+            assert (await first[2]).finish_reason == "busy"
+            assert not first[1].done()  # waits
+            first[1].cancel()
+            await streams[0].aclose()
+            await asyncio.sleep(1.2)  # an idle worker gives memory back, and goes on
+            assert len(await generate(worker.client, request())) == 20
 
     run(main)
 
@@ -132,7 +149,7 @@ def test_ctrl_c_is_left_to_the_daemon(model_path: Path):
 
 def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
     async def main() -> None:
-        worker = await WorkerProcess.start(WorkerSettings())
+        worker = await WorkerProcess.start(worker_settings())
         await worker.client.load("m", model_path)
         stream = worker.client.generate(request(max_tokens=None))
         await anext(stream)
@@ -149,7 +166,7 @@ def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
 def test_a_worker_that_cannot_start_says_so():
     async def main() -> None:
         with pytest.raises(WorkerDied, match="at its start, with status 1"):
-            await WorkerProcess.start(WorkerSettings(num_threads=-1))
+            await WorkerProcess.start(worker_settings(num_threads=-1))
 
     run(main)
 
@@ -173,9 +190,9 @@ def test_an_idle_worker_uses_no_processor_time(model_path: Path):
 
 PARENT = """
 import asyncio, sys
-from tests.worker.test_process import WorkerProcess, WorkerSettings
+from tests.worker.test_process import WorkerProcess, worker_settings
 async def main():
-    worker = await WorkerProcess.start(WorkerSettings())
+    worker = await WorkerProcess.start(worker_settings())
     print(worker.pid, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())

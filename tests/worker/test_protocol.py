@@ -10,18 +10,24 @@ import threading
 import msgspec
 import pytest
 
-from puna.engine import EngineCore, Request, SamplingParams, StepOutput, TokenLogprob
+from puna.engine import EngineCore, EngineStats, ModelStats, Request, SamplingParams, StepOutput, TokenLogprob
+from puna.engine.metrics import ModelMetrics
+from puna.engine.recorder import Recorder
+from puna.engine.trace import MAX_EVENTS, MAX_STEPS
 from puna.worker.client import WorkerClient, WorkerDied
 from puna.worker.protocol import (
     HEADER,
     MAX_FRAME_BYTES,
     Cancel,
     FromWorker,
+    GetTrace,
     Load,
     Outputs,
     ProtocolError,
+    Stats,
     Submit,
     ToWorker,
+    Trace,
     decode,
     encode,
     read_payload,
@@ -40,7 +46,9 @@ REQUEST = Request(
 )
 
 
-@pytest.mark.parametrize("message", [Load(1, "m", b"/\xff"), Submit(REQUEST), Cancel("r")], ids=type)
+@pytest.mark.parametrize(
+    "message", [Load(1, "m", b"/\xff"), Submit(REQUEST), Cancel("r"), GetTrace(2, 0.5)], ids=type
+)
 def test_messages_to_the_worker_survive(message: ToWorker):
     payload = read_payload(io.BytesIO(encode(message)))
     assert payload is not None
@@ -51,6 +59,32 @@ def test_messages_from_the_worker_survive():
     logprob = TokenLogprob(5, -0.5, [(5, -0.5), (6, float("-inf"))])
     message = Outputs([StepOutput("a", [5], [logprob]), StepOutput("b", finish_reason="stop")])
     payload = read_payload(io.BytesIO(encode(message)))
+    assert payload is not None
+    assert decode(payload, msgspec.msgpack.Decoder(FromWorker)) == message
+
+
+def test_metrics_survive():
+    metrics = ModelMetrics(prompt_tokens=5, finished={"stop": 2})
+    metrics.step_s.observe(0.02, 3)
+    model = ModelStats("m", 1, 2, 3, 64, 128, 64, 256)
+    message = Stats(7, EngineStats(1 << 40, [model], {"m": metrics}))
+    payload = read_payload(io.BytesIO(encode(message)))
+    assert payload is not None
+    assert decode(payload, msgspec.msgpack.Decoder(FromWorker)) == message
+
+
+def test_the_longest_trace_fits_in_a_frame():
+    recorder = Recorder()
+    recorder.add_model(model_id := "sha256-" + 64 * "f")
+    for _ in range(MAX_STEPS):
+        recorder.begin_step()
+        recorder.end_step(model_id, 128, 256, 128)
+    for _ in range(MAX_EVENTS):
+        recorder.submitted(100 * "r", model_id, 1_000_000)
+    message = Trace(1, recorder.trace())
+    frame = encode(message)
+    assert len(frame) < MAX_FRAME_BYTES // 8
+    payload = read_payload(io.BytesIO(frame))
     assert payload is not None
     assert decode(payload, msgspec.msgpack.Decoder(FromWorker)) == message
 

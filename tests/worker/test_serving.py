@@ -14,7 +14,7 @@ from puna.engine import ModelStats, Request, SamplingParams
 from puna.kv import BLOCK_TOKENS
 from puna.worker.client import WorkerClient, WorkerDied
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
-from tests.worker.harness import NUM_BLOCKS, generate, served
+from tests.worker.harness import NUM_BLOCKS, Served, generate, served
 
 pytestmark = pytest.mark.native
 
@@ -197,17 +197,45 @@ def test_a_client_that_goes_away_takes_its_requests_along():
     asyncio.run(main())
 
 
-def test_an_idle_worker_gives_spare_memory_back(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.worker.server.IDLE_S", 0.01)
+async def until_committed(s: Served, wanted: Callable[[int], bool]) -> None:
+    """Watched from outside: a question would be work."""
+    while not wanted(s.engine.stats().models[0].committed_kv_bytes):  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+def test_an_idle_worker_gives_all_kv_memory_back(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.worker.server.TRIM_S", 0.01)
 
     async def main() -> None:
-        async with served() as s:
+        async with served(kv_idle_s=0.05) as s:
             await s.client.load("toy", TOY)
             await generate(s.client, toy_request("r", [1] * 40, 20))
-            # Watched from outside: a question would be work.
-            while s.engine.stats().models[0].committed_kv_bytes:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await until_committed(s, lambda num_bytes: num_bytes == 0)
             assert await generate(s.client, toy_request("r", [1] * 40, 20)) == expected_tokens([1] * 40, 20)
+
+    asyncio.run(main())
+
+
+def test_what_is_cached_stays_for_a_while_though_questions_are_asked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.worker.server.TRIM_S", 0.01)
+
+    async def main() -> None:
+        async with served(kv_idle_s=3600) as s:
+            await s.client.load("toy", TOY)
+            await generate(s.client, toy_request("r", [1] * 40, 20))
+            await until_committed(s, lambda num_bytes: 0 < num_bytes <= 4 * BLOCK_BYTES)
+            for _ in range(3):
+                await s.client.stats()
+            assert (await s.client.stats()).models[0].cached_kv_bytes == 4 * BLOCK_BYTES
+
+    asyncio.run(main())
+
+
+def test_weight_of_a_model_reaches_its_lane():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY, 2.5)
+            assert s.engine._scheduler.lane("toy").weight == 2.5
 
     asyncio.run(main())
 
@@ -226,5 +254,16 @@ def test_stats_say_who_runs_and_what_it_holds():
             for task, stream in zip(tasks, streams, strict=True):
                 await asyncio.wait_for(task, 60)
                 await stream.aclose()
+
+    asyncio.run(main())
+
+
+def test_the_timeline_is_there_for_the_asking():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            trace = await s.client.trace()
+            assert (trace.steps, trace.events) == ([], [])
+            assert trace.begin_ns < trace.end_ns
 
     asyncio.run(main())

@@ -120,7 +120,7 @@ class ReplyFraming:
     def body(self, events: list[Event]) -> bytes:
         if isinstance(events[-1], Rendered):
             return self._encode(events[-1])
-        whole = collect(events)
+        (whole,) = collect(events)
         return self._encode(whole.finish, Delta(whole.content, whole.thinking, whole.logprobs))
 
     def error_body(self, error: ApiError) -> bytes:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from puna.api.errors import ApiError
-from puna.api.events import Event
+from puna.api.events import Event, Finish
+from puna.api.openai.choices import Choices
+from puna.api.openai.objects import Head
 
 _TYPES = {400: "invalid_request_error", 404: "not_found_error"}
 
@@ -26,11 +28,21 @@ class SseFraming:
 
     media_type = "text/event-stream"
 
+    def __init__(self, head: Head, choices: Choices, *, include_usage: bool) -> None:
+        """include_usage: at the end of a stream; a whole reply always has it."""
+        self._head = head
+        self._choices = choices
+        self._include_usage = include_usage
+        self._finishes: list[Finish] = []  # of a stream
+
     def is_whole(self, first: Event) -> bool:  # noqa: ARG002
         return False
 
     def end(self) -> bytes:
-        return sse(b"[DONE]")
+        usage = (
+            sse(self._head.encode([], self._choices.usage(self._finishes))) if self._include_usage else b""
+        )
+        return usage + sse(b"[DONE]")
 
     def error_frame(self, error: ApiError) -> bytes:
         return sse(openai_error_body(error))

@@ -8,20 +8,28 @@ from collections.abc import Sequence
 
 import msgspec
 
-from puna.api.events import Counts
+from puna.api.events import Finish
 from puna.api.ollama.reply import AlternativeReply, logprob_replies
+from puna.api.openai.text_logprobs import TextLogprobs
 from puna.daemon.generation import TextLogprob
 
 _FINGERPRINT = "fp_ollama"  # clients may look for it
 _NUM_IDS = 999
 
 
-class Usage(msgspec.Struct):
-    """Tokens of prompt, reply and both."""
+class PromptTokensDetails(msgspec.Struct):
+    """`prompt_tokens_details`. Cached are tokens whose KV was there before the request came."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Tokens of prompts, replies and both."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
 
 
 class TokenLogprobs(msgspec.Struct):
@@ -57,12 +65,13 @@ class ChatChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
     logprobs: ChoiceLogprobs | None = None
 
 
-class TextChoice(msgspec.Struct, kw_only=True):
+class TextChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
     """`text` of a completion or a chunk of it."""
 
     text: str
     index: int
     finish_reason: str | None
+    logprobs: TextLogprobs | None = None
 
 
 class Completion(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -104,12 +113,31 @@ class Head(msgspec.Struct):
         )
 
 
-def usage_of(counts: Counts | None) -> Usage:
-    """Zeros if nothing was generated."""
-    if counts is None:
-        return Usage()
-    prompt, completion = counts.prompt_eval_count, counts.eval_count
-    return Usage(prompt, completion, prompt + completion)
+NO_USAGE = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
+
+
+def usage_of(finishes: Sequence[Finish], replies_per_prompt: int) -> Usage:
+    """finishes: of all replies, in any order. A prompt counts once, however many replies it got.
+
+    Of its replies, the one that found least was the first: the others found what that one had computed.
+    """
+    ordered = sorted(finishes, key=lambda finish: finish.index)
+    counts = [finish.counts for finish in ordered if finish.counts is not None]
+    if not counts:  # the model was only loaded
+        return NO_USAGE
+    prompts = range(0, len(ordered), replies_per_prompt)
+    prompt = sum(counts[first].prompt_eval_count for first in prompts)
+    completion = sum(count.eval_count for count in counts)
+    cached = sum(
+        min(finish.cached_tokens for finish in ordered[first : first + replies_per_prompt])
+        for first in prompts
+    )
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=prompt + completion,
+        prompt_tokens_details=PromptTokensDetails(cached),
+    )
 
 
 def choice_logprobs(logprobs: Sequence[TextLogprob]) -> ChoiceLogprobs | None:

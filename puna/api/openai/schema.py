@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from puna.api.errors import ApiError
+from puna.api.requests import Extensions
 
 
 class StreamOptions(msgspec.Struct):
@@ -15,7 +16,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
-class SamplingRequest(msgspec.Struct, kw_only=True):
+class SamplingRequest(Extensions, kw_only=True):
     """Fields that both kinds of completion share."""
 
     model: str = ""
@@ -28,6 +29,7 @@ class SamplingRequest(msgspec.Struct, kw_only=True):
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     stop: Any = None
+    n: int = 1
 
     def options(self) -> dict[str, Any]:
         """As Ollama's options: temperature and top_p are OpenAI's, whatever the model's parameters say."""
@@ -93,8 +95,8 @@ class RequestMessage(msgspec.Struct):
 class ChatCompletionRequest(SamplingRequest, kw_only=True):
     """POST /v1/chat/completions."""
 
-    messages: list[RequestMessage] = []
-    tools: list[Any] = []
+    messages: list[RequestMessage] = msgspec.field(default_factory=list)
+    tools: list[Any] = msgspec.field(default_factory=list)
     response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     reasoning_effort: str | None = None
@@ -105,5 +107,7 @@ class ChatCompletionRequest(SamplingRequest, kw_only=True):
 class CompletionRequest(SamplingRequest, kw_only=True):
     """POST /v1/completions."""
 
-    prompt: str = ""
+    prompt: Any = ""
     suffix: str = ""
+    best_of: int | None = None
+    logprobs: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from puna.api.openai.schema import (
     RequestMessage,
     ResponseFormat,
 )
-from puna.api.requests import ChatRequest, GenerateRequest
+from puna.api.requests import ChatRequest, Extensions, GenerateRequest
 from puna.chat.messages import CalledFunction, Message, ToolCall
 
 _EFFORTS: dict[str, bool | str] = {
@@ -49,18 +49,25 @@ def to_chat(request: ChatCompletionRequest) -> ChatRequest:
         think=_think(request.reasoning.effort or request.reasoning_effort),
         logprobs=request.logprobs,
         top_logprobs=request.top_logprobs,
+        **_extensions(request),
     )
 
 
-def to_generate(request: CompletionRequest) -> GenerateRequest:
-    """ApiError (400) for what can't be translated."""
+def to_generate(request: CompletionRequest, *, with_logprobs: bool) -> GenerateRequest:
+    """All but the prompts. ApiError (400) for what can't be translated."""
     return GenerateRequest(
         model=request.model,
         stream=request.stream,
-        prompt=request.prompt,
         suffix=request.suffix,
         options=request.options(),
+        logprobs=with_logprobs,
+        top_logprobs=request.logprobs or 0,
+        **_extensions(request),
     )
+
+
+def _extensions(request: Extensions) -> Mapping[str, Any]:
+    return {name: getattr(request, name) for name in Extensions.__struct_fields__}
 
 
 def _think(effort: str | None) -> bool | str | None:

@@ -38,6 +38,20 @@ class CpuModel:
             batch.num_threads,
         )
 
+    def move_kv(
+        self,
+        arena: Arena,
+        source: NDArray[np.int32],
+        destination: NDArray[np.int32],
+        source_begin: int,
+        destination_begin: int,
+        num_tokens: int,
+    ) -> None:
+        assert self._program is not None, "move_kv after close"
+        self._program.move_kv(
+            self._pool, arena, source, destination, source_begin, destination_begin, num_tokens
+        )
+
     def close(self) -> None:
         self._program = None
 
@@ -56,7 +70,7 @@ class CpuBackend:
             with GgufFile(path) as file:
                 traced = _trace(file)
                 program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
-                return CpuModel(_describe(file, traced, program), program, self.pool)
+                return CpuModel(_describe(file, traced, program, self._kv_type), program, self.pool)
         except (GgufError, HyperparameterError, GraphError) as error:
             raise ModelLoadError(_with_path(path, error)) from error
         except NativeError as error:
@@ -72,14 +86,16 @@ def _trace(file: GgufFile) -> TracedModel:
     return trace_model(file.metadata, file.tensors, freq_factors)
 
 
-def _describe(file: GgufFile, traced: TracedModel, program: Program) -> ModelInfo:
+def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: str) -> ModelInfo:
     return ModelInfo(
         architecture=traced.architecture,
         vocab_size=traced.vocab_size,
         context_length=traced.context_length,
         num_layers=traced.num_layers,
         block_bytes=program.block_bytes,
+        kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+        can_shift=program.can_shift,
     )
 
 

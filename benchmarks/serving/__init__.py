@@ -1,0 +1,1 @@
+"""How puna serves many requests, beside llama.cpp's server: shared prefixes, latency, speculation, memory."""

@@ -1,0 +1,72 @@
+"""Memory for a few requests, and 32 of them: all finish with the same text; afterwards no memory is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from benchmarks.files import bench_file
+from benchmarks.prompts import Prompts
+from benchmarks.servers import puna_server
+from benchmarks.serving.clients import PunaClient, Stream, makespan_s, stream_all
+from benchmarks.serving.figures import Row, Target, seconds
+from benchmarks.serving.metrics import Metrics
+from benchmarks.serving.scenario import Finding, Findings, Setup
+
+_NUM_REQUESTS = 32
+_NEW_TOKENS = 64
+_LIMIT = "24MiB"  # 68 blocks of this model, for requests of 10 to 26 blocks each
+_IDLE_S = 3
+_PATIENCE_S = 20
+
+
+def measure(setup: Setup) -> Findings:
+    file = bench_file("Q4_0")
+    prompts = Prompts(file.path)
+    new_tokens = _NEW_TOKENS // 4 if setup.quick else _NEW_TOKENS
+    texts = [prompts.take(96 + 8 * i) for i in range(_NUM_REQUESTS)]
+    with puna_server(file, setup.threads) as server:
+        ample = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
+    with puna_server(file, setup.threads, {"PUNA_KV_LIMIT": _LIMIT, "PUNA_KV_IDLE": f"{_IDLE_S}s"}) as server:
+        scarce = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
+        peak = Metrics.of(server.url)
+        idle_s = _until_idle(server.url)
+    title = f"{_NUM_REQUESTS} requests with {_LIMIT} of KV memory, {file.title}"
+    for row in [*_pressure_rows(ample, scarce, peak), _idle_row(peak, idle_s)]:
+        yield Finding(title, row)
+
+
+def _pressure_rows(ample: Sequence[Stream], scarce: Sequence[Stream], metrics: Metrics) -> list[Row]:
+    num_same = sum(a.text == b.text for a, b in zip(ample, scarce, strict=True))
+    wait, ample_wait = (max(s.longest_wait_s for s in streams) for streams in (scarce, ample))
+    took, ample_took = makespan_s(scarce), makespan_s(ample)
+    return [
+        Row(
+            "answers that are the same as with ample memory",
+            f"{num_same} of {len(scarce)}",
+            ratio=num_same / len(scarce),
+            target=Target(1),
+        ),
+        Row("preemptions", f"{metrics.total('puna_preemptions_total'):.0f}"),
+        Row("all done after", f"{seconds(took)}, with ample memory {seconds(ample_took)}"),
+        Row("longest wait of anyone for text", f"{seconds(wait)}, with ample memory {seconds(ample_wait)}"),
+    ]
+
+
+def _idle_row(before: Metrics, idle_s: float | None) -> Row:
+    peak = f"{before.total('puna_kv_committed_bytes') / 2**20:.1f} MiB"
+    if idle_s is None:
+        return Row("KV memory when all is done", f"{peak}, still there after {_PATIENCE_S} s")
+    return Row(
+        f"KV memory when all is done; PUNA_KV_IDLE={_IDLE_S}s", f"{peak}, none after {seconds(idle_s)}"
+    )
+
+
+def _until_idle(url: str) -> float | None:
+    """Seconds until no KV memory is committed; None: some stays."""
+    start = time.perf_counter()
+    while (waited := time.perf_counter() - start) < _PATIENCE_S:
+        if Metrics.of(url).total("puna_kv_committed_bytes") == 0:
+            return waited
+        time.sleep(0.25)
+    return None

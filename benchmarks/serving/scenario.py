@@ -1,0 +1,29 @@
+"""What every scenario gets, and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.peer import Peer
+from benchmarks.serving.figures import Row
+
+
+@dataclass(frozen=True)
+class Setup:
+    """quick: a fraction of the work, which shows that all of it runs; its figures mean little."""
+
+    peer: Peer
+    threads: int
+    quick: bool
+
+
+class Finding(NamedTuple):
+    """A row of the table with this title."""
+
+    title: str
+    row: Row
+
+
+Findings = Iterator[Finding]

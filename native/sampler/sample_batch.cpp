@@ -1,0 +1,140 @@
+#include "sampler/sample_batch.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+
+namespace puna {
+namespace {
+
+void check_starts(std::span<const int32_t> starts, size_t num_samplers, size_t num_drafts) {
+  if (starts.size() != num_samplers + 1)
+    throw Error("draft_starts has " + std::to_string(starts.size()) + " entries for " +
+                std::to_string(num_samplers) + " samplers");
+  if (starts.front() != 0 || static_cast<size_t>(starts.back()) != num_drafts)
+    throw Error("draft_starts does not run from 0 to the number of drafts, " + std::to_string(num_drafts));
+  for (size_t i = 1; i < starts.size(); ++i)
+    if (starts[i] < starts[i - 1]) throw Error("draft_starts decreases at entry " + std::to_string(i));
+}
+
+// One sampler's part of the batch.
+struct Turn {
+  Sampler* sampler;
+  std::span<const int32_t> drafts;
+  size_t first_row;
+  size_t num_samples = 0;
+  // What the sampler is after all samples but the last; only where there are drafts.
+  std::optional<Sampler> ahead = {};
+
+  size_t num_rows() const { return drafts.size() + 1; }
+
+  template <typename SampleRow>
+  void take(std::span<Sample> samples, const SampleRow& sample_row) {
+    if (!drafts.empty()) ahead = *sampler;
+    while (true) {
+      const Sample& sample = samples[num_samples] =
+          sample_row(ahead ? *ahead : *sampler, first_row + num_samples);
+      const size_t row = num_samples++;
+      if (row == drafts.size() || sample.token != drafts[row]) return;
+      ahead->commit(sample);
+    }
+  }
+
+  void commit(const Sample& last) {
+    if (ahead) *sampler = std::move(*ahead);
+    sampler->commit(last);
+  }
+};
+
+std::vector<Turn> turns_of(std::span<Sampler* const> samplers, const Drafts& drafts) {
+  std::vector<Turn> turns;
+  turns.reserve(samplers.size());
+  for (size_t i = 0, row = 0; i < samplers.size(); row += turns[i++].num_rows()) {
+    std::span<const int32_t> tokens;
+    if (!drafts.starts.empty()) {
+      const auto begin = static_cast<size_t>(drafts.starts[i]),
+                 end = static_cast<size_t>(drafts.starts[i + 1]);
+      tokens = drafts.tokens.subspan(begin, end - begin);
+    }
+    turns.push_back({.sampler = samplers[i], .drafts = tokens, .first_row = row});
+  }
+  return turns;
+}
+
+std::vector<LogitRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
+                              std::span<const Turn> turns) {
+  std::vector<LogitRow> rows;
+  for (const Turn& turn : turns) {
+    for (size_t i = 0; i < turn.num_rows(); ++i, logits += vocab_size)
+      rows.emplace_back(kernels, std::span(logits, vocab_size), turn.sampler->scan_inverse_temperature());
+  }
+  return rows;
+}
+
+// Waking the other threads costs some 15 us; reading 1024 blocks takes as long.
+bool is_worth_waking(std::span<const LogitRow> rows) {
+  int64_t work = 0;
+  for (const LogitRow& row : rows) work += row.num_blocks() * (row.has_sums() ? 4 : 1);
+  return work > 1024;
+}
+
+// Without the rows behind a draft that was wrong.
+SampledBatch finished(std::span<Turn> turns, std::vector<Sample>&& samples) {
+  SampledBatch batch = {.samples = std::move(samples), .starts = {0}};
+  auto end = batch.samples.begin();
+  for (Turn& turn : turns) {
+    const auto first = batch.samples.begin() + static_cast<int64_t>(turn.first_row);
+    const auto last = first + static_cast<int64_t>(turn.num_samples);
+    turn.commit(*(last - 1));
+    end = end == first ? last : std::move(first, last, end);
+    batch.starts.push_back(static_cast<int32_t>(end - batch.samples.begin()));
+  }
+  batch.samples.erase(end, batch.samples.end());
+  return batch;
+}
+
+}  // namespace
+
+SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
+                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts) {
+  if (!drafts.starts.empty()) check_starts(drafts.starts, samplers.size(), drafts.tokens.size());
+  if (static_cast<size_t>(num_rows) != samplers.size() + drafts.tokens.size())
+    throw Error("logits have " + std::to_string(num_rows) + " rows, but there are " +
+                std::to_string(samplers.size()) + " samplers" +
+                (drafts.starts.empty() ? "" : " and " + std::to_string(drafts.tokens.size()) + " drafts"));
+  std::vector<Turn> turns = turns_of(samplers, drafts);
+  std::vector<LogitRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), turns);
+  const auto share_out = [&](int64_t count, const std::function<void(int64_t)>& body) {
+    if (count > 1 && is_worth_waking(rows)) return pool.parallel_for(count, body);
+    for (int64_t i = 0; i < count; ++i) body(i);
+  };
+  const auto num_turns = static_cast<int64_t>(turns.size());
+  constexpr int64_t kPart = 64;  // blocks
+  const int64_t num_parts = (vocab_size + kPart * kLogitBlock - 1) / (kPart * kLogitBlock);
+  // Rows of fewer samplers than threads are read by all of them together.
+  const bool together = num_turns < pool.num_threads();
+  if (together)
+    share_out(num_rows * num_parts, [&](int64_t i) {
+      rows[static_cast<size_t>(i / num_parts)].scan(i % num_parts * kPart, (i % num_parts + 1) * kPart);
+    });
+  const auto sample_row = [&](const Sampler& sampler, size_t r) {
+    static thread_local Candidates candidates;
+    if (!together) rows[r].scan(0, rows[r].num_blocks());
+    try {
+      return sampler.sample(rows[r], candidates);
+    } catch (const Error& error) {
+      throw Error("row " + std::to_string(r) + ": " + error.what());
+    }
+  };
+  std::vector<Sample> samples(rows.size());
+  share_out(num_turns, [&](int64_t i) {
+    Turn& turn = turns[static_cast<size_t>(i)];
+    turn.take(std::span(samples).subspan(turn.first_row, turn.num_rows()), sample_row);
+  });
+  return finished(turns, std::move(samples));
+}
+
+}  // namespace puna

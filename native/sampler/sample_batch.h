@@ -1,0 +1,33 @@
+// The rows of a step, each sampled by its own sampler, on all threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "executor/thread_pool.h"
+#include "kernels/kernels.h"
+#include "sampler/sampler.h"
+
+namespace puna {
+
+// Tokens that the model was given beyond the last sampled one, to be checked in one step: draft j of a
+// sequence is a guess of what its row j gives, and row j + 1 holds only if the guess was right.
+struct Drafts {
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> starts;  // [n + 1] sampler i's are tokens [starts[i], starts[i + 1]); empty: none
+};
+
+struct SampledBatch {
+  std::vector<Sample> samples;
+  std::vector<int32_t> starts;  // [n + 1] sampler i's samples are [starts[i], starts[i + 1])
+};
+
+// Sampler i owns the next 1 + (its drafts) of `logits`, [num_rows, vocab_size]. It samples and commits them
+// one after the other until a token differs from its draft, as if the rows had come one by one. Error if the
+// rows do not fit, or naming the row that cannot be sampled; then no sampler has changed. The samplers are
+// different ones.
+SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
+                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts);
+
+}  // namespace puna

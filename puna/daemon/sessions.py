@@ -1,0 +1,192 @@
+"""Sessions by name: those the worker has pinned, those in files, and the way between the two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from puna.engine.sessions import SessionStatus, UnknownSession, check_session_name
+from puna.kv.checkpoint import CheckpointError, CheckpointHeader, read_header, remove_leftovers
+from puna.registry import ModelName, ModelNotFound, Store
+
+log = logging.getLogger(__name__)
+
+_SUFFIX = ".kv"
+_SHORT_DIGEST = 12  # as in lists of models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEntry:
+    """One session, for lists."""
+
+    name: str
+    model: str
+    """Short name of a model with its weights; the beginning of their digest if there is none any more."""
+    num_tokens: int
+    size: int
+    """Bytes of its KV in memory, or else of its file."""
+    pinned: bool
+    """Kept in memory."""
+    saved_at: datetime | None
+    """None: it is in no file."""
+
+
+class Worker(Protocol):
+    """What the daemon's WorkerSupervisor does; raises WorkerDied throughout."""
+
+    async def sessions(self) -> list[SessionStatus]: ...
+    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
+    async def remove_session(self, model_id: str, name: str) -> bool: ...
+
+
+class SessionFiles:
+    """The directory of saved sessions; a file is named after the weights' digest and the session."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, model_id: str, name: str) -> Path:
+        """Raises InvalidSessionName."""
+        check_session_name(name)
+        return self.directory / f"{_short(model_id)}-{name}{_SUFFIX}"
+
+    def list(self) -> dict[tuple[str, str], tuple[CheckpointHeader, int]]:
+        """Header and bytes of each, by model and name. What cannot be read is left out, with a warning."""
+        found = {}
+        for path in self.directory.glob(f"*{_SUFFIX}"):
+            try:
+                header, size = read_header(path), path.stat().st_size
+            except (CheckpointError, OSError) as error:
+                log.warning("%s", error)
+                continue
+            found[header.kv.model_id, path.stem.partition("-")[2]] = header, size
+        return found
+
+    def remove(self, model_id: str, name: str) -> bool:
+        """False if there is none. Raises CheckpointError, InvalidSessionName."""
+        path = self.path(model_id, name)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise CheckpointError(f"cannot remove {path}: {error.strerror or error}") from error
+        return True
+
+
+class SessionManager:
+    """Finds models and files for what is asked about sessions.
+
+    resident: keeps the model of a name loaded inside its context.
+    All methods raise WorkerDied; those with a name the registry's errors, InvalidSessionName, SessionError,
+    CheckpointError.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        store: Store,
+        worker: Worker,
+        resident: Callable[[str], AbstractAsyncContextManager[Any]],
+    ) -> None:
+        self._files = SessionFiles(directory)
+        self._store = store
+        self._worker = worker
+        self._resident = resident
+
+    async def list(self) -> list[SessionEntry]:
+        """By model and name."""
+        pinned = {(status.model_id, status.name): status for status in await self._worker.sessions()}
+        saved = await asyncio.to_thread(self._files.list)
+        models = await asyncio.to_thread(self._model_names)
+        entries = [
+            _entry(key[1], models.get(key[0], _short(key[0])), pinned.get(key), saved.get(key))
+            for key in {**pinned, **saved}
+        ]
+        return sorted(entries, key=lambda entry: (entry.model, entry.name))
+
+    async def save(self, model: str, name: str) -> SessionEntry:
+        """Writes what is pinned to a file, in place of an older one."""
+        check_session_name(name)
+        model_id = await self._model_id(model)
+        await self._worker.save_session(model_id, name, self._files.path(model_id, name))
+        return await self._find(model_id, model, name)
+
+    async def load(self, model: str, name: str) -> SessionEntry:
+        """Loads the model, if need be, and pins what the file has."""
+        check_session_name(name)
+        model_id = await self._model_id(model)
+        path = self._files.path(model_id, name)
+        if not await asyncio.to_thread(path.is_file):
+            raise UnknownSession(f"session '{name}' of {ModelName.parse(model).short} was not saved")
+        async with self._resident(model):
+            await self._worker.load_session(model_id, name, path)
+            return await self._find(model_id, model, name)
+
+    async def remove(self, model: str, name: str) -> None:
+        """From memory and from disk. `model` may also be what list() says of a model that is gone."""
+        check_session_name(name)
+        try:
+            model_id = await self._model_id(model)
+        except ModelNotFound:
+            model_id = await asyncio.to_thread(self._orphan, model, name)
+        was_in_memory = await self._worker.remove_session(model_id, name)
+        was_saved = await asyncio.to_thread(self._files.remove, model_id, name)
+        if not (was_in_memory or was_saved):
+            raise UnknownSession(f"session '{name}' of {model} not found")
+
+    async def remove_leftovers(self) -> None:
+        """Clears up what killed processes left."""
+        await asyncio.to_thread(remove_leftovers, self._files.directory)
+
+    async def _model_id(self, model: str) -> str:
+        return (await asyncio.to_thread(self._store.find, ModelName.parse(model))).weights_id
+
+    async def _find(self, model_id: str, model: str, name: str) -> SessionEntry:
+        statuses = [s for s in await self._worker.sessions() if (s.model_id, s.name) == (model_id, name)]
+        saved = await asyncio.to_thread(self._files.list)
+        short = ModelName.parse(model).short
+        return _entry(name, short, next(iter(statuses), None), saved.get((model_id, name)))
+
+    def _model_names(self) -> dict[str, str]:
+        return {model.weights_id: model.name.short for model in self._store.list()}
+
+    def _orphan(self, digest: str, name: str) -> str:
+        """The weights, no longer in the store, that a session was saved with. Raises UnknownSession."""
+        for model_id, saved_name in self._files.list():
+            if saved_name == name and _short(model_id) == digest:
+                return model_id
+        raise UnknownSession(f"session '{name}' of {digest} not found")
+
+
+def _entry(
+    name: str, model: str, status: SessionStatus | None, saved: tuple[CheckpointHeader, int] | None
+) -> SessionEntry:
+    """From what the worker or the file says; of one of them, at least."""
+    pinned = status is not None and status.pinned
+    num_tokens, size = (status.num_tokens, status.kv_bytes) if status is not None else (0, 0)
+    saved_at = None
+    if saved is not None:
+        header, file_bytes = saved
+        saved_at = header.created_at
+        if not pinned:
+            num_tokens, size = header.num_tokens, file_bytes
+    return SessionEntry(
+        name=name,
+        model=model,
+        num_tokens=num_tokens,
+        size=size,
+        pinned=pinned,
+        saved_at=saved_at,
+    )
+
+
+def _short(model_id: str) -> str:
+    return model_id.removeprefix("sha256-")[:_SHORT_DIGEST]

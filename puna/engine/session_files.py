@@ -1,0 +1,99 @@
+"""A session's blocks on their way to or from a file, in a thread of its own, while the engine goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Arena
+from puna.kv import SequenceTable
+from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointHeader, write_checkpoint
+
+
+class HeldBlocks:
+    """Blocks that two threads know: one copies them, the engine's may take them back between two copies.
+
+    No copy waits for a disk, so neither does the engine.
+    """
+
+    def __init__(self, arena: Arena, table: SequenceTable) -> None:
+        self.table = table
+        self._arena = arena
+        self._lock = threading.Lock()
+        self._is_held = True
+
+    def copy_out(self, index: int, target: NDArray[np.uint8]) -> None:
+        """Raises CheckpointError if the engine has taken the blocks back."""
+        with self._lock:
+            self.require_held()
+            np.copyto(target, self._arena.block(self.table.blocks[index]))
+
+    def copy_in(self, index: int, source: NDArray[np.uint8]) -> None:
+        """Raises CheckpointError if the engine has taken the blocks back."""
+        with self._lock:
+            self.require_held()
+            np.copyto(self._arena.block(self.table.blocks[index]), source)
+
+    def take_back(self) -> None:
+        """Releases the blocks; by the engine's thread."""
+        with self._lock:
+            self._is_held = False
+            self.table.release()
+
+    def require_held(self) -> None:
+        """Raises CheckpointError."""
+        if not self._is_held:
+            raise CheckpointError("given up: running requests needed the memory, or the model was unloaded")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SessionSave:
+    """run() writes the file; what the session becomes meanwhile does not matter."""
+
+    path: Path
+    header: CheckpointHeader
+    tokens: NDArray[np.int32]
+    blocks: HeldBlocks
+
+    @property
+    def model_id(self) -> str:
+        return self.header.kv.model_id
+
+    def run(self) -> None:
+        """Raises CheckpointError."""
+        write_checkpoint(self.path, self.header, self.tokens, self._copies())
+
+    def _copies(self) -> Iterator[NDArray[np.uint8]]:
+        copy = np.empty(self.header.kv.block_bytes, dtype=np.uint8)
+        for index in range(self.header.num_blocks):
+            self.blocks.copy_out(index, copy)
+            yield copy
+
+
+@dataclass(slots=True, eq=False)
+class SessionLoad:
+    """run() reads the tokens, and fills the blocks, which nobody else knows yet."""
+
+    model_id: str
+    name: str
+    checkpoint: Checkpoint
+    blocks: HeldBlocks
+    tokens: NDArray[np.int32] = field(init=False)
+
+    @property
+    def cache_salt(self) -> str:
+        return self.checkpoint.header.cache_salt
+
+    def run(self) -> None:
+        """Raises CheckpointError."""
+        self.tokens = self.checkpoint.read_tokens()
+        for index, block in enumerate(self.checkpoint.blocks()):
+            self.blocks.copy_in(index, block)
+
+
+Transfer = SessionSave | SessionLoad

@@ -1,0 +1,100 @@
+"""The daemon's side of the process: starting and ending a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from contextlib import suppress
+from typing import Protocol
+
+from puna.worker.client import WorkerClient, WorkerDied
+
+_GRACE_S = 2.0
+"""How long a worker may take to end by itself: the rest of a step."""
+
+
+class WorkerSettings(Protocol):
+    """What of puna.settings.Settings concerns a worker."""
+
+    @property
+    def num_threads(self) -> int | None: ...
+    @property
+    def kv_limit_bytes(self) -> int | None: ...
+    @property
+    def kv_type(self) -> str: ...
+    @property
+    def kv_idle_s(self) -> float: ...
+    @property
+    def cache_policy(self) -> str: ...
+    @property
+    def max_running(self) -> int | None: ...
+    @property
+    def max_queue(self) -> int: ...
+
+
+class WorkerProcess:
+    """A worker, as a child of this process: it ends when this process does, however that happens."""
+
+    def __init__(self, process: asyncio.subprocess.Process, client: WorkerClient) -> None:
+        self.client = client
+        self._process = process
+
+    @classmethod
+    async def start(cls, settings: WorkerSettings) -> WorkerProcess:
+        """Waits until the worker is ready. Its log goes to our stderr. Raises OSError, WorkerDied."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = await _spawn(theirs, settings)
+            except BaseException:
+                ours.close()
+                raise
+        try:
+            return cls(process, await WorkerClient.connect(ours))
+        except WorkerDied:
+            status = await process.wait()
+            raise WorkerDied(f"the worker process ended at its start, with status {status}") from None
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Waits for the end of the process. Its status: negative is a signal's number."""
+        return await self._process.wait()
+
+    async def terminate(self) -> None:
+        """Ends the process; running requests fail. Does nothing if it has ended."""
+        await self.client.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _GRACE_S)
+        except asyncio.TimeoutError:
+            await _end(self._process)
+
+
+async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
+    descriptor = connection.fileno()
+    arguments = {
+        "--socket-fd": descriptor,
+        "--threads": settings.num_threads,
+        "--kv-type": settings.kv_type,
+        "--kv-bytes": settings.kv_limit_bytes,
+        "--kv-idle": settings.kv_idle_s,
+        "--cache-policy": settings.cache_policy,
+        "--max-running": settings.max_running,
+        "--max-queue": settings.max_queue,
+    }
+    given = [f"{name}={value}" for name, value in arguments.items() if value is not None]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "puna.worker", *given, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
+    )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -1,0 +1,150 @@
+"""What the daemon asks about sessions. Files are read and written in a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from puna.engine.session_files import SessionLoad, SessionSave
+from puna.engine.sessions import SessionError, Sessions, UnknownSession
+from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointMismatch
+from puna.worker.protocol import (
+    FromWorker,
+    ListSessions,
+    LoadSession,
+    RemoveSession,
+    SaveSession,
+    SessionDone,
+    SessionFailed,
+    SessionFailure,
+    SessionList,
+    SessionMessage,
+    SessionRemoved,
+    printable,
+)
+
+log = logging.getLogger(__name__)
+
+
+class SessionService:
+    """handle() and close() belong to the engine's thread, as does all that touches the engine's sessions.
+
+    call_soon: has that thread call a function. send: answers the daemon.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        call_soon: Callable[[Callable[[], None]], None],
+        send: Callable[[FromWorker], None],
+    ) -> None:
+        self._sessions = sessions
+        self._call_soon = call_soon
+        self._send = send
+        # One file at a time: more would only share the disk.
+        self._files = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sessions")
+
+    def handle(self, message: SessionMessage) -> None:
+        match message:
+            case ListSessions(call):
+                self._send(SessionList(call, self._sessions.statuses()))
+            case RemoveSession(call, model_id, name):
+                self._send(SessionRemoved(call, self._sessions.remove(model_id, name)))
+            case SaveSession():
+                self._begin_save(message)
+            case LoadSession():
+                self._files.submit(self._open, message)
+
+    def close(self) -> None:
+        """To be called when the engine has closed: what is under way then gives up soon."""
+        self._files.shutdown(cancel_futures=True)
+
+    def _begin_save(self, message: SaveSession) -> None:
+        try:
+            save = self._sessions.begin_save(message.model_id, message.name, _path(message))
+        except SessionError as error:
+            self._fail(message.call, error)
+        else:
+            self._files.submit(self._save, message.call, save)
+
+    def _save(self, call: int, save: SessionSave) -> None:
+        error = _run(save.run)
+        self._call_soon(lambda: self._end_save(call, save, error))
+
+    def _end_save(self, call: int, save: SessionSave, error: Exception | None) -> None:
+        self._sessions.end_save(save)
+        self._finish(call, error)
+
+    def _open(self, message: LoadSession) -> None:
+        try:
+            checkpoint = Checkpoint(_path(message))
+        except Exception as error:
+            failure = _reportable(error)
+            self._call_soon(lambda: self._fail(message.call, failure))
+        else:
+            self._call_soon(lambda: self._begin_load(message, checkpoint))
+
+    def _begin_load(self, message: LoadSession, checkpoint: Checkpoint) -> None:
+        try:
+            load = self._sessions.begin_load(message.model_id, message.name, checkpoint)
+        except (SessionError, CheckpointError) as error:
+            checkpoint.close()
+            self._fail(message.call, error)
+        else:
+            self._files.submit(self._load, message.call, load)
+
+    def _load(self, call: int, load: SessionLoad) -> None:
+        with load.checkpoint:
+            error = _run(load.run)
+        self._call_soon(lambda: self._end_load(call, load, error))
+
+    def _end_load(self, call: int, load: SessionLoad, error: Exception | None) -> None:
+        try:
+            self._sessions.end_load(load, succeeded=error is None)
+        except CheckpointError as given_up:
+            error = given_up
+        self._finish(call, error)
+
+    def _finish(self, call: int, error: Exception | None) -> None:
+        if error is None:
+            self._send(SessionDone(call))
+        else:
+            self._fail(call, error)
+
+    def _fail(self, call: int, error: Exception) -> None:
+        self._send(SessionFailed(call, _kind(error), printable(str(error))))
+
+
+def _run(work: Callable[[], None]) -> CheckpointError | None:
+    """What went wrong: whatever it is, the daemon waits for an answer."""
+    try:
+        work()
+    except Exception as error:
+        return _reportable(error)
+    return None
+
+
+def _reportable(error: Exception) -> CheckpointError:
+    if isinstance(error, CheckpointError):
+        return error
+    log.error("a session's file", exc_info=error)
+    return CheckpointError(repr(error))
+
+
+def _kind(error: Exception) -> SessionFailure:
+    match error:
+        case UnknownSession():
+            return "unknown"
+        case SessionError():
+            return "refused"
+        case CheckpointMismatch():
+            return "mismatch"
+        case _:
+            return "file"
+
+
+def _path(message: SaveSession | LoadSession) -> Path:
+    return Path(os.fsdecode(message.path))

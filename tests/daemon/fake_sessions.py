@@ -1,0 +1,59 @@
+"""The part of a worker that knows sessions: a set of names in memory, and real files."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from puna.engine.sessions import SessionStatus, UnknownSession
+from puna.kv.checkpoint import CheckpointHeader, KvIdentity, read_header, write_checkpoint
+
+BLOCK_BYTES = 64
+SAVED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+def identity(model_id: str, kv_type: str = "f16") -> KvIdentity:
+    return KvIdentity(model_id=model_id, kv_type=kv_type, num_layers=1, block_bytes=BLOCK_BYTES)
+
+
+class FakeSessions:
+    """pinned: tokens by (model id, session name); 0: no longer pinned."""
+
+    def __init__(self) -> None:
+        self.pinned: dict[tuple[str, str], int] = {}
+        self.kv_type = "f16"
+
+    async def sessions(self) -> list[SessionStatus]:
+        return [
+            SessionStatus(
+                model_id=model_id,
+                name=name,
+                num_tokens=num_tokens,
+                kv_bytes=-(-num_tokens // 16) * BLOCK_BYTES,
+            )
+            for (model_id, name), num_tokens in self.pinned.items()
+        ]
+
+    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+        if (model_id, name) not in self.pinned:
+            raise UnknownSession(f"session '{name}' is not in memory")
+        num_tokens = self.pinned[model_id, name]
+        header = CheckpointHeader(
+            kv=identity(model_id, self.kv_type),
+            name=name,
+            cache_salt="",
+            num_tokens=num_tokens,
+            created_at=SAVED_AT,
+        )
+        blocks = np.zeros((header.num_blocks, BLOCK_BYTES), dtype=np.uint8)
+        write_checkpoint(path, header, np.zeros(num_tokens, dtype=np.int32), list(blocks))
+
+    async def load_session(self, model_id: str, name: str, path: Path) -> None:
+        header = read_header(path)
+        header.require(identity(model_id, self.kv_type))
+        self.pinned[model_id, name] = header.num_tokens
+
+    async def remove_session(self, model_id: str, name: str) -> bool:
+        return self.pinned.pop((model_id, name), None) is not None

@@ -1,0 +1,212 @@
+"""Whatever comes in whatever order: every request gets its own output, and no block is lost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from puna.engine import EngineCore, EngineSettings, Request
+from puna.kv import BLOCK_TOKENS
+from tests.engine.toy import (
+    BLOCK_BYTES,
+    GREEDY,
+    POISON,
+    Results,
+    ToyBackend,
+    ToyClock,
+    ToyModel,
+    expected_tokens,
+    run_all,
+)
+
+pytestmark = pytest.mark.native
+
+PREFIXES = [[], [i % 5 for i in range(20)], [i % 7 for i in range(64)], [i % 7 for i in range(45)]]
+"""Full blocks, parts of blocks, and one that leaves another's within a block."""
+
+MODELS: dict[str, Callable[[ToyClock], ToyModel]] = {
+    "first": lambda clock: ToyModel(is_habitual=True, clock=clock),
+    "second": lambda clock: ToyModel(
+        1, context_length=90, block_bytes=3 * BLOCK_BYTES, can_shift=False, is_habitual=True, clock=clock
+    ),
+}
+
+engine_settings = st.fixed_dictionaries(
+    {
+        "prefill_tokens": st.sampled_from([17, 32, 256]),
+        "min_prefill_tokens": st.sampled_from([1, 16]),
+        "max_running": st.sampled_from([None, None, None, 1, 3]),
+        "max_batch": st.sampled_from([2, 256, 256]),
+        "max_queue": st.sampled_from([None, None, None, None, 3]),
+    }
+)
+requests = st.fixed_dictionaries(
+    {
+        "model_id": st.sampled_from([*MODELS, "first"]),
+        "prompt": st.builds(
+            lambda prefix, tail: prefix + tail,
+            st.sampled_from(PREFIXES),
+            st.lists(st.integers(0, 3), max_size=20),
+        ),
+        "max_tokens": st.sampled_from([0, 1, 30, 70, 110]),
+        "stop_tokens": st.sampled_from([[], [], [], [11, 12, 13, 14, 15]]),
+        "context_length": st.sampled_from([None, None, 16, 40, 47, 80]),
+        "shift": st.booleans(),
+        "num_keep": st.sampled_from([0, 4, 16, 33]),
+        "priority": st.sampled_from([0, 0, -1, 1]),
+        "cache_prompt": st.sampled_from([True, True, True, False]),
+        "cache_salt": st.sampled_from(["", "", "tenant"]),
+        "num_draft": st.sampled_from([None, 0, 3]),
+    }
+)
+
+
+def expected(request: Request, model: ToyModel, limit_bytes: int) -> list[int] | None:
+    """The tokens that a request must get; None: it must be refused."""
+    wanted = model.info.context_length if request.context_length is None else request.context_length
+    context = min(wanted, model.info.context_length)
+    num_prompt, max_blocks = len(request.prompt), limit_bytes // model.info.block_bytes
+    if not 0 < num_prompt <= min(context, max_blocks * BLOCK_TOKENS):
+        return None
+    context = min(context, max_blocks * BLOCK_TOKENS)
+    shifts = request.shift and model.info.can_shift
+    count = request.max_tokens if shifts else min(request.max_tokens, max(context - num_prompt, 1))
+    tokens = expected_tokens(
+        request.prompt,
+        count,
+        model.salt,
+        is_habitual=model.is_habitual,
+        context_length=context if shifts else None,
+        num_keep=min(request.num_keep, context - 1),
+    )
+    stops = (i for i, token in enumerate(tokens) if token in request.stop_tokens)
+    return tokens[: next(stops, count)]
+
+
+class Schedules(RuleBasedStateMachine):
+    """Two models under one budget; requests come, are cancelled, lose their model, or run to their end."""
+
+    @initialize(num_blocks=st.integers(5, 20), values=engine_settings, may_fail=st.booleans())
+    def start(self, num_blocks: int, values: dict[str, Any], may_fail: bool) -> None:
+        self.limit_bytes = num_blocks * BLOCK_BYTES
+        self.backend, self.clock = ToyBackend(), ToyClock()
+        chosen = EngineSettings(kv_limit_bytes=self.limit_bytes, **values)
+        self.engine = EngineCore(self.backend, chosen, self.clock)
+        self.models: dict[str, ToyModel] = {}
+        for model_id in MODELS:
+            self._load(model_id)
+        self.may_fail = may_fail
+        self.ids = itertools.count()
+        self.wanted: dict[str, list[int] | None] = {}
+        self.model_of: dict[str, str] = {}
+        self.unfinished: list[str] = []
+        self.spoilt: set[str] = set()  # cancelled, or without a model: they may end in the middle
+        self.results = Results()
+
+    def _load(self, model_id: str) -> None:
+        self.models[model_id] = MODELS[model_id](self.clock)
+        self.engine.attach_model(model_id, self.models[model_id])
+
+    @rule(values=requests, count=st.sampled_from([1, 1, 8]))
+    def submit(self, values: dict[str, Any], count: int) -> None:
+        for _ in range(count):
+            request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
+            is_loaded = request.model_id in self.models
+            self.wanted[request.id] = (
+                expected(request, self.models[request.model_id], self.limit_bytes) if is_loaded else None
+            )
+            self._submit(request)
+
+    @precondition(lambda self: self.may_fail)
+    @rule(model_id=st.sampled_from(list(MODELS)))
+    def submit_what_makes_a_step_fail(self, model_id: str) -> None:
+        request = Request(
+            id=str(next(self.ids)), model_id=model_id, prompt=[1, POISON], sampling=GREEDY, max_tokens=5
+        )
+        self.spoilt.add(request.id)
+        self._submit(request)
+
+    def _submit(self, request: Request) -> None:
+        self.model_of[request.id] = request.model_id
+        self.unfinished.append(request.id)
+        self.engine.submit(request)
+        self.engine.check()
+
+    @rule(count=st.integers(1, 12))
+    def step(self, count: int) -> None:
+        for _ in range(count):
+            self.results.add(self.engine.step())
+            self.engine.check()
+        self._check_results()
+
+    @precondition(lambda self: self.unfinished)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        request_id = data.draw(st.sampled_from(self.unfinished))
+        self.spoilt.add(request_id)
+        self.engine.cancel(request_id)
+        self.engine.check()
+
+    @rule()
+    def unload_or_load(self) -> None:
+        if "second" in self.models:
+            del self.models["second"]
+            self.spoilt |= {name for name in self.unfinished if self.model_of[name] == "second"}
+            self.engine.unload_model("second")
+        else:
+            self._load("second")
+        self.engine.check()
+
+    @rule(does_forget=st.booleans())
+    def give_memory_back(self, does_forget: bool) -> None:
+        if does_forget:
+            self.engine.drop_cached()
+        else:
+            self.engine.trim()
+        self.engine.check()
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 100.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.now_s += seconds
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):  # pragma: no cover
+            return
+        run_all(self.engine, self.results)
+        self._check_results()
+        assert not self.unfinished, "a request without an end"
+        self.engine.drop_cached()
+        self.engine.check()
+        assert all(model.committed_kv_bytes == 0 for model in self.engine.stats().models)
+        self.engine.close()
+        self.backend.close()
+
+    def _check_results(self) -> None:
+        for request_id in list(self.unfinished):
+            tokens, last = self.results.tokens.get(request_id, []), self.results.last.get(request_id)
+            wanted = self.wanted.get(request_id)
+            assert tokens == (wanted or [])[: len(tokens)], request_id
+            if last is None:
+                continue
+            self.unfinished.remove(request_id)
+            note(f"{request_id}: {last.finish_reason} {last.error or ''}")
+            if last.finish_reason in ("stop", "length"):
+                assert tokens == wanted
+            elif last.finish_reason == "busy":
+                assert not tokens
+                assert self.engine.settings.max_queue is not None
+            else:
+                assert wanted is None or request_id in self.spoilt or self._was_failed_by_another(last)
+
+    def _was_failed_by_another(self, last: Any) -> bool:
+        return self.may_fail and "the model failed to run: poisoned" in (last.error or "")
+
+
+TestSchedules = Schedules.TestCase
+TestSchedules.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

@@ -1,0 +1,394 @@
+"""Sessions keep blocks from being evicted, give way to whoever runs, and survive in files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from numpy.typing import NDArray
+
+from puna._native import Arena
+from puna.engine.sessions import (
+    InvalidSessionName,
+    ModelKv,
+    SessionError,
+    Sessions,
+    UnknownSession,
+    check_session_name,
+)
+from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointMismatch, KvIdentity
+
+pytestmark = pytest.mark.native
+
+BLOCK_BYTES = 64
+
+
+def tokens_of(*parts: int) -> NDArray[np.int32]:
+    """parts: lengths; equal lengths at equal places give equal tokens."""
+    return np.concatenate([np.arange(length, dtype=np.int32) + 1000 * length for length in parts])
+
+
+@dataclass
+class Bench:
+    """One model with memory for `num_blocks` blocks; the "KV" of a token is its id."""
+
+    budget: Budget
+    sessions: Sessions
+    kv: ModelKv
+
+    @classmethod
+    def make(cls, num_blocks: int = 100, model_id: str = "m", other: Bench | None = None) -> Bench:
+        budget = other.budget if other else Budget(num_blocks * BLOCK_BYTES)
+        sessions = other.sessions if other else Sessions()
+        arena = Arena(num_blocks, BLOCK_BYTES)
+        pool = BlockPool(arena, budget)
+        identity = KvIdentity(model_id=model_id, kv_type="f16", num_layers=1, block_bytes=BLOCK_BYTES)
+        bench = cls(budget, sessions, ModelKv(identity, arena, pool, PrefixCache(pool)))
+        sessions.add_model(model_id, bench.kv)
+        return bench
+
+    @property
+    def model_id(self) -> str:
+        return self.kv.identity.model_id
+
+    def run(self, tokens: NDArray[np.int32], salt: str = "") -> None:
+        """What a request leaves behind: its blocks, cached."""
+        table = SequenceTable(self.kv.pool)
+        assert table.grow(len(tokens))
+        for index in range(table.num_blocks):
+            part = tokens[16 * index : 16 * index + 16]
+            self.kv.arena.block(table.blocks[index]).view(np.int32)[: len(part)] = part
+        self.kv.cache.record_tail(self.kv.cache.start(salt), table, tokens)
+        table.release()
+
+    def keep(self, name: str, tokens: NDArray[np.int32], salt: str = "") -> None:
+        self.run(tokens, salt)
+        self.sessions.keep(self.model_id, name, tokens, salt)
+
+    def cached(self, tokens: NDArray[np.int32], salt: str = "") -> NDArray[np.int32]:
+        """The KV that a request for these tokens would find."""
+        table, cursor = SequenceTable(self.kv.pool), self.kv.cache.start(salt)
+        self.kv.cache.follow(cursor, table, tokens, len(tokens))
+        blocks = [self.kv.arena.block(block).view(np.int32) for block in table.blocks]
+        if partial := self.kv.cache.find_partial(cursor, tokens, len(tokens)):
+            blocks.append(self.kv.arena.block(partial[0]).view(np.int32)[: partial[1]])
+        table.release()
+        return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
+
+    def crowd_out(self) -> None:
+        """Evicts whatever can be evicted."""
+        table = SequenceTable(self.kv.pool)
+        assert table.grow(16 * self.kv.pool.num_available)
+        table.release()
+
+    def save(self, name: str, path: Path) -> None:
+        save = self.sessions.begin_save(self.model_id, name, path)
+        try:
+            save.run()
+        finally:
+            self.sessions.end_save(save)
+
+    def load(self, name: str, path: Path) -> None:
+        with Checkpoint(path) as checkpoint:
+            load = self.sessions.begin_load(self.model_id, name, checkpoint)
+            load.run()
+            self.sessions.end_load(load, succeeded=True)
+
+    def pinned(self) -> dict[str, int]:
+        """Tokens by name, of what is pinned."""
+        return {s.name: s.num_tokens for s in self.sessions.statuses() if s.pinned}
+
+    def check(self) -> None:
+        self.kv.pool.check()
+        self.kv.cache.check()
+        held = {block for table in self.sessions.tables(self.model_id) for block in table.blocks}
+        assert self.kv.pool.num_used == len(held)
+
+
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "_", "9", "x" * 64])
+def test_names_that_are_fit_for_files(name: str):
+    check_session_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "-a", ".a", "a/b", "a b", "ä", "a\n", "a\0", "x" * 65])
+def test_other_names_are_refused(name: str):
+    with pytest.raises(InvalidSessionName):
+        check_session_name(name)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 15, 16, 17, 100])
+def test_a_session_outlives_eviction(num_tokens: int):
+    bench = Bench.make()
+    tokens = tokens_of(num_tokens)
+    bench.keep("a", tokens)
+    bench.run(tokens_of(33))
+    bench.crowd_out()
+    assert bench.cached(tokens).tolist() == tokens.tolist()
+    assert len(bench.cached(tokens_of(33))) == 0
+    [status] = bench.sessions.statuses()
+    assert (status.num_tokens, status.kv_bytes) == (num_tokens, -(-num_tokens // 16) * BLOCK_BYTES)
+
+
+def test_a_removed_session_is_evicted():
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    assert bench.sessions.remove("m", "a")
+    assert not bench.sessions.remove("m", "a")
+    assert bench.kv.pool.num_used == 0
+    assert bench.sessions.statuses() == []
+
+
+def test_a_name_has_one_content():
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    bench.keep("a", tokens_of(50))
+    bench.crowd_out()
+    assert bench.pinned() == {"a": 50}
+    assert len(bench.cached(tokens_of(40))) == 0
+
+
+def test_the_same_content_again_is_pinned_again():
+    bench = Bench.make()
+    for _ in range(2):
+        bench.keep("a", tokens_of(40))
+        bench.crowd_out()
+    assert bench.cached(tokens_of(40)).tolist() == tokens_of(40).tolist()
+
+
+def test_nothing_computed_replaces_nothing():
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    bench.sessions.keep("m", "a", np.empty(0, dtype=np.int32), "")
+    assert bench.pinned() == {"a": 40}
+
+
+def test_only_the_right_salt_finds_a_session():
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40), salt="mine")
+    assert len(bench.cached(tokens_of(40), "mine")) == 40
+    assert len(bench.cached(tokens_of(40), "yours")) == 0
+
+
+def test_a_block_that_somebody_writes_to_is_not_pinned():
+    bench = Bench.make()
+    tokens = tokens_of(16, 4)
+    table = SequenceTable(bench.kv.pool)
+    table.grow(len(tokens))
+    bench.kv.cache.record_tail(bench.kv.cache.start(""), table, tokens)
+    bench.sessions.keep("m", "a", tokens, "")
+    assert [bench.kv.pool.is_shared(block) for block in table.blocks] == [True, False]
+    assert bench.pinned() == {"a": 16}
+
+
+def test_the_least_recently_used_goes_first(tmp_path: Path):
+    bench = Bench.make()
+    for number, name in enumerate("abc"):
+        bench.keep(name, tokens_of(40 + number))
+    bench.save("a", tmp_path / "a.kv")
+    assert bench.sessions.unpin_oldest()
+    assert list(bench.pinned()) == ["c", "a"]
+    assert [(s.name, s.num_tokens, s.pinned) for s in bench.sessions.statuses()] == [
+        ("b", 41, False),
+        ("c", 42, True),
+        ("a", 40, True),
+    ]
+    assert len(bench.cached(tokens_of(41))) == 41  # still cached
+    assert bench.sessions.unpin_oldest()
+    assert bench.sessions.unpin_oldest()
+    assert not bench.sessions.unpin_oldest()
+    assert bench.kv.pool.num_used == 0
+
+
+def test_the_list_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.engine.sessions._MAX_UNPINNED", 3)
+    bench = Bench.make()
+    for number in range(10):
+        bench.keep(f"s{number}", tokens_of(20 + number))
+    while bench.sessions.unpin_oldest():
+        pass
+    assert [status.name for status in bench.sessions.statuses()] == ["s7", "s8", "s9"]
+
+
+def test_a_file_brings_a_session_into_another_engine(tmp_path: Path):
+    bench, tokens = Bench.make(), tokens_of(100, 7)
+    bench.keep("a", tokens, salt="s")
+    bench.save("a", tmp_path / "a.kv")
+    other = Bench.make()
+    other.load("b", tmp_path / "a.kv")
+    other.crowd_out()
+    assert other.cached(tokens, "s").tolist() == tokens.tolist()
+    assert other.pinned() == {"b": 107}
+    bench.check()
+    other.check()
+
+
+def test_loading_what_is_there_already_shares_its_blocks(tmp_path: Path):
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    bench.save("a", tmp_path / "a.kv")
+    bench.load("b", tmp_path / "a.kv")
+    assert bench.kv.pool.num_used == 3
+    assert bench.pinned() == {"a": 40, "b": 32}  # the partial block is a's
+
+
+def test_sessions_that_cannot_be_saved(tmp_path: Path):
+    bench = Bench.make()
+    with pytest.raises(UnknownSession, match="session 'a' is not in memory"):
+        bench.save("a", tmp_path / "a.kv")
+    bench.keep("a", tokens_of(40))
+    bench.sessions.unpin_oldest()
+    with pytest.raises(SessionError, match="no longer in memory"):
+        bench.save("a", tmp_path / "a.kv")
+
+
+def test_loading_makes_room_among_older_sessions(tmp_path: Path):
+    bench = Bench.make(num_blocks=10)
+    bench.keep("a", tokens_of(96))
+    bench.save("a", tmp_path / "a.kv")
+    bench.sessions.remove("m", "a")
+    bench.keep("b", tokens_of(80))
+    bench.load("a", tmp_path / "a.kv")
+    assert bench.pinned() == {"a": 96}
+
+
+def test_loading_takes_nothing_from_running_sequences(tmp_path: Path):
+    bench = Bench.make(num_blocks=10)
+    bench.keep("a", tokens_of(96))
+    bench.save("a", tmp_path / "a.kv")
+    bench.sessions.remove("m", "a")
+    running = SequenceTable(bench.kv.pool)
+    running.grow(80)
+    with pytest.raises(SessionError, match="needs 384 bytes of KV memory"):
+        bench.load("a", tmp_path / "a.kv")
+    assert bench.kv.pool.num_used == running.num_blocks
+
+
+def test_a_model_that_is_not_loaded_takes_no_session(tmp_path: Path):
+    bench = Bench.make()
+    bench.keep("a", tokens_of(5))
+    bench.save("a", tmp_path / "a.kv")
+    with Checkpoint(tmp_path / "a.kv") as checkpoint, pytest.raises(SessionError, match="not loaded"):
+        bench.sessions.begin_load("other", "a", checkpoint)
+
+
+def test_another_model_refuses_the_file(tmp_path: Path):
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    bench.save("a", tmp_path / "a.kv")
+    other = Bench.make(model_id="other", other=bench)
+    with pytest.raises(CheckpointMismatch, match="another model"):
+        other.load("a", tmp_path / "a.kv")
+    assert other.kv.pool.num_used == 0
+
+
+def test_a_save_gives_its_blocks_to_who_runs(tmp_path: Path):
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    save = bench.sessions.begin_save("m", "a", tmp_path / "a.kv")
+    bench.sessions.unpin_oldest()
+    assert bench.kv.pool.num_used == 3  # the save's
+    assert bench.sessions.unpin_oldest()
+    assert bench.kv.pool.num_used == 0
+    with pytest.raises(CheckpointError, match="running requests needed the memory"):
+        save.run()
+    bench.sessions.end_save(save)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_load_gives_its_blocks_to_who_runs(tmp_path: Path):
+    bench = Bench.make()
+    bench.keep("a", tokens_of(40))
+    bench.save("a", tmp_path / "a.kv")
+    bench.sessions.remove("m", "a")
+    bench.crowd_out()
+    with Checkpoint(tmp_path / "a.kv") as checkpoint:
+        load = bench.sessions.begin_load("m", "a", checkpoint)
+        load.run()
+        assert bench.sessions.unpin_oldest()
+        with pytest.raises(CheckpointError, match="given up"):
+            bench.sessions.end_load(load, succeeded=True)
+    assert bench.pinned() == {}
+    assert len(bench.cached(tokens_of(40))) == 0
+    bench.check()
+
+
+def test_a_corrupt_file_becomes_no_session(tmp_path: Path):
+    bench, path = Bench.make(), tmp_path / "a.kv"
+    bench.keep("a", tokens_of(40))
+    bench.save("a", path)
+    bench.sessions.remove("m", "a")
+    bench.crowd_out()
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with Checkpoint(path) as checkpoint:
+        load = bench.sessions.begin_load("m", "a", checkpoint)
+        with pytest.raises(CheckpointError, match="block 2"):
+            load.run()
+        bench.sessions.end_load(load, succeeded=False)
+    assert bench.pinned() == {}
+    assert len(bench.cached(tokens_of(40))) == 0
+    bench.check()
+
+
+def test_unloading_a_model_takes_its_sessions_and_transfers_along(tmp_path: Path):
+    bench = Bench.make()
+    other = Bench.make(model_id="other", other=bench)
+    for each in (bench, other):
+        each.keep("a", tokens_of(40))
+    save = bench.sessions.begin_save("m", "a", tmp_path / "a.kv")
+    bench.sessions.remove_model("m")
+    bench.kv.pool.close()
+    assert [status.model_id for status in bench.sessions.statuses()] == ["other"]
+    with pytest.raises(CheckpointError, match="model was unloaded"):
+        save.run()
+    bench.sessions.end_save(save)
+
+
+class SessionMachine(RuleBasedStateMachine):
+    """Whatever happens, every block in use belongs to a session or a transfer, and pinned KV is whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bench = Bench.make(num_blocks=20)
+        self.contents: dict[str, NDArray[np.int32]] = {}
+
+    @rule(
+        name=st.sampled_from("abc"), parts=st.lists(st.sampled_from([3, 16, 21, 40]), min_size=1, max_size=3)
+    )
+    def keep(self, name: str, parts: list[int]) -> None:
+        tokens = tokens_of(*parts)
+        while self.bench.kv.pool.num_available * 16 < len(tokens) + 16:
+            assert self.bench.sessions.unpin_oldest()
+        self.bench.keep(name, tokens)
+        self.contents[name] = tokens
+
+    @rule(name=st.sampled_from("abc"))
+    def remove(self, name: str) -> None:
+        self.bench.sessions.remove("m", name)
+
+    @rule()
+    def unpin(self) -> None:
+        self.bench.sessions.unpin_oldest()
+
+    @rule()
+    def crowd_out(self) -> None:
+        self.bench.crowd_out()
+
+    @invariant()
+    def nothing_leaks(self) -> None:
+        self.bench.check()
+
+    @invariant()
+    def what_is_pinned_is_found(self) -> None:
+        for name, num_tokens in self.bench.pinned().items():
+            tokens = self.contents[name][:num_tokens]
+            assert self.bench.cached(tokens).tolist() == tokens.tolist()
+
+
+TestSessions = SessionMachine.TestCase
+TestSessions.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -1,0 +1,137 @@
+"""Sessions over the socket: saved, listed, restored by another worker, while streams go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from puna.engine import session_files
+from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, write_checkpoint
+from puna.worker.client import WorkerClient
+from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
+from tests.worker.harness import generate, served
+
+pytestmark = pytest.mark.native
+
+TOY = Path("0")
+PROMPT = list(range(40))
+
+
+async def talk(client: WorkerClient, session: str = "a") -> list[int]:
+    return PROMPT + await generate(client, toy_request("talk", PROMPT, session=session))
+
+
+async def cached_tokens(client: WorkerClient, prompt: list[int]) -> int:
+    outputs = [output async for output in client.generate(toy_request("probe", prompt, 1))]
+    assert outputs[-1].tokens == expected_tokens(prompt, 1)
+    return outputs[-1].stats.cached_tokens
+
+
+def test_a_session_moves_to_another_worker(tmp_path: Path):
+    async def main() -> None:
+        path = tmp_path / "a.kv"
+        status = SessionStatus(model_id="toy", name="a", num_tokens=49, kv_bytes=4 * BLOCK_BYTES)
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            history = await talk(s.client)
+            assert await s.client.sessions() == [status]
+            await s.client.save_session("toy", "a", path)
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            assert await s.client.sessions() == []
+            await s.client.load_session("toy", "a", path)
+            assert await s.client.sessions() == [status]
+            assert await cached_tokens(s.client, history) == 49
+
+    asyncio.run(main())
+
+
+def test_a_removed_session_costs_no_memory_for_long():
+    async def main() -> None:
+        async with served(kv_idle_s=0.0) as s:
+            await s.client.load("toy", TOY)
+            await talk(s.client)
+            assert await s.client.remove_session("toy", "a")
+            assert not await s.client.remove_session("toy", "a")
+            while (await s.client.stats()).models[0].committed_kv_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_errors_come_back_as_what_they_are(tmp_path: Path):
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            await s.client.load("other", Path("1"))
+            await talk(s.client)
+            path, garbage = tmp_path / "a.kv", tmp_path / os.fsdecode(b"\xff.kv")
+            await s.client.save_session("toy", "a", path)
+            garbage.write_text("garbage that is long enough")
+            with pytest.raises(UnknownSession, match="'b' is not in memory"):
+                await s.client.save_session("toy", "b", path)
+            with pytest.raises(CheckpointMismatch, match="another model: toy, not other"):
+                await s.client.load_session("other", "a", path)
+            with pytest.raises(SessionError, match="not loaded"):
+                await s.client.load_session("none", "a", path)
+            with pytest.raises(CheckpointError, match=r"\\udcff\.kv is not a saved session"):
+                await s.client.load_session("toy", "a", garbage)
+            with pytest.raises(CheckpointError, match="No such file"):
+                await s.client.load_session("toy", "a", tmp_path / "none.kv")
+            with pytest.raises(CheckpointError, match="cannot write"):
+                await s.client.save_session("toy", "a", path / "b.kv")
+
+    asyncio.run(main())
+
+
+class Gate:
+    """A disk that does not go on until `opened`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+        monkeypatch.setattr(session_files, "write_checkpoint", self._write)
+
+    def _write(self, *arguments: object) -> None:
+        self.reached.set()
+        assert self.opened.wait(60)
+        write_checkpoint(*arguments)
+
+
+def test_streams_go_on_while_the_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            await talk(s.client)
+            saving = asyncio.create_task(s.client.save_session("toy", "a", tmp_path / "a.kv"))
+            await asyncio.to_thread(gate.reached.wait)
+            assert await generate(s.client, toy_request("r", [1], 20)) == expected_tokens([1], 20)
+            assert not saving.done()
+            gate.opened.set()
+            await saving
+            assert (tmp_path / "a.kv").exists()
+
+    asyncio.run(main())
+
+
+def test_a_save_that_is_in_the_way_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            await talk(s.client)
+            saving = asyncio.create_task(s.client.save_session("toy", "a", tmp_path / "a.kv"))
+            await asyncio.to_thread(gate.reached.wait)
+            await s.client.unload("toy")
+            gate.opened.set()
+            with pytest.raises(CheckpointError, match="given up"):
+                await saving
+
+    asyncio.run(main())
+    assert list(tmp_path.iterdir()) == []
