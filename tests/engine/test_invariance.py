@@ -18,6 +18,7 @@ from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.engine.metrics import ModelMetrics
 from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
+from puna.kv.checkpoint import Checkpoint
 from puna.tokenizer import Tokenizer, load_tokenizer
 
 pytestmark = pytest.mark.native
@@ -99,6 +100,12 @@ def request(request_id: str, prompt: list[int], **fields: Any) -> Request:
 
 def renamed(requests: Sequence[Request], prefix: str, **fields: Any) -> list[Request]:
     return [msgspec.structs.replace(r, id=f"{prefix}{r.id}", **fields) for r in requests]
+
+
+def continued(one: Request, answer: Answer, count: int) -> Request:
+    """For what comes behind the first `count` tokens of a greedy answer."""
+    tokens = [token for token, _, _ in answer[:count]]
+    return msgspec.structs.replace(one, prompt=one.prompt + tokens, max_tokens=len(answer) - count)
 
 
 @pytest.fixture(scope="module")
@@ -188,11 +195,9 @@ def test_behind_what_was_generated(
         unshifted = [r for r in requests if not r.shift]  # a shift may change blocks in place
         engine.run(unshifted)
         for one in (r for r in unshifted if r.sampling is GREEDY):
-            answer = alone[one.id]
-            tokens = [token for token, _, _ in answer]
-            later = request(f"later {one.id}", one.prompt + tokens[:21], max_tokens=NUM_TOKENS - 21)
+            later = continued(one, alone[one.id], 21)
             before = engine.metrics.cached_tokens
-            assert engine.run([later])[later.id] == answer[21:]
+            assert engine.run([later])[one.id] == alone[one.id][21:]
             assert engine.metrics.cached_tokens - before == len(later.prompt) - 1
 
 
@@ -209,6 +214,28 @@ def test_preempted_and_resumed(
         assert engine.metrics.num_preemptions >= 8
         assert engine.metrics.num_shifts > sum(r.shift for r in small) * 3, "no shift was repeated"
     assert {r.id: answers[r.id] for r in small} == {r.id: alone[r.id] for r in small}
+
+
+def test_restored_from_a_checkpoint(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer], tmp_path: Path
+):
+    """Twelve tokens of each answer in one engine, the others in another that has read the session's file."""
+    greedy = [r for r in requests if r.sampling is GREEDY and not r.shift]
+    with Engine(backend, smollm2_path) as engine:
+        engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
+        for one in greedy:
+            save = engine.core.sessions.begin_save("m", one.id, tmp_path / one.id)
+            save.run()
+            engine.core.sessions.end_save(save)
+    with Engine(backend, smollm2_path) as engine:
+        for one in greedy:
+            with Checkpoint(tmp_path / one.id) as checkpoint:
+                load = engine.core.sessions.begin_load("m", one.id, checkpoint)
+                load.run()
+                engine.core.sessions.end_load(load, succeeded=True)
+        rest = [continued(one, alone[one.id], 12) for one in greedy]
+        assert engine.run(rest) == {one.id: alone[one.id][12:] for one in greedy}
+        assert engine.metrics.cached_tokens == sum(len(one.prompt) - 1 for one in rest)
 
 
 def test_guessed_ahead(
