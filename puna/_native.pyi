@@ -28,18 +28,29 @@ class GgufFile:
 # --- KV memory ---
 
 class Arena:
-    """Address space for a model's KV blocks; a block costs memory once it is written, until its release."""
+    """Address space for a model's KV blocks, in extents; these cost memory once written, until released."""
 
-    def __init__(self, num_blocks: int, block_bytes: int) -> None:
-        """block_bytes: a positive multiple of 64. Raises NativeError if it makes no sense or does not fit."""
+    def __init__(
+        self, num_blocks: int, block_bytes: int, extent_blocks: int = 1, extent_bytes: int | None = None
+    ) -> None:
+        """block_bytes: a positive multiple of 64.
+        extent_bytes: what extent_blocks blocks take at least, in huge pages if it is a multiple of 2 MiB;
+        None: one block. Raises NativeError if it makes no sense or does not fit.
+        """
     @property
     def num_blocks(self) -> int: ...
     @property
     def block_bytes(self) -> int: ...
     def block(self, block_id: int) -> NDArray[np.uint8]:
         """Writable view [block_bytes] of one block; keeps the memory mapped, even after close()."""
-    def release(self, block_ids: Sequence[int]) -> None:
-        """Gives the memory of these blocks back to the system; their contents are gone."""
+    @property
+    def extent_blocks(self) -> int: ...
+    @property
+    def extent_bytes(self) -> int: ...
+    def fetch(self, extent: int) -> None:
+        """Has the system bring memory for an extent before it is written, without waiting for it."""
+    def release(self, extents: Sequence[int]) -> None:
+        """Gives the memory of these extents back to the system; their contents are gone."""
     def close(self) -> None: ...
 
 # --- sampling ---

@@ -52,9 +52,7 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
       .num_tables = static_cast<int64_t>(block_tables.shape(0)),
       .table_width = static_cast<int64_t>(block_tables.shape(1)),
       .rows = to_span(rows),
-      .arena = arena.base(),
-      .num_blocks = arena.num_blocks(),
-      .block_bytes = arena.block_bytes(),
+      .blocks = arena.blocks(),
   };
   Output output;
   {
@@ -74,9 +72,7 @@ void move_kv(const Program& program, ThreadPool& pool, Arena& arena, const Int32
       .source_begin = source_begin,
       .destination_begin = destination_begin,
       .num_tokens = num_tokens,
-      .arena = arena.base(),
-      .num_blocks = arena.num_blocks(),
-      .block_bytes = arena.block_bytes(),
+      .blocks = arena.blocks(),
   };
   const nb::gil_scoped_release released;
   program.move_kv(pool, move);

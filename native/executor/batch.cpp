@@ -55,9 +55,9 @@ void check_blocks(const Batch& batch, int64_t sequence) {
   }
   for (int64_t i = 0; i < needed; ++i) {
     const int32_t block = batch.block_table(sequence)[i];
-    if (block < 0 || block >= batch.num_blocks) {
+    if (block < 0 || block >= batch.blocks.num_blocks()) {
       throw Error("sequence " + text(sequence) + ": block_tables entry " + text(i) + " is " + text(block) +
-                  ", outside of the arena's " + text(batch.num_blocks) + " blocks");
+                  ", outside of the arena's " + text(batch.blocks.num_blocks()) + " blocks");
     }
   }
 }
@@ -68,8 +68,8 @@ void check_batch(const Batch& batch, int64_t vocab_size, int64_t block_bytes) {
   check_shapes(batch);
   if (vocab_size > 0) check_range(batch.tokens, vocab_size, "tokens", "entries of the vocabulary");
   check_range(batch.rows, static_cast<int64_t>(batch.tokens.size()), "rows", "tokens of the step");
-  if (block_bytes > 0 && batch.block_bytes != block_bytes) {
-    throw Error("the arena's blocks have " + text(batch.block_bytes) + " bytes, the model's " +
+  if (block_bytes > 0 && batch.blocks.block_bytes() != block_bytes) {
+    throw Error("the arena's blocks have " + text(batch.blocks.block_bytes()) + " bytes, the model's " +
                 text(block_bytes));
   }
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "kv/block_space.h"
+
 namespace puna {
 
 struct Batch {
@@ -14,8 +16,7 @@ struct Batch {
   int64_t num_tables, table_width;
   std::span<const int32_t> rows;  // [R] tokens whose result is wanted
 
-  uint8_t* arena;  // block b starts at arena + b * block_bytes
-  int64_t num_blocks, block_bytes;
+  BlockSpace blocks;
 
   int64_t num_sequences() const { return static_cast<int64_t>(sequence_starts.size()) - 1; }
   const int32_t* block_table(int64_t sequence) const { return block_tables.data() + sequence * table_width; }

@@ -20,9 +20,9 @@ void check_range(const KvMove& move, const char* name, std::span<const int32_t> 
   if (move.num_tokens == 0) return;
   for (int64_t i = begin / kBlockTokens; i <= (begin + move.num_tokens - 1) / kBlockTokens; ++i) {
     const int32_t block = table[static_cast<size_t>(i)];
-    require(block >= 0 && block < move.num_blocks, std::string(name) + "[" + text(i) + "] is " + text(block) +
-                                                       ", outside of the arena's " + text(move.num_blocks) +
-                                                       " blocks");
+    require(block >= 0 && block < move.blocks.num_blocks(), std::string(name) + "[" + text(i) + "] is " +
+                                                                text(block) + ", outside of the arena's " +
+                                                                text(move.blocks.num_blocks()) + " blocks");
   }
 }
 
@@ -35,7 +35,7 @@ std::vector<SlotRun> runs_of(const KvMove& move) {
     const int64_t count =
         std::min(move.num_tokens - done, kBlockTokens - std::max(source_slot, destination_slot));
     const auto block = [&](std::span<const int32_t> table, int64_t position) {
-      return move.arena + table[static_cast<size_t>(position / kBlockTokens)] * move.block_bytes;
+      return move.blocks[table[static_cast<size_t>(position / kBlockTokens)]];
     };
     runs.push_back({block(move.source, from), block(move.destination, to), static_cast<int>(source_slot),
                     static_cast<int>(destination_slot), static_cast<int>(count)});
@@ -60,9 +60,9 @@ void check_order(const KvMove& move) {
 }
 
 void check_move(const Plan& plan, const KvMove& move) {
-  require(
-      plan.block_bytes == 0 || move.block_bytes == plan.block_bytes,
-      "the arena's blocks have " + text(move.block_bytes) + " bytes, the model's " + text(plan.block_bytes));
+  require(plan.block_bytes == 0 || move.blocks.block_bytes() == plan.block_bytes,
+          "the arena's blocks have " + text(move.blocks.block_bytes()) + " bytes, the model's " +
+              text(plan.block_bytes));
   require(move.num_tokens >= 0, "the number of tokens is negative");
   check_range(move, "source", move.source, move.source_begin);
   check_range(move, "destination", move.destination, move.destination_begin);

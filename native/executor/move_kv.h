@@ -14,8 +14,7 @@ struct KvMove {
   std::span<const int32_t> source, destination;
   int64_t source_begin, destination_begin, num_tokens;
 
-  uint8_t* arena;  // block b starts at arena + b * block_bytes
-  int64_t num_blocks, block_bytes;
+  BlockSpace blocks;
 };
 
 // As Program::move_kv().

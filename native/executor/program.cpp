@@ -42,7 +42,7 @@ void find_kv_slots(const Batch& batch, std::vector<KvSlot>& slots) {
     for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
       const int32_t position = batch.positions[t];
       const int64_t block = batch.block_table(s)[position / kBlockTokens];
-      slots[t] = {batch.arena + block * batch.block_bytes, position % kBlockTokens};
+      slots[t] = {batch.blocks[block], position % kBlockTokens};
     }
   }
 }

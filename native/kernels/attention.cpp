@@ -45,7 +45,7 @@ Group group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {
   const int64_t scales = args.layout->scales + args.kv_head * args.layout->head_scales;
   const auto block_at = [&](int64_t index) {
     index = index < first ? first : index > last ? last : index;
-    return args.arena + args.block_table[index] * args.block_bytes;
+    return static_cast<const uint8_t*>(args.blocks[args.block_table[index]]);
   };
   Group group;
   group.position = position;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kv/block_space.h"
 #include "kv/layout.h"
 #include "quants/types.h"
 
@@ -46,8 +47,7 @@ struct AttentionArgs {
   int64_t token_begin, token_end;
   int64_t first_position;  // position of the sequence's first query token
   const int32_t* block_table;
-  const uint8_t* arena;  // block b starts at arena + b * block_bytes
-  int64_t block_bytes;
+  BlockSpace blocks;
   KvType kv_type;
   const KvLayout* layout;
   int64_t k_offset, v_offset;  // of this layer's K and V within a block

@@ -10,38 +10,50 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kv/page_fetcher.h"
 
 namespace puna {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // of a block: a cache line, and the widest vector register
 
-int64_t total_bytes(int64_t num_blocks, int64_t block_bytes) {
+// Whether extents are whole huge pages.
+bool is_huge(int64_t extent_bytes) { return extent_bytes % kHugePageBytes == 0; }
+
+int64_t total_bytes(int64_t num_blocks, int64_t block_bytes, int64_t extent_blocks, int64_t extent_bytes) {
   if (num_blocks <= 0 || num_blocks > INT32_MAX)
     throw Error("arena: num_blocks is " + std::to_string(num_blocks) + ", not within 1 and 2^31 - 1");
   if (block_bytes <= 0 || block_bytes % kAlignment != 0)
     throw Error("arena: block_bytes is " + std::to_string(block_bytes) + ", not a positive multiple of 64");
+  if (extent_blocks <= 0 || extent_blocks > INT32_MAX || extent_bytes % kAlignment != 0 ||
+      extent_bytes / block_bytes < extent_blocks)
+    throw Error("arena: extents of " + std::to_string(extent_bytes) + " bytes do not have " +
+                std::to_string(extent_blocks) + " blocks of " + std::to_string(block_bytes));
   int64_t bytes;
-  if (__builtin_mul_overflow(num_blocks, block_bytes, &bytes))
+  if (__builtin_mul_overflow((num_blocks + extent_blocks - 1) / extent_blocks, extent_bytes, &bytes) ||
+      bytes > INT64_MAX - kHugePageBytes)
     throw Error("arena: " + std::to_string(num_blocks) + " blocks of " + std::to_string(block_bytes) +
                 " bytes do not fit in the address space");
   return bytes;
 }
 
-std::shared_ptr<uint8_t> reserve(int64_t bytes) {
-  void* address = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// Of huge pages and on the border of one, or of small pages: a huge page would commit neighbours, too, at the
+// first write to a block, behind the budget's back.
+std::shared_ptr<uint8_t> reserve(int64_t bytes, bool huge) {
+  const auto size = static_cast<size_t>(bytes + (huge ? kHugePageBytes : 0));
+  void* address =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED)
     throw Error("arena: cannot reserve " + std::to_string(bytes) +
                 " bytes of address space: " + std::strerror(errno));
-  std::shared_ptr<uint8_t> mapping(static_cast<uint8_t*>(address),
-                                   [bytes](uint8_t* base) { munmap(base, static_cast<size_t>(bytes)); });
-#ifdef MADV_NOHUGEPAGE
-  // A huge page would commit several blocks at the first write to one of them, behind the budget's back.
+#ifdef MADV_HUGEPAGE
   // Kernels without huge pages answer EINVAL, which is as good.
-  madvise(address, static_cast<size_t>(bytes), MADV_NOHUGEPAGE);
+  madvise(address, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 #endif
-  return mapping;
+  const auto start = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t border = (start + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  return {reinterpret_cast<uint8_t*>(huge ? border : start),
+          [address, size](uint8_t*) { munmap(address, size); }};
 }
 
 void discard(uint8_t* base, int64_t begin, int64_t end) {
@@ -54,29 +66,53 @@ void discard(uint8_t* base, int64_t begin, int64_t end) {
 
 }  // namespace
 
-Arena::Arena(int64_t num_blocks, int64_t block_bytes)
+Arena::Arena(int64_t num_blocks, int64_t block_bytes, int64_t extent_blocks, int64_t extent_bytes)
     : num_blocks_(num_blocks),
       block_bytes_(block_bytes),
-      mapping_(reserve(total_bytes(num_blocks, block_bytes))) {}
+      extent_blocks_(extent_blocks),
+      extent_bytes_(extent_bytes),
+      mapping_(
+          reserve(total_bytes(num_blocks, block_bytes, extent_blocks, extent_bytes), is_huge(extent_bytes))),
+      fetcher_(std::make_unique<PageFetcher>()) {}
+
+Arena::~Arena() { close(); }
+
+void Arena::close() {
+  fetcher_->cancel();
+  mapping_.reset();
+}
 
 uint8_t* Arena::base() const {
   if (!mapping_) throw Error("arena is closed");
   return mapping_.get();
 }
 
-void Arena::release(std::span<const int64_t> block_ids) {
+BlockSpace Arena::blocks() const {
+  return {base(), num_blocks_, block_bytes_, extent_blocks_, extent_bytes_};
+}
+
+void Arena::check(int64_t extent) const {
+  if (extent < 0 || extent >= num_extents())
+    throw Error("arena: no extent " + std::to_string(extent) + " among " + std::to_string(num_extents()));
+}
+
+void Arena::fetch(int64_t extent) {
   uint8_t* start = base();
-  std::vector<int64_t> ids(block_ids.begin(), block_ids.end());
+  check(extent);
+  fetcher_->fetch(start + extent * extent_bytes_, extent_bytes_);
+}
+
+void Arena::release(std::span<const int64_t> extents) {
+  uint8_t* start = base();
+  for (const int64_t extent : extents) check(extent);
+  std::vector<int64_t> ids(extents.begin(), extents.end());
   std::sort(ids.begin(), ids.end());
-  if (!ids.empty() && (ids.front() < 0 || ids.back() >= num_blocks_)) {
-    const int64_t id = ids.front() < 0 ? ids.front() : ids.back();
-    throw Error("arena: no block " + std::to_string(id) + " among " + std::to_string(num_blocks_));
-  }
+  fetcher_->cancel();
   // Neighbours go together, so that the pages between them go too.
   for (size_t first = 0, next; first < ids.size(); first = next) {
     next = first + 1;
     while (next < ids.size() && ids[next] <= ids[next - 1] + 1) ++next;
-    discard(start, ids[first] * block_bytes_, (ids[next - 1] + 1) * block_bytes_);
+    discard(start, ids[first] * extent_bytes_, (ids[next - 1] + 1) * extent_bytes_);
   }
 }
 

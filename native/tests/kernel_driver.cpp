@@ -49,7 +49,8 @@ struct Driver {
     program = builder->build(result);
     const int64_t block_bytes = program->block_bytes() > 0 ? program->block_bytes() : 64;
     arena = std::make_unique<Arena>(kNumBlocks, block_bytes);
-    std::memset(arena->base(), 0xff, static_cast<size_t>(kNumBlocks * block_bytes));  // NaN until written
+    std::memset(arena->blocks()[0], 0xff,
+                static_cast<size_t>(kNumBlocks * block_bytes));  // NaN until written
     std::cout << program->isa() << "\n";
   }
 
@@ -66,9 +67,7 @@ struct Driver {
                       .num_tables = 1,
                       .table_width = kNumBlocks,
                       .rows = rows,
-                      .arena = arena->base(),
-                      .num_blocks = kNumBlocks,
-                      .block_bytes = arena->block_bytes()};
+                      .blocks = arena->blocks()};
     const Output output = program->run(pool, batch, 1);
     results.write(reinterpret_cast<const char*>(output.data.get()),
                   static_cast<std::streamsize>(output.rows * output.width * 4));

@@ -32,6 +32,7 @@ from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_request, context_limit
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import KvIdentity
+from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
@@ -177,7 +178,7 @@ class EngineCore:
                     block_bytes=model.pool.block_bytes,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
                     cached_kv_bytes=model.pool.num_cached * model.pool.block_bytes,
-                    committed_kv_bytes=model.pool.num_committed * model.pool.block_bytes,
+                    committed_kv_bytes=model.pool.committed_bytes,
                 )
                 for model_id, model in self._models.items()
             ],
@@ -194,7 +195,7 @@ class EngineCore:
         for model_id, model in self._models.items():
             model.pool.check()
             model.cache.check()
-            committed_bytes += model.pool.num_committed * model.pool.block_bytes
+            committed_bytes += model.pool.committed_bytes
             tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
             tables += self.sessions.tables(model_id)
             held = Counter(block for table in tables for block in table.blocks)
@@ -210,13 +211,14 @@ class EngineCore:
         if model_id in self._models:
             raise ModelLoadError(f"model {model_id} is already loaded")
         limit_bytes = self._budget.limit_bytes
-        num_blocks = min(limit_bytes // info.block_bytes, _MAX_BLOCKS)
+        extent = plan_extent(info.block_bytes, limit_bytes)
+        num_blocks = min(limit_bytes // extent.num_bytes * extent.num_blocks, _MAX_BLOCKS)
         if num_blocks == 0:
             raise ModelLoadError(
                 f"one block of KV memory takes {info.block_bytes} bytes, the limit is {limit_bytes}"
             )
         try:
-            return Arena(num_blocks, info.block_bytes)
+            return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
         except NativeError as error:
             raise ModelLoadError(str(error)) from error
 
@@ -231,7 +233,7 @@ class EngineCore:
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
-            context_length=context_limit(request, info, self._budget.limit_bytes),
+            context_length=context_limit(request, info, model.pool.num_blocks),
             can_shift=info.can_shift,
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),

@@ -16,19 +16,19 @@ class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
 
 
-def context_limit(request: Request, info: ModelInfo, kv_limit_bytes: int) -> int:
+def context_limit(request: Request, info: ModelInfo, max_blocks: int) -> int:
     """Tokens that this request's sequence may have. Raises InvalidRequest if its prompt has more."""
     wanted = info.context_length if request.context_length is None else request.context_length
     num_prompt = len(request.prompt)
     limit = min(wanted, info.context_length)
     if num_prompt > limit:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed_bytes := blocks_for(num_prompt) * info.block_bytes) > kv_limit_bytes:
+    if (needed := blocks_for(num_prompt)) > max_blocks:
         raise InvalidRequest(
-            f"the prompt of {num_prompt} tokens needs {needed_bytes} bytes of KV memory, "
-            f"more than the limit of {kv_limit_bytes}"
+            f"the prompt of {num_prompt} tokens needs {needed * info.block_bytes} bytes of KV memory, "
+            f"more than the limit of {max_blocks * info.block_bytes}"
         )
-    return min(limit, kv_limit_bytes // info.block_bytes * BLOCK_TOKENS)
+    return min(limit, max_blocks * BLOCK_TOKENS)
 
 
 def check_request(request: Request, vocab_size: int) -> None:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NewType, Protocol
 
 from puna.kv.budget import Budget
+from puna.kv.extent_map import ExtentMap
 
 BlockId = NewType("BlockId", int)
 
 
 class BlockMemory(Protocol):
-    """What the pool needs of an arena."""
+    """What the pool needs of an arena: blocks, of which extent_blocks at a time get and lose their memory."""
 
     @property
     def num_blocks(self) -> int: ...
     @property
     def block_bytes(self) -> int: ...
-    def release(self, block_ids: Sequence[int]) -> None: ...
+    @property
+    def extent_blocks(self) -> int: ...
+    @property
+    def extent_bytes(self) -> int: ...
+    def fetch(self, extent: int) -> None: ...
+    def release(self, extents: Sequence[int]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -39,25 +46,28 @@ class BlockPool:
     memory is still counted), or has no memory. Cached blocks are evicted in the order in which they were
     released, over all pools of the budget; so whoever releases the last block of a sequence first keeps
     the beginnings for longest, and lets no block outlive one that it builds on.
+
+    Memory is counted by extents of blocks. The free block with the lowest id is used first, so that what is
+    in use gathers in few extents and the others can be given back.
     """
 
     def __init__(self, arena: BlockMemory, budget: Budget) -> None:
+        self.num_blocks = arena.num_blocks
         self.block_bytes = arena.block_bytes
+        self.extent_bytes = arena.extent_bytes
         self.cache: ContentIndex | None = None
         self._arena = arena
         self._budget = budget
+        self._extents = ExtentMap(arena.num_blocks, arena.extent_blocks)
         # When each was released, first to last.
         self._cached: OrderedDict[BlockId, int] = OrderedDict()
-        # Last in, first out: the block freed last is the one most likely still in a processor cache.
-        self._spare: list[BlockId] = []
-        self._decommitted: list[BlockId] = []
-        # Blocks from len(self._references) on were never handed out; the list grows as they are.
-        self._references: list[int] = []
+        self._spare: list[BlockId] = []  # a heap
+        self._references: dict[BlockId, int] = {}  # of blocks in use
         budget.join(self)
 
     @property
     def num_used(self) -> int:
-        return self.num_committed - len(self._spare) - len(self._cached)
+        return len(self._references)
 
     @property
     def num_cached(self) -> int:
@@ -68,26 +78,28 @@ class BlockPool:
         return len(self._spare)
 
     @property
-    def num_committed(self) -> int:
-        return len(self._references) - len(self._decommitted)
+    def committed_bytes(self) -> int:
+        return self._extents.num_committed * self.extent_bytes
 
     @property
     def num_available(self) -> int:
         """Blocks that acquire() could hand out now."""
-        fresh = min(self._budget.available_bytes(self) // self.block_bytes, self._num_uncommitted)
-        return len(self._spare) + len(self._cached) + fresh
+        fresh = self._budget.available_bytes(self) // self.extent_bytes
+        return len(self._spare) + len(self._cached) + self._extents.num_blocks_of(fresh)
 
     @property
     def spare_bytes(self) -> int:
-        return len(self._spare) * self.block_bytes
+        """Memory that could be given back at once."""
+        return self._extents.num_empty * self.extent_bytes
 
     @property
-    def cached_bytes(self) -> int:
-        return len(self._cached) * self.block_bytes
+    def reclaimable_bytes(self) -> int:
+        """Memory that could be given back if cached blocks were evicted."""
+        return self._extents.num_unused * self.extent_bytes
 
-    @property
-    def oldest_release(self) -> int:
-        return next(iter(self._cached.values()))
+    def oldest_release(self) -> int | None:
+        """When what evict_extent() would evict was released, by Budget.tick(); None: nothing."""
+        return self._extents.oldest_unused()[1]
 
     def acquire(self, num_blocks: int) -> list[BlockId] | None:
         """Blocks with one reference each, contents undefined; None, and nothing evicted, if there are not
@@ -96,53 +108,68 @@ class BlockPool:
         if num_blocks > len(self._spare):
             if num_blocks > self.num_available:
                 return None
-            self._evict_for(num_blocks)
-        num_spare = min(num_blocks, len(self._spare))
-        split = len(self._spare) - num_spare
-        blocks = self._spare[split:][::-1]
-        del self._spare[split:]
-        blocks += self._commit(num_blocks - num_spare)
+            self._find_memory(num_blocks)
+        blocks = [heapq.heappop(self._spare) for _ in range(num_blocks)]
         for block in blocks:
-            assert self._references[block] == 0, f"block {block} handed out twice"
+            assert block not in self._references, f"block {block} handed out twice"
             self._references[block] = 1
+            self._extents.spare_used(block)
+        self._fetch_ahead()
         return blocks
 
     def retain(self, blocks: Sequence[BlockId]) -> None:
         """Adds a reference to blocks that are in use or cached, for another owner."""
         for block in blocks:
-            if self._references[block] == 0:
+            if block in self._references:
+                self._references[block] += 1
+            else:
                 assert block in self._cached, f"retain of free block {block}"
                 del self._cached[block]
-            self._references[block] += 1
+                self._references[block] = 1
+                self._extents.cached_used(block)
 
     def release(self, blocks: Sequence[BlockId]) -> None:
         """Takes a reference away; blocks without one are free, and cached if `cache` knows their content."""
         for block in blocks:
-            assert self._references[block] > 0, f"release of free block {block}"
-            self._references[block] -= 1
-            if self._references[block] == 0:
-                if self.cache is not None and self.cache.num_recorded(block):
-                    self._cached[block] = self._budget.tick()
-                else:
-                    self._spare.append(block)
+            count = self._references.get(block, 0)
+            assert count > 0, f"release of free block {block}"
+            if count > 1:
+                self._references[block] = count - 1
+                continue
+            del self._references[block]
+            if self.cache is not None and self.cache.num_recorded(block):
+                self._cached[block] = now = self._budget.tick()
+                self._extents.used_cached(block, now)
+            else:
+                heapq.heappush(self._spare, block)
+                self._extents.used_spare(block)
 
     def is_shared(self, block: BlockId) -> bool:
         """Whether the block has more than one owner, so that none of them may write to it."""
-        return self._references[block] > 1
+        return self._references.get(block, 0) > 1
 
     def references(self) -> dict[BlockId, int]:
         """How many owners each block in use has."""
-        return {BlockId(block): count for block, count in enumerate(self._references) if count}
+        return dict(self._references)
 
     def uncache(self, block: BlockId) -> None:
         """For `cache`: the block's content can no longer be found."""
         if self._cached.pop(block, None) is not None:
-            self._spare.append(block)
+            heapq.heappush(self._spare, block)
+            self._extents.cached_spare(block)
 
     def evict(self) -> None:
         """Makes the cached block released first spare, and what builds on it."""
         assert self.cache is not None
         self.cache.forget(next(iter(self._cached)))
+
+    def evict_extent(self) -> None:
+        """Empties the extent of cached blocks of which the last was released first."""
+        assert self.cache is not None
+        extent, _ = self._extents.oldest_unused()
+        for block in self._extents.blocks(extent):
+            if block in self._cached:
+                self.cache.forget(BlockId(block))
 
     def drop_cached(self) -> None:
         """Makes all cached blocks spare."""
@@ -150,13 +177,12 @@ class BlockPool:
             self.evict()
 
     def trim(self) -> None:
-        """Gives the memory of all spare blocks back to the system."""
-        if not self._spare:
-            return
-        self._arena.release(self._spare)
-        self._budget.release(self.spare_bytes)
-        self._decommitted += self._spare
-        self._spare = []
+        """Gives the memory of all extents without content back to the system."""
+        if empty := self._extents.take_empty():
+            self._arena.release(empty)
+            self._budget.release(len(empty) * self.extent_bytes)
+            self._spare = [block for block in self._spare if self._extents.is_committed(block)]
+            heapq.heapify(self._spare)
 
     def close(self) -> None:
         """Gives everything back. Nothing may use a block any more."""
@@ -167,40 +193,50 @@ class BlockPool:
         self._arena.close()
 
     def check(self) -> None:
-        """Every block is in use, cached, spare or without memory, and in exactly one of these states."""
-        free = [*self._cached, *self._spare, *self._decommitted]
+        """Every block with memory is in use, cached or spare, and in exactly one of these states."""
+        free = [*self._cached, *self._spare]
         assert len(set(free)) == len(free), "a block is free twice"
-        assert all(self._references[block] == 0 for block in free), "a free block has references"
-        assert sum(count > 0 for count in self._references) == self.num_used, "a block leaked"
-        assert len(self._references) <= self._arena.num_blocks, "more blocks than the arena has"
+        assert self._references.keys().isdisjoint(free), "a free block has references"
+        assert all(count > 0 for count in self._references.values()), "a block in use without references"
         assert list(self._cached.values()) == sorted(self._cached.values()), "cached blocks are out of order"
         if self.cache is not None:
-            known = [bool(self.cache.num_recorded(block)) for block in free]
-            cached = [block in self._cached for block in free]
-            assert known == cached, "cached is not the same as free and known"
+            assert all(map(self.cache.num_recorded, self._cached)), "a cached block that nobody can find"
+            assert not any(map(self.cache.num_recorded, self._spare)), "a spare block that can be found"
+        self._extents.check(self._references, self._cached, self._spare)
 
-    @property
-    def _num_uncommitted(self) -> int:
-        return self._arena.num_blocks - self.num_committed
-
-    def _evict_for(self, num_blocks: int) -> None:
-        """Evicts until `num_blocks`, at most num_available, are spare or can be committed."""
-        while (missing := num_blocks - len(self._spare)) > 0:
-            room = self._budget.uncached_bytes(self) // self.block_bytes
-            if missing <= min(room, self._num_uncommitted):
-                return
-            if room < self._num_uncommitted:
-                self._budget.evict_oldest()
-            else:  # the arena is what is short: memory of other pools does not help
+    def _find_memory(self, num_blocks: int) -> None:
+        """Until `num_blocks`, at most num_available, are spare: fresh memory, then the oldest content."""
+        while num_blocks > len(self._spare):
+            missing = self._extents.for_blocks(num_blocks - len(self._spare))
+            room = min(self._budget.uncached_bytes(self) // self.extent_bytes, self._extents.num_uncommitted)
+            if room > 0:
+                self._commit(min(missing, room))
+            elif not self._others_are_older():
                 self.evict()
+            else:
+                self._budget.evict_oldest(self)
 
-    def _commit(self, num_blocks: int) -> list[BlockId]:
-        """Blocks without memory, now counted in the budget; there are that many."""
-        self._budget.commit(num_blocks * self.block_bytes, self)
-        split = max(len(self._decommitted) - num_blocks, 0)
-        blocks = self._decommitted[split:]
-        del self._decommitted[split:]
-        first_new = len(self._references)
-        num_new = num_blocks - len(blocks)
-        self._references += [0] * num_new
-        return blocks + [BlockId(block) for block in range(first_new, first_new + num_new)]
+    def _others_are_older(self) -> bool:
+        """Whether it is another pool's content that should make way. Memory of others helps only if there
+        are blocks for it."""
+        others = self._budget.oldest_release(self)
+        if others is None or self._extents.num_uncommitted == 0:
+            return False
+        return not self._cached or others < next(iter(self._cached.values()))
+
+    def _commit(self, num_extents: int) -> list[int]:
+        self._budget.commit(num_extents * self.extent_bytes, self)
+        extents = self._extents.commit(num_extents)
+        for extent in extents:
+            for block in self._extents.blocks(extent):
+                heapq.heappush(self._spare, BlockId(block))
+        return extents
+
+    def _fetch_ahead(self) -> None:
+        """Commits the next extent before it is needed, if that costs nobody anything."""
+        if self._extents.extent_blocks == 1 or len(self._spare) >= min(4, self._extents.extent_blocks):
+            return
+        free_bytes = self._budget.limit_bytes - self._budget.committed_bytes
+        if free_bytes >= self.extent_bytes and self._extents.num_uncommitted:
+            for extent in self._commit(1):
+                self._arena.fetch(extent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from operator import attrgetter
 from typing import Protocol
 
 
@@ -12,18 +11,17 @@ class Reclaimable(Protocol):
 
     @property
     def spare_bytes(self) -> int:
-        """Of free blocks without content."""
+        """Memory that trim() would give back."""
 
     @property
-    def cached_bytes(self) -> int:
-        """Of free blocks whose content can still be found."""
+    def reclaimable_bytes(self) -> int:
+        """Memory that trim() would give back after enough calls of evict_extent(), the spare included."""
 
-    @property
-    def oldest_release(self) -> int:
-        """When the cached block released first was released, by Budget.tick(). There must be one."""
+    def oldest_release(self) -> int | None:
+        """When what evict_extent() would evict was released, by Budget.tick(); None: there is nothing."""
 
-    def evict(self) -> None:
-        """Makes the cached block released first spare."""
+    def evict_extent(self) -> None:
+        """Drops the content that was used longest ago, and makes its memory spare."""
 
     def trim(self) -> None:
         """Gives spare memory back, through Budget.release()."""
@@ -50,28 +48,32 @@ class Budget:
 
     def available_bytes(self, asking: Reclaimable) -> int:
         """What `asking` could commit, besides the memory it can do without itself."""
-        return self.uncached_bytes(asking) + sum(
-            pool.cached_bytes for pool in self._pools if pool is not asking
+        return (
+            self.limit_bytes - self.committed_bytes + sum(p.reclaimable_bytes for p in self._others(asking))
         )
 
     def uncached_bytes(self, asking: Reclaimable) -> int:
         """What `asking` could commit, besides its own spare memory, without anything being evicted."""
-        spare = sum(pool.spare_bytes for pool in self._pools if pool is not asking)
-        return self.limit_bytes - self.committed_bytes + spare
+        return self.limit_bytes - self.committed_bytes + sum(p.spare_bytes for p in self._others(asking))
 
-    def evict_oldest(self) -> None:
-        """Evicts the cached block that was released first, of any pool."""
-        min((pool for pool in self._pools if pool.cached_bytes), key=attrgetter("oldest_release")).evict()
+    def oldest_release(self, asking: Reclaimable) -> int | None:
+        """When what evict_oldest() would evict was released; None: there is nothing."""
+        times = (pool.oldest_release() for pool in self._others(asking))
+        return min((time for time in times if time is not None), default=None)
+
+    def evict_oldest(self, asking: Reclaimable) -> None:
+        """Makes memory of another pool spare: what was used longest ago."""
+        oldest = self.oldest_release(asking)
+        next(pool for pool in self._others(asking) if pool.oldest_release() == oldest).evict_extent()
 
     def commit(self, num_bytes: int, asking: Reclaimable) -> None:
         """Counts `num_bytes`, at most uncached_bytes(asking), as committed; first takes as much of the other
         pools' spare memory as that needs.
         """
-        for pool in self._pools:
+        for pool in self._others(asking):
             if self.committed_bytes + num_bytes <= self.limit_bytes:
                 break
-            if pool is not asking:
-                pool.trim()
+            pool.trim()
         self.committed_bytes += num_bytes
         assert self.committed_bytes <= self.limit_bytes, (
             f"{self.committed_bytes} bytes committed, more than the limit of {self.limit_bytes}"
@@ -82,3 +84,6 @@ class Budget:
             f"release of {num_bytes} of {self.committed_bytes} bytes"
         )
         self.committed_bytes -= num_bytes
+
+    def _others(self, asking: Reclaimable) -> list[Reclaimable]:
+        return [pool for pool in self._pools if pool is not asking]

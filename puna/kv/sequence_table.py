@@ -98,7 +98,8 @@ class SequenceTable:
     def fork(self, num_tokens: int, move: MoveKv) -> SequenceTable | None:
         """A second table with the first `num_tokens` tokens, which this one has computed.
 
-        Full blocks are shared, those of a last, partial block are copied. None if there is no block for them.
+        Full blocks are shared, the tokens of a last, partial one are copied. None if there is no block for
+        them.
         """
         num_full, num_copied = divmod(num_tokens, BLOCK_TOKENS)
         fork = SequenceTable(self._pool)
@@ -110,7 +111,11 @@ class SequenceTable:
         fork.adopt(shared + own)
         if num_copied:
             begin = num_full * BLOCK_TOKENS
-            move(self.array, fork.array, begin, begin, num_copied)
+            try:
+                move(self.array, fork.array, begin, begin, num_copied)
+            except BaseException:
+                fork.release()
+                raise
         return fork
 
     def remove(self, begin: int, end: int, num_tokens: int, cache: ContentIndex | None, move: MoveKv) -> bool:
@@ -118,7 +123,7 @@ class SequenceTable:
 
         Blocks that change and are shared are copied, those of this table alone change in place and are
         forgotten by `cache`, whoever knew them. Whatever lies behind `num_tokens` is given back.
-        False, and nothing changed, if blocks are short.
+        False, and nothing changed, if blocks are short. If `move` raises, the table's KV is lost.
 
         What has moved is not what computing it would give: it must not be recorded as that.
         """
@@ -135,10 +140,12 @@ class SequenceTable:
         before, replaced = self.array.copy(), [self._blocks[index] for index in shared]
         for index, block in zip(shared, fresh, strict=True):
             self.replace(index, block)
-        if first in shared:  # what stays at the start of the first block
-            move(before, self.array, first * BLOCK_TOKENS, first * BLOCK_TOKENS, begin % BLOCK_TOKENS)
-        if end < num_tokens:
-            move(before, self.array, end, begin, num_tokens - end)
-        self._pool.release(replaced[::-1])
+        try:
+            if first in shared:  # what stays at the start of the first block
+                move(before, self.array, first * BLOCK_TOKENS, first * BLOCK_TOKENS, begin % BLOCK_TOKENS)
+            if end < num_tokens:
+                move(before, self.array, end, begin, num_tokens - end)
+        finally:
+            self._pool.release(replaced[::-1])
         self.truncate(num_tokens - (end - begin))
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,34 @@ def test_blocks_do_not_overlap():
     assert [set(arena.block(block).tolist()) for block in range(3)] == [{0}, {1}, {2}]
 
 
+@pytest.mark.parametrize(("extent_blocks", "extent_bytes"), [(1, 128), (3, 512), (7, 896), (5, 1 << 21)])
+def test_blocks_lie_in_their_extents(extent_blocks: int, extent_bytes: int):
+    arena = Arena(23, 128, extent_blocks, extent_bytes)
+    start = arena.block(0).ctypes.data
+    for block in range(23):
+        expected = block // extent_blocks * extent_bytes + block % extent_blocks * 128
+        assert arena.block(block).ctypes.data - start == expected
+
+
+def test_extents_of_huge_pages_come_when_fetched_and_go_when_released():
+    arena = Arena(40, 300 << 10, 20, 6 << 20)
+    arena.block(0)[:] = 1
+    before = resident_bytes()
+    arena.fetch(1)
+    while resident_bytes() - before < 5 << 20:
+        time.sleep(0.001)
+    assert not arena.block(25).any()
+    arena.block(39)[:] = 3
+    arena.release([1])
+    assert resident_bytes() - before < 1 << 20
+    assert arena.block(0).all()
+    assert not arena.block(39).any()
+    arena.fetch(1)
+    arena.release([1])
+    assert resident_bytes() - before < 1 << 20, "nothing comes after the release"
+    arena.close()
+
+
 def test_a_view_survives_close():
     arena = Arena(2, 64)
     view = arena.block(1)
@@ -72,26 +101,32 @@ def test_a_view_survives_close():
 
 
 @pytest.mark.parametrize(
-    ("num_blocks", "block_bytes", "message"),
+    "case",
     [
         (0, 64, "num_blocks is 0"),
         (-1, 64, "num_blocks is -1"),
         (1 << 31, 64, "num_blocks is 2147483648"),
         (1, 0, "block_bytes is 0"),
         (1, 100, "block_bytes is 100"),
+        (1, 64, "do not have 2 blocks", 2, 64),
+        (1, 64, "do not have 0 blocks", 0, 64),
+        (1, 64, "do not have 1 blocks", 1, 100),
         ((1 << 31) - 1, 1 << 40, "do not fit"),
         ((1 << 31) - 1, 1 << 24, "cannot reserve"),
     ],
 )
-def test_impossible_sizes_are_named(num_blocks: int, block_bytes: int, message: str):
+def test_impossible_sizes_are_named(case: tuple):
+    num_blocks, block_bytes, message, *extent = case
     with pytest.raises(NativeError, match=message):
-        Arena(num_blocks, block_bytes)
+        Arena(num_blocks, block_bytes, *extent)
 
 
 @pytest.mark.parametrize("block", [-1, 4, 1 << 40])
 def test_unknown_blocks_are_named(block: int):
     arena = Arena(4, 64)
-    with pytest.raises(NativeError, match=f"no block {block} among 4"):
+    with pytest.raises(NativeError, match=f"no extent {block} among 4"):
         arena.release([1, block])
+    with pytest.raises(NativeError, match=f"no extent {block} among 4"):
+        arena.fetch(block)
     with pytest.raises(NativeError, match=f"no block {block} among 4"):
         arena.block(block)

@@ -13,11 +13,11 @@ from tests.kv.fake_memory import FakeMemory
 pytestmark = pytest.mark.unit
 
 
-def test_the_block_freed_last_is_used_first():
+def test_the_lowest_free_block_is_used_first():
     pool = BlockPool(FakeMemory(8), Budget(8 * 64))
     first, second, third = pool.acquire(3) or []
-    pool.release([second])
     pool.release([first])
+    pool.release([second])
     assert pool.acquire(2) == [first, second]
     assert pool.num_used == 3
     assert third not in (pool.acquire(5) or [])
@@ -87,6 +87,42 @@ def test_no_more_spare_memory_is_taken_than_needed():
     assert [pool.spare_bytes for pool in pools] == [0, 4 * 64, 0]
 
 
+def test_extents_are_committed_and_given_back_whole():
+    memory, budget = FakeMemory(12, extent_blocks=4, waste_bytes=20), Budget(1000)
+    pool = BlockPool(memory, budget)
+    blocks = pool.acquire(6) or []
+    assert blocks == [0, 1, 2, 3, 4, 5]
+    assert budget.committed_bytes == pool.committed_bytes == 3 * (4 * 64 + 20), "and one ahead"
+    assert memory.fetched == [2]
+    pool.release(blocks[:3])
+    pool.trim()
+    assert memory.released == [2]
+    pool.release(blocks[3:])
+    pool.trim()
+    assert sorted(memory.released) == [0, 1, 2]
+    assert budget.committed_bytes == pool.num_spare == 0
+    pool.check()
+
+
+def test_nothing_is_fetched_ahead_at_the_cost_of_others():
+    memory, budget = FakeMemory(12, extent_blocks=4), Budget(2 * 4 * 64)
+    other = BlockPool(FakeMemory(4, extent_blocks=4), budget)
+    other.release(other.acquire(1) or [])
+    pool = BlockPool(memory, budget)
+    assert len(pool.acquire(4) or []) == 4
+    assert (memory.fetched, budget.committed_bytes) == ([], 2 * 4 * 64)
+    assert len(pool.acquire(1) or []) == 1, "what the other has spare is there when it is needed"
+    assert other.committed_bytes == 0
+
+
+def test_the_last_extent_may_be_short():
+    pool = BlockPool(FakeMemory(10, extent_blocks=4), Budget(10_000))
+    assert pool.num_available == 10
+    assert pool.acquire(11) is None
+    assert pool.acquire(10) == list(range(10))
+    pool.check()
+
+
 @pytest.mark.parametrize("misuse", ["release", "retain"])
 def test_misuse_of_a_free_block_is_caught(misuse: str):
     pool = BlockPool(FakeMemory(2), Budget(2 * 64))
@@ -109,7 +145,7 @@ class PoolMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.budget = Budget(20 * 64)
-        self.memories = [FakeMemory(12), FakeMemory(6, block_bytes=192)]
+        self.memories = [FakeMemory(12, extent_blocks=2, waste_bytes=8), FakeMemory(6, block_bytes=192)]
         self.pools = [BlockPool(memory, self.budget) for memory in self.memories]
         self.owned: list[tuple[int, list[BlockId]]] = []
 
@@ -152,7 +188,7 @@ class PoolMachine(RuleBasedStateMachine):
             in_use = {block for which, owned in self.owned for block in owned if which == index}
             assert pool.num_used == len(in_use)
             self.memories[index].in_use = set(in_use)
-            committed += pool.num_committed * pool.block_bytes
+            committed += pool.committed_bytes
         assert committed == self.budget.committed_bytes <= self.budget.limit_bytes
 
     def teardown(self) -> None:

@@ -47,10 +47,17 @@ class Holder:
 class CacheMachine(RuleBasedStateMachine):
     """Two models with blocks of different sizes on one budget that is far too small."""
 
-    @initialize(limit=st.integers(6, 40))
-    def begin(self, limit: int) -> None:
+    @initialize(
+        limit=st.integers(12, 40),
+        extents=st.tuples(st.integers(1, 4), st.integers(1, 2)),
+        waste=st.booleans(),
+    )
+    def begin(self, limit: int, extents: tuple[int, int], waste: bool) -> None:
         self.budget = Budget(limit * 64)
-        self.kvs = [FakeKv(24, self.budget), FakeKv(8, self.budget, block_bytes=192)]
+        self.kvs = [
+            FakeKv(24, self.budget, 64, extents[0], 16 * waste),
+            FakeKv(8, self.budget, 192, extents[1], 16 * waste),
+        ]
         self.holders: list[Holder] = []
         for kv in self.kvs:
             kv.pool.evict = self.watched(kv, kv.pool.evict)
@@ -191,7 +198,7 @@ class CacheMachine(RuleBasedStateMachine):
             pool.drop_cached()
             assert pool.num_cached == 0
         pool.trim()
-        assert pool.num_spare == 0
+        assert pool.spare_bytes == 0
 
     @rule(which=WHICH, data=st.data())
     def available_is_a_promise(self, which: int, data: st.DataObject) -> None:
@@ -216,7 +223,7 @@ class CacheMachine(RuleBasedStateMachine):
         for kv in self.kvs:
             kv.check()
             kv.memory.in_use = {block for table in kv.tables for block in table.blocks}
-        committed = sum(kv.pool.num_committed * kv.pool.block_bytes for kv in self.kvs)
+        committed = sum(kv.pool.committed_bytes for kv in self.kvs)
         assert committed == self.budget.committed_bytes <= self.budget.limit_bytes
         # What blocks were written to and not released takes memory, whoever counts what.
         assert sum(kv.memory.backed_bytes for kv in self.kvs) <= committed
@@ -229,7 +236,7 @@ class CacheMachine(RuleBasedStateMachine):
             assert kv.pool.num_used == 0
             kv.pool.close()
             kv.cache.check()
-            assert kv.memory.backed_bytes == kv.pool.num_committed == 0
+            assert kv.memory.backed_bytes == kv.pool.committed_bytes == 0
         if hasattr(self, "budget"):
             assert self.budget.committed_bytes == 0
 

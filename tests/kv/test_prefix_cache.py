@@ -305,7 +305,7 @@ def test_dropping_what_is_cached_leaves_no_trace():
     assert (kv.pool.num_cached, kv.pool.num_used) == (4, 2)
     kv.pool.drop_cached()
     kv.pool.trim()
-    assert (kv.pool.num_cached, kv.pool.num_spare, kv.pool.num_committed) == (0, 0, 2)
+    assert (kv.pool.num_cached, kv.pool.num_spare, kv.pool.committed_bytes) == (0, 0, 2 * 64)
     assert followed(kv, TEXT)[2] == 0
     assert followed(kv, TEXT, salt="x")[2] == 16
     for table in [used, *kv.tables]:

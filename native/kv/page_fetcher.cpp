@@ -1,0 +1,61 @@
+#include "kv/page_fetcher.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+namespace puna {
+namespace {
+
+#ifdef MADV_POPULATE_WRITE
+constexpr int kPopulate = MADV_POPULATE_WRITE;
+#else
+constexpr int kPopulate = 23;  // Linux 5.14; older kernels answer EINVAL, and the writes bring the pages
+#endif
+
+}  // namespace
+
+PageFetcher::~PageFetcher() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void PageFetcher::fetch(uint8_t* begin, int64_t bytes) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!thread_.joinable()) {
+      thread_ = std::thread(&PageFetcher::run, this);
+      pthread_setname_np(thread_.native_handle(), "puna-pages");
+    }
+    queue_.push_back({begin, bytes});
+  }
+  changed_.notify_all();
+}
+
+void PageFetcher::cancel() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  queue_.clear();
+  changed_.wait(lock, [this] { return !is_fetching_; });
+}
+
+void PageFetcher::run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_closed_ || !queue_.empty(); });
+    if (is_closed_) return;
+    const Range range = queue_.front();
+    queue_.pop_front();
+    is_fetching_ = true;
+    lock.unlock();
+    // Whatever it answers: a page that does not come now comes, or fails, when it is written.
+    madvise(range.begin, static_cast<size_t>(range.bytes), kPopulate);
+    lock.lock();
+    is_fetching_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace puna

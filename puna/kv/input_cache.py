@@ -1,0 +1,265 @@
+"""Slots that keep the KV of a past conversation each: Ollama's rules for which prompt gets which slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from puna.kv.block_pool import BlockPool
+from puna.kv.sequence_table import BLOCK_TOKENS, MoveKv, SequenceTable
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """An input that is no token: a vector that stands in place of a token's, as of a part of an image."""
+
+    content: bytes
+    """What makes it equal to another one: the vector, or a hash of what it was computed from."""
+    num_following: int = 0
+    """How many of the next inputs must be computed in one batch with it: they form a group."""
+
+
+Input: TypeAlias = int | Embedding
+
+
+class InputCacheError(ValueError):
+    """A prompt or a shift that the slots have no room for; the text is Ollama's."""
+
+
+class ShiftError(InputCacheError):
+    """The slot is empty now; `inputs` would have been left in it, and must be computed again."""
+
+    def __init__(self, text: str, inputs: list[Input]) -> None:
+        super().__init__(text)
+        self.inputs = inputs
+
+
+@dataclass(eq=False, slots=True)
+class InputCacheSlot:
+    """Who runs a sequence in a slot uses `table` as the sequence's, and adds to `inputs` what is computed."""
+
+    id: int
+    table: SequenceTable
+    inputs: list[Input] = field(default_factory=list)
+    """Whose KV the table holds."""
+    in_use: bool = False
+    last_used: float = float("-inf")
+    """When it was last taken, by time.monotonic()."""
+
+
+class Match(NamedTuple):
+    """The slot to take, and whose first `num_inputs` inputs to start with: its own or those of `source`."""
+
+    slot: InputCacheSlot
+    source: InputCacheSlot
+    num_inputs: int
+
+
+class InputCache:
+    """A fixed number of slots with equal parts of a context.
+
+    num_ctx: inputs that each slot can hold; only those that it does hold take memory.
+    """
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        move: MoveKv,
+        *,
+        kv_size: int,
+        num_slots: int,
+        multi_user: bool,
+        can_shift: bool = True,
+        can_resume: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        """kv_size: inputs of all slots together.
+
+        multi_user: True keeps what slots hold for as long as possible, and shares beginnings; False continues
+        the slot with the longest common beginning, at the cost of the rest of it.
+        can_shift: whether `move` can rotate the model's keys.
+        can_resume: whether the model can go on behind that many of the computed inputs; one with more state
+        than KV may not. Raises InputCacheError.
+        """
+        if num_slots < 1 or kv_size < num_slots:
+            raise InputCacheError(
+                "must have at least one kv cache entry per parallel sequence "
+                f"(kv: {kv_size} parallel: {num_slots})"
+            )
+        self.num_ctx = kv_size // num_slots
+        self.multi_user = multi_user
+        self.slots = [InputCacheSlot(i, SequenceTable(pool)) for i in range(num_slots)]
+        self._pool = pool
+        self._move = move
+        self._can_shift = can_shift
+        self._can_resume = can_resume
+
+    def fit_prompt(self, prompt: list[Input], num_keep: int, truncate: bool) -> tuple[list[Input], int]:
+        """The prompt, without the oldest inputs behind the first `num_keep` if it is longer than the context;
+        and how many inputs to keep when shifting. Groups go as a whole.
+
+        num_keep: negative for the whole prompt. Raises InputCacheError.
+        """
+        keep = min(len(prompt) if num_keep < 0 else num_keep, self.num_ctx - 1)
+        if len(prompt) <= self.num_ctx:
+            return prompt, keep
+        if not truncate:
+            raise InputCacheError("input length exceeds the context length")
+        for index, size in enumerate(map(_num_following, prompt[:keep])):
+            if size:
+                raise InputCacheError(
+                    f"SameBatch may not be specified within numKeep "
+                    f"(index: {index} numKeep: {keep} SameBatch: {size})"
+                )
+        end = _end_of_discard(prompt, keep, keep + len(prompt) - self.num_ctx)
+        if end == len(prompt):
+            raise InputCacheError("entire prompt removed by truncation")
+        return prompt[:keep] + prompt[end:], keep
+
+    def load_cache_slot(self, prompt: list[Input], cache_prompt: bool) -> tuple[InputCacheSlot, list[Input]]:
+        """Takes a slot for the prompt, and says which of its inputs are left to compute: at least one.
+
+        cache_prompt: whether KV that is there may be used. Raises InputCacheError.
+        """
+        if not prompt:
+            raise InputCacheError("no input")
+        slot, source, common = self.find_best(prompt) if self.multi_user else self.find_longest(prompt)
+        # One is left, so that there are logits to sample from.
+        reuse = min(common, len(prompt) - 1) if cache_prompt else 0
+        if not self._can_resume(reuse):
+            reuse = 0
+        if source is not slot and reuse > 0:
+            self._fork(source, slot, reuse)
+        else:
+            self._cut(slot, reuse)
+        slot.in_use = True
+        slot.last_used = time.monotonic()
+        return slot, prompt[len(slot.inputs) :]
+
+    def find_longest(self, prompt: list[Input]) -> Match:
+        """The free slot that has most of the prompt's beginning. Raises InputCacheError."""
+        free = [slot for slot in self.slots if not slot.in_use]
+        if not free:
+            raise InputCacheError("no available cache slots")
+        slot, common = _longest(free, prompt)
+        return Match(slot, slot, common)
+
+    def find_best(self, prompt: list[Input]) -> Match:
+        """The slot that has most of the prompt's beginning, if it is free and has nothing else; otherwise the
+        free slot used longest ago, to start with a copy of that beginning. Raises InputCacheError.
+        """
+        source, common = _longest(self.slots, prompt)
+        if common == len(source.inputs) and not source.in_use:
+            return Match(source, source, common)
+        free = [slot for slot in self.slots if not slot.in_use]
+        if not free:
+            raise InputCacheError("no available cache slots")
+        oldest = min(free, key=lambda slot: slot.last_used)
+        return Match(oldest, source if common else oldest, common)
+
+    def shift_discard(self, inputs: Sequence[Input], num_keep: int) -> int:
+        """How many of the inputs behind the first `num_keep` must go so that half of what the context has
+        behind these is free; 0 if it is. Groups go as a whole.
+        """
+        target_free = max((self.num_ctx - num_keep) // 2, 1)
+        missing = target_free - (self.num_ctx - len(inputs))
+        return _end_of_discard(inputs, num_keep, num_keep + missing) - num_keep if missing > 0 else 0
+
+    def shift_cache_slot(self, slot: InputCacheSlot, num_keep: int) -> None:
+        """Makes room in a slot by discarding the oldest inputs behind the first `num_keep`.
+
+        Raises InputCacheError, or ShiftError where the model cannot shift or memory is short.
+        """
+        if num_keep >= self.num_ctx:
+            raise InputCacheError(
+                f"unable to shift context - keep exceeds context (keep: {num_keep} context: {self.num_ctx})"
+            )
+        num_inputs, discard = len(slot.inputs), self.shift_discard(slot.inputs, num_keep)
+        if discard == 0:
+            return
+        end = num_keep + discard
+        left = slot.inputs[:num_keep] + slot.inputs[end:]
+        possible = self._can_shift or end == num_inputs
+        if not possible or not slot.table.remove(num_keep, end, num_inputs, self._pool.cache, self._move):
+            self.empty_slot(slot)
+            raise ShiftError(
+                f"unable to remove old kv cache entries (id: {slot.id}, keep: {num_keep} discard: {discard})",
+                left,
+            )
+        slot.inputs = left
+
+    def release_slot(self, slot: InputCacheSlot, inputs: list[Input]) -> None:
+        """The sequence is done. inputs: the first of those whose KV is in the table, as many as are worth
+        keeping; what was cut from the answer is not.
+        """
+        assert len(inputs) <= slot.table.num_blocks * BLOCK_TOKENS, "inputs without KV"
+        slot.inputs = inputs
+        self._cut(slot, len(inputs))
+        slot.in_use = False
+
+    def oldest_idle(self) -> InputCacheSlot | None:
+        """Of the free slots that hold blocks, the one used longest ago: the first to go when memory is
+        short.
+        """
+        idle = [slot for slot in self.slots if slot.table.num_blocks and not slot.in_use]
+        return min(idle, key=lambda slot: slot.last_used, default=None)
+
+    def empty_slot(self, slot: InputCacheSlot) -> None:
+        """Gives its blocks back."""
+        slot.table.release()
+        slot.inputs = []
+
+    def _fork(self, source: InputCacheSlot, slot: InputCacheSlot, num_inputs: int) -> None:
+        """Fills a slot with the beginning of another; without a block to copy to, with whole blocks of it."""
+        self.empty_slot(slot)
+        table = source.table.fork(num_inputs, self._move)
+        if table is None:
+            num_inputs -= num_inputs % BLOCK_TOKENS
+            table = source.table.fork(num_inputs, self._move)
+            assert table is not None, "sharing takes no block"
+        slot.table, slot.inputs = table, source.inputs[:num_inputs]
+
+    def _cut(self, slot: InputCacheSlot, num_inputs: int) -> None:
+        """Keeps the first inputs; if the last block is shared and there is none to copy to, whole blocks of
+        them.
+        """
+        room = slot.table.num_blocks * BLOCK_TOKENS
+        if num_inputs < room and not slot.table.remove(num_inputs, room, room, self._pool.cache, self._move):
+            num_inputs -= num_inputs % BLOCK_TOKENS
+            slot.table.truncate(num_inputs)
+        slot.inputs = slot.inputs[:num_inputs]
+
+
+def count_common_prefix(a: Sequence[Input], b: Sequence[Input]) -> int:
+    """How many inputs both start with."""
+    length = min(len(a), len(b))
+    for begin in range(0, length, 256):  # comparing slices costs next to nothing per input
+        end = min(begin + 256, length)
+        if a[begin:end] != b[begin:end]:
+            return next(i for i in range(begin, end) if a[i] != b[i])
+    return length
+
+
+def _longest(slots: Sequence[InputCacheSlot], prompt: list[Input]) -> tuple[InputCacheSlot, int]:
+    """The slot with the longest common prefix, the first of them, and that prefix's length."""
+    lengths = [count_common_prefix(slot.inputs, prompt) for slot in slots]
+    longest = max(lengths)
+    return slots[lengths.index(longest)], longest
+
+
+def _num_following(item: Input) -> int:
+    return item.num_following if isinstance(item, Embedding) else 0
+
+
+def _end_of_discard(inputs: Sequence[Input], begin: int, end: int) -> int:
+    """Where discarding inputs[begin:end] ends if it must not end within a group. A group that starts within
+    another takes its place.
+    """
+    group_end = begin
+    for index in range(begin, len(inputs)):
+        if index >= end and index >= group_end:
+            return index
+        if size := _num_following(inputs[index]):
+            group_end = index + 1 + size
+    return len(inputs)

@@ -1,0 +1,58 @@
+"""Slots and someone who computes what they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from puna.kv.input_cache import Input, InputCache, InputCacheSlot
+from tests.kv.fake_kv import FakeKv, Value
+
+
+class Slots:
+    """An input cache whose KV can be looked into. The KV of an input is what it and those before it are."""
+
+    def __init__(
+        self, num_slots: int, num_ctx: int = 1000, *, multi_user: bool, num_blocks: int = 64, **model: object
+    ) -> None:
+        self.kv = FakeKv(num_blocks)
+        self.cache = InputCache(
+            self.kv.pool,
+            self.kv.move,
+            kv_size=num_ctx * num_slots,
+            num_slots=num_slots,
+            multi_user=multi_user,
+            **model,
+        )
+
+    def compute(self, slot: InputCacheSlot, inputs: Sequence[Input]) -> None:
+        """What the engine does: grows the table, computes, adds to the slot's inputs."""
+        self.sync()
+        assert slot.table.grow(len(slot.inputs) + len(inputs))
+        for item in inputs:
+            slot.inputs.append(item)
+            self.kv.write(slot.table, len(slot.inputs) - 1, (tuple(slot.inputs), 0))
+
+    def fill(self, slot_id: int, inputs: list[Input], age: float = float("inf"), busy: bool = False) -> None:
+        slot = self.cache.slots[slot_id]
+        self.compute(slot, inputs)
+        slot.in_use, slot.last_used = busy, time.monotonic() - age
+
+    def sync(self) -> None:
+        """A fork is a new table: the owners are always those of the slots."""
+        self.kv.tables = [slot.table for slot in self.cache.slots]
+
+    def check(self) -> None:
+        """Every slot's KV is that of its inputs, which nothing moved."""
+        self.sync()
+        self.kv.check()
+        for slot in self.cache.slots:
+            expected = [(tuple(slot.inputs[: end + 1]), 0) for end in range(len(slot.inputs))]
+            assert self.values(slot) == expected
+
+    def values(self, slot: InputCacheSlot) -> list[Value | None]:
+        return self.kv.values(slot.table, len(slot.inputs))
+
+    @property
+    def contents(self) -> list[list[Input]]:
+        return [slot.inputs for slot in self.cache.slots]

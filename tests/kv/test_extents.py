@@ -1,0 +1,33 @@
+"""Extents are a few huge pages that blocks nearly fill."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puna.kv.extents import HUGE_PAGE_BYTES, plan_extent
+
+pytestmark = pytest.mark.unit
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("block_bytes", "num_blocks", "num_pages"),
+    [(368640, 11, 2), (2 << 20, 1, 1), (2359296, 6, 7), (64, 32768, 1), (184320, 11, 1)],
+)
+def test_extents_waste_little(block_bytes: int, num_blocks: int, num_pages: int):
+    assert plan_extent(block_bytes, GIB) == (num_blocks, num_pages * HUGE_PAGE_BYTES)
+
+
+def test_where_memory_is_scarce_each_block_is_an_extent():
+    assert plan_extent(4096, 100 << 20) == (1, 4096)
+
+
+@given(st.integers(1, 1 << 19), st.integers(1, 1 << 36))
+def test_blocks_always_fit(sixty_fourths: int, limit_bytes: int):
+    block_bytes = 64 * sixty_fourths
+    extent = plan_extent(block_bytes, limit_bytes)
+    assert 0 < extent.num_blocks * block_bytes <= extent.num_bytes
+    assert extent.num_blocks * block_bytes >= 0.94 * extent.num_bytes
