@@ -56,7 +56,7 @@ class SlotPolicy:
 
 
 class IdleSlots:
-    """What the slots of all models keep though no sequence runs in them: it goes first when memory is short."""
+    """What slots keep though no sequence runs in them, of all models: it goes first when memory is short."""
 
     def __init__(self) -> None:
         self._policies: dict[str, SlotPolicy] = {}
