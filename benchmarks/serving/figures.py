@@ -15,7 +15,7 @@ class Target(NamedTuple):
     is_least: bool = True
 
     def __str__(self) -> str:
-        return f"{'≥' if self.is_least else '≤'} {self.bound:g}"
+        return f"{'≥' if self.is_least else '≤'} {self.bound:.3g}"
 
     def is_met(self, ratio: float) -> bool:
         return ratio >= self.bound if self.is_least else ratio <= self.bound

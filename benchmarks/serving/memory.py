@@ -14,8 +14,8 @@ from benchmarks.serving.metrics import Metrics
 from benchmarks.serving.scenario import Finding, Findings, Setup
 
 _NUM_REQUESTS = 32
-_NEW_TOKENS = 64
-_LIMIT = "24MiB"  # 68 blocks of this model, for requests of 10 to 26 blocks each
+_NEW_TOKENS = 96
+_LIMIT = "16MiB"  # 45 blocks of this model, for requests that grow to 9 to 17 blocks each
 _IDLE_S = 3
 _PATIENCE_S = 20
 
@@ -23,8 +23,8 @@ _PATIENCE_S = 20
 def measure(setup: Setup) -> Findings:
     file = bench_file("Q4_0")
     prompts = Prompts(file.path)
-    new_tokens = _NEW_TOKENS // 4 if setup.quick else _NEW_TOKENS
-    texts = [prompts.take(96 + 8 * i) for i in range(_NUM_REQUESTS)]
+    new_tokens = _NEW_TOKENS // 2 if setup.quick else _NEW_TOKENS
+    texts = [prompts.take(40 + 4 * i) for i in range(_NUM_REQUESTS)]
     with puna_server(file, setup.threads) as server:
         ample = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
     with puna_server(file, setup.threads, {"PUNA_KV_LIMIT": _LIMIT, "PUNA_KV_IDLE": f"{_IDLE_S}s"}) as server:

@@ -131,12 +131,9 @@ def _computed_row(computed: float, wanted: float, theirs: Sequence[Stream]) -> R
 
 
 def _computed(before: Metrics, after: Metrics) -> float:
-    """Prompt tokens between two looks at the metrics that came out of no cache."""
-    prompt, cached = (
-        after.total(name) - before.total(name)
-        for name in ("puna_prompt_tokens_total", "puna_cached_prompt_tokens_total")
-    )
-    return prompt - cached
+    """Prompt tokens that went through puna's model between two looks at the metrics."""
+    first, last = (m.total("puna_computed_tokens_total", phase="prefill") for m in (before, after))
+    return last - first
 
 
 def _needed(streams: Sequence[Stream], prefix_tokens: int) -> int:

@@ -73,8 +73,14 @@ def test_metrics_are_summed_over_labels():
     assert metrics.total("puna_up") == 1
     with pytest.raises(KeyError, match="no puna_down"):
         metrics.total("puna_down")
-    later = Metrics.parse(METRICS.replace("1e2", "400").replace("50", "75"))
-    assert _computed(metrics, later) == 300 - 25
+
+
+def test_computed_tokens_are_those_of_prompts():
+    sample = 'puna_computed_tokens_total{{model="m",phase="{}"}} {}\n'
+    before, after = (
+        Metrics.parse(sample.format("prefill", n) + sample.format("decode", 5 * n)) for n in (30, 100)
+    )
+    assert _computed(before, after) == 70
 
 
 def stream(sent: float, *arrivals: float, text: str = "") -> Stream:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from puna.engine import EngineCore, EngineSettings, Request
+from puna.engine.session_files import SessionSave
+from puna.engine.sessions import SessionError
 from puna.kv import BLOCK_TOKENS
+from puna.kv.checkpoint import Checkpoint, CheckpointError
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,
@@ -30,12 +36,23 @@ pytestmark = pytest.mark.native
 PREFIXES = [[], [i % 5 for i in range(20)], [i % 7 for i in range(64)], [i % 7 for i in range(45)]]
 """Full blocks, parts of blocks, and one that leaves another's within a block."""
 
-MODELS: dict[str, Callable[[ToyClock], ToyModel]] = {
-    "first": lambda clock: ToyModel(is_habitual=True, clock=clock),
-    "second": lambda clock: ToyModel(
-        1, context_length=90, block_bytes=3 * BLOCK_BYTES, can_shift=False, is_habitual=True, clock=clock
+
+class SteadyClock(ToyClock):
+    """All steps take the same time, so guesses ahead seem to pay."""
+
+    def __call__(self) -> float:
+        self.now_s += 0.001
+        return self.now_s
+
+
+MODELS: dict[str, Callable[[], ToyModel]] = {
+    "first": lambda: ToyModel(is_habitual=True),
+    "second": lambda: ToyModel(
+        1, context_length=90, block_bytes=3 * BLOCK_BYTES, can_shift=False, is_habitual=True
     ),
 }
+
+SESSIONS = ["a", "b"]
 
 engine_settings = st.fixed_dictionaries(
     {
@@ -63,6 +80,7 @@ requests = st.fixed_dictionaries(
         "cache_prompt": st.sampled_from([True, True, True, False]),
         "cache_salt": st.sampled_from(["", "", "tenant"]),
         "num_draft": st.sampled_from([None, 0, 3]),
+        "session": st.sampled_from([None, None, None, *SESSIONS]),
     }
 )
 
@@ -95,7 +113,7 @@ class Schedules(RuleBasedStateMachine):
     @initialize(num_blocks=st.integers(5, 20), values=engine_settings, may_fail=st.booleans())
     def start(self, num_blocks: int, values: dict[str, Any], may_fail: bool) -> None:
         self.limit_bytes = num_blocks * BLOCK_BYTES
-        self.backend, self.clock = ToyBackend(), ToyClock()
+        self.backend, self.clock = ToyBackend(), SteadyClock()
         chosen = EngineSettings(kv_limit_bytes=self.limit_bytes, **values)
         self.engine = EngineCore(self.backend, chosen, self.clock)
         self.models: dict[str, ToyModel] = {}
@@ -108,9 +126,12 @@ class Schedules(RuleBasedStateMachine):
         self.unfinished: list[str] = []
         self.spoilt: set[str] = set()  # cancelled, or without a model: they may end in the middle
         self.results = Results()
+        self.files = tempfile.TemporaryDirectory()
+        self.directory = Path(self.files.name)
+        self.saves: list[SessionSave] = []
 
     def _load(self, model_id: str) -> None:
-        self.models[model_id] = MODELS[model_id](self.clock)
+        self.models[model_id] = MODELS[model_id]()
         self.engine.attach_model(model_id, self.models[model_id])
 
     @rule(values=requests, count=st.sampled_from([1, 1, 8]))
@@ -163,6 +184,37 @@ class Schedules(RuleBasedStateMachine):
             self._load("second")
         self.engine.check()
 
+    @rule(model_id=st.sampled_from(list(MODELS)), name=st.sampled_from(SESSIONS))
+    def remove_session(self, model_id: str, name: str) -> None:
+        self.engine.sessions.remove(model_id, name)
+        self.engine.check()
+
+    @rule(name=st.sampled_from(SESSIONS))
+    def begin_to_save_session(self, name: str) -> None:
+        if all(save.path.name != name for save in self.saves):
+            with suppress(SessionError):  # there is none, or its place was needed
+                self.saves.append(self.engine.sessions.begin_save("first", name, self.directory / name))
+            self.engine.check()
+
+    @precondition(lambda self: self.saves)
+    @rule()
+    def end_to_save_session(self) -> None:
+        save = self.saves.pop(0)
+        with suppress(CheckpointError):  # running requests needed the blocks
+            save.run()
+        self.engine.sessions.end_save(save)
+        self.engine.check()
+
+    @rule(name=st.sampled_from(SESSIONS))
+    def restore_session(self, name: str) -> None:
+        if not (self.directory / name).exists():
+            return
+        with suppress(SessionError), Checkpoint(self.directory / name) as checkpoint:
+            load = self.engine.sessions.begin_load("first", name, checkpoint)
+            load.run()
+            self.engine.sessions.end_load(load, succeeded=True)
+        self.engine.check()
+
     @rule(does_forget=st.booleans())
     def give_memory_back(self, does_forget: bool) -> None:
         if does_forget:
@@ -181,11 +233,16 @@ class Schedules(RuleBasedStateMachine):
         run_all(self.engine, self.results)
         self._check_results()
         assert not self.unfinished, "a request without an end"
+        while self.saves:
+            self.end_to_save_session()
+        for model_id, name in itertools.product(self.models, SESSIONS):
+            self.engine.sessions.remove(model_id, name)
         self.engine.drop_cached()
         self.engine.check()
         assert all(model.committed_kv_bytes == 0 for model in self.engine.stats().models)
         self.engine.close()
         self.backend.close()
+        self.files.cleanup()
 
     def _check_results(self) -> None:
         for request_id in list(self.unfinished):

@@ -1,0 +1,255 @@
+"""A real model's answer, down to the bits of its log-probabilities, depends on the request alone.
+
+Not on who else is there, what the cache holds, how often it was preempted, what was guessed ahead.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from puna.backends.cpu import CpuBackend
+from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
+from puna.engine.metrics import ModelMetrics
+from puna.gguf import GgufFile
+from puna.kv import BLOCK_TOKENS
+from puna.kv.checkpoint import Checkpoint
+from puna.tokenizer import Tokenizer, load_tokenizer
+
+pytestmark = pytest.mark.native
+
+NUM_TOKENS = 32
+GREEDY = SamplingParams(temperature=0, num_logprobs=2)
+DRAWN = SamplingParams(temperature=1.0, seed=11, repeat_penalty=1.1, num_logprobs=2)
+
+SENTENCE = "The baker opened the shop at six and swept the floor before the first customers came in."
+TEXTS = [
+    "Once upon a time",
+    "def fibonacci(n):\n    if n < 2:\n        return n\n",
+    f"Text: {SENTENCE}\nCopy: {SENTENCE}\n\nText: Rain fell on the harbour all night.\nCopy:",
+    " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
+]
+Answer = list[tuple[int, float, list[tuple[int, float]]]]
+"""(token, log-probability, the two most likely) one after the other."""
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[CpuBackend]:
+    backend = CpuBackend(num_threads=2)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(smollm2_path: Path) -> Tokenizer:
+    with GgufFile(smollm2_path) as file:
+        return load_tokenizer(file.metadata)
+
+
+class Engine:
+    """SmolLM2 with memory for so many tokens. Time goes on steadily, so guesses ahead always seem to pay."""
+
+    def __init__(self, backend: CpuBackend, path: Path, max_tokens: int = 8000, **settings: Any) -> None:
+        model = backend.load(path)
+        limit_bytes = max_tokens // BLOCK_TOKENS * model.info.block_bytes
+        clock = itertools.count(0, 0.001)
+        self.core = EngineCore(
+            backend, EngineSettings(kv_limit_bytes=limit_bytes, **settings), lambda: next(clock)
+        )
+        self.core.attach_model("m", model)
+
+    def run(
+        self, requests: Sequence[Request], later: Mapping[int, Request] | None = None
+    ) -> dict[str, Answer]:
+        """later: what is submitted before which step."""
+        later = later or {}
+        for request in requests:
+            self.core.submit(request)
+        answers: dict[str, Answer] = {request.id: [] for request in [*requests, *later.values()]}
+        step = 0
+        while self.core.has_work:
+            if step in later:
+                self.core.submit(later[step])
+            step += 1
+            for output in self.core.step():
+                assert output.error is None
+                answers[output.request_id] += [(p.token, p.logprob, p.top) for p in output.logprobs or []]
+            self.core.check()
+        return answers
+
+    @property
+    def metrics(self) -> ModelMetrics:
+        return self.core.stats().metrics["m"]
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.core.close()
+
+
+def request(request_id: str, prompt: list[int], **fields: Any) -> Request:
+    values = {"sampling": GREEDY, "max_tokens": NUM_TOKENS, **fields}
+    return Request(id=request_id, model_id="m", prompt=prompt, **values)
+
+
+def renamed(requests: Sequence[Request], prefix: str, **fields: Any) -> list[Request]:
+    return [msgspec.structs.replace(r, id=f"{prefix}{r.id}", **fields) for r in requests]
+
+
+def continued(one: Request, answer: Answer, count: int) -> Request:
+    """For what comes behind the first `count` tokens of a greedy answer."""
+    tokens = [token for token, _, _ in answer[:count]]
+    return msgspec.structs.replace(one, prompt=one.prompt + tokens, max_tokens=len(answer) - count)
+
+
+@pytest.fixture(scope="module")
+def requests(tokenizer: Tokenizer) -> list[Request]:
+    """Greedy and drawn, short and long, and one that shifts its context several times."""
+    prompts = [tokenizer.encode_prompt(text) for text in TEXTS]
+    found = [request(f"greedy{i}", prompt) for i, prompt in enumerate(prompts)]
+    found += [request(f"drawn{i}", prompt, sampling=DRAWN) for i, prompt in enumerate(prompts[:2])]
+    shift = {"shift": True, "context_length": 48, "num_keep": 5, "max_tokens": 90}
+    found.append(request("shifted", prompts[1], **shift))
+    found.append(request("shifted drawn", prompts[0], sampling=DRAWN, **shift))
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(backend: CpuBackend, smollm2_path: Path, requests: list[Request]) -> dict[str, Answer]:
+    """Without a cache, without guesses, one after the other."""
+    answers = {}
+    with Engine(backend, smollm2_path) as engine:
+        for plain in renamed(requests, "", cache_prompt=False, num_draft=0):
+            answers |= engine.run([plain])
+            engine.core.drop_cached()
+        assert engine.metrics.cached_tokens == engine.metrics.drafted_tokens == 0
+    assert all(len(answers[r.id]) == r.max_tokens for r in requests)
+    return answers
+
+
+def without_prefix(answers: dict[str, Answer], prefix: str) -> dict[str, Answer]:
+    return {name.removeprefix(prefix): a for name, a in answers.items() if name.startswith(prefix)}
+
+
+def test_among_32_others(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    others = renamed(requests * 4, "", max_tokens=16)
+    others = [
+        msgspec.structs.replace(r, id=f"other{i}", prompt=r.prompt[i:] or [i]) for i, r in enumerate(others)
+    ]
+    with Engine(backend, smollm2_path) as engine:
+        answers = engine.run([*others[:16], *requests, *others[16:]])
+        assert len(others) == 32
+    assert {name: answers[name] for name in alone} == alone
+
+
+@pytest.mark.parametrize("sizes", [(7, 3), (100, 33)])
+def test_in_chunks(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer], sizes
+):
+    settings = {"prefill_tokens": sizes[0], "min_prefill_tokens": sizes[1], "max_batch": 3}
+    with Engine(backend, smollm2_path, **settings) as engine:
+        assert engine.run(requests) == alone
+
+
+def test_found_in_the_cache(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    with Engine(backend, smollm2_path) as engine:
+        engine.run(requests)
+        before = engine.metrics.cached_tokens
+        again = engine.run(renamed(requests, "again "))
+        assert engine.metrics.cached_tokens - before == sum(len(r.prompt) - 1 for r in requests)
+    assert without_prefix(again, "again ") == alone
+
+
+def test_continued_within_a_block(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    """What comes first shares a part of each prompt, and goes on differently."""
+    with Engine(backend, smollm2_path) as engine:
+        cut = [max(len(r.prompt) - 3, 1) for r in requests]
+        cut = [n - (n % BLOCK_TOKENS == 0) for n in cut]
+        first = [
+            msgspec.structs.replace(r, prompt=[*r.prompt[:n], 7, 8])
+            for r, n in zip(requests, cut, strict=True)
+        ]
+        engine.run(renamed(first, "first ", max_tokens=30))
+        before = engine.metrics.cached_tokens
+        assert engine.run(requests) == alone
+        assert engine.metrics.cached_tokens - before >= sum(cut)
+
+
+def test_behind_what_was_generated(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    """A prompt that repeats prompt and answer is found in the cache, whoever computed it in which steps."""
+    with Engine(backend, smollm2_path) as engine:
+        unshifted = [r for r in requests if not r.shift]  # a shift may change blocks in place
+        engine.run(unshifted)
+        for one in (r for r in unshifted if r.sampling is GREEDY):
+            later = continued(one, alone[one.id], 21)
+            before = engine.metrics.cached_tokens
+            assert engine.run([later])[one.id] == alone[one.id][21:]
+            assert engine.metrics.cached_tokens - before == len(later.prompt) - 1
+
+
+def test_preempted_and_resumed(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    """By each other and by urgent requests that take all memory; some of them before, some after shifts."""
+    small = [r for r in requests if len(r.prompt) < 100]
+    urgent = {
+        when: request(f"urgent{when}", [when] * 100, priority=5, max_tokens=4) for when in (9, 40, 70, 95)
+    }
+    with Engine(backend, smollm2_path, 10 * BLOCK_TOKENS) as engine:
+        answers = engine.run(small, urgent)
+        assert engine.metrics.num_preemptions >= 8
+        assert engine.metrics.num_shifts > sum(r.shift for r in small) * 3, "no shift was repeated"
+    assert {r.id: answers[r.id] for r in small} == {r.id: alone[r.id] for r in small}
+
+
+def test_restored_from_a_checkpoint(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer], tmp_path: Path
+):
+    """Twelve tokens of each answer in one engine, the others in another that has read the session's file."""
+    greedy = [r for r in requests if r.sampling is GREEDY and not r.shift]
+    with Engine(backend, smollm2_path) as engine:
+        engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
+        for one in greedy:
+            save = engine.core.sessions.begin_save("m", one.id, tmp_path / one.id)
+            save.run()
+            engine.core.sessions.end_save(save)
+    with Engine(backend, smollm2_path) as engine:
+        for one in greedy:
+            with Checkpoint(tmp_path / one.id) as checkpoint:
+                load = engine.core.sessions.begin_load("m", one.id, checkpoint)
+                load.run()
+                engine.core.sessions.end_load(load, succeeded=True)
+        rest = [continued(one, alone[one.id], 12) for one in greedy]
+        assert engine.run(rest) == {one.id: alone[one.id][12:] for one in greedy}
+        assert engine.metrics.cached_tokens == sum(len(one.prompt) - 1 for one in rest)
+
+
+def test_guessed_ahead(
+    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+):
+    with Engine(backend, smollm2_path) as engine:
+        for one in requests:  # one by one: several at once make guesses cost more
+            assert engine.run([one])[one.id] == alone[one.id]
+        assert engine.metrics.drafted_tokens > engine.metrics.accepted_tokens > 20
+        assert without_prefix(engine.run(renamed(requests, "together ")), "together ") == alone
+
+
+def test_at_any_number_of_threads(
+    smollm2_path: Path, backend: CpuBackend, requests: list[Request], alone: dict[str, Answer]
+):
+    with Engine(backend, smollm2_path) as engine:
+        assert engine.run([msgspec.structs.replace(r, num_threads=1) for r in requests]) == alone
