@@ -136,9 +136,10 @@ def test_nobody_is_preempted_for_guesses():
     num_blocks=st.integers(5, 20),
     seed=st.integers(0, 1000),
     temperature=st.sampled_from([0.0, 1.2]),
+    policy=st.sampled_from(["prefix", "slots"]),
 )
 def test_short_memory_and_company_change_no_token(
-    num_requests: int, num_blocks: int, seed: int, temperature: float
+    num_requests: int, num_blocks: int, seed: int, temperature: float, policy: str
 ):
     def requests(num_draft: int | None) -> list[Request]:
         sampling = SamplingParams(temperature=temperature, seed=seed)
@@ -147,7 +148,7 @@ def test_short_memory_and_company_change_no_token(
             for i in range(num_requests)
         ]
 
-    guessed = outputs_of(requests(None), habitual(), num_blocks=num_blocks)
+    guessed = outputs_of(requests(None), habitual(), num_blocks=num_blocks, cache_policy=policy)
     for request in requests(0):
         assert flat(guessed[request.id]) == flat(outputs_of([request], habitual())[request.id])
 
