@@ -69,6 +69,7 @@ class Settings:
     kv_type: str = "f16"
     kv_idle_s: float = 300.0
     cache_policy: str = "prefix"
+    multi_user_cache: bool = False
     model_weights: tuple[tuple[str, float], ...] = ()
     """(name, weight) of models whose share of the device is not 1."""
     warnings: tuple[str, ...] = ()
@@ -297,6 +298,13 @@ VARIABLES: tuple[Variable, ...] = (
         "prefix",
         _parse_cache_policy,
         "how prompts find the KV of earlier ones: prefix or slots",
+    ),
+    Variable(
+        "OLLAMA_MULTIUSER_CACHE",
+        "multi_user_cache",
+        "false",
+        _parse_bool,
+        "with slots: rather keep what they hold than continue the best match",
     ),
     Variable(
         "PUNA_MODEL_WEIGHTS",

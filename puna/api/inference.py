@@ -132,8 +132,12 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         return
     model = await find_model(context.runtime.store, request.model)
     think, options = await _check(context, request, task, model)
+    draft = await find_model(context.runtime.store, options.draft_model) if options.draft_model else None
     async with context.runtime.resident(
-        str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
+        str(model.name),
+        num_ctx=options.num_ctx,
+        keep_alive=keep_alive_s,
+        draft_model=str(draft.name) if draft else None,
     ) as resident:
         clock.loaded_ns = time.monotonic_ns()
         if task.is_empty:

@@ -21,7 +21,7 @@ _CONTEXTS_PER_REPLY = 10
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Every option that has an effect; names, meanings and defaults are Ollama's."""
+    """Every option that has an effect; names, meanings and defaults are Ollama's unless said otherwise."""
 
     num_ctx: int | None = None
     num_keep: int = 4
@@ -29,6 +29,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     num_thread: int = 0
     draft_num_predict: int | None = None
     """None: the engine decides."""
+    draft_model: str | None = None
+    """Name of a smaller model with the same vocabulary that guesses ahead; not one of Ollama's options."""
     stop: list[str] = []
     seed: int = -1
     top_k: int = 40
@@ -92,6 +94,8 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
             values[name] = _float(name, value)
         elif name == "stop":
             values[name] = _strings(name, value)
+        elif name == "draft_model":
+            values[name] = _string(name, value)
         elif name not in _BOOLEANS:
             log.warning("invalid option provided: %s", name)
         elif not isinstance(value, bool):
@@ -126,6 +130,12 @@ def _float(name: str, value: Any) -> float:
     if not -_MAX_FLOAT <= value <= _MAX_FLOAT:
         raise ApiError(500, f'option "{name}" is out of range')
     return float(value)
+
+
+def _string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ApiError(500, f'option "{name}" must be of type string')
+    return value
 
 
 def _strings(name: str, value: Any) -> list[str]:

@@ -13,7 +13,7 @@ from puna.cli.reply import spinner
 from puna.cli.run import RunOptions, parse_think
 from puna.cli.show import describe
 
-_INT, _FLOAT, _BOOL = "int", "float", "bool"
+_INT, _FLOAT, _BOOL, _TEXT = "int", "float", "bool", "string"
 _PARAMETERS = {
     **dict.fromkeys(
         ("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict"), _INT
@@ -22,6 +22,7 @@ _PARAMETERS = {
     **dict.fromkeys(("temperature", "top_p", "min_p", "typical_p", "repeat_penalty"), _FLOAT),
     **dict.fromkeys(("presence_penalty", "frequency_penalty"), _FLOAT),
     "use_mmap": _BOOL,
+    "draft_model": _TEXT,
 }
 
 HELP = {
@@ -209,6 +210,8 @@ def parse_parameter(name: str, values: list[str]) -> Any:
     if kind is None:
         raise ValueError(f"unknown parameter '{name}'")
     text = " ".join(values)
+    if kind == _TEXT:
+        return text
     try:
         if kind == _BOOL:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]

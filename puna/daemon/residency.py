@@ -112,6 +112,15 @@ class Residency(Generic[T]):
         finally:
             self._detach(entry)
 
+    def has_room(self, key: str) -> bool:
+        """Whether hold() would wait for nothing but loading. Who holds a model already must not wait for room
+        for a second one: others may be waiting for that of the first.
+        """
+        entry = self._entries.get(key)
+        if entry is not None:
+            return entry.admitted and not entry.leaving
+        return not self._max_loaded or len(self._entries) < self._max_loaded
+
     async def unload(self, key: str) -> None:
         """Unloads the model when it is idle, at once if it is now; does nothing if it is not there."""
         entry = self._entries.get(key)

@@ -133,18 +133,27 @@ class Runtime:
 
     @asynccontextmanager
     async def resident(
-        self, name: str, *, num_ctx: int | None = None, keep_alive: float | None = None
+        self,
+        name: str,
+        *,
+        num_ctx: int | None = None,
+        keep_alive: float | None = None,
+        draft_model: str | None = None,
     ) -> AsyncIterator[ResidentModel]:
         """Holds a model resident inside the context, loading it if needed.
 
         num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
             limit, which is never exceeded.
         keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
+        draft_model: name of a model that guesses for it, held as well unless it would have to wait for room.
         Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        async with self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded:
+        async with (
+            self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded,
+            self._draft_model(draft_model) as draft_model_id,
+        ):
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
             loaded.context_length = min(wanted, loaded.info.context_length)
             yield ResidentModel(
@@ -154,8 +163,20 @@ class Runtime:
                 chat=loaded.chat,
                 context_length=loaded.context_length,
                 load_duration_ns=time.monotonic_ns() - start_ns,
-                _generate=lambda job, context_length: self._generate(loaded, job, context_length),
+                _generate=lambda job, context_length: self._generate(
+                    loaded, draft_model_id, job, context_length
+                ),
             )
+
+    @asynccontextmanager
+    async def _draft_model(self, name: str | None) -> AsyncIterator[str | None]:
+        """Its id; None if there is no room for it, or none is wanted."""
+        model = None if name is None else await asyncio.to_thread(self.store.find, ModelName.parse(name))
+        if model is None or not self._residency.has_room(model.weights_id):
+            yield None
+            return
+        async with self._residency.hold(model.weights_id, lambda: self._load(model)) as loaded:
+            yield loaded.id
 
     async def unload(self, name: str) -> None:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
@@ -246,7 +267,7 @@ class Runtime:
         self._residency.retire(model_id)
 
     def _generate(
-        self, loaded: _Loaded, job: GenerationJob, context_length: int
+        self, loaded: _Loaded, draft_model_id: str | None, job: GenerationJob, context_length: int
     ) -> AsyncGenerator[TextChunk, None]:
         request = Request(
             id=str(next(self._request_numbers)),
@@ -264,6 +285,7 @@ class Runtime:
             cache_salt=job.cache_salt,
             session=job.session,
             num_draft=job.num_draft,
+            draft_model_id=draft_model_id,
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)

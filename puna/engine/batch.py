@@ -7,9 +7,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from puna.backends.base import Batch
 from puna.engine.sequence import Sequence
+from puna.kv import SequenceTable
 
 
 class Slice(NamedTuple):
@@ -35,39 +37,57 @@ class Slice(NamedTuple):
         return self.num_tokens == self.sequence.num_pending
 
 
+class Part(NamedTuple):
+    """What one sequence has computed in a step."""
+
+    tokens: NDArray[np.int32]
+    position: int
+    """Of the first of them."""
+    table: SequenceTable
+    num_rows: int
+    """Of how many tokens, the last ones, the logits are wanted."""
+
+
 def build_batch(slices: Items[Slice]) -> Batch:
     """Rows to sample: the last token of each slice that completes its sequence, and its drafts."""
-    starts = [0, *accumulate(s.num_computed for s in slices)]
-    tokens, positions = np.empty((2, starts[-1]), dtype=np.int32)
+    return batch_of([_part(s) for s in slices], num_threads([s.sequence for s in slices]))
+
+
+def batch_of(parts: Items[Part], num_threads: int | None) -> Batch:
+    """One step of all parts."""
+    starts = [0, *accumulate(len(part.tokens) for part in parts)]
+    positions = np.arange(starts[-1], dtype=np.int32)
     rows: list[int] = []
-    for s, start, end in zip(slices, starts, starts[1:], strict=False):
-        first, begin_drafts = s.sequence.position, start + s.num_tokens
-        tokens[start:begin_drafts] = s.sequence.pending_tokens(s.num_tokens)
-        if s.drafts:
-            tokens[begin_drafts:end] = s.drafts
-        positions[start:end] = np.arange(first, first + end - start) if end - start > 1 else first
-        if s.completes:
-            rows += range(begin_drafts - 1, end)
+    for part, start, end in zip(parts, starts, starts[1:], strict=False):
+        positions[start:end] += part.position - start
+        rows += range(end - part.num_rows, end)
     return Batch(
-        tokens=tokens,
+        tokens=np.concatenate([part.tokens for part in parts]),
         positions=positions,
         sequence_starts=np.array(starts, dtype=np.int32),
-        block_tables=_block_tables([s.sequence for s in slices]),
+        block_tables=_block_tables([part.table for part in parts]),
         rows=np.array(rows, dtype=np.int32),
-        num_threads=_num_threads([s.sequence for s in slices]),
+        num_threads=num_threads,
     )
 
 
-def _num_threads(sequences: Items[Sequence]) -> int | None:
+def num_threads(sequences: Items[Sequence]) -> int | None:
     """As many as the least modest of them wants: nobody is slowed down by another's wish."""
     limits = [sequence.request.num_threads for sequence in sequences]
     return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 
 
-def _block_tables(sequences: Items[Sequence]) -> np.ndarray[tuple[int, int], np.dtype[np.int32]]:
+def _part(s: Slice) -> Part:
+    tokens = s.sequence.pending_tokens(s.num_tokens)
+    if s.drafts:
+        tokens = np.concatenate([tokens, np.array(s.drafts, dtype=np.int32)])
+    return Part(tokens, s.sequence.position, s.sequence.table, 1 + len(s.drafts) if s.completes else 0)
+
+
+def _block_tables(tables: Items[SequenceTable]) -> NDArray[np.int32]:
     """[S, B]; entries past the end of a sequence's table are 0 and never read."""
-    width = max(sequence.table.num_blocks for sequence in sequences)
-    tables = np.zeros((len(sequences), width), dtype=np.int32)
-    for row, sequence in zip(tables, sequences, strict=True):
-        row[: sequence.table.num_blocks] = sequence.table.array
-    return tables
+    width = max(table.num_blocks for table in tables)
+    array = np.zeros((len(tables), width), dtype=np.int32)
+    for row, table in zip(array, tables, strict=True):
+        row[: table.num_blocks] = table.array
+    return array

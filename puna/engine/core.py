@@ -6,14 +6,12 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from puna._native import Arena, NativeError
+from puna._native import NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
-from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.draft_state import DraftState
 from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
@@ -22,34 +20,23 @@ from puna.engine.request import (
     Request,
     StepOutput,
 )
+from puna.engine.resident import Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
 from puna.engine.sessions import ModelKv, Sessions
 from puna.engine.settings import EngineSettings
+from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
-from puna.engine.validation import InvalidRequest, check_request, context_limit
-from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.kv import Budget, SequenceTable
 from puna.kv.checkpoint import KvIdentity
-from puna.kv.extents import plan_extent
 from puna.kv.memory import default_kv_limit_bytes
-
-_MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
 ones go first, and yet the lowest does not wait for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Resident:
-    """A loaded model and its KV memory."""
-
-    device_model: DeviceModel
-    arena: Arena
-    pool: BlockPool
-    cache: PrefixCache
 
 
 class EngineCore:
@@ -72,9 +59,11 @@ class EngineCore:
         limit = settings.kv_limit_bytes
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self.sessions = Sessions()
-        self._scheduler = Scheduler(settings, self.sessions)
+        self._idle_slots = IdleSlots()
+        pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
+        self._scheduler = Scheduler(settings, pins)
         self._recorder = Recorder()
-        self._models: dict[str, _Resident] = {}
+        self._models: dict[str, Resident] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -94,17 +83,18 @@ class EngineCore:
         weight: its share of the device's time while other models have work, too, relative to theirs.
         """
         try:
-            arena = self._reserve(model_id, device_model.info)
+            if model_id in self._models:
+                raise ModelLoadError(f"model {model_id} is already loaded")
+            model = Resident.reserve(device_model, self._budget, self.settings, self._clock)
         except ModelLoadError:
             device_model.close()
             raise
-        pool = BlockPool(arena, self._budget)
-        cache = PrefixCache(pool)
-        policy = PrefixPolicy(pool, cache, partial(device_model.move_kv, arena))
-        self._models[model_id] = _Resident(device_model, arena, pool, cache)
-        self._scheduler.add_model(model_id, pool, policy, weight)
+        self._models[model_id] = model
+        self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
+        if isinstance(model.policy, SlotPolicy):
+            self._idle_slots.add_model(model_id, model.policy)
         identity = _kv_identity(model_id, device_model.info)
-        self.sessions.add_model(model_id, ModelKv(identity, arena, pool, cache))
+        self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -115,8 +105,13 @@ class EngineCore:
             return
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
+        for sequence in self._sequences.values():
+            if sequence.draft is not None and sequence.draft.model is model.draft_model:
+                sequence.draft.release()
+                sequence.draft = None
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
+        self._idle_slots.remove_model(model_id)
         model.pool.close()
         model.device_model.close()
 
@@ -147,9 +142,10 @@ class EngineCore:
         if step is not None:
             start_s = self._clock()
             step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            guessed_s = self._clock()
             num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
-            self._scheduler.account(step, self._clock() - start_s)
+            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
             self._recorder.end_step(
                 step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
             )
@@ -161,7 +157,9 @@ class EngineCore:
             model.pool.trim()
 
     def drop_cached(self) -> None:
-        """Forgets the KV that no sequence holds, and gives its memory back."""
+        """Forgets the KV that no sequence or session holds, and gives its memory back."""
+        while self._idle_slots.unpin_oldest():
+            pass
         for model in self._models.values():
             model.pool.drop_cached()
         self.trim()
@@ -197,7 +195,9 @@ class EngineCore:
             model.cache.check()
             committed_bytes += model.pool.committed_bytes
             tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
-            tables += self.sessions.tables(model_id)
+            drafts = [s.draft for s in self._sequences.values() if s.draft is not None]
+            tables += [draft.table for draft in drafts if draft.model is model.draft_model]
+            tables += self.sessions.tables(model_id) + self._idle_slots.tables(model_id)
             held = Counter(block for table in tables for block in table.blocks)
             assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
@@ -207,21 +207,6 @@ class EngineCore:
         for model_id in list(self._models):
             self.unload_model(model_id)
 
-    def _reserve(self, model_id: str, info: ModelInfo) -> Arena:
-        if model_id in self._models:
-            raise ModelLoadError(f"model {model_id} is already loaded")
-        limit_bytes = self._budget.limit_bytes
-        extent = plan_extent(info.block_bytes, limit_bytes)
-        num_blocks = min(limit_bytes // extent.num_bytes * extent.num_blocks, _MAX_BLOCKS)
-        if num_blocks == 0:
-            raise ModelLoadError(
-                f"one block of KV memory takes {info.block_bytes} bytes, the limit is {limit_bytes}"
-            )
-        try:
-            return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
-        except NativeError as error:
-            raise ModelLoadError(str(error)) from error
-
     def _new_sequence(self, request: Request) -> Sequence:
         model = self._models.get(request.model_id)
         if model is None:
@@ -230,6 +215,7 @@ class EngineCore:
         check_request(request, info.vocab_size)
         if request.session is not None and self.settings.cache_policy != "prefix":
             raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
+        draft = self._draft_state(request, info)
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
@@ -238,7 +224,18 @@ class EngineCore:
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
             record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
+            draft=draft,
         )
+
+    def _draft_state(self, request: Request, info: ModelInfo) -> DraftState | None:
+        """None if nothing is to be guessed, or the draft model is not there: then it goes without."""
+        if request.draft_model_id is None or request.num_draft == 0:
+            return None
+        draft = self._models.get(request.draft_model_id)
+        if draft is None:
+            return None
+        check_draft_model(draft.device_model.info, info)
+        return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         self._scheduler.remove(sequence)
@@ -267,7 +264,7 @@ class EngineCore:
             policy.computed(s.sequence)
         return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
 
-    def _run(self, model: _Resident, slices: list[Slice]) -> list[Drawn]:
+    def _run(self, model: Resident, slices: list[Slice]) -> list[Drawn]:
         batch = build_batch(slices)
         self._recorder.mark()
         logits = model.device_model.run(batch, model.arena)

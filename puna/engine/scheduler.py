@@ -48,11 +48,11 @@ class Lane:
     model_id: str
     pool: BlockPool
     policy: CachePolicy
+    costs: StepCosts
     weight: float
     """Its share of the device's time, relative to the other models with work."""
     running: list[Sequence] = field(default_factory=list)
     """In order."""
-    costs: StepCosts = field(default_factory=StepCosts)
     served_s: float = 0.0
     """Virtual time: seconds of the device, by weight."""
     turn: int = 0
@@ -88,8 +88,10 @@ class Scheduler:
     def num_waiting(self, model_id: str) -> int:
         return sum(sequence.model_id == model_id for sequence in self._waiting)
 
-    def add_model(self, model_id: str, pool: BlockPool, policy: CachePolicy, weight: float) -> None:
-        self._lanes[model_id] = Lane(model_id, pool, policy, weight)
+    def add_model(
+        self, model_id: str, pool: BlockPool, policy: CachePolicy, costs: StepCosts, weight: float
+    ) -> None:
+        self._lanes[model_id] = Lane(model_id, pool, policy, costs, weight)
 
     def remove_model(self, model_id: str) -> None:
         """Its sequences were removed before."""
@@ -119,10 +121,10 @@ class Scheduler:
         assert not self._waiting, "sequences wait although all memory is free"
         return None
 
-    def account(self, step: Step, seconds: float) -> None:
-        """How long a step took."""
+    def account(self, step: Step, guessing_s: float, seconds: float) -> None:
+        """How long the guesses for a step took, and the step."""
         lane = self._lanes[step.model_id]
-        lane.served_s += seconds / lane.weight
+        lane.served_s += (guessing_s + seconds) / lane.weight
         lane.costs.observe(step.num_tokens, seconds)
 
     def refused(self) -> list[Sequence]:
@@ -144,16 +146,18 @@ class Scheduler:
                 break
 
     def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
-        limit = self._settings.max_running
+        limit = self._settings.num_places
         return limit is None or len(lane.running) < limit or lane.running[-1].order > sequence.order
 
     def _start(self, lane: Lane, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
-        if len(lane.running) == self._settings.max_running:
+        if len(lane.running) == self._settings.num_places:
             self._preempt(lane.running[-1])
         if not lane.policy.admit(sequence):
             return False
         while not self._has_room(lane, sequence):
+            if self._give_up_guesses():
+                continue
             if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
                 continue
             last = self._last_running()
@@ -230,13 +234,18 @@ class Scheduler:
     def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
         while not _fits(lane, sequence, num_tokens):
-            if self._pins.unpin_oldest():
+            if self._give_up_guesses() or self._pins.unpin_oldest():
                 continue
             last = self._last_running()
             self._preempt(last)
             if last is sequence:
                 return False
         return True
+
+    def _give_up_guesses(self) -> bool:
+        """Takes what a draft model has computed of a sequence; False: there is nothing."""
+        running = (s for lane in self._lanes.values() for s in reversed(lane.running))
+        return any(s.draft is not None and s.draft.give_up() for s in running)
 
     def _last_running(self) -> Sequence:
         return max((lane.running[-1] for lane in self._lanes.values() if lane.running), key=_order)
@@ -251,6 +260,8 @@ class Scheduler:
         lane = self._lanes[sequence.model_id]
         lane.running.remove(sequence)
         lane.policy.release(sequence)
+        if sequence.draft is not None:
+            sequence.draft.release()
         sequence.is_running = False
 
 

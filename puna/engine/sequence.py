@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Sampler
+from puna.engine.draft_state import DraftState
 from puna.engine.ngram_speculator import NgramSpeculator
 from puna.engine.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
@@ -62,6 +63,7 @@ class Sequence:
         table: SequenceTable,
         sampler: Sampler,
         record: RequestRecord,
+        draft: DraftState | None = None,
     ) -> None:
         self.request = request
         self.id = request.id
@@ -83,6 +85,8 @@ class Sequence:
         self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
         self.speculator = None if request.num_draft == 0 else NgramSpeculator()
+        self.draft = draft
+        """What its draft model knows of it."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
         self._num_drafted = self._num_accepted = 0

@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+DEFAULT_SLOTS = 4
+"""With the slots policy, if nobody says how many."""
+
 CachePolicy = Literal["prefix", "slots"]
 
 
@@ -18,7 +21,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Cached prefixes are dropped when nothing has been computed for so long."""
     cache_policy: CachePolicy = "prefix"
     """prefix: whatever was computed is found by content. slots: as Ollama's runner does it, each sequence
-    in one of `max_running` slots, which keep what their last sequence left."""
+    in a slot, which keeps what its last sequence left."""
+    multi_user_cache: bool = False
+    """With slots: rather keep what they hold, and copy common beginnings, than continue the best match."""
     max_running: int | None = None
     """Sequences of one model that run at once, further ones wait; None: as many as there is memory for."""
     max_queue: int | None = None
@@ -33,3 +38,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """While sequences stream, prompt tokens may make their steps so many times as long."""
     unnoticed_s: float = 0.008
     """A step that takes no longer may have been slowed down by more: nobody reads that fast."""
+
+    @property
+    def num_places(self) -> int | None:
+        """max_running; slots always have a number."""
+        if self.max_running is None and self.cache_policy == "slots":
+            return DEFAULT_SLOTS
+        return self.max_running

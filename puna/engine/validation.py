@@ -39,6 +39,8 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
+    if request.num_draft is not None and request.num_draft < 0:
+        raise InvalidRequest(f"num_draft is {request.num_draft}")
     if not -MAX_PRIORITY <= request.priority <= MAX_PRIORITY:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
@@ -49,6 +51,14 @@ def check_request(request: Request, vocab_size: int) -> None:
         except InvalidSessionName as error:
             raise InvalidRequest(str(error)) from error
     _check_sampling(request.sampling, vocab_size)
+
+
+def check_draft_model(draft: ModelInfo, info: ModelInfo) -> None:
+    """Raises InvalidRequest."""
+    if draft.vocab_size != info.vocab_size:
+        raise InvalidRequest(
+            f"the draft model's vocabulary has {draft.vocab_size} tokens, the model's {info.vocab_size}"
+        )
 
 
 def _check_sampling(params: SamplingParams, vocab_size: int) -> None:

@@ -129,7 +129,7 @@ class InputCache:
         reuse = min(common, len(prompt) - 1) if cache_prompt else 0
         if not self._can_resume(reuse):
             reuse = 0
-        if source is not slot and reuse > 0:
+        if source is not slot:
             self._fork(source, slot, reuse)
         else:
             self._cut(slot, reuse)

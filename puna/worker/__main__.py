@@ -32,6 +32,7 @@ def main() -> None:
                 kv_limit_bytes=arguments.kv_bytes,
                 kv_idle_s=min(arguments.kv_idle, threading.TIMEOUT_MAX),
                 cache_policy=arguments.cache_policy,
+                multi_user_cache=bool(arguments.multi_user_cache),
                 max_running=arguments.max_running,
                 max_queue=arguments.max_queue,
             )
@@ -49,6 +50,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--kv-bytes", type=int, help="memory for KV caches; default: by memory")
     parser.add_argument("--kv-idle", type=float, default=300.0, help="seconds that unused KV is kept; inf")
     parser.add_argument("--cache-policy", default="prefix", choices=["prefix", "slots"])
+    parser.add_argument("--multi-user-cache", type=int, default=0, help="1: slots rather keep what they hold")
     parser.add_argument("--max-running", type=int, help="requests of a model that run at once; default: any")
     parser.add_argument("--max-queue", type=int, help="requests that may wait; default: any number")
     return parser.parse_args()

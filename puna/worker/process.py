@@ -28,6 +28,8 @@ class WorkerSettings(Protocol):
     @property
     def cache_policy(self) -> str: ...
     @property
+    def multi_user_cache(self) -> bool: ...
+    @property
     def max_running(self) -> int | None: ...
     @property
     def max_queue(self) -> int: ...
@@ -85,6 +87,7 @@ async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio
         "--kv-bytes": settings.kv_limit_bytes,
         "--kv-idle": settings.kv_idle_s,
         "--cache-policy": settings.cache_policy,
+        "--multi-user-cache": int(settings.multi_user_cache),
         "--max-running": settings.max_running,
         "--max-queue": settings.max_queue,
     }

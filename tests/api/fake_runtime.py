@@ -48,6 +48,7 @@ class Loaded:
     model: StoredModel
     num_ctx: int | None
     keep_alive: float | None
+    draft_model: str | None
 
 
 class FakeRuntime:
@@ -73,7 +74,12 @@ class FakeRuntime:
 
     @asynccontextmanager
     async def resident(
-        self, name: str, *, num_ctx: int | None = None, keep_alive: float | None = None
+        self,
+        name: str,
+        *,
+        num_ctx: int | None = None,
+        keep_alive: float | None = None,
+        draft_model: str | None = None,
     ) -> AsyncIterator[ResidentModel]:
         model = self.store.find(ModelName.parse(name))
         self.num_held += 1
@@ -84,7 +90,7 @@ class FakeRuntime:
                 raise self.script.load_error
             if model.name.short not in self.resident_models:
                 self.num_loads += 1
-            self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive)
+            self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive, draft_model)
             yield self._resident_model(model, num_ctx)
         finally:
             self.num_held -= 1

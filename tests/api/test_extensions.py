@@ -95,6 +95,19 @@ def test_number_of_drafts(client, runtime, add_model, num_draft):
     assert runtime.jobs[-1].num_draft == 7
 
 
+def test_a_draft_model_is_held_with_the_model(client, runtime, add_model):
+    add_model("quick")
+    client.post("/api/generate", {"model": "m", "prompt": "hi", "options": {"draft_model": "Quick"}})
+    assert "quick" in runtime.resident_models["m:latest"].draft_model.lower()
+    client.post("/api/generate", {"model": "m", "prompt": "hi"})
+    assert runtime.resident_models["m:latest"].draft_model is None
+
+
+def test_a_draft_model_that_is_not_there_is_404(client):
+    reply = client.post("/api/generate", {"model": "m", "prompt": "hi", "options": {"draft_model": "nope"}})
+    assert (reply.status_code, reply.json()) == (404, {"error": "model 'nope' not found"})
+
+
 @on_all_faces
 @pytest.mark.parametrize("stream", [True, False])
 def test_full_queue_is_503_in_ollamas_words(client, runtime, path, body, stream):

@@ -62,6 +62,7 @@ def test_num_thread_is_zero_unless_asked_for() -> None:
         ("seed", True, 'option "seed" must be of type integer'),
         ("num_batch", [], 'option "num_batch" must be of type integer'),
         ("temperature", "hot", 'option "temperature" must be of type float32'),
+        ("draft_model", 7, 'option "draft_model" must be of type string'),
         ("stop", "END", 'option "stop" must be of type array'),
         ("stop", ["a", 1], 'option "stop" must be of an array of strings'),
         ("use_mmap", 1, 'option "use_mmap" must be of type boolean'),

@@ -124,13 +124,18 @@ def test_embedded_messages_are_shown_first(converse):
 
 def test_set_parameter(server, converse):
     printed, _ = converse(
-        "/set parameter temperature 0.5", "/set parameter num_ctx 4096", "/set parameter stop <a> <b>", "hi"
+        "/set parameter temperature 0.5",
+        "/set parameter num_ctx 4096",
+        "/set parameter stop <a> <b>",
+        "/set parameter draft_model small:1b",
+        "hi",
     )
     assert "Set parameter 'temperature' to '0.5'" in printed
     assert server.bodies("/api/chat")[0]["options"] == {
         "temperature": 0.5,
         "num_ctx": 4096,
         "stop": ["<a>", "<b>"],
+        "draft_model": "small:1b",
     }
 
 

@@ -276,6 +276,24 @@ def test_request_cancelled_while_it_waits_for_room_evicts_nobody_later(virtual_t
     virtual_time(main)
 
 
+def test_there_is_room_for_what_need_not_wait_for_others(virtual_time):
+    async def main():
+        models = Models(max_loaded=2)
+        async with models.hold("a"):
+            assert models.residency.has_room("a")
+            assert models.residency.has_room("b")
+            waiting = [asyncio.create_task(models.use(key, 1.0)) for key in "bc"]
+            await asyncio.sleep(LOAD_S / 2)
+            assert models.residency.has_room("b"), "it is loading"
+            assert not models.residency.has_room("c"), "it waits for room itself"
+            assert not models.residency.has_room("d")
+        await asyncio.gather(*waiting)
+        models.residency.retire("b")
+        assert not models.residency.has_room("b"), "it leaves"
+
+    virtual_time(main)
+
+
 def test_too_many_waiting_requests_are_refused_but_loaded_models_stay_open(virtual_time):
     async def main():
         models = Models(max_waiting=2)

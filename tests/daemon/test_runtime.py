@@ -102,6 +102,39 @@ def test_everything_that_a_job_asks_for_reaches_the_engine(daemon, weights):
     run(main, daemon)
 
 
+def test_a_draft_model_is_held_and_named_with_the_request(daemon, weights):
+    daemon.add("large", weights[0])
+    daemon.add("small", weights[1])
+
+    async def main():
+        async with daemon.runtime.resident("large", draft_model="small") as model:
+            assert sorted(daemon.names) == ["large:latest", "small:latest"]
+            async for _ in model.generate(GenerationJob(prompt=[1])):
+                pass
+        (request,) = daemon.worker.requests
+        assert request.draft_model_id == daemon.store.find(ModelName.parse("small")).weights_id
+        with pytest.raises(ModelNotFound):
+            async with daemon.runtime.resident("large", draft_model="nope"):
+                pass
+
+    run(main, daemon)
+
+
+def test_where_there_is_no_room_for_a_draft_model_a_request_goes_without(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", max_loaded_models=1)
+    daemon.add("large", weights[0])
+    daemon.add("small", weights[1])
+
+    async def main():
+        async with daemon.runtime.resident("large", draft_model="small") as model:
+            assert daemon.names == ["large:latest"]
+            async for _ in model.generate(GenerationJob(prompt=[1])):
+                pass
+        assert daemon.worker.requests[0].draft_model_id is None
+
+    run(main, daemon)
+
+
 def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
     daemon = Daemon(tmp_path / "models", model_weights=(("Heavy", 3.0), ("other:v2", 0.5)))
     daemon.add("heavy", weights[0])

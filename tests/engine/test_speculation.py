@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puna.engine.draft_plan import plan_drafts
 from puna.engine.ngram_speculator import MatchRates, NgramSpeculator
-from puna.engine.speculation import MAX_DRAFT, plan_drafts
+from puna.engine.speculation import MAX_DRAFT
 
 pytestmark = pytest.mark.unit
 

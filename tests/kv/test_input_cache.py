@@ -123,14 +123,16 @@ def test_loading_without_caching_reuses_nothing():
         world.check()
 
 
-def test_a_slot_whose_block_cannot_be_copied_is_erased():
-    world = Slots(2, multi_user=True, num_blocks=2)
-    world.fill(0, list(range(20)), age=1)
-    # A second table holds the first block, as after a fork, so that cutting within it takes another one.
-    sharer, _ = world.cache.load_cache_slot([*range(16), 99], True)
-    assert sharer.id == 1
-    slot, left = world.cache.load_cache_slot([0, 1, 2], True)
-    assert (slot.id, slot.inputs, left) == (0, [], [0, 1, 2])
+@pytest.mark.parametrize(("common", "reuse"), [(3, 0), (20, 16)])
+def test_a_slot_whose_block_cannot_be_copied_is_erased_from_there(common: int, reuse: int):
+    world = Slots(2, multi_user=True, num_blocks=3)
+    world.fill(0, list(range(36)), age=1)
+    # A second slot shares the full blocks, so that cutting within one of them takes another one.
+    sharer, _ = world.cache.load_cache_slot([*range(32), 99], True)
+    assert (sharer.id, len(sharer.inputs)) == (1, 32)
+    prompt = [*range(common), 99]
+    slot, left = world.cache.load_cache_slot(prompt, True)
+    assert (slot.id, slot.inputs, left) == (0, prompt[:reuse], prompt[reuse:])
     world.check()
 
 

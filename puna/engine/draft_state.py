@@ -1,0 +1,93 @@
+"""What a draft model has computed of one sequence, and how good its guesses are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.kv import SequenceTable
+
+if TYPE_CHECKING:
+    from puna.engine.draft_model import DraftModel
+
+_PRIOR_RATE = 0.7
+_PRIOR_WEIGHT = 4  # observations
+_MOST_WEIGHT = 16  # of what was seen before, in observations
+_SHORTEST_WAIT = 16  # steps without guesses, where they do not pay
+_LONGEST_WAIT = 1024
+_WAIT_FOR_MEMORY = 256  # steps: everything has to be computed again afterwards
+
+
+class DraftState:
+    """| KV in the table  | of guesses          |
+    0                  num_computed
+
+    Guesses that turn out right are tokens whose KV is there already; the others' is written over.
+    """
+
+    def __init__(self, model: DraftModel, table: SequenceTable) -> None:
+        """table: of the draft model's pool."""
+        self.model = model
+        self.table = table
+        self.num_computed = 0
+        """Tokens of the sequence whose KV is in the table."""
+        self.rate = _PRIOR_RATE
+        """How often a guess is right, if those before it were."""
+        self._weight = _PRIOR_WEIGHT
+        self._guesses: list[int] = []
+        self._wait = self._barred = 0  # steps
+        self._next_wait = _SHORTEST_WAIT
+
+    def chances(self, limit: int) -> list[float]:
+        """Entry i: the probability that the first i + 1 guesses are all right."""
+        return [self.rate**count for count in range(1, limit + 1)]
+
+    def guessed(self, num_tokens: int, guesses: list[int]) -> None:
+        """The sequence's first `num_tokens` tokens are computed, and all guesses but the last."""
+        self.num_computed = num_tokens
+        self._guesses = guesses
+
+    def judge(self, tokens: NDArray[np.int32]) -> None:
+        """Compares the latest guesses with what came. tokens: [n], the whole sequence."""
+        came = tokens[self.num_computed : self.num_computed + len(self._guesses)].tolist()
+        num_right = 0
+        for guess, token in zip(self._guesses, came, strict=False):
+            self._weight = min(self._weight + 1, _MOST_WEIGHT)
+            self.rate += ((guess == token) - self.rate) / self._weight
+            if guess != token:
+                break
+            num_right += 1
+        self.num_computed += min(num_right, max(len(self._guesses) - 1, 0))
+        self._guesses = []
+
+    def ration(self, planned: int) -> int:
+        """How many guesses to make: as planned, and where none would pay, one after ever longer waits, since
+        that may have changed.
+        """
+        if self._barred:
+            self._barred -= 1
+            return 0
+        if planned:
+            self._wait, self._next_wait = 0, _SHORTEST_WAIT
+            return planned
+        if self._wait:
+            self._wait -= 1
+            return 0
+        self._wait = self._next_wait
+        self._next_wait = min(2 * self._next_wait, _LONGEST_WAIT)
+        return 1
+
+    def release(self) -> None:
+        """Gives the blocks back."""
+        self.table.release()
+        self.num_computed = 0
+        self._guesses = []
+
+    def give_up(self) -> bool:
+        """Gives the blocks back, and takes none for a while; False: there were none."""
+        had_blocks = self.table.num_blocks > 0
+        self.release()
+        self._barred = _WAIT_FOR_MEMORY
+        return had_blocks
