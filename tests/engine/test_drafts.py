@@ -81,10 +81,10 @@ def test_no_more_is_guessed_than_the_request_allows(num_draft: int):
     assert max(step[0] for step in model.steps[1:]) == 1 + num_draft
 
 
-def test_nothing_is_guessed_where_tokens_cost_their_full_price():
+def test_that_tokens_cost_their_full_price_is_found_out_by_few_guesses():
     model = ToyModel(is_habitual=True)
-    outputs_of([toy_request("r", PROMPT, 100)], model)
-    assert {step[0] for step in model.steps[1:]} == {1}
+    outputs_of([toy_request("r", PROMPT, 200)], model)
+    assert sum(step[0] > 1 for step in model.steps[1:]) < 6
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 40))
