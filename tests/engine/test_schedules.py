@@ -58,6 +58,8 @@ SESSIONS = ["a", "b"]
 
 engine_settings = st.fixed_dictionaries(
     {
+        "cache_policy": st.sampled_from(["prefix", "prefix", "slots"]),
+        "multi_user_cache": st.booleans(),
         "prefill_tokens": st.sampled_from([17, 32, 256]),
         "min_prefill_tokens": st.sampled_from([1, 16]),
         "max_running": st.sampled_from([None, None, None, 1, 3]),
@@ -82,6 +84,7 @@ requests = st.fixed_dictionaries(
         "cache_prompt": st.sampled_from([True, True, True, False]),
         "cache_salt": st.sampled_from(["", "", "tenant"]),
         "num_draft": st.sampled_from([None, 0, 3]),
+        "draft_model_id": st.sampled_from([None, None, None, *MODELS]),
         "session": st.sampled_from([None, None, None, *SESSIONS]),
     }
 )
@@ -140,9 +143,11 @@ class Schedules(RuleBasedStateMachine):
     def submit(self, values: dict[str, Any], count: int) -> None:
         for _ in range(count):
             request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
-            is_loaded = request.model_id in self.models
+            is_possible = request.model_id in self.models and (
+                request.session is None or self.engine.settings.cache_policy == "prefix"
+            )
             self.wanted[request.id] = (
-                expected(request, self.models[request.model_id], self.limit_bytes) if is_loaded else None
+                expected(request, self.models[request.model_id], self.limit_bytes) if is_possible else None
             )
             self._submit(request)
 
