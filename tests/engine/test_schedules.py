@@ -29,6 +29,8 @@ from tests.engine.toy import (
     ToyModel,
     expected_tokens,
     run_all,
+    toy_engine,
+    toy_request,
 )
 
 pytestmark = pytest.mark.native
@@ -56,6 +58,8 @@ SESSIONS = ["a", "b"]
 
 engine_settings = st.fixed_dictionaries(
     {
+        "cache_policy": st.sampled_from(["prefix", "prefix", "slots"]),
+        "multi_user_cache": st.booleans(),
         "prefill_tokens": st.sampled_from([17, 32, 256]),
         "min_prefill_tokens": st.sampled_from([1, 16]),
         "max_running": st.sampled_from([None, None, None, 1, 3]),
@@ -73,13 +77,14 @@ requests = st.fixed_dictionaries(
         ),
         "max_tokens": st.sampled_from([0, 1, 30, 70, 110]),
         "stop_tokens": st.sampled_from([[], [], [], [11, 12, 13, 14, 15]]),
-        "context_length": st.sampled_from([None, None, 16, 40, 47, 80]),
+        "context_length": st.sampled_from([None, None, 1, 5, 16, 40, 47, 80]),
         "shift": st.booleans(),
-        "num_keep": st.sampled_from([0, 4, 16, 33]),
+        "num_keep": st.sampled_from([0, 4, 16, 33, 100]),
         "priority": st.sampled_from([0, 0, -1, 1]),
         "cache_prompt": st.sampled_from([True, True, True, False]),
         "cache_salt": st.sampled_from(["", "", "tenant"]),
         "num_draft": st.sampled_from([None, 0, 3]),
+        "draft_model_id": st.sampled_from([None, None, None, *MODELS]),
         "session": st.sampled_from([None, None, None, *SESSIONS]),
     }
 )
@@ -138,9 +143,11 @@ class Schedules(RuleBasedStateMachine):
     def submit(self, values: dict[str, Any], count: int) -> None:
         for _ in range(count):
             request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
-            is_loaded = request.model_id in self.models
+            is_possible = request.model_id in self.models and (
+                request.session is None or self.engine.settings.cache_policy == "prefix"
+            )
             self.wanted[request.id] = (
-                expected(request, self.models[request.model_id], self.limit_bytes) if is_loaded else None
+                expected(request, self.models[request.model_id], self.limit_bytes) if is_possible else None
             )
             self._submit(request)
 
@@ -267,3 +274,30 @@ class Schedules(RuleBasedStateMachine):
 
 TestSchedules = Schedules.TestCase
 TestSchedules.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("num_blocks", [8, 10, 17])
+def test_who_waits_for_memory_waits_no_longer_than_for_one_after_the_other(num_blocks: int):
+    """Steps until each of 32 requests is done, in a pool for a few of them, and in turn on their own."""
+    waiting = [
+        toy_request(str(i), [i] * (5 + 7 * i % 60), 20 + 13 * i % 50, num_draft=0, priority=i % 3)
+        for i in range(32)
+    ]
+
+    def steps(requests: list[Request]) -> dict[str, int]:
+        engine = toy_engine(num_blocks=num_blocks)
+        for request in requests:
+            engine.submit(request)
+        done = {}
+        for number in itertools.count(1):
+            done |= {output.request_id: number for output in engine.step() if output.finish_reason}
+            engine.check()
+            if not engine.has_work:
+                assert len(requests) == 1 or engine.stats().models[0].num_preemptions > 0
+                return done
+        raise AssertionError
+
+    together, longest = steps(waiting), 0
+    for request in sorted(waiting, key=lambda request: -request.priority):
+        longest += steps([request])[request.id]
+        assert together[request.id] <= longest
