@@ -107,6 +107,21 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def test_guesses_change_no_reply(daemon):
+    prompt = "One two three four five six. One two three four five six. One two"
+    plain, *guessing = [
+        {**body(prompt, 24, stream=False), "options": {"temperature": 0, "num_predict": 24, **options}}
+        for options in ({"draft_num_predict": 0}, {}, {"draft_model": MODEL, "draft_num_predict": 3})
+    ]
+    replies = [
+        httpx.post(f"{daemon.url}/api/generate", json=request, timeout=TIMEOUT_S).json()["response"]
+        for request in (plain, *guessing)
+    ]
+    assert len(set(replies)) == 1
+    metrics = httpx.get(f"{daemon.url}/metrics", timeout=TIMEOUT_S).text
+    assert re.search(r"^puna_speculation_accepted_tokens_total\S* [1-9]", metrics, re.MULTILINE)
+
+
 def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
     prompts = [f"{number} facts about the number {number * 7}:" for number in range(2, 34)]
     alone = [daemon.request(prompt)["response"] for prompt in prompts]

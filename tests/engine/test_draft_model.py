@@ -195,6 +195,12 @@ def test_a_shifted_context_is_guessed_for_too():
     assert results.last["r"].stats.accepted_tokens > 20
 
 
+def test_a_model_may_guess_for_itself():
+    pair = Pair()
+    request = toy_request("r", PROMPT, 80, draft_model_id="toy", num_draft=3)
+    assert pair.run(request).tokens["r"] == answer(request)
+
+
 def test_models_may_guess_for_each_other():
     pair = Pair(similar=False)
     back = toy_request("back", PROMPT, 60, model_id="draft", draft_model_id="toy")
