@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-// The buffer type of a context, the same one for each call. Buffers are to be freed before the context is shut
-// down. Allocating a buffer returns NULL if it does not fit under the limit; kvcached_last_error() says so.
-// NULL if ggml was built with other declarations than this was compiled with.
+// The buffer type of a context, the same one for each call. Buffers are to be freed before the context is
+// shut down. Allocating a buffer returns NULL if it does not fit under the limit; kvcached_last_error() says
+// so. NULL if ggml was built with other declarations than this was compiled with.
 ggml_backend_buffer_type_t ggml_backend_kvcached_buffer_type(kvcached_ctx_t ctx);
 
 #ifdef __cplusplus

@@ -83,8 +83,9 @@ static void nonsense_is_refused(void) {
   CHECK(kvcached_bridge_init_kvcached(NULL, 1) == KVCACHED_ERR_NO_DEVICE);
   CHECK(kvcached_bridge_context() == NULL);
   CHECK(kvcached_bridge_init_kvcached("cpu", 1) == KVCACHED_OK);
-  const int sizes[][5] = {{-1, 16, 2, 64, 3}, {4, 0, 2, 64, 3},  {4, 16, -2, 64, 3}, {4, 16, 2, 0, 3},
-                          {4, 16, 2, 64, 0},  {4, 1 << 30, 1 << 30, 1 << 30, 1 << 30},
+  const int sizes[][5] = {{-1, 16, 2, 64, 3},         {4, 0, 2, 64, 3},
+                          {4, 16, -2, 64, 3},         {4, 16, 2, 0, 3},
+                          {4, 16, 2, 64, 0},          {4, 1 << 30, 1 << 30, 1 << 30, 1 << 30},
                           {1 << 30, 1 << 20, 1, 1, 1}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     const int* s = sizes[i];

@@ -12,13 +12,13 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-#define CHECK(condition)                                                                                \
-  do {                                                                                                  \
-    if (!(condition)) {                                                                                 \
-      fprintf(stderr, "%s:%d: %s; last error %d: %s\n", __FILE__, __LINE__, #condition,                 \
-              kvcached_last_error(), kvcached_last_error_message());                                    \
-      exit(1);                                                                                          \
-    }                                                                                                   \
+#define CHECK(condition)                                                                \
+  do {                                                                                  \
+    if (!(condition)) {                                                                 \
+      fprintf(stderr, "%s:%d: %s; last error %d: %s\n", __FILE__, __LINE__, #condition, \
+              kvcached_last_error(), kvcached_last_error_message());                    \
+      exit(1);                                                                          \
+    }                                                                                   \
   } while (0)
 
 /* The last call failed with this status, and a message that has these words. */
@@ -28,10 +28,10 @@
     CHECK(strstr(kvcached_last_error_message(), words) != 0); \
   } while (0)
 
-#define CHECK_OK()                                       \
-  do {                                                   \
-    CHECK(kvcached_last_error() == KVCACHED_OK);         \
-    CHECK(kvcached_last_error_message()[0] == '\0');     \
+#define CHECK_OK()                                   \
+  do {                                               \
+    CHECK(kvcached_last_error() == KVCACHED_OK);     \
+    CHECK(kvcached_last_error_message()[0] == '\0'); \
   } while (0)
 
 static inline kvcached_stats_t stats_of(kvcached_ctx_t ctx) {

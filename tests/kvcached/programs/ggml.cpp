@@ -1,4 +1,6 @@
 // A tensor in the kvcached buffer type is as good as one in ggml's own.
+#include "ggml.h"
+
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -7,7 +9,6 @@
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
-#include "ggml.h"
 #include "ggml_kvcached.h"
 
 namespace {

@@ -69,9 +69,9 @@ static void blocks_that_cost_nothing_come_first(void) {
   kvcached_pool_t pool = kvcached_pool_create(ctx, 64, 1000);
   CHECK(pool_stats_of(pool).block_bytes == 1024); /* a multiple of 64 */
   int64_t ids[64];
-  CHECK(kvcached_pool_alloc(pool, 16, ids) == KVCACHED_OK);       /* 4 pages */
-  CHECK(kvcached_pool_free(pool, ids, 4) == KVCACHED_OK);         /* the first page */
-  CHECK(kvcached_pool_free(pool, ids + 13, 1) == KVCACHED_OK);    /* part of the last */
+  CHECK(kvcached_pool_alloc(pool, 16, ids) == KVCACHED_OK);    /* 4 pages */
+  CHECK(kvcached_pool_free(pool, ids, 4) == KVCACHED_OK);      /* the first page */
+  CHECK(kvcached_pool_free(pool, ids + 13, 1) == KVCACHED_OK); /* part of the last */
   CHECK(stats_of(ctx).committed_bytes == 3 * kPage);
   CHECK(kvcached_pool_alloc(pool, 2, ids) == KVCACHED_OK);
   CHECK(ids[0] == 13 && ids[1] == 0);
@@ -117,8 +117,13 @@ static void num_blocks_follows_from_the_limit(void) {
 
 static void nonsense_is_refused(void) {
   kvcached_ctx_t ctx = context_with(MIB);
-  const size_t sizes[][2] = {{1, 0},        {0, 0},        {1, SIZE_MAX},           {SIZE_MAX, 64},
-                             {0, SIZE_MAX}, {1u << 31, 64}, {0x7fffffff, (size_t)1 << 40}};
+  const size_t sizes[][2] = {{1, 0},
+                             {0, 0},
+                             {1, SIZE_MAX},
+                             {SIZE_MAX, 64},
+                             {0, SIZE_MAX},
+                             {1u << 31, 64},
+                             {0x7fffffff, (size_t)1 << 40}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     CHECK(kvcached_pool_create(ctx, sizes[i][0], sizes[i][1]) == NULL);
     CHECK(kvcached_last_error() == KVCACHED_ERR_INVALID_ARGUMENT);

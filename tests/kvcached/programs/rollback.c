@@ -1,4 +1,5 @@
-/* What the system refuses half-way is given back. This program's madvise() takes the place of the C library's. */
+/* What the system refuses half-way is given back. This program's madvise() takes the place of the C
+ * library's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/syscall.h>
