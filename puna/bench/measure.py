@@ -167,7 +167,7 @@ class Bench:
         return time.perf_counter() - start
 
     def _submit(self, prompt_tokens: int, new_tokens: int) -> str:
-        """Random tokens: no prompt begins like another one."""
+        """Random tokens: no prompt begins like another one. No guesses ahead: each token costs a step."""
         request_id = str(next(self._ids))
         self._core.submit(
             Request(
@@ -176,6 +176,7 @@ class Bench:
                 prompt=[self._random.randrange(self.info.vocab_size) for _ in range(prompt_tokens)],
                 sampling=SamplingParams(temperature=0),
                 max_tokens=new_tokens,
+                num_draft=0,
             )
         )
         return request_id

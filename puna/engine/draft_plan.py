@@ -7,6 +7,7 @@ from math import log, log1p
 
 from puna.engine.step_costs import StepCosts
 
+_MOST_UNTRIED = 0.5  # of a token's share of the step: what a further one costs at most, until it was tried
 _MARGIN = 1.02  # speculation must look better than none by this factor: costs are measured, so inexact
 
 
@@ -33,8 +34,10 @@ def plan_drafts(
     for num_drafts, (gain, nth, _) in enumerate(order, start=1):
         total_gain += gain
         num_rounds = max(num_rounds, nth)
-        longer_s = _seconds(costs, num_tokens + num_drafts) - step_s + num_rounds * round_s
-        slowdown = (1 + max(longer_s, 0.0) / decode_s) * _MARGIN
+        longer_s = _seconds(costs, num_tokens + num_drafts) - step_s
+        if not costs.has_seen(num_tokens + num_drafts):
+            longer_s = min(longer_s, num_drafts * _MOST_UNTRIED * decode_s / num_decodes)
+        slowdown = (1 + (max(longer_s, 0.0) + num_rounds * round_s) / decode_s) * _MARGIN
         if (value := total_gain - num_decodes * log(slowdown)) > best:
             best, num_best = value, num_drafts
     for _, _, index in order[:num_best]:

@@ -7,7 +7,8 @@ from math import inf
 
 _BOUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _WEIGHT = 0.2  # of a new observation
-_SHARED_WEIGHT = 0.1  # of the same, for steps of other sizes: what slows one down slows all down
+_WEIGHT_OF_LESS = 0.5  # of one that is less: things may hold a step up, but nothing speeds it up
+_SHARED = 0.5  # of a change, for steps of other sizes: what slows one down slows all down
 _FORGOTTEN_AFTER = 300  # observations of other sizes
 _SHORTEST_S = 1e-9  # of a step, on whatever clock
 
@@ -40,11 +41,12 @@ class StepCosts:
             self._seen.insert(index, self._num_observed)
             return
         self._seen[index] = self._num_observed
-        # A step that something held up says little about the next.
-        change = min(seconds / self._seconds[index], 2.0) - 1
         before = self._seconds[index]
-        self._seconds = [average * (1 + _SHARED_WEIGHT * change) for average in self._seconds]
-        self._seconds[index] = before * (1 + _WEIGHT * change)
+        # A step that something held up for long says little about the next.
+        change = min(seconds / before, 2.0) - 1
+        change *= _WEIGHT if change > 0 else _WEIGHT_OF_LESS
+        self._seconds = [average * (1 + _SHARED * change) for average in self._seconds]
+        self._seconds[index] = before * (1 + change)
         self._tokens[index] += _WEIGHT * (num_tokens - self._tokens[index])
         self._forget()
 
@@ -59,6 +61,12 @@ class StepCosts:
     def fewest_tokens(self) -> float:
         """Of the steps seen. Of shorter ones it is only known that they take no longer."""
         return self._tokens[0] if self._tokens else inf
+
+    def has_seen(self, num_tokens: int) -> bool:
+        """Whether steps of about that size were seen, not too long ago."""
+        bucket = bisect_left(_BOUNDS, num_tokens)
+        index = bisect_left(self._buckets, bucket)
+        return index < len(self._buckets) and self._buckets[index] == bucket
 
     def estimate(self, num_tokens: int) -> float | None:
         """Seconds of a step, beyond what was seen in proportion; None while nothing is known."""

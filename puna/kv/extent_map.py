@@ -25,6 +25,9 @@ class ExtentMap:
         """When a block of the extent was last cached."""
         self._uncommitted: list[int] = []  # of those that were, a heap
         self._is_committed: list[bool] = []
+        # (when touched, extent) of those with cached blocks and none in use: a heap, with entries that are
+        # no longer true.
+        self._unused: list[tuple[int, int]] = []
 
     @property
     def num_committed(self) -> int:
@@ -89,11 +92,12 @@ class ExtentMap:
 
     def oldest_unused(self) -> tuple[int, int | None]:
         """(extent, when) of those with cached blocks and none in use: the one touched last longest ago."""
-        if self.num_unused == self.num_empty:
-            return -1, None
-        candidates = (e for e, used in enumerate(self._used) if used == 0 and self._cached[e])
-        extent = min(candidates, key=self._touched.__getitem__)
-        return extent, self._touched[extent]
+        while self._unused:
+            when, extent = self._unused[0]
+            if self._is_unused(extent) and self._touched[extent] == when:
+                return extent, when
+            heapq.heappop(self._unused)
+        return -1, None
 
     def spare_used(self, block: int) -> None:
         extent = block // self.extent_blocks
@@ -115,14 +119,13 @@ class ExtentMap:
         self._cached[extent] += 1
         self._touched[extent] = now
         if self._used[extent] == 0:
-            self.num_unused += 1
+            self._became_unused(extent)
 
     def used_spare(self, block: int) -> None:
         extent = block // self.extent_blocks
         self._used[extent] -= 1
         if self._used[extent] == 0:
-            self.num_unused += 1
-            self.num_empty += self._cached[extent] == 0
+            self._became_unused(extent)
 
     def cached_spare(self, block: int) -> None:
         extent = block // self.extent_blocks
@@ -143,7 +146,23 @@ class ExtentMap:
         unused = [e for e, committed in enumerate(self._is_committed) if committed and not num_used[e]]
         assert self.num_unused == len(unused), "unused extents"
         assert self.num_empty == sum(not num_cached[extent] for extent in unused), "empty extents"
+        oldest = min(((self._touched[e], e) for e in unused if num_cached[e]), default=(None, -1))
+        assert self.oldest_unused() == oldest[::-1], "oldest extent"
         assert len(self._used) <= self._num_extents, "more extents than the arena has"
+
+    def _became_unused(self, extent: int) -> None:
+        self.num_unused += 1
+        if self._cached[extent] == 0:
+            self.num_empty += 1
+            return
+        if len(self._unused) > 2 * len(self._used) + 64:
+            self._unused = [(self._touched[e], e) for e in range(len(self._used)) if self._is_unused(e)]
+            heapq.heapify(self._unused)
+        heapq.heappush(self._unused, (self._touched[extent], extent))
+
+    def _is_unused(self, extent: int) -> bool:
+        """And has cached blocks."""
+        return self._used[extent] == 0 < self._cached[extent]
 
     def _is_committed_extent(self, extent: int) -> bool:
         return extent < len(self._is_committed) and self._is_committed[extent]

@@ -198,13 +198,6 @@ class InputCache:
         self._cut(slot, len(inputs))
         slot.in_use = False
 
-    def oldest_idle(self) -> InputCacheSlot | None:
-        """Of the free slots that hold blocks, the one used longest ago: the first to go when memory is
-        short.
-        """
-        idle = [slot for slot in self.slots if slot.table.num_blocks and not slot.in_use]
-        return min(idle, key=lambda slot: slot.last_used, default=None)
-
     def empty_slot(self, slot: InputCacheSlot) -> None:
         """Gives its blocks back."""
         slot.table.release()

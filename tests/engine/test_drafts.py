@@ -81,10 +81,10 @@ def test_no_more_is_guessed_than_the_request_allows(num_draft: int):
     assert max(step[0] for step in model.steps[1:]) == 1 + num_draft
 
 
-def test_nothing_is_guessed_where_tokens_cost_their_full_price():
+def test_that_tokens_cost_their_full_price_is_found_out_by_few_guesses():
     model = ToyModel(is_habitual=True)
-    outputs_of([toy_request("r", PROMPT, 100)], model)
-    assert {step[0] for step in model.steps[1:]} == {1}
+    outputs_of([toy_request("r", PROMPT, 200)], model)
+    assert sum(step[0] > 1 for step in model.steps[1:]) < 6
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 40))
@@ -136,9 +136,10 @@ def test_nobody_is_preempted_for_guesses():
     num_blocks=st.integers(5, 20),
     seed=st.integers(0, 1000),
     temperature=st.sampled_from([0.0, 1.2]),
+    policy=st.sampled_from(["prefix", "slots"]),
 )
 def test_short_memory_and_company_change_no_token(
-    num_requests: int, num_blocks: int, seed: int, temperature: float
+    num_requests: int, num_blocks: int, seed: int, temperature: float, policy: str
 ):
     def requests(num_draft: int | None) -> list[Request]:
         sampling = SamplingParams(temperature=temperature, seed=seed)
@@ -147,7 +148,7 @@ def test_short_memory_and_company_change_no_token(
             for i in range(num_requests)
         ]
 
-    guessed = outputs_of(requests(None), habitual(), num_blocks=num_blocks)
+    guessed = outputs_of(requests(None), habitual(), num_blocks=num_blocks, cache_policy=policy)
     for request in requests(0):
         assert flat(guessed[request.id]) == flat(outputs_of([request], habitual())[request.id])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.native
 MODELS = {"f32": ("llama", "F32"), "q4_1": ("qwen3", "Q4_1")}
 GREEDY = SamplingParams(temperature=0)
 DRAWN = SamplingParams(temperature=1.0, seed=7)
+PENALIZED = SamplingParams(temperature=0.3, seed=8, repeat_penalty=1.2, frequency_penalty=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +100,40 @@ def test_memory_for_a_few_is_enough_for_all(
     tokens, num_preemptions = generate(backend, paths, requests(16), settings)
     assert num_preemptions > 0
     assert tokens == alone
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALIZED], ids=["greedy", "drawn", "penalized"])
+def test_guesses_change_no_bit(backend: CpuBackend, paths: dict[str, Path], sampling: SamplingParams):
+    ticks = count(step=0.001)
+    engine = EngineCore(backend, EngineSettings(), lambda: next(ticks))
+    for model_id, path in paths.items():
+        engine.load_model(model_id, path)
+    prompt = np.random.default_rng(5).integers(0, 260, 12).tolist() * 4
+    sampling = structs.replace(sampling, num_logprobs=2)
+    runs = []
+    for name, num_draft, draft_model_id in (
+        ("plain", 0, None),
+        ("text", None, None),
+        ("model", None, "q4_1"),
+    ):
+        engine.submit(
+            Request(
+                id=name,
+                model_id="f32",
+                prompt=prompt,
+                sampling=sampling,
+                max_tokens=60,
+                num_draft=num_draft,
+                draft_model_id=draft_model_id,
+            )
+        )
+        outputs = []
+        while engine.has_work:
+            outputs += engine.step()
+        logprobs = [logprob for output in outputs for logprob in output.logprobs or []]
+        runs.append((logprobs, outputs[-1].stats))
+    engine.close()
+    (plain, none), (guessed, text), (by_model, model) = runs
+    assert plain == guessed == by_model
+    assert len(plain) == 60
+    assert none.drafted_tokens == 0 < min(text.drafted_tokens, model.drafted_tokens)

@@ -24,6 +24,10 @@ class Costs:
         self.per_token = per_token
         self.fewest_tokens = fewest
         self.most = most
+        self.untried: list[int] = []
+
+    def has_seen(self, num_tokens: int) -> bool:
+        return num_tokens not in self.untried
 
     def estimate(self, num_tokens: int) -> float:
         return 1 + self.per_token * (num_tokens - 1) if num_tokens <= self.most else inf
@@ -107,6 +111,15 @@ def test_without_known_costs_nothing_is_verified():
     assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=inf)) == [0]
     assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=2)) == [0]
     assert plan_drafts([certain] * 2, 2, 2, Costs(0.0, fewest=2, most=5)) == [2, 1]
+
+
+def test_sizes_that_were_not_tried_are_if_guesses_are_likely():
+    costs = Costs(5.0)
+    costs.untried = [2, 3]
+    assert plan_drafts([[0.9, 0.8]], 1, 1, costs) == [2]
+    assert plan_drafts([[0.4, 0.3]], 1, 1, costs) == [0]
+    costs.untried = []
+    assert plan_drafts([[0.9, 0.8]], 1, 1, costs) == [0]
 
 
 def test_sure_guesses_are_verified_together():

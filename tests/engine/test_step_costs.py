@@ -59,3 +59,4 @@ def test_what_was_held_up_once_is_not_believed_for_ever():
         costs.observe(1, 0.002)
     assert costs.estimate(4) < 0.004
     assert costs.estimate(64) > 0.010
+    assert [n for n in (1, 4, 8, 64) if costs.has_seen(n)] == [1, 64]

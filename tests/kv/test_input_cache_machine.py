@@ -48,10 +48,11 @@ class InputCacheMachine(RuleBasedStateMachine):
     def compute(self, slot: InputCacheSlot, inputs: list[Input]) -> bool:
         """False: too little memory, even with all idle slots emptied."""
         while not slot.table.grow(len(slot.inputs) + len(inputs)):
-            if not (idle := self.cache.oldest_idle()):
+            idle = [other for other in self.cache.slots if other.table.num_blocks and not other.in_use]
+            if not idle:
                 return False
-            self.cache.empty_slot(idle)
-            self.values[idle.id] = []
+            self.cache.empty_slot(idle[0])
+            self.values[idle[0].id] = []
         self.slots.compute(slot, inputs)
         self.values[slot.id] = self.slots.values(slot)
         return True

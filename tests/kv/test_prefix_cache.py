@@ -298,6 +298,18 @@ def test_blocks_of_a_full_arena_come_from_itself():
     assert (one.pool.num_cached, two.pool.num_cached) == (2, 4)
 
 
+def test_age_follows_use_however_often_that_is():
+    budget = Budget(12 * 64)
+    one, two = FakeKv(8, budget, extent_blocks=2), FakeKv(8, budget, extent_blocks=2)
+    texts = [[n, *TEXT[:31]] for n in range(4)]  # of an extent each
+    for text in texts:
+        one.release(computed(one, text))
+    for n in range(300):
+        one.release(followed(one, texts[n % 4])[0])
+    two.table().grow(16 * 8)
+    assert [followed(one, text)[2] for text in texts] == [0, 0, 32, 32]
+
+
 def test_dropping_what_is_cached_leaves_no_trace():
     kv = FakeKv(16)
     used = computed(kv, TEXT[:20], "x")
