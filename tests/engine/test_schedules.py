@@ -115,8 +115,15 @@ def expected(request: Request, model: ToyModel, limit_bytes: int) -> list[int] |
 class Schedules(RuleBasedStateMachine):
     """Two models under one budget; requests come, are cancelled, lose their model, or run to their end."""
 
-    @initialize(num_blocks=st.integers(5, 20), values=engine_settings, may_fail=st.booleans())
-    def start(self, num_blocks: int, values: dict[str, Any], may_fail: bool) -> None:
+    @initialize(
+        num_blocks=st.integers(5, 20),
+        values=engine_settings,
+        may_fail=st.booleans(),
+        first=st.lists(requests, min_size=2, max_size=8),
+    )
+    def start(
+        self, num_blocks: int, values: dict[str, Any], may_fail: bool, first: list[dict[str, Any]]
+    ) -> None:
         self.limit_bytes = num_blocks * BLOCK_BYTES
         self.backend, self.clock = ToyBackend(), SteadyClock()
         chosen = EngineSettings(kv_limit_bytes=self.limit_bytes, **values)
@@ -134,6 +141,8 @@ class Schedules(RuleBasedStateMachine):
         self.files = tempfile.TemporaryDirectory()
         self.directory = Path(self.files.name)
         self.saves: list[SessionSave] = []
+        for fields in first:
+            self._submit(**fields)
 
     def _load(self, model_id: str) -> None:
         self.models[model_id] = MODELS[model_id]()
@@ -142,31 +151,34 @@ class Schedules(RuleBasedStateMachine):
     @rule(values=requests, count=st.sampled_from([1, 1, 8]))
     def submit(self, values: dict[str, Any], count: int) -> None:
         for _ in range(count):
-            request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
-            is_possible = request.model_id in self.models and (
-                request.session is None or self.engine.settings.cache_policy == "prefix"
-            )
-            self.wanted[request.id] = (
-                expected(request, self.models[request.model_id], self.limit_bytes) if is_possible else None
-            )
-            self._submit(request)
+            self._submit(**values)
 
-    @precondition(lambda self: self.may_fail)
-    @rule(model_id=st.sampled_from(list(MODELS)))
-    def submit_what_makes_a_step_fail(self, model_id: str) -> None:
-        request = Request(
-            id=str(next(self.ids)), model_id=model_id, prompt=[1, POISON], sampling=GREEDY, max_tokens=5
+    @rule(model_id=st.sampled_from(list(MODELS)), token=st.integers(0, 5))
+    def submit_what_takes_all_memory(self, model_id: str, token: int) -> None:
+        if model_id in self.models:
+            num_blocks = self.limit_bytes // self.models[model_id].info.block_bytes
+            self._submit(model_id=model_id, prompt=[token] * (16 * num_blocks - 7), max_tokens=5, priority=9)
+
+    def _submit(self, **values: Any) -> None:
+        request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
+        is_possible = request.model_id in self.models and (
+            request.session is None or self.engine.settings.cache_policy == "prefix"
         )
-        self.spoilt.add(request.id)
-        self._submit(request)
-
-    def _submit(self, request: Request) -> None:
+        if is_possible:
+            wanted = expected(request, self.models[request.model_id], self.limit_bytes)
+        self.wanted[request.id] = wanted if is_possible else None
         self.model_of[request.id] = request.model_id
         self.unfinished.append(request.id)
         self.engine.submit(request)
         self.engine.check()
 
-    @rule(count=st.integers(1, 12))
+    @precondition(lambda self: self.may_fail)
+    @rule(model_id=st.sampled_from(list(MODELS)))
+    def submit_what_makes_a_step_fail(self, model_id: str) -> None:
+        self._submit(model_id=model_id, prompt=[1, POISON], max_tokens=5)
+        self.spoilt.add(self.unfinished[-1])
+
+    @rule(count=st.sampled_from([1, 3, 10, 40]))
     def step(self, count: int) -> None:
         for _ in range(count):
             self.results.add(self.engine.step())
