@@ -101,7 +101,8 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
 
 template <Correction kCorrection, int kLargest, int kTiles, int kTokens>
 void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num_blocks, int zero_shift,
-                     const uint8_t* x, int64_t x_stride, PairSums* pair_sums) {
+                     const uint8_t* x, int64_t x_stride, PairSums* pair_sums, SpreadFetch& fetch) {
+  SpreadFetch weights = fetch;  // in registers
   f32x16 sums[kTiles][kTokens];
   PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
@@ -120,8 +121,10 @@ void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num
       if (kTokens == kTokenGroup)
         prefetch_soon(reinterpret_cast<uintptr_t>(activations[t]) + kTokens * x_stride);
     }
+    if (kTokens == kTokenGroup) weights.fetch_some();
     multiply_block<kCorrection, kLargest>(w, activations, zero_shift, sums);
   }
+  fetch = weights;
   PUNA_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) {
     PUNA_UNROLL(2)
@@ -142,17 +145,17 @@ struct QuantizedMethod {
   static constexpr int64_t activation_bytes(int64_t columns) {
     return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
   }
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks,
-                     uintptr_t ahead) {
-    TileReader in{p, stride, ahead};
+  template <typename Ahead>
+  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks, Ahead ahead) {
+    TileReader<Ahead> in{p, stride, ahead};
     Format::unpack(in, columns / kBlockValues, blocks);
   }
   template <int kTiles, int kTokens>
   PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
-                            PairSums* sums) {
+                            PairSums* sums, SpreadFetch& fetch) {
     multiply_blocks<Format::kCorrection, largest_value(kType), kTiles, kTokens>(
         blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x,
-        x_stride, sums);
+        x_stride, sums, fetch);
   }
 };
 

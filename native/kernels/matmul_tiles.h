@@ -11,11 +11,13 @@
 //   kShortChunkColumns           as many columns as are worth the way through the cache
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
-//   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; prefetches what is at `ahead`
-//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums)   the second tile's blocks follow a whole
-//                                                                 chunk of the first's
+//   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; ahead: what is fetched meanwhile
+//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums, fetch)   the second tile's blocks follow a
+//                                whole chunk of the first's; a whole group of tokens fetches some of `fetch`
+//                                beside every kBlockValues columns
 #pragma once
 
+#include "kernels/activation_block.h"
 #include "kernels/kernels.h"
 #include "simd/columns.h"
 #include "simd/tile_sizes.h"
@@ -31,7 +33,7 @@ typedef float PairSums[kPairRows];  // of one token
 
 template <typename Method>
 struct alignas(64) PairBuffer {
-  static constexpr int kChunkBlocks = (Method::kMaxChunkColumns + 31) / 32;
+  static constexpr int kChunkBlocks = Method::kMaxChunkColumns / kBlockValues;
   typename Method::Block blocks[kPairTiles][kChunkBlocks];
   PairSums sums[kMaxTokens];
   uint8_t tail[kRowTile][Method::packed_bytes(Method::kMaxChunkColumns)];
@@ -39,19 +41,20 @@ struct alignas(64) PairBuffer {
 
 // Unpacks columns of one tile. A tile with fewer rows than 16 is copied first, so that nothing is read past
 // the weight's end; the other lanes' results are never stored.
-template <typename Method>
-PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, uintptr_t ahead,
+template <typename Method, typename Ahead>
+PUNA_INLINE void unpack_tile(const Weight& weight, int64_t row, int64_t k, int64_t columns, Ahead ahead,
                              typename Method::Block* blocks,
                              uint8_t (*tail)[Method::packed_bytes(Method::kMaxChunkColumns)]) {
   const uint8_t* p = weight.row(row) + Method::packed_bytes(k);
-  if (weight.rows - row >= kRowTile) {
-    Method::unpack(p, (int64_t)weight.row_bytes, columns, blocks, ahead);
-    return;
+  int64_t stride = (int64_t)weight.row_bytes;
+  if (weight.rows - row < kRowTile) {
+    std::memset(tail, 0, sizeof tail[0] * kRowTile);
+    for (int64_t r = 0; r < weight.rows - row; ++r)
+      std::memcpy(tail[r], p + r * stride, (size_t)Method::packed_bytes(columns));
+    p = tail[0];
+    stride = sizeof tail[0];
   }
-  std::memset(tail, 0, sizeof tail[0] * kRowTile);
-  for (int64_t r = 0; r < weight.rows - row; ++r)
-    std::memcpy(tail[r], p + r * (int64_t)weight.row_bytes, (size_t)Method::packed_bytes(columns));
-  Method::unpack(tail[0], sizeof tail[0], columns, blocks, ahead);
+  Method::unpack(p, stride, columns, blocks, ahead);
 }
 
 // Rows [row, row + num_rows) of tokens [token, token + num_tokens) of what `sums` holds.
@@ -69,6 +72,20 @@ PUNA_INLINE void store_sums(const LinearArgs& args, const PairSums* sums, int64_
   }
 }
 
+// What is fetched while a chunk is multiplied: so many bytes from an address on beside each block of columns
+// and group of tokens, evenly, since memory is slower than bursts.
+struct SpreadFetch {
+  uintptr_t address = 0, due = 0, step = 0;
+
+  static SpreadFetch over(int64_t steps, uintptr_t address, int64_t bytes) {
+    return {address, address, (uintptr_t)((bytes + steps - 1) / steps)};
+  }
+  inline __attribute__((always_inline)) void fetch_some() {
+    due += step;
+    for (; address < due; address += 64) prefetch_later(address);
+  }
+};
+
 // A pair of tiles, unpacked, and the tokens it is multiplied with.
 template <typename Method>
 struct PairTask {
@@ -76,18 +93,28 @@ struct PairTask {
   int64_t row, num_rows;      // of the weight
   int64_t token, num_tokens;  // at most kMaxTokens
   PairBuffer<Method>& buffer;
+  SpreadFetch fetch = {};
+
+  template <typename Ahead>
+  void unpack(int64_t k, int64_t columns, int tiles, Ahead ahead) {
+    for (int tile = 0; tile < tiles; ++tile) {
+      unpack_tile<Method>(*args.weight, row + tile * kRowTile, k, columns, ahead, buffer.blocks[tile],
+                          buffer.tail);
+      ahead = ahead + kRowTile * Method::packed_bytes(columns);
+    }
+  }
 
   // Columns [k, k + columns) of kTokens tokens from `first` on. Behind the last chunk their sums are complete
   // and leave at once: the stores, a cache line here and there, then drain while the next tokens' are
   // computed.
   template <int kTiles, int kTokens>
-  inline __attribute__((always_inline)) void multiply(int64_t k, int64_t columns, int64_t first) const {
+  inline __attribute__((always_inline)) void multiply(int64_t k, int64_t columns, int64_t first) {
     const int64_t x_stride = Method::activation_bytes(args.weight->cols);
     const uint8_t* x = static_cast<const uint8_t*>(args.x) + (token + first) * x_stride;
     const bool last = k + columns == args.weight->cols;
     if (last) prefetch_results(first + kTokenGroup);
     Method::template multiply<kTiles, kTokens>(buffer.blocks[0], columns, x + Method::activation_bytes(k),
-                                               x_stride, buffer.sums + first);
+                                               x_stride, buffer.sums + first, fetch);
     if (last) store_sums(args, buffer.sums + first, token + first, kTokens, row, num_rows);
   }
 
@@ -101,7 +128,7 @@ struct PairTask {
   }
 
   template <int kTiles>
-  void multiply_all(int64_t k, int64_t columns) const {
+  void multiply_all(int64_t k, int64_t columns) {
     int64_t first = 0;
     for (; first + kTokenGroup <= num_tokens; first += kTokenGroup)
       multiply<kTiles, kTokenGroup>(k, columns, first);
@@ -116,8 +143,8 @@ struct PairTask {
   }
 };
 
-// For few tokens, when memory is what takes the time, chunks are short: weights are fetched while a chunk is
-// unpacked, and while it is multiplied they are not.
+// For few tokens, when memory is what takes the time, chunks are short: weights are fetched all the time
+// rather than in bursts.
 template <typename Method>
 int64_t chunk_columns(int64_t cols, int64_t num_tokens) {
   constexpr int64_t kFewTokens = 32;
@@ -125,21 +152,28 @@ int64_t chunk_columns(int64_t cols, int64_t num_tokens) {
   return cols <= Method::kMaxChunkColumns ? cols : Method::kChunkColumns;
 }
 
+// `next`: the weights to be fetched, as many bytes as the pair's. That is done while a chunk is unpacked,
+// which takes most of the time of few tokens, or else, then undisturbed, while it is multiplied.
 template <typename Method>
-void linear_pair(const LinearArgs& args, int64_t row, int tiles, uintptr_t ahead, int64_t token,
+void linear_pair(const LinearArgs& args, int64_t row, int tiles, uintptr_t next, int64_t token,
                  int64_t num_tokens) {
+  constexpr int64_t kSpreadTokens = 8;
   alignas(64) PairBuffer<Method> buffer;
   const Weight& weight = *args.weight;
   const int64_t rows = args.row_end - row < tiles * kRowTile ? args.row_end - row : tiles * kRowTile;
-  const PairTask<Method> task{args, row, rows, token, num_tokens, buffer};
+  PairTask<Method> task{args, row, rows, token, num_tokens, buffer};
   std::memset(buffer.sums, 0, sizeof(PairSums) * (size_t)num_tokens);
   const int64_t chunk = chunk_columns<Method>(weight.cols, args.num_tokens);
   for (int64_t k = 0; k < weight.cols; k += chunk) {
     const int64_t columns = weight.cols - k < chunk ? weight.cols - k : chunk;
-    for (int tile = 0; tile < tiles; ++tile) {
-      unpack_tile<Method>(weight, row + tile * kRowTile, k, columns, ahead, buffer.blocks[tile], buffer.tail);
-      ahead += (uintptr_t)(kRowTile * Method::packed_bytes(columns));
+    const int64_t bytes = tiles * kRowTile * Method::packed_bytes(columns);
+    if (num_tokens < kSpreadTokens) {
+      task.unpack(k, columns, tiles, FetchAhead{next});
+    } else {
+      task.unpack(k, columns, tiles, FetchNothing{});
+      task.fetch = SpreadFetch::over(num_tokens / kTokenGroup * (columns / kBlockValues), next, bytes);
     }
+    next += (uintptr_t)bytes;
     if (tiles == 2)
       task.template multiply_all<2>(k, columns);
     else
@@ -151,7 +185,7 @@ template <typename Method>
 void linear_tiles(const LinearArgs& args) {
   for (int64_t row = args.row_begin; row < args.row_end; row += kPairRows) {
     const int tiles = args.row_end - row > kRowTile ? 2 : 1;
-    // The next pair's rows follow in memory; they are prefetched evenly while this pair is multiplied.
+    // The next pair's rows follow in memory.
     const bool last = row + kPairRows >= args.row_end;
     const uint8_t* next = last && args.next ? args.next : args.weight->row(last ? row : row + kPairRows);
     const uintptr_t ahead = reinterpret_cast<uintptr_t>(next);

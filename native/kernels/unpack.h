@@ -69,7 +69,7 @@ PUNA_INLINE void unpack_scale_and_min(u32x16 header, WeightBlock* out) {
 
 // The first kBytes of each row, as words; bytes behind them in the last word may be anything.
 template <int kBytes>
-PUNA_INLINE void read_words(TileReader& in, u32x16* w) {
+PUNA_INLINE void read_words(auto& in, u32x16* w) {
   int offset = 0;
   PUNA_UNROLL(16)
   for (; offset + 32 <= kBytes; offset += 32) in.words8(offset, w + offset / 4);
@@ -183,7 +183,7 @@ struct Unpacker {
   static constexpr int kGroup = 16 / std::gcd(kBytes, 16);
 
   template <int kCount>
-  PUNA_INLINE void unpack_blocks(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack_blocks(auto& in, WeightBlock* out) {
     u32x16 w[(kCount * kBytes + 3) / 4];
     read_words<kCount * kBytes>(in, w);
     [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) __attribute__((always_inline)) {
@@ -191,7 +191,7 @@ struct Unpacker {
     }(std::make_integer_sequence<int, kCount>{});
     in.p += kCount * kBytes;
   }
-  PUNA_INLINE void unpack(TileReader& in, int64_t num_blocks, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, int64_t num_blocks, WeightBlock* out) {
     int64_t i = 0;
     for (; i + kGroup <= num_blocks; i += kGroup) unpack_blocks<kGroup>(in, out + i);
     for (; i < num_blocks; ++i) unpack_blocks<1>(in, out + i);

@@ -42,7 +42,7 @@ template <>
 struct SuperBlock<TensorType::kIQ2_XXS> {
   static constexpr int kBytes = 66, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0) * 0.125f;
     for (int half = 0; half < 2; ++half) {
       u32x16 words[8];  // of each block: four indices, then signs and scale
@@ -65,7 +65,7 @@ template <>
 struct SuperBlock<TensorType::kIQ2_XS> {
   static constexpr int kBytes = 74, kZero = 128;
   static constexpr Correction kCorrection = Correction::kSubScales;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0) * 0.125f;
     const u32x16 scales[2] = {in.u32(66), in.u32(70)};
     for (int half = 0; half < 2; ++half) {
@@ -91,7 +91,7 @@ template <>
 struct SuperBlock<TensorType::kIQ2_S> {
   static constexpr int kBytes = 82, kZero = 128;
   static constexpr Correction kCorrection = Correction::kSubScales;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0) * 0.125f;
     u32x16 low[8], signs[8];
     in.words8(2, low);
@@ -116,7 +116,7 @@ template <>
 struct SuperBlock<TensorType::kIQ3_XXS> {
   static constexpr int kBytes = 98, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0) * 0.25f;
     u32x16 packed[8];  // of each block: signs and scale
     in.words8(66, packed);
@@ -141,7 +141,7 @@ template <>
 struct SuperBlock<TensorType::kIQ3_S> {
   static constexpr int kBytes = 110, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0);
     u32x16 signs[8];
     in.words8(74, signs);
@@ -177,7 +177,7 @@ template <>
 struct SuperBlock<TensorType::kIQ1_S> {
   static constexpr int kBytes = 50, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0) * 0.125f;
     u32x16 low[8], words[4];
     in.words8(2, low);
@@ -198,7 +198,7 @@ template <>
 struct SuperBlock<TensorType::kIQ1_M> {
   static constexpr int kBytes = 56, kZero = 128;
   static constexpr Correction kCorrection = Correction::kSubScales;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     u32x16 low[8], high[4];
     in.words8(0, low);
     in.words4(32, high);

@@ -17,7 +17,7 @@ template <>
 struct SuperBlock<TensorType::kQ1_0> {
   static constexpr int kBytes = 18, kZero = 1;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0);
     u32x16 words[4];
     in.words4(2, words);
@@ -34,7 +34,7 @@ template <>
 struct SuperBlock<TensorType::kQ2_0> {
   static constexpr int kBytes = 18, kZero = 1;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(0);
     u32x16 words[4];
     in.words4(2, words);
@@ -53,7 +53,7 @@ template <>
 struct SuperBlock<TensorType::kTQ2_0> {
   static constexpr int kBytes = 66, kZero = 1;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(64);
     for (int half = 0; half < 2; ++half) {
       u32x16 words[8];  // bytes of four values that are 32 apart
@@ -89,7 +89,7 @@ template <>
 struct SuperBlock<TensorType::kTQ1_0> {
   static constexpr int kBytes = 54, kZero = 1;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const u32x16 last = in.u32(48);
     const f32x16 d = in.f16(52);
     PUNA_UNROLL(8)
@@ -124,7 +124,7 @@ template <>
 struct SuperBlock<TensorType::kNVFP4> {
   static constexpr int kBytes = 36, kZero = 128;
   static constexpr Correction kCorrection = Correction::kSubScales;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const u32x16 scales = in.u32(0);
     u32x16 words[8];
     in.words8(4, words);

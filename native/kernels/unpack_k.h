@@ -18,7 +18,7 @@ template <TensorType kType>
 inline constexpr int kFileBlocks = 8;
 
 // Q4_K and Q5_K: two half floats, then 8 scales and 8 minimums of 6 bits in 12 bytes.
-PUNA_INLINE void unpack_k_scales(TileReader& in, WeightBlock out[8]) {
+PUNA_INLINE void unpack_k_scales(auto& in, WeightBlock out[8]) {
   u32x16 words[4];
   in.words4(0, words);
   const f32x16 d = f16_to_float(words[0]), dmin = f16_to_float(words[0] >> 16);
@@ -35,7 +35,7 @@ template <>
 struct SuperBlock<TensorType::kQ4_K> {
   static constexpr int kBytes = 144, kZero = 0;
   static constexpr Correction kCorrection = Correction::kMin;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     unpack_k_scales(in, out);
     for (int pair = 0; pair < 4; ++pair) {  // 32 bytes: low nibbles of one block, high ones of the next
       u32x16 words[8];
@@ -53,7 +53,7 @@ template <>
 struct SuperBlock<TensorType::kQ5_K> {
   static constexpr int kBytes = 176, kZero = 0;
   static constexpr Correction kCorrection = Correction::kMin;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     unpack_k_scales(in, out);
     u32x16 fifth[8];  // bit b of a byte belongs to block b
     in.words8(16, fifth);
@@ -74,7 +74,7 @@ template <>
 struct SuperBlock<TensorType::kQ6_K> {
   static constexpr int kBytes = 210, kZero = 32;
   static constexpr Correction kCorrection = Correction::kSubScales;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(208);
     u32x16 scales[4];
     in.words4(192, scales);
@@ -108,7 +108,7 @@ template <>
 struct SuperBlock<TensorType::kQ2_K> {
   static constexpr int kBytes = 84, kZero = 0;
   static constexpr Correction kCorrection = Correction::kHalfMins;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const u32x16 header = in.u32(80);
     const f32x16 d = f16_to_float(header), dmin = f16_to_float(header >> 16);
     u32x16 scales[4];  // of 16 values each: scale in the low nibble, minimum in the high one
@@ -134,7 +134,7 @@ template <>
 struct SuperBlock<TensorType::kQ3_K> {
   static constexpr int kBytes = 110, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const f32x16 d = in.f16(108);
     u32x16 packed[3], scales[4];  // 16 scales of 6 bits, in nibbles and pairs of bits
     PUNA_UNROLL(3)
@@ -168,7 +168,7 @@ template <>
 struct SuperBlock<TensorType::kIQ4_XS> {
   static constexpr int kBytes = 136, kZero = 128;
   static constexpr Correction kCorrection = Correction::kZeroPoint;
-  PUNA_INLINE void unpack(TileReader& in, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, WeightBlock* out) {
     const u32x16 header = in.u32(0), low = in.u32(4);
     const f32x16 d = f16_to_float(header);
     for (int b = 0; b < 8; ++b) {
@@ -186,7 +186,7 @@ template <TensorType kType>
   requires requires { SuperBlock<kType>::kBytes; }
 struct Unpacker<kType> : SuperBlock<kType> {
   static constexpr int kBlocks = kFileBlocks<kType>;
-  PUNA_INLINE void unpack(TileReader& in, int64_t num_blocks, WeightBlock* out) {
+  PUNA_INLINE void unpack(auto& in, int64_t num_blocks, WeightBlock* out) {
     for (int64_t i = 0; i < num_blocks; i += kBlocks, in.p += SuperBlock<kType>::kBytes)
       SuperBlock<kType>::unpack(in, out + i);
   }

@@ -21,34 +21,36 @@ struct WeightBlock {
   f32x16 b;
 };
 
-// Reads 16 rows in their file format, and prefetches as many bytes of what follows: rows lie too far apart
-// for the hardware to see that a tile, and then the next one, is contiguous memory.
+// Reads 16 rows in their file format, and fetches as many bytes of what follows unless that is done elsewhere
+// (Ahead): rows lie too far apart for the hardware to see that a tile, and then the next one, is contiguous
+// memory.
+template <typename Ahead>
 struct TileReader {
   const uint8_t* p;
-  int64_t stride;   // bytes between rows
-  uintptr_t ahead;  // prefetched next
+  int64_t stride;  // bytes between rows
+  Ahead ahead;
 
   inline __attribute__((always_inline)) void words4(int64_t offset, u32x16 words[4]) {
     load_columns4(p + offset, stride, ahead, words);
-    ahead += 16 * kLanes;
+    ahead = ahead + 16 * kLanes;
   }
   inline __attribute__((always_inline)) void words8(int64_t offset, u32x16 words[8]) {
     load_columns8(p + offset, stride, ahead, words);
-    ahead += 32 * kLanes;
+    ahead = ahead + 32 * kLanes;
   }
   inline __attribute__((always_inline)) u32x16 u32(int64_t offset) {
-    prefetch_later(ahead);
-    ahead += 4 * kLanes;
+    p = ahead.fetch(0, p);
+    ahead = ahead + 4 * kLanes;
     return load_u32_column(p + offset, stride);
   }
   inline __attribute__((always_inline)) u32x16 u16(int64_t offset) {
-    prefetch_later(ahead);
-    ahead += 2 * kLanes;
+    p = ahead.fetch(0, p);
+    ahead = ahead + 2 * kLanes;
     return load_u16_column(p + offset, stride);
   }
   inline __attribute__((always_inline)) f32x16 f16(int64_t offset) {
-    prefetch_later(ahead);
-    ahead += 2 * kLanes;
+    p = ahead.fetch(0, p);
+    ahead = ahead + 2 * kLanes;
     return load_f16_column(p + offset, stride);
   }
 };

@@ -11,8 +11,14 @@
 
 #include "base/error.h"
 #include "kv/page_fetcher.h"
+#include "kv/populate.h"
 
 namespace puna {
+
+struct ByteRange {
+  int64_t begin, end;
+};
+
 namespace {
 
 constexpr int64_t kAlignment = 64;  // of a block: a cache line, and the widest vector register
@@ -56,10 +62,9 @@ std::shared_ptr<uint8_t> reserve(int64_t bytes, bool huge) {
           [address, size](uint8_t*) { munmap(address, size); }};
 }
 
-void discard(uint8_t* base, int64_t begin, int64_t end) {
+void discard(uint8_t* base, ByteRange range) {
   static const int64_t page = sysconf(_SC_PAGESIZE);
-  begin = (begin + page - 1) / page * page;
-  end = end / page * page;
+  const int64_t begin = (range.begin + page - 1) / page * page, end = range.end / page * page;
   if (begin < end && madvise(base + begin, static_cast<size_t>(end - begin), MADV_DONTNEED) != 0)
     throw Error(std::string("arena: cannot release memory: ") + std::strerror(errno));
 }
@@ -102,18 +107,37 @@ void Arena::fetch(int64_t extent) {
   fetcher_->fetch(start + extent * extent_bytes_, extent_bytes_);
 }
 
-void Arena::release(std::span<const int64_t> extents) {
-  uint8_t* start = base();
+// Neighbours go together, so that the pages between them do too.
+std::vector<ByteRange> Arena::runs_of(std::span<const int64_t> extents) const {
   for (const int64_t extent : extents) check(extent);
   std::vector<int64_t> ids(extents.begin(), extents.end());
   std::sort(ids.begin(), ids.end());
-  fetcher_->cancel();
-  // Neighbours go together, so that the pages between them go too.
+  std::vector<ByteRange> runs;
   for (size_t first = 0, next; first < ids.size(); first = next) {
     next = first + 1;
     while (next < ids.size() && ids[next] <= ids[next - 1] + 1) ++next;
-    discard(start, ids[first] * extent_bytes_, (ids[next - 1] + 1) * extent_bytes_);
+    runs.push_back({ids[first] * extent_bytes_, (ids[next - 1] + 1) * extent_bytes_});
   }
+  return runs;
+}
+
+void Arena::commit(std::span<const int64_t> extents) {
+  uint8_t* start = base();
+  const std::vector<ByteRange> runs = runs_of(extents);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const int error = populate_pages(start + runs[i].begin, runs[i].end - runs[i].begin);
+    if (error == 0) continue;
+    for (size_t j = 0; j <= i; ++j) discard(start, runs[j]);
+    throw Error("arena: cannot commit " + std::to_string(runs[i].end - runs[i].begin) +
+                " bytes: " + std::strerror(error));
+  }
+}
+
+void Arena::release(std::span<const int64_t> extents) {
+  uint8_t* start = base();
+  const std::vector<ByteRange> runs = runs_of(extents);
+  fetcher_->cancel();
+  for (const ByteRange& run : runs) discard(start, run);
 }
 
 }  // namespace puna

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kv/block_space.h"
 
@@ -14,6 +15,7 @@ namespace puna {
 inline constexpr int64_t kHugePageBytes = int64_t{1} << 21;
 
 class PageFetcher;
+struct ByteRange;
 
 class Arena {
  public:
@@ -30,6 +32,10 @@ class Arena {
   int64_t block_bytes() const { return block_bytes_; }
   int64_t extent_blocks() const { return extent_blocks_; }
   int64_t extent_bytes() const { return extent_bytes_; }
+
+  // Brings memory for these extents now; contents that they have stay. Throws Error for an unknown one, and
+  // if the system does not have it: then what came half-way is gone again, with all contents.
+  void commit(std::span<const int64_t> extents);
 
   // Has the system bring memory for an extent that is about to be written, without waiting for it: what is
   // written before it is there is brought by the write. Throws Error for an unknown one.
@@ -49,6 +55,7 @@ class Arena {
   int64_t num_extents() const { return (num_blocks_ + extent_blocks_ - 1) / extent_blocks_; }
   uint8_t* base() const;
   void check(int64_t extent) const;
+  std::vector<ByteRange> runs_of(std::span<const int64_t> extents) const;
 
   int64_t num_blocks_, block_bytes_, extent_blocks_, extent_bytes_;
   std::shared_ptr<uint8_t> mapping_;

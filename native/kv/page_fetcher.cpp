@@ -1,18 +1,10 @@
 #include "kv/page_fetcher.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
+
+#include "kv/populate.h"
 
 namespace puna {
-namespace {
-
-#ifdef MADV_POPULATE_WRITE
-constexpr int kPopulate = MADV_POPULATE_WRITE;
-#else
-constexpr int kPopulate = 23;  // Linux 5.14; older kernels answer EINVAL, and the writes bring the pages
-#endif
-
-}  // namespace
 
 PageFetcher::~PageFetcher() {
   {
@@ -51,7 +43,7 @@ void PageFetcher::run() {
     is_fetching_ = true;
     lock.unlock();
     // Whatever it answers: a page that does not come now comes, or fails, when it is written.
-    madvise(range.begin, static_cast<size_t>(range.bytes), kPopulate);
+    populate_pages(range.begin, range.bytes);
     lock.lock();
     is_fetching_ = false;
     changed_.notify_all();

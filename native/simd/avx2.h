@@ -94,12 +94,13 @@ PUNA_INLINE void load_f16_rows(const uint8_t* p, int64_t stride, F32Part& v) {
   v = (F32Part)_mm256_cvtph_ps(load_u16_words(p, stride));
 }
 
-PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, uintptr_t ahead, U32Part columns[4]) {
+template <typename Ahead>
+PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, Ahead ahead, U32Part columns[4]) {
   const auto row = [](const uint8_t* q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
   __m256i z[4];  // rows i and i + 4
   PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
-    if (i % 2 == 0) prefetch_later(ahead + 32 * i);
+    if (i % 2 == 0) p = ahead.fetch(32 * i, p);
     z[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(row(p)), row(p + 4 * stride), 1);
   }
   const __m256i low01 = _mm256_unpacklo_epi32(z[0], z[1]), high01 = _mm256_unpackhi_epi32(z[0], z[1]);

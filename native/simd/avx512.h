@@ -85,12 +85,13 @@ PUNA_INLINE void transpose_parts(const __m512i z[4], __m512i out[4]) {
   out[2] = _mm512_unpacklo_epi64(high01, high23);
   out[3] = _mm512_unpackhi_epi64(high01, high23);
 }
-PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, uintptr_t ahead, U32Part columns[4]) {
+template <typename Ahead>
+PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, Ahead ahead, U32Part columns[4]) {
   const auto row = [](const uint8_t* q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
   __m512i z[4], words[4];
   PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
-    prefetch_later(ahead + 64 * i);
+    p = ahead.fetch(64 * i, p);
     z[i] = _mm512_castsi128_si512(row(p));
     z[i] = _mm512_inserti32x4(z[i], row(p + 4 * stride), 1);
     z[i] = _mm512_inserti32x4(z[i], row(p + 8 * stride), 2);
@@ -100,17 +101,18 @@ PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, uintptr_t ahead, U
   PUNA_UNROLL(4)
   for (int j = 0; j < 4; ++j) columns[j] = (U32Part)words[j];
 }
-PUNA_INLINE void load_rows8(const uint8_t* p, int64_t stride, uintptr_t ahead, U32Part columns[8]) {
+template <typename Ahead>
+PUNA_INLINE void load_rows8(const uint8_t* p, int64_t stride, Ahead ahead, U32Part columns[8]) {
   const auto row = [](const uint8_t* q) {
-    prefetch_soon(reinterpret_cast<uintptr_t>(q) + kSoonBytes);
+    Ahead::fetch_again(q);
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q));
   };
   __m512i z[2][4], words[2][4];  // of rows 0..7 and 8..15
   PUNA_UNROLL(4)
   for (int i = 0; i < 4; ++i, p += stride) {
-    prefetch_later(ahead + 128 * i);
+    p = ahead.fetch(128 * i, p);
     z[0][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p)), row(p + 4 * stride), 1);
-    prefetch_later(ahead + 128 * i + 64);
+    p = ahead.fetch(128 * i + 64, p);
     z[1][i] = _mm512_inserti64x4(_mm512_castsi256_si512(row(p + 8 * stride)), row(p + 12 * stride), 1);
   }
   transpose_parts(z[0], words[0]);

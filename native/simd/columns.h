@@ -23,18 +23,19 @@ PUNA_INLINE f32x16 load_f16_column(const uint8_t* p, int64_t stride) {
   return v;
 }
 
-// columns[j] = 32-bit word j of the 16, or 32, bytes that each of 16 rows has at p. As many bytes are
-// prefetched from `ahead` on, one line between two loads: from a burst of prefetches, those are dropped that
-// find the queue of misses full. A dropped line gets a second chance kSoonBytes before it is read.
-PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, uintptr_t ahead, u32x16 columns[4]) {
+// columns[j] = 32-bit word j of the 16, or 32, bytes that each of 16 rows has at p. Ahead: FetchAhead, of as
+// many bytes, or FetchNothing.
+template <typename Ahead>
+PUNA_INLINE void load_columns4(const uint8_t* p, int64_t stride, Ahead ahead, u32x16 columns[4]) {
   load_rows4(p, stride, ahead, columns);
 }
-PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, uintptr_t ahead, u32x16 columns[8]) {
+template <typename Ahead>
+PUNA_INLINE void load_columns8(const uint8_t* p, int64_t stride, Ahead ahead, u32x16 columns[8]) {
 #if defined(PUNA_AVX512)
   load_rows8(p, stride, ahead, columns);
 #else
   PUNA_UNROLL(16)
-  for (int r = 0; r < kLanes; ++r) prefetch_soon(reinterpret_cast<uintptr_t>(p) + r * stride + kSoonBytes);
+  for (int r = 0; r < kLanes; ++r) Ahead::fetch_again(p + r * stride);
   load_rows4(p, stride, ahead, columns);
   load_rows4(p + 16, stride, ahead + 256, columns + 4);
 #endif

@@ -206,8 +206,8 @@ PUNA_INLINE void load_f16_rows(const uint8_t* p, int64_t stride, Pair<Half>& v) 
   load_f16_rows(p, stride, v.low);
   load_f16_rows(p + Pair<Half>::kHalf * stride, stride, v.high);
 }
-template <typename Half>
-PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, uintptr_t ahead, Pair<Half> columns[4]) {
+template <typename Ahead, typename Half>
+PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, Ahead ahead, Pair<Half> columns[4]) {
   Halves<Half> words;
   load_rows4(p, stride, ahead, words.low);
   load_rows4(p + Pair<Half>::kHalf * stride, stride, ahead + 16 * Pair<Half>::kHalf, words.high);

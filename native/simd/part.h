@@ -139,6 +139,31 @@ PUNA_INLINE void prefetch_soon(uintptr_t address) {
 PUNA_INLINE void prefetch_later(uintptr_t address) {
   __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
 }
-inline constexpr int kSoonBytes = 256;
+
+// What is fetched into the caches beside weights that are loaded: as many bytes from an address on, a line
+// between two loads. From a burst of prefetches, those are dropped that find the queue of misses full.
+struct FetchAhead {
+  uintptr_t address;
+
+  FetchAhead operator+(int64_t bytes) const { return {address + (uintptr_t)bytes}; }
+  // Returns p as something new, so that compilers leave the prefetch between the loads before and behind it,
+  // and don't keep the addresses of 16 rows in registers.
+  inline __attribute__((always_inline)) const uint8_t* fetch(int64_t offset, const uint8_t* p) {
+    prefetch_later(address + (uintptr_t)offset);
+    asm("" : "+r"(p), "+r"(address));
+    return p;
+  }
+  // A dropped line gets a second chance some time before it is loaded.
+  static inline __attribute__((always_inline)) void fetch_again(const uint8_t* p) {
+    constexpr uintptr_t kSoonBytes = 256;
+    prefetch_soon(reinterpret_cast<uintptr_t>(p) + kSoonBytes);
+  }
+};
+// Nothing is: the weights are fetched at other times.
+struct FetchNothing {
+  FetchNothing operator+(int64_t) const { return {}; }
+  static const uint8_t* fetch(int64_t, const uint8_t* p) { return p; }
+  static void fetch_again(const uint8_t*) {}
+};
 
 }  // namespace puna::PUNA_ISA

@@ -5,8 +5,9 @@
 
 namespace puna::PUNA_ISA {
 
-PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, uintptr_t ahead, U32Part columns[4]) {
-  prefetch_later(ahead);
+template <typename Ahead>
+PUNA_INLINE void load_rows4(const uint8_t* p, int64_t stride, Ahead ahead, U32Part columns[4]) {
+  p = ahead.fetch(0, p);
   const U32Part row0 = load_scalar<U32Part>(p), row1 = load_scalar<U32Part>(p + stride);
   const U32Part row2 = load_scalar<U32Part>(p + 2 * stride), row3 = load_scalar<U32Part>(p + 3 * stride);
   const I32Part low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, last = {2, 3, 6, 7};

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from math import inf
+from math import inf, sqrt
 
 _BOUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _WEIGHT = 0.2  # of a new observation
 _WEIGHT_OF_LESS = 0.5  # of one that is less: things may hold a step up, but nothing speeds it up
-_SHARED = 0.5  # of a change, for steps of other sizes: what slows one down slows all down
 _FORGOTTEN_AFTER = 300  # observations of other sizes
 _SHORTEST_S = 1e-9  # of a step, on whatever clock
 
@@ -45,7 +44,9 @@ class StepCosts:
         # A step that something held up for long says little about the next.
         change = min(seconds / before, 2.0) - 1
         change *= _WEIGHT if change > 0 else _WEIGHT_OF_LESS
-        self._seconds = [average * (1 + _SHARED * change) for average in self._seconds]
+        # What slows one size down slows all down: half as much, on a scale on which ups and downs even out.
+        factor = sqrt(1 + change)
+        self._seconds = [average * factor for average in self._seconds]
         self._seconds[index] = before * (1 + change)
         self._tokens[index] += _WEIGHT * (num_tokens - self._tokens[index])
         self._forget()

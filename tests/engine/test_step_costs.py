@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from math import inf
 
 import pytest
@@ -60,3 +61,12 @@ def test_what_was_held_up_once_is_not_believed_for_ever():
     assert costs.estimate(4) < 0.004
     assert costs.estimate(64) > 0.010
     assert [n for n in (1, 4, 8, 64) if costs.has_seen(n)] == [1, 64]
+
+
+def test_ups_and_downs_of_one_size_even_out_for_the_others():
+    costs = StepCosts()
+    costs.observe(64, 0.020)
+    source = random.Random(1)
+    for _ in range(2000):
+        costs.observe(1, 0.002 * source.uniform(0.5, 2.0))
+    assert 0.010 < costs.estimate(64) < 0.040
