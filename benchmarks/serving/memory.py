@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from benchmarks.files import bench_file
+from benchmarks.files import BenchFile, bench_file
 from benchmarks.prompts import Prompts
 from benchmarks.servers import puna_server
 from benchmarks.serving.clients import PunaClient, Stream, makespan_s, stream_all
@@ -25,15 +26,34 @@ def measure(setup: Setup) -> Findings:
     prompts = Prompts(file.path)
     new_tokens = _NEW_TOKENS // 2 if setup.quick else _NEW_TOKENS
     texts = [prompts.take(40 + 4 * i) for i in range(_NUM_REQUESTS)]
-    with puna_server(file, setup.threads) as server:
-        ample = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
-    with puna_server(file, setup.threads, {"PUNA_KV_LIMIT": _LIMIT, "PUNA_KV_IDLE": f"{_IDLE_S}s"}) as server:
-        scarce = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
-        peak = Metrics.of(server.url)
-        idle_s = _until_idle(server.url)
+    ample, scarce = (_run(setup, file, texts, new_tokens, limit) for limit in ({}, {"PUNA_KV_LIMIT": _LIMIT}))
     title = f"{_NUM_REQUESTS} requests with {_LIMIT} of KV memory, {file.title}"
-    for row in [*_pressure_rows(ample, scarce, peak), _idle_row(peak, idle_s)]:
+    for row in [*_pressure_rows(ample.streams, scarce.streams, scarce.metrics), _idle_row(ample, scarce)]:
         yield Finding(title, row)
+
+
+@dataclass(frozen=True)
+class _Run:
+    streams: list[Stream]
+    metrics: Metrics
+    """When all were done."""
+    idle_s: float | None
+    """From then on until no KV memory was committed; None: some stays."""
+
+    @property
+    def memory(self) -> str:
+        kept = f"{self.metrics.total('puna_kv_committed_bytes') / 2**20:.1f} MiB"
+        if self.idle_s is None:
+            return f"{kept}, still some after {_PATIENCE_S} s"
+        return f"{kept}, none after {seconds(self.idle_s)}"
+
+
+def _run(
+    setup: Setup, file: BenchFile, texts: Sequence[str], new_tokens: int, environment: dict[str, str]
+) -> _Run:
+    with puna_server(file, setup.threads, {"PUNA_KV_IDLE": f"{_IDLE_S}s", **environment}) as server:
+        streams = stream_all(PunaClient(server.url, file.model), texts, new_tokens)
+        return _Run(streams, Metrics.of(server.url), _until_idle(server.url))
 
 
 def _pressure_rows(ample: Sequence[Stream], scarce: Sequence[Stream], metrics: Metrics) -> list[Row]:
@@ -53,13 +73,9 @@ def _pressure_rows(ample: Sequence[Stream], scarce: Sequence[Stream], metrics: M
     ]
 
 
-def _idle_row(before: Metrics, idle_s: float | None) -> Row:
-    peak = f"{before.total('puna_kv_committed_bytes') / 2**20:.1f} MiB"
-    if idle_s is None:
-        return Row("KV memory when all is done", f"{peak}, still there after {_PATIENCE_S} s")
-    return Row(
-        f"KV memory when all is done; PUNA_KV_IDLE={_IDLE_S}s", f"{peak}, none after {seconds(idle_s)}"
-    )
+def _idle_row(ample: _Run, scarce: _Run) -> Row:
+    figure = f"KV memory when all is done; PUNA_KV_IDLE={_IDLE_S}s"
+    return Row(figure, f"{scarce.memory}; with ample memory {ample.memory}")
 
 
 def _until_idle(url: str) -> float | None:

@@ -74,9 +74,9 @@ def _measure_file(setup: Setup, file: BenchFile) -> Findings:
 
 
 def _alike(prompts: Prompts, prefix_tokens: int) -> list[str]:
-    """NUM_REQUESTS prompts that begin with the same tokens and go on differently, for 16 to 31 tokens."""
+    """NUM_REQUESTS prompts that begin with the same tokens and go on differently, for 16 to 31 tokens with the line ends."""
     prefix = prompts.take(prefix_tokens)
-    return [f"{prefix}\n\n{prompts.take(16 + i)}" for i in range(NUM_REQUESTS)]
+    return [f"{prefix}\n\n{prompts.take(14 + i)}" for i in range(NUM_REQUESTS)]
 
 
 def _one_by_one(client: Client, texts: Sequence[str]) -> list[Stream]:
