@@ -74,7 +74,7 @@ def _measure_file(setup: Setup, file: BenchFile) -> Findings:
 
 
 def _alike(prompts: Prompts, prefix_tokens: int) -> list[str]:
-    """NUM_REQUESTS prompts that begin with the same tokens and go on differently, for 16 to 31 tokens with the line ends."""
+    """NUM_REQUESTS prompts that begin alike and go on differently, for 16 to 31 tokens."""
     prefix = prompts.take(prefix_tokens)
     return [f"{prefix}\n\n{prompts.take(14 + i)}" for i in range(NUM_REQUESTS)]
 
