@@ -190,9 +190,9 @@ class Scheduler:
         return [s for s in slices if s.sequence.is_running]  # the others were preempted for the later slices
 
     def _streams(self, lane: Lane) -> list[Sequence]:
-        """Those that need one token, or as many of them as a step takes."""
+        """Those that need one token, or as many of them as a step takes beside a prompt, if there is one."""
         streams = [sequence for sequence in lane.running if sequence.num_pending == 1]
-        limit = self._settings.max_batch
+        limit = max(self._settings.max_batch - (len(streams) < len(lane.running)), 1)
         if len(streams) <= limit:
             return streams
         first = lane.turn % len(streams)

@@ -282,6 +282,17 @@ def test_more_streams_than_a_step_takes_take_turns():
     assert [output.stats.generated_tokens for output in finished] == [9] * 8
 
 
+def test_prompts_get_on_beside_more_streams_than_a_step_takes():
+    engine = toy_engine(max_batch=3)
+    for i in range(5):
+        engine.submit(toy_request(str(i), [i], None))
+    for _ in range(5):
+        engine.step()
+    engine.submit(toy_request("late", [9] * 40, 1))
+    outputs = [output.request_id for _ in range(10) for output in engine.step()]
+    assert "late" in outputs
+
+
 def test_a_full_queue_refuses_the_latest():
     engine = toy_engine(max_running=2, max_queue=3)
     for i in range(8):
