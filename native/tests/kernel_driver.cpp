@@ -81,9 +81,7 @@ struct Driver {
                             .source_begin = source_begin,
                             .destination_begin = destination_begin,
                             .num_tokens = num_tokens,
-                            .arena = arena->base(),
-                            .num_blocks = kNumBlocks,
-                            .block_bytes = arena->block_bytes()});
+                            .blocks = arena->blocks()});
   }
 
   void linear(std::istream& in) {
