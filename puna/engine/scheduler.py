@@ -13,6 +13,7 @@ from puna.engine.cache_policy import CachePolicy
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.step_costs import StepCosts
+from puna.engine.stream_pace import StreamPace
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
@@ -57,6 +58,10 @@ class Lane:
     """Virtual time: seconds of the device, by weight."""
     turn: int = 0
     """Which of the streams come first, if there are too many for a step."""
+    pace: StreamPace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pace = StreamPace(self.costs)
 
     @property
     def num_streams(self) -> int:
@@ -126,6 +131,8 @@ class Scheduler:
         lane = self._lanes[step.model_id]
         lane.served_s += (guessing_s + seconds) / lane.weight
         lane.costs.observe(step.num_tokens, seconds)
+        if all(s.num_tokens == 1 for s in step.slices):
+            lane.pace.observe(step.num_tokens, seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
@@ -223,7 +230,7 @@ class Scheduler:
         streaming = [other for other in self._lanes.values() if other.num_streams]
         if not streaming:
             return settings.prefill_tokens
-        stream_s = max(map(_stream_seconds, streaming))
+        stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
         allowed_s = max(settings.max_slowdown * stream_s, settings.unnoticed_s)
         for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
             estimate_s = lane.costs.estimate(num_decodes + num_tokens)
@@ -263,14 +270,6 @@ class Scheduler:
         if sequence.draft is not None:
             sequence.draft.release()
         sequence.is_running = False
-
-
-def _stream_seconds(lane: Lane) -> float:
-    """About how long a step of its streams takes without prompts; 0 while nothing is known."""
-    num_streams, fewest = lane.num_streams, lane.costs.fewest_tokens
-    estimate_s = lane.costs.estimate(num_streams) or 0.0
-    # If there were prompts in all steps so far, it is less than the least of them.
-    return estimate_s if num_streams >= fewest else estimate_s * (num_streams / fewest) ** 0.5
 
 
 def _needed_blocks(sequence: Sequence) -> int:
