@@ -32,7 +32,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of one step; if more are running, they take turns. Bounds a step's logits."""
     prefill_tokens: int = 256
     """Prompt tokens computed in one step. More gains little speed and delays whoever arrives or cancels."""
-    min_prefill_tokens: int = 16
+    min_prefill_tokens: int = 8
     """Fewest prompt tokens of a step, whoever waits for it: prompts must get on, too."""
     max_slowdown: float = 2.0
     """While sequences stream, prompt tokens may make their steps so many times as long."""

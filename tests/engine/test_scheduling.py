@@ -19,7 +19,7 @@ pytestmark = pytest.mark.native
 
 def test_a_long_prompt_never_stalls_running_streams():
     model = ToyModel()
-    engine = toy_engine(model, unnoticed_s=0.0, max_slowdown=6.0)
+    engine = toy_engine(model, unnoticed_s=0.0, max_slowdown=6.0, min_prefill_tokens=16)
     for name in "abc":
         engine.submit(toy_request(name, [ord(name) - 90], None))
     engine.step(), engine.step()
@@ -231,7 +231,7 @@ def test_a_model_that_was_idle_has_no_claim_to_the_time():
 
 
 def test_the_prompt_of_one_model_lets_the_other_stream():
-    engine, other = two_models(unnoticed_s=0.0)
+    engine, other = two_models(unnoticed_s=0.0, min_prefill_tokens=16)
     engine.submit(toy_request("stream", [1], None))
     engine.step()
     engine.submit(toy_request("long", [1] * 160, 1, model_id="other"))
