@@ -117,7 +117,7 @@ class LlamaCppClient:
         values = {"temperature": 0, "n_predict": num_tokens, "cache_prompt": True, **(options or {})}
         for line in _lines(self.url, "/completion", {"prompt": prompt, "stream": True, **values}, stream):
             if not line.startswith(b"data: "):
-                if line.strip():
+                if line.strip() and not line.startswith(b":"):  # a comment, while it has nothing to say yet
                     raise RuntimeError(f"llama.cpp: {line.decode()}")
                 continue
             reply = json.loads(line[len(b"data: ") :])
