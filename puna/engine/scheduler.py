@@ -231,7 +231,11 @@ class Scheduler:
         if not streaming:
             return settings.prefill_tokens
         stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
-        allowed_s = max(settings.max_slowdown * stream_s, settings.unnoticed_s)
+        # A step that few wait for, and many gain by, may be longer.
+        num_prompts = sum(sequence.num_pending > 1 for sequence in lane.running)
+        num_streams = sum(other.num_streams for other in streaming)
+        slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
+        allowed_s = max(slowdown * stream_s, settings.unnoticed_s)
         for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
             estimate_s = lane.costs.estimate(num_decodes + num_tokens)
             if estimate_s is not None and estimate_s <= allowed_s:

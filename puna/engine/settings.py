@@ -34,8 +34,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt tokens computed in one step. More gains little speed and delays whoever arrives or cancels."""
     min_prefill_tokens: int = 8
     """Fewest prompt tokens of a step, whoever waits for it: prompts must get on, too."""
-    max_slowdown: float = 2.0
-    """While sequences stream, prompt tokens may make their steps so many times as long."""
+    max_slowdown: float = 1.8
+    """While sequences stream, prompt tokens may make their steps so many times as long; more, in proportion,
+    for each prompt beside each stream."""
     unnoticed_s: float = 0.008
     """A step that takes no longer may have been slowed down by more: nobody reads that fast."""
 
