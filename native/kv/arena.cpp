@@ -80,7 +80,10 @@ Arena::Arena(int64_t num_blocks, int64_t block_bytes, int64_t extent_blocks, int
           reserve(total_bytes(num_blocks, block_bytes, extent_blocks, extent_bytes), is_huge(extent_bytes))),
       fetcher_(std::make_unique<PageFetcher>()) {}
 
-Arena::~Arena() { close(); }
+Arena::~Arena() {
+  close();
+  if (fetcher_->is_forked()) (void)fetcher_.release();  // a few bytes that go with the process
+}
 
 void Arena::close() {
   fetcher_->cancel();

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <system_error>
+
 #include "kv/populate.h"
 
 namespace puna {
@@ -16,10 +18,15 @@ PageFetcher::~PageFetcher() {
 }
 
 void PageFetcher::fetch(uint8_t* begin, int64_t bytes) {
+  if (is_forked()) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!thread_.joinable()) {
-      thread_ = std::thread(&PageFetcher::run, this);
+      try {
+        thread_ = std::thread(&PageFetcher::run, this);
+      } catch (const std::system_error&) {
+        return;
+      }
       pthread_setname_np(thread_.native_handle(), "puna-pages");
     }
     queue_.push_back({begin, bytes});
@@ -28,6 +35,7 @@ void PageFetcher::fetch(uint8_t* begin, int64_t bytes) {
 }
 
 void PageFetcher::cancel() {
+  if (is_forked()) return;
   std::unique_lock<std::mutex> lock(mutex_);
   queue_.clear();
   changed_.wait(lock, [this] { return !is_fetching_; });

@@ -1,6 +1,8 @@
 // Brings memory before it is written, on a thread of its own.
 #pragma once
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -16,8 +18,11 @@ class PageFetcher {
   PageFetcher(const PageFetcher&) = delete;
   PageFetcher& operator=(const PageFetcher&) = delete;
 
-  // Queues pages for the thread, which the first call starts.
+  // Queues pages for the thread, which the first call starts. Where none can be, pages come when written.
   void fetch(uint8_t* begin, int64_t bytes);
+
+  // Whether this process is a child of the one that made it: then it does nothing and must not be destroyed.
+  bool is_forked() const { return owner_ != getpid(); }
 
   // Forgets what is queued and waits for what is under way: no page comes after that.
   void cancel();
@@ -35,6 +40,8 @@ class PageFetcher {
   bool is_fetching_ = false;
   bool is_closed_ = false;
   std::thread thread_;
+  const pid_t owner_ =
+      getpid();  // threads do not survive fork(): a child must neither wait for nor join them
 };
 
 }  // namespace puna

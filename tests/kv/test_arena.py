@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_extents_of_huge_pages_come_when_fetched_and_go_when_released():
     arena.fetch(1)
     arena.release([1])
     assert resident_bytes() - before < 1 << 20, "nothing comes after the release"
+    arena.close()
+
+
+def test_a_forked_child_waits_for_no_thread():
+    arena = Arena(40, 300 << 10, 20, 6 << 20)
+    arena.fetch(1)
+    pid = os.fork()
+    if pid == 0:
+        arena.fetch(0)
+        arena.release([1])
+        arena.close()
+        del arena
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
     arena.close()
 
 
