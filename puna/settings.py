@@ -64,10 +64,17 @@ class Settings:
     no_history: bool = False
     debug: bool = False
     num_threads: int | None = None
+    elastic: bool = True
     kv_limit_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    kvcached_socket: Path | None = None
+    kv_minimums: tuple[tuple[str, int], ...] = ()
+    """(name, bytes) of models that are sure of so much KV memory."""
+    kv_dir: Path = field(default_factory=lambda: Path.home() / ".puna" / "kv")
+    kv_disk_bytes: int | None = None
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
     kv_type: str = "f16"
-    kv_idle_s: float = 300.0
+    kv_idle_s: float = 3.0
     cache_policy: str = "prefix"
     multi_user_cache: bool = False
     model_weights: tuple[tuple[str, float], ...] = ()

@@ -124,6 +124,22 @@ class ModelStats(msgspec.Struct):
     """KV blocks that no sequence holds, but the next one may find."""
     committed_kv_bytes: int
     """KV blocks that have memory: those in use, cached ones, and those kept for the next sequence."""
+    reserved_kv_bytes: int = 0
+    """Address space of its KV blocks."""
+    minimum_kv_bytes: int = 0
+    """KV memory that it is sure of."""
+    weight_bytes: int = 0
+    is_asleep: bool = False
+
+
+class DiskStats(msgspec.Struct):
+    """KV on disk, of all models."""
+
+    limit_bytes: int
+    num_bytes: int
+    restored_tokens: int
+    """Since the engine began."""
+    saved_tokens: int
 
 
 class EngineStats(msgspec.Struct):
@@ -131,5 +147,11 @@ class EngineStats(msgspec.Struct):
 
     kv_limit_bytes: int
     models: list[ModelStats]
+    memory_limit_bytes: int = 0
+    """For weights and KV together."""
+    leased_bytes: int = 0
+    """KV memory that others than the models hold."""
+    disk: DiskStats | None = None
+    """None: nothing is kept on disk."""
     metrics: dict[str, ModelMetrics] = {}
     """By model id, of every model that ever was resident."""

@@ -17,8 +17,18 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kv_limit_bytes: int | None = None
     """For the KV of all models together; None: a share of the memory that is available at the start."""
-    kv_idle_s: float = 300.0
-    """Cached prefixes are dropped when nothing has been computed for so long."""
+    memory_limit_bytes: int | None = None
+    """For weights and KV of all models together; None: what is available at the start."""
+    elastic: bool = True
+    """False: each model commits the KV memory of num_places contexts when it is loaded, and keeps it."""
+    static_context: int | None = None
+    """Tokens of such a context; None: the model's own limit."""
+    kv_idle_s: float = 3.0
+    """A model's cached prefixes leave memory when it has computed nothing for so long."""
+    kv_dir: str | None = None
+    """Directory where prefixes outlive their model; None: they don't."""
+    kv_disk_bytes: int | None = None
+    """Most that they may take there; None: a share of what is free."""
     cache_policy: CachePolicy = "prefix"
     """prefix: whatever was computed is found by content. slots: as Ollama's runner does it, each sequence
     in a slot, which keeps what its last sequence left."""

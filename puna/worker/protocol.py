@@ -32,6 +32,7 @@ class Load(msgspec.Struct, tag=True):
     model_id: str
     path: bytes  # as the file system names it
     weight: float = 1.0  # share of the device when other models are busy, too
+    minimum_kv_bytes: int = 0  # KV memory that the model is sure of
 
 
 class Unload(msgspec.Struct, tag=True):
@@ -99,8 +100,69 @@ class RemoveSession(msgspec.Struct, tag=True):
     name: str
 
 
+class SetLimits(msgspec.Struct, tag=True):
+    """Of memory, in bytes; None: as before. Answered by LimitsSet."""
+
+    call: int
+    kv_limit_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+class Lease(msgspec.Struct, tag=True):
+    """Memory of the budget for somebody outside the worker. Answered by Leased."""
+
+    call: int
+    num_bytes: int
+
+
+class EndLease(msgspec.Struct, tag=True):
+    """So much of what was leased is free again. Answered by LeaseEnded."""
+
+    call: int
+    num_bytes: int
+
+
+class TrimKv(msgspec.Struct, tag=True):
+    """Gives back all memory that no request needs now. Answered by Trimmed."""
+
+    call: int
+
+
+class SavePrefixes(msgspec.Struct, tag=True):
+    """Before the worker ends: what is cached goes to disk. Answered by PrefixesSaved."""
+
+    call: int
+
+
+class Sleep(msgspec.Struct, tag=True):
+    """The model gives back its KV memory, and lets the system take its weights. Answered by Slept."""
+
+    call: int
+    model_id: str
+
+
+class Wake(msgspec.Struct, tag=True):
+    """Answered by Loaded or LoadFailed; the model sleeps on after the latter."""
+
+    call: int
+    model_id: str
+
+
+MemoryMessage = SetLimits | Lease | EndLease | TrimKv
 SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
-ToWorker = Load | Unload | GetStats | GetTrace | Submit | Cancel | SessionMessage
+ToWorker = (
+    Load
+    | Unload
+    | Sleep
+    | Wake
+    | GetStats
+    | GetTrace
+    | Submit
+    | Cancel
+    | SavePrefixes
+    | MemoryMessage
+    | SessionMessage
+)
 
 
 # From the worker.
@@ -115,9 +177,51 @@ class Loaded(msgspec.Struct, tag=True):
     info: ModelInfo
 
 
+class Shortage(msgspec.Struct):
+    """Why a model does not fit; all in bytes. Who holds the rest is in the engine's statistics."""
+
+    needed_bytes: int
+    """Weights, and the least KV memory it can do with."""
+    limit_bytes: int
+    taken_bytes: int
+    """By others, without what they can do without."""
+
+
 class LoadFailed(msgspec.Struct, tag=True):
     call: int
     error: str
+    shortage: Shortage | None = None
+    """None: it would fail whatever the memory."""
+
+
+class Slept(msgspec.Struct, tag=True):
+    call: int
+
+
+class LimitsSet(msgspec.Struct, tag=True):
+    call: int
+    excess_bytes: int
+    """What running requests hold beyond the new limit; it goes as they finish."""
+
+
+class Leased(msgspec.Struct, tag=True):
+    call: int
+    granted: bool
+    available_bytes: int
+    """What could have been granted."""
+
+
+class LeaseEnded(msgspec.Struct, tag=True):
+    call: int
+
+
+class Trimmed(msgspec.Struct, tag=True):
+    call: int
+    freed_bytes: int
+
+
+class PrefixesSaved(msgspec.Struct, tag=True):
+    call: int
 
 
 class Unloaded(msgspec.Struct, tag=True):
@@ -165,7 +269,20 @@ class Outputs(msgspec.Struct, tag=True):
 
 
 SessionReply = SessionList | SessionDone | SessionRemoved | SessionFailed
-FromWorker = Ready | Loaded | LoadFailed | Unloaded | Stats | Trace | Outputs | SessionReply
+MemoryReply = LimitsSet | Leased | LeaseEnded | Trimmed
+FromWorker = (
+    Ready
+    | Loaded
+    | LoadFailed
+    | Unloaded
+    | Slept
+    | Stats
+    | Trace
+    | Outputs
+    | PrefixesSaved
+    | MemoryReply
+    | SessionReply
+)
 
 _encoder = msgspec.msgpack.Encoder()
 T = TypeVar("T")
