@@ -12,6 +12,7 @@ from puna._native import NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
 from puna.engine.draft_state import DraftState
+from puna.engine.pins import AllPins
 from puna.engine.recorder import Recorder
 from puna.engine.request import (
     EngineStats,
@@ -30,6 +31,7 @@ from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.engine.warm_prefixes import WarmPrefixes
 from puna.kv import Budget, SequenceTable
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.memory import default_kv_limit_bytes
@@ -60,8 +62,8 @@ class EngineCore:
         self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self.sessions = Sessions()
         self._idle_slots = IdleSlots()
-        pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
-        self._scheduler = Scheduler(settings, pins)
+        self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
+        self._scheduler = Scheduler(settings, AllPins(self.prefixes, self.sessions, self._idle_slots))
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
         self._sequences: dict[str, Sequence] = {}
@@ -71,7 +73,7 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether step() has something to do or to say."""
-        return bool(self._outputs) or self._scheduler.has_work
+        return bool(self._outputs) or self._scheduler.has_work or self.prefixes.has_restored
 
     def load_model(self, model_id: str, path: Path) -> ModelInfo:
         """Raises ModelLoadError."""
@@ -93,8 +95,9 @@ class EngineCore:
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model_id, model.policy)
-        identity = _kv_identity(model_id, device_model.info)
-        self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
+        kv = ModelKv(_kv_identity(model_id, device_model.info), model.arena, model.pool, model.cache)
+        self.sessions.add_model(model_id, kv)
+        self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -112,7 +115,7 @@ class EngineCore:
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
-        model.pool.close()
+        self.prefixes.remove_model(model_id)
         model.device_model.close()
 
     def submit(self, request: Request) -> None:
@@ -124,7 +127,8 @@ class EngineCore:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
         self._sequences[request.id] = sequence
-        self._scheduler.add(sequence)
+        if not self.prefixes.begin(sequence):
+            self._scheduler.add(sequence)
         if sequence.max_tokens == 0:
             self._outputs.append(self._finish(sequence, "length"))
 
@@ -137,6 +141,8 @@ class EngineCore:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
+        for sequence in self.prefixes.take_restored():
+            self._scheduler.add(sequence)
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         if step is not None:
@@ -171,7 +177,7 @@ class EngineCore:
                 ModelStats(
                     model_id=model_id,
                     num_running=len(self._scheduler.lane(model_id).running),
-                    num_waiting=self._scheduler.num_waiting(model_id),
+                    num_waiting=self._scheduler.num_waiting(model_id) + self.prefixes.num_waiting(model_id),
                     num_preemptions=self._recorder.metrics[model_id].num_preemptions,
                     block_bytes=model.pool.block_bytes,
                     used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
@@ -180,6 +186,7 @@ class EngineCore:
                 )
                 for model_id, model in self._models.items()
             ],
+            disk=self.prefixes.stats(),
             metrics=self._recorder.metrics,
         )
 
@@ -189,7 +196,7 @@ class EngineCore:
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
-        committed_bytes = 0
+        committed_bytes = self.prefixes.leaving_bytes
         for model_id, model in self._models.items():
             model.pool.check()
             model.cache.check()
@@ -199,6 +206,7 @@ class EngineCore:
             tables += [draft.table for draft in drafts if draft.model is model.draft_model]
             tables += self.sessions.tables(model_id) + self._idle_slots.tables(model_id)
             held = Counter(block for table in tables for block in table.blocks)
+            held.update(self.prefixes.held(model_id))
             assert held == model.pool.references(), f"{model_id}: references without an owner"
         assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
 
@@ -238,7 +246,8 @@ class EngineCore:
         return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
-        self._scheduler.remove(sequence)
+        if not self.prefixes.end(sequence):
+            self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
         name = sequence.request.session
         if name is not None and reason not in ("error", "busy"):

@@ -30,10 +30,13 @@ from puna.worker.protocol import (
     Loaded,
     LoadFailed,
     LoadSession,
+    MemoryReply,
     Outputs,
+    PrefixesSaved,
     ProtocolError,
     Ready,
     RemoveSession,
+    SavePrefixes,
     SaveSession,
     SessionDone,
     SessionFailed,
@@ -41,6 +44,7 @@ from puna.worker.protocol import (
     SessionList,
     SessionRemoved,
     SessionReply,
+    Slept,
     Stats,
     Submit,
     ToWorker,
@@ -54,7 +58,7 @@ from puna.worker.protocol import (
 
 log = logging.getLogger(__name__)
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace | SessionReply
+_Reply = Loaded | LoadFailed | Unloaded | Slept | Stats | Trace | PrefixesSaved | MemoryReply | SessionReply
 
 _SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
     "unknown": UnknownSession,
@@ -129,6 +133,11 @@ class WorkerClient:
         reply = await self._request(call, ListSessions(call))
         assert isinstance(reply, SessionList)
         return reply.sessions
+
+    async def save_prefixes(self) -> None:
+        """Before the worker ends: has it keep on disk what it has cached."""
+        call = next(self._next_call)
+        await self._request(call, SavePrefixes(call))
 
     async def save_session(self, model_id: str, name: str, path: Path) -> None:
         """Raises SessionError, CheckpointError."""
