@@ -69,7 +69,7 @@ def model_stats(model_id: str) -> ModelStats:
 
 BUSY = Observation(
     stats=EngineStats(
-        1 << 30, [model_stats("digest-a")], {"digest-a": metrics_of(1), "digest-b": metrics_of(2)}
+        1 << 30, [model_stats("digest-a")], metrics={"digest-a": metrics_of(1), "digest-b": metrics_of(2)}
     ),
     num_worker_starts=2,
     model_names={"digest-a": "a:latest", "digest-b": "b:latest"},
@@ -184,7 +184,7 @@ def test_any_histogram_adds_up(values):
     metrics = ModelMetrics()
     for each in values:
         metrics.first_token_s.observe(each)
-    observation = Observation(EngineStats(1, [], {"m": metrics}), 1, {})
+    observation = Observation(EngineStats(1, [], metrics={"m": metrics}), 1, {})
     (family,) = (f for f in families(observation) if f.name == "puna_time_to_first_token_seconds")
     check_histogram(family)
 
