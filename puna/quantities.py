@@ -43,7 +43,7 @@ def keep_alive_seconds(value: float | str) -> float:
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.ASCII | re.IGNORECASE)
-_MAX_SIZE = 2**63 - 1
+MAX_SIZE = 2**63 - 1
 
 
 def parse_size(text: str, unit: int = 1) -> int:
@@ -56,7 +56,7 @@ def parse_size(text: str, unit: int = 1) -> int:
         raise ValueError(f'"{text}" is not a size (try 12GiB)')
     has_unit = match[0][-1].isalpha()
     value = float(match[1]) * (1024 ** " KMGT".index((match[2] or " ").upper()) if has_unit else unit)
-    if value > _MAX_SIZE:
+    if value > MAX_SIZE:
         raise ValueError(f'"{text}" is more than any memory')
     return int(value)
 
