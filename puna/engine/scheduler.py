@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from puna.engine.batch import Slice
 from puna.engine.cache_policy import CachePolicy
+from puna.engine.lane import Lane, Pins, fits, missing_blocks, needed_blocks, next_chunk
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.step_costs import StepCosts
-from puna.engine.stream_pace import StreamPace
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
 _order = attrgetter("order")
 
 
-class Pins(Protocol):
-    """Blocks that are kept although no sequence needs them now."""
+class Hopeless(NamedTuple):
+    """A sequence that needs more memory than it can get, whoever makes way."""
 
-    @property
-    def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
-
-    def unpin_oldest(self) -> bool:
-        """Gives some of them up; False: there are none."""
+    sequence: Sequence
+    reason: str
 
 
 class Step(NamedTuple):
@@ -42,38 +37,15 @@ class Step(NamedTuple):
         return sum(s.num_computed for s in self.slices)
 
 
-@dataclass
-class Lane:
-    """What the scheduler knows of a resident model."""
-
-    model_id: str
-    pool: BlockPool
-    policy: CachePolicy
-    costs: StepCosts
-    weight: float
-    """Its share of the device's time, relative to the other models with work."""
-    running: list[Sequence] = field(default_factory=list)
-    """In order."""
-    served_s: float = 0.0
-    """Virtual time: seconds of the device, by weight."""
-    turn: int = 0
-    """Which of the streams come first, if there are too many for a step."""
-    pace: StreamPace = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pace = StreamPace(self.costs)
-
-    @property
-    def num_streams(self) -> int:
-        return sum(sequence.num_generated > 0 for sequence in self.running)
-
-
 class Scheduler:
     """One order over all sequences of all models; who is earlier in it is served first.
 
     A sequence runs once there is room for all its tokens. One that then cannot grow takes the blocks of the
     last one in order, of any model, which waits at its old place. So the first sequence always gets on, and
     since newcomers come last, with it everybody. Models with work share the device's time by their weights.
+
+    Memory that a model is sure of stays out of this: others do not take it by coming earlier, and while a
+    model has not got it, it takes it from those that have more than they are sure of.
     """
 
     def __init__(self, settings: EngineSettings, pins: Pins) -> None:
@@ -81,6 +53,7 @@ class Scheduler:
         self._pins = pins
         self._lanes: dict[str, Lane] = {}
         self._waiting: list[Sequence] = []  # in order, of all models
+        self._hopeless: list[Hopeless] = []
         self._now_s = 0.0  # virtual time of the model that ran last
 
     @property
@@ -113,7 +86,7 @@ class Scheduler:
         """Forgets a sequence and takes its blocks."""
         if sequence.is_running:
             self._stop(sequence)
-        else:
+        elif sequence in self._waiting:
             self._waiting.remove(sequence)
 
     def next_step(self) -> Step | None:
@@ -123,7 +96,6 @@ class Scheduler:
             if slices := self._slices(lane):
                 self._now_s = lane.served_s
                 return Step(lane.model_id, slices)
-        assert not self._waiting, "sequences wait although all memory is free"
         return None
 
     def account(self, step: Step, guessing_s: float, seconds: float) -> None:
@@ -142,15 +114,32 @@ class Scheduler:
             return []
         return [sequence for sequence in reversed(self._waiting) if not sequence.was_admitted][:excess]
 
+    def take_hopeless(self) -> list[Hopeless]:
+        """Who was given up by next_step(); the scheduler knows them no more."""
+        hopeless, self._hopeless = self._hopeless, []
+        return hopeless
+
+    def give_way(self) -> bool:
+        """Gives up something that no running sequence needs to get on; False: there is nothing."""
+        return self._give_up_guesses() or self._pins.unpin_oldest()
+
     def _admit(self) -> None:
-        full = set()  # models without a place
-        while sequence := next((s for s in self._waiting if s.model_id not in full), None):
+        full: set[str] = set()  # models of which nobody can start
+        is_short = False
+        while len(full) < len(self._lanes):
+            sequence = next((s for s in self._waiting if s.model_id not in full), None)
+            if sequence is None:
+                break
             lane = self._lanes[sequence.model_id]
-            if not self._has_place(lane, sequence):
+            if self._is_hopeless(lane, sequence, min(sequence.num_tokens, sequence.context_length)):
+                self._give_up(lane, sequence, sequence.num_tokens)
+            elif not self._has_place(lane, sequence) or (is_short and not _is_sure(lane, sequence)):
                 full.add(sequence.model_id)
             elif not self._start(lane, sequence):
-                # Those behind it wait, too: else a long prompt might wait forever for short ones.
-                break
+                # Those behind it wait, too: else a long prompt might wait forever for short ones. Except for
+                # those who take only what nobody else can have.
+                is_short = True
+                full.add(sequence.model_id)
 
     def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
         limit = self._settings.num_places
@@ -158,6 +147,9 @@ class Scheduler:
 
     def _start(self, lane: Lane, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
+        is_sure = _is_sure(lane, sequence)
+        if lane.pool.must_shrink and not is_sure and any(other.running for other in self._lanes.values()):
+            return False
         if len(lane.running) == self._settings.num_places:
             self._preempt(lane.running[-1])
         if not lane.policy.admit(sequence):
@@ -167,12 +159,12 @@ class Scheduler:
                 continue
             if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
                 continue
-            last = self._last_running()
-            if last.order < sequence.order:
+            victim = self._victim(lane, sequence, is_sure=is_sure)
+            if victim is None:
                 lane.policy.release(sequence)
                 sequence.start_over()
                 return False
-            self._preempt(last)
+            self._preempt(victim)
         self._waiting.remove(sequence)
         insort(lane.running, sequence, key=_order)
         sequence.is_running = sequence.was_admitted = True
@@ -184,12 +176,21 @@ class Scheduler:
 
         spare_bytes: that would be available, too.
         """
-        needed_bytes = _needed_blocks(sequence) * lane.pool.block_bytes
-        others = [other for other in self._lanes.values() if other.running]
-        for other in others:
-            needed_bytes += sum(map(_needed_blocks, other.running)) * other.pool.block_bytes
-        available_bytes = lane.pool.num_available * lane.pool.block_bytes + spare_bytes
-        return not others or needed_bytes <= available_bytes
+        pool = lane.pool
+        others = [other for other in self._lanes.values() if other.running and other.pool.competes_with(pool)]
+        if not others:
+            return True
+        # Without room to grow where it could never have that.
+        needed = min(needed_blocks(sequence), pool.most_blocks - sequence.table.num_blocks)
+        needed += sum(map(needed_blocks, lane.running))
+        needed_bytes = needed * pool.block_bytes
+        if not pool.is_sure_of(needed):  # or nobody else can take it
+            needed_bytes += sum(
+                other.pool.shared_bytes(sum(map(needed_blocks, other.running)))
+                for other in others
+                if other is not lane
+            )
+        return needed_bytes <= pool.num_available * pool.block_bytes + spare_bytes
 
     def _slices(self, lane: Lane) -> list[Slice]:
         slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
@@ -218,7 +219,7 @@ class Scheduler:
             if not lane.policy.catch_up(sequence, claimed):
                 continue
             lane.policy.reuse_part(sequence)
-            num_tokens = _chunk(sequence, budget)
+            num_tokens = next_chunk(sequence, budget)
             if self._make_room(lane, sequence, num_tokens):
                 slices.append(Slice(sequence, num_tokens))
                 budget -= num_tokens
@@ -243,23 +244,61 @@ class Scheduler:
         return settings.min_prefill_tokens
 
     def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
-        """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
-        while not _fits(lane, sequence, num_tokens):
-            if self._give_up_guesses() or self._pins.unpin_oldest():
+        """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
+        while not fits(lane, sequence, num_tokens):
+            length = min(sequence.position + num_tokens, sequence.context_length)
+            if self._is_hopeless(lane, sequence, length):
+                self._give_up(lane, sequence, length)
+                return False
+            if self.give_way():
                 continue
-            last = self._last_running()
-            self._preempt(last)
-            if last is sequence:
+            is_sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
+            victim = self._victim(lane, sequence, is_sure=is_sure)
+            assert victim is not None, "a running sequence could at least stop itself"
+            if victim is sequence and self._holds_everything(sequence):
+                self._give_up(lane, sequence, length)
+                return False
+            self._preempt(victim)
+            if victim is sequence:
                 return False
         return True
+
+    def _victim(self, lane: Lane, sequence: Sequence, *, is_sure: bool) -> Sequence | None:
+        """Who makes way for a sequence: the last in order, perhaps itself; None: all are before it.
+
+        is_sure: it wants no more than its model is sure of.
+        """
+        others = [
+            other.running[-1]
+            for other in self._lanes.values()
+            if other is not lane and other.running and other.pool.gives_to(lane.pool)
+        ]
+        if is_sure and others:
+            return max(others, key=_order)
+        last = max(others + lane.running[-1:], key=_order, default=None)
+        return None if last is None or last.order < sequence.order else last
+
+    def _is_hopeless(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
+        """Whether a table for so many tokens is more than there can be."""
+        return blocks_for(num_tokens) > max(lane.pool.most_blocks, sequence.table.num_blocks)
+
+    def _holds_everything(self, sequence: Sequence) -> bool:
+        """Whether nobody who might end has any memory."""
+        return sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
+
+    def _give_up(self, lane: Lane, sequence: Sequence, num_tokens: int) -> None:
+        needed, most = (
+            blocks_for(num_tokens) * lane.pool.block_bytes,
+            lane.pool.most_blocks * lane.pool.block_bytes,
+        )
+        self.remove(sequence)
+        reason = f"it needs {needed} bytes of KV memory, the limits leave it {most}"
+        self._hopeless.append(Hopeless(sequence, reason))
 
     def _give_up_guesses(self) -> bool:
         """Takes what a draft model has computed of a sequence; False: there is nothing."""
         running = (s for lane in self._lanes.values() for s in reversed(lane.running))
         return any(s.draft is not None and s.draft.give_up() for s in running)
-
-    def _last_running(self) -> Sequence:
-        return max((lane.running[-1] for lane in self._lanes.values() if lane.running), key=_order)
 
     def _preempt(self, sequence: Sequence) -> None:
         self._stop(sequence)
@@ -276,26 +315,6 @@ class Scheduler:
         sequence.is_running = False
 
 
-def _needed_blocks(sequence: Sequence) -> int:
-    """Blocks that a sequence will take for the tokens it has, and one to grow."""
-    num_tokens = min(sequence.num_tokens, sequence.context_length)
-    return max(blocks_for(num_tokens) - sequence.table.num_blocks, 0) + 1
-
-
-def _fits(lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
-    if sequence.position == sequence.context_length:
-        if not lane.policy.shift(sequence):
-            return False
-        sequence.num_shifts += 1
-        sequence.record.shifted(sequence.num_discard)
-    return sequence.table.grow(sequence.position + num_tokens)
-
-
-def _chunk(sequence: Sequence, budget: int) -> int:
-    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
-    room = sequence.context_length - sequence.position or sequence.num_discard
-    num_tokens = min(sequence.num_pending, budget, room)
-    if num_tokens == sequence.num_pending:
-        return num_tokens
-    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
-    return whole if whole > 0 else num_tokens
+def _is_sure(lane: Lane, sequence: Sequence) -> bool:
+    """Whether it takes no more than its model is sure of."""
+    return lane.pool.is_sure_of(needed_blocks(sequence))

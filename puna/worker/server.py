@@ -17,11 +17,15 @@ import msgspec
 
 from puna.backends.base import DeviceModel, ModelLoadError
 from puna.engine import EngineCore
+from puna.engine.resident import ModelDoesNotFit
+from puna.worker.memory_service import MemoryService
 from puna.worker.protocol import (
     Cancel,
+    EndLease,
     FromWorker,
     GetStats,
     GetTrace,
+    Lease,
     ListSessions,
     Load,
     Loaded,
@@ -32,10 +36,12 @@ from puna.worker.protocol import (
     Ready,
     RemoveSession,
     SaveSession,
+    SetLimits,
     Stats,
     Submit,
     ToWorker,
     Trace,
+    TrimKv,
     Unload,
     Unloaded,
     decode,
@@ -58,6 +64,7 @@ class _Attach(msgspec.Struct):
     model_id: str
     device_model: DeviceModel
     weight: float
+    minimum_kv_bytes: int
 
 
 class _Detach(msgspec.Struct):
@@ -97,11 +104,12 @@ class WorkerServer:
         self._sessions = SessionService(
             engine.sessions, lambda function: self._inbox.put(_Call(function)), self._send
         )
+        self._memory = MemoryService(engine, self._send)
         self._connected = True
         self._kv_idle_s = engine.settings.kv_idle_s
         self._idle_since_s = time.monotonic()
         # What is still to be given back in this idle time, and when.
-        self._chores: list[tuple[float, Callable[[], None]]] = []
+        self._chores: list[tuple[float, Callable[[], object]]] = []
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -131,7 +139,7 @@ class WorkerServer:
             self._handle(self._inbox.get())
 
     def _start_chores(self) -> None:
-        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.drop_cached)]
+        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.trim_kv)]
         self._idle_since_s = time.monotonic()
 
     def _wait(self) -> _Message:
@@ -168,6 +176,8 @@ class WorkerServer:
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(message)
                 self._start_chores()  # it may have left memory to be given back
+            case SetLimits() | Lease() | EndLease() | TrimKv():
+                self._memory.handle(message)
             case _Call(function):
                 function()
                 self._start_chores()
@@ -176,9 +186,12 @@ class WorkerServer:
 
     def _attach(self, message: _Attach) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
+            info = self._engine.attach_model(
+                message.model_id, message.device_model, message.weight, message.minimum_kv_bytes
+            )
         except ModelLoadError as error:
-            self._send(LoadFailed(message.call, str(error)))
+            shortage = error.shortage if isinstance(error, ModelDoesNotFit) else None
+            self._send(LoadFailed(message.call, str(error), shortage))
         else:
             self._send(Loaded(message.call, info))
 
@@ -192,7 +205,11 @@ class WorkerServer:
             log.exception("loading %s", path)
             self._inbox.put(LoadFailed(message.call, printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
+            self._inbox.put(
+                _Attach(
+                    message.call, message.model_id, device_model, message.weight, message.minimum_kv_bytes
+                )
+            )
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)
