@@ -17,7 +17,8 @@ import uvloop
 import puna
 from puna.api.app import create_app
 from puna.daemon.runtime import Runtime
-from puna.settings import Host, Settings, join_host_port
+from puna.host import Host, join_host_port
+from puna.settings import Settings
 
 log = logging.getLogger(__name__)
 
