@@ -26,7 +26,9 @@ def measure(setup: Setup) -> Findings:
     prompts = Prompts(file.path)
     new_tokens = _NEW_TOKENS // 2 if setup.quick else _NEW_TOKENS
     texts = [prompts.take(40 + 4 * i) for i in range(_NUM_REQUESTS)]
-    ample, scarce = (_run(setup, file, texts, new_tokens, limit) for limit in ({}, {"PUNA_KV_LIMIT": _LIMIT}))
+    ample, scarce = (
+        _run(setup, file, texts, new_tokens, limit) for limit in ({}, {"OLLAMA_KVCACHED_MEMORY_GB": _LIMIT})
+    )
     title = f"{_NUM_REQUESTS} requests with {_LIMIT} of KV memory, {file.title}"
     for row in [*_pressure_rows(ample.streams, scarce.streams, scarce.metrics), _idle_row(ample, scarce)]:
         yield Finding(title, row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puna.engine.scheduler import Pins
+from puna.engine.contention import Pins
 
 
 class AllPins:

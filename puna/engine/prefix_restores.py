@@ -147,12 +147,8 @@ class PrefixRestores:
 
     @property
     def pinned_bytes(self) -> int:
-        """What give_up_oldest() can release."""
-        return sum(
-            len(restore.held) * restore.model.kv.pool.block_bytes
-            for restore in self._restores
-            if not restore.is_given_up
-        )
+        """What give_up_oldest() releases, now or when a thread is done with it."""
+        return sum(len(restore.held) * restore.model.kv.pool.block_bytes for restore in self._restores)
 
     def give_up_oldest(self) -> bool:
         """For whoever needs its blocks; False: there is none."""

@@ -147,12 +147,11 @@ class WarmPrefixes:
 
     @property
     def pinned_bytes(self) -> int:
-        """What unpin_oldest() can release."""
+        """What unpin_oldest() releases, now or when a thread is done with it."""
         saving = (
             len(save.blocks.blocks) * model.kv.pool.block_bytes
             for model in self._all_models()
             for save in model.saves
-            if save.blocks.is_lent
         )
         return sum(saving) + (self._restores.pinned_bytes if self._restores else 0)
 
@@ -244,8 +243,7 @@ class WarmPrefixes:
                 done()
 
     def _has_idle_memory(self, model_id: str, model: WarmModel) -> bool:
-        pool = model.kv.pool
-        return bool(pool.num_cached or pool.spare_bytes) or self._slots.has_blocks(model_id)
+        return model.kv.pool.reclaimable_bytes > 0 or self._slots.has_blocks(model_id)
 
 
 def _store(settings: EngineSettings) -> PrefixStore | None:

@@ -11,6 +11,7 @@ from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
 from puna.engine.trace import EngineTrace
+from puna.kv.budget import Shortage
 
 MAX_FRAME_BYTES = 64 << 20
 """A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
@@ -113,6 +114,7 @@ class Lease(msgspec.Struct, tag=True):
 
     call: int
     num_bytes: int
+    is_held: bool = False  # it was leased from an earlier worker: counted whatever the limits are
 
 
 class EndLease(msgspec.Struct, tag=True):
@@ -177,16 +179,6 @@ class Loaded(msgspec.Struct, tag=True):
     info: ModelInfo
 
 
-class Shortage(msgspec.Struct):
-    """Why a model does not fit; all in bytes. Who holds the rest is in the engine's statistics."""
-
-    needed_bytes: int
-    """Weights, and the least KV memory it can do with."""
-    limit_bytes: int
-    taken_bytes: int
-    """By others, without what they can do without."""
-
-
 class LoadFailed(msgspec.Struct, tag=True):
     call: int
     error: str
@@ -201,14 +193,14 @@ class Slept(msgspec.Struct, tag=True):
 class LimitsSet(msgspec.Struct, tag=True):
     call: int
     excess_bytes: int
-    """What running requests hold beyond the new limit; it goes as they finish."""
+    """What is in use beyond the new limits; what running requests hold goes as they finish."""
 
 
 class Leased(msgspec.Struct, tag=True):
     call: int
     granted: bool
     available_bytes: int
-    """What could have been granted."""
+    """What could be granted now."""
 
 
 class LeaseEnded(msgspec.Struct, tag=True):

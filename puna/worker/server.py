@@ -17,12 +17,16 @@ import msgspec
 
 from puna.backends.base import DeviceModel, ModelLoadError
 from puna.engine import EngineCore
+from puna.engine.resident import ModelDoesNotFit
+from puna.worker.memory_service import MemoryService
 from puna.worker.prefix_service import PrefixService
 from puna.worker.protocol import (
     Cancel,
+    EndLease,
     FromWorker,
     GetStats,
     GetTrace,
+    Lease,
     ListSessions,
     Load,
     Loaded,
@@ -35,10 +39,12 @@ from puna.worker.protocol import (
     RemoveSession,
     SavePrefixes,
     SaveSession,
+    SetLimits,
     Stats,
     Submit,
     ToWorker,
     Trace,
+    TrimKv,
     Unload,
     Unloaded,
     decode,
@@ -61,6 +67,7 @@ class _Attach(msgspec.Struct):
     model_id: str
     device_model: DeviceModel
     weight: float
+    minimum_kv_bytes: int
 
 
 class _Detach(msgspec.Struct):
@@ -98,6 +105,7 @@ class WorkerServer:
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
         self._sessions = SessionService(engine.sessions, self._call_soon, self._send)
+        self._memory = MemoryService(engine, self._send)
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
@@ -175,6 +183,8 @@ class WorkerServer:
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(message)
                 self._start_chores()  # it may have left memory to be given back
+            case SetLimits() | Lease() | EndLease() | TrimKv():
+                self._memory.handle(message)
             case _Call(function):
                 function()
                 self._start_chores()
@@ -183,9 +193,12 @@ class WorkerServer:
 
     def _attach(self, message: _Attach) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
+            info = self._engine.attach_model(
+                message.model_id, message.device_model, message.weight, message.minimum_kv_bytes
+            )
         except ModelLoadError as error:
-            self._send(LoadFailed(message.call, str(error)))
+            shortage = error.shortage if isinstance(error, ModelDoesNotFit) else None
+            self._send(LoadFailed(message.call, str(error), shortage))
         else:
             self._send(Loaded(message.call, info))
 
@@ -199,7 +212,11 @@ class WorkerServer:
             log.exception("loading %s", path)
             self._inbox.put(LoadFailed(message.call, printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
+            self._inbox.put(
+                _Attach(
+                    message.call, message.model_id, device_model, message.weight, message.minimum_kv_bytes
+                )
+            )
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from puna.daemon.server import bind, serve
-from puna.settings import Host, Settings
+from puna.host import Host
+from puna.settings import Settings
 
 pytestmark = pytest.mark.native
 
