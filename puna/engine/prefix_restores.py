@@ -47,6 +47,8 @@ class WarmModel:
     idle_since_s: float
     num_active: int = 0
     """Sequences in the engine."""
+    num_begun: int = 0
+    """Those, and all that were there."""
     saves: list[PrefixSave] = field(default_factory=list)
     num_restores: int = 0
 

@@ -175,15 +175,15 @@ class PrefixSave:
         blocks: LentBlocks,
         deadline_s: float | None = None,
     ) -> None:
-        """nodes: of the blocks, most valuable first.
+        """nodes: of the blocks, most valuable first, and none before what it builds on.
         deadline_s: of time.monotonic(); what is not written then, is not written.
         """
         self.blocks = blocks
         self.num_saved_tokens = 0
+        self.deadline_s = deadline_s
         self._store = store
         self._files = files
         self._nodes = nodes
-        self._deadline_s = deadline_s
 
     def run(self) -> None:
         """In one thread."""
@@ -199,7 +199,7 @@ class PrefixSave:
             following.setdefault(node.parent, node.tokens)
         now_ns = time.time_ns()
         for index, node in enumerate(self._nodes[: self._store.limit_bytes // self._files.file_bytes]):
-            if self._deadline_s is not None and time.monotonic() > self._deadline_s:
+            if self.deadline_s is not None and time.monotonic() > self.deadline_s:
                 return
             parent = self._files.root(node.parent) if isinstance(node.parent, str) else keys[node.parent]
             stored = StoredBlock.behind(parent, node.tokens)

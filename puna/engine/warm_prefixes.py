@@ -21,6 +21,7 @@ from puna.kv.prefix_store import PrefixStore
 
 SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
+_HURRIED_SAVE_S = 0.3  # once somebody waits to read it
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +32,12 @@ class _Leaving:
     model: WarmModel
     waiting: list[Sequence] = field(default_factory=list)
     """Of the same model, loaded again: what they want may be on its way to disk."""
+
+    def hurry(self) -> None:
+        """What is not written soon, is not written."""
+        deadline_s = time.monotonic() + _HURRIED_SAVE_S
+        for save in self.model.saves:
+            save.deadline_s = deadline_s if save.deadline_s is None else min(save.deadline_s, deadline_s)
 
 
 class WarmPrefixes:
@@ -81,11 +88,13 @@ class WarmPrefixes:
         """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
         model = self._models[sequence.model_id]
         model.num_active += 1
+        model.num_begun += 1
         if self._restores is None or self._threads is None:
             return False
         is_long = sequence.num_findable >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
         if leaving is not None and is_long:
+            leaving.hurry()
             leaving.waiting.append(sequence)
             return True
         return self._restores.begin(model, sequence)
@@ -128,15 +137,23 @@ class WarmPrefixes:
             if wait_s > 0:
                 waits_s.append(wait_s)
             else:
-                self.put_away(model_id)
                 model.idle_since_s = now_s  # should anything be left, there is no hurry
+                self.put_away(model_id)
         return min(waits_s, default=None)
 
     def put_away(self, model_id: str) -> None:
-        """Saves what is cached of a model, and gives its memory back if it is idle by then."""
+        """Saves what is cached of a model, and gives its memory back if nobody came meanwhile."""
         model = self._models[model_id]
-        if not self._begin_save(model, None, lambda: self._drop(model_id, model)):
-            self._drop(model_id, model)
+        num_begun = model.num_begun
+
+        def drop() -> None:
+            if self._models.get(model_id) is model and not model.is_busy and model.num_begun == num_begun:
+                self._slots.empty(model_id)
+                model.kv.pool.drop_cached()
+                model.kv.pool.trim()
+
+        if not self._begin_save(model, None, drop):
+            drop()
 
     def save_all(self, done: Callable[[], None]) -> None:
         """Saves what is cached of all models, last used first, for SAVE_S at most; then calls `done`."""
@@ -214,12 +231,6 @@ class WarmPrefixes:
             then()
         self._after_transfer(model)
         self._tell_if_saved()
-
-    def _drop(self, model_id: str, model: WarmModel) -> None:
-        if not model.is_busy and self._models.get(model_id) is model:
-            self._slots.empty(model_id)
-            model.kv.pool.drop_cached()
-            model.kv.pool.trim()
 
     def _after_transfer(self, model: WarmModel) -> None:
         for leaving in [old for old in self._leaving if old.model is model]:
