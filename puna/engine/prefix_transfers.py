@@ -191,6 +191,8 @@ class PrefixSave:
             self._save()
         except OSError as error:
             self._store.report("cannot save cached prefixes", error)
+        if self.num_saved_tokens:
+            self._store.keep_limit()
 
     def _save(self) -> None:
         keys: dict[NodeId, bytes] = {}
