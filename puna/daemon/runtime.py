@@ -27,6 +27,7 @@ from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
 from puna.worker.process import WorkerProcess
+from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
 
@@ -218,6 +219,14 @@ class Runtime:
         asking = self._worker.stats() if wait else self._worker.ask(lambda worker: worker.stats())
         stats = await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S)
         return Observation(stats, self._worker.num_started, dict(self._names))
+
+    async def lease(self, num_bytes: int) -> Leased:
+        """KV memory for somebody outside the worker; it outlives the worker. Raises WorkerDied."""
+        return await self._worker.lease(num_bytes)
+
+    async def end_lease(self, num_bytes: int) -> None:
+        """So much of what was leased is free again."""
+        await self._worker.end_lease(num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         """None: as before. Returns what running requests hold beyond the new limits. Raises WorkerDied."""
