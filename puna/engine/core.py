@@ -20,7 +20,7 @@ from puna.engine.request import (
     Request,
     StepOutput,
 )
-from puna.engine.resident import Resident
+from puna.engine.resident import Asleep, Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
@@ -64,6 +64,7 @@ class EngineCore:
         self._scheduler = Scheduler(settings, pins)
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
+        self._asleep: dict[str, Asleep] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -83,12 +84,34 @@ class EngineCore:
         weight: its share of the device's time while other models have work, too, relative to theirs.
         """
         try:
-            if model_id in self._models:
+            if model_id in self._models or model_id in self._asleep:
                 raise ModelLoadError(f"model {model_id} is already loaded")
-            model = Resident.reserve(device_model, self._budget, self.settings, self._clock)
+            return self._attach(model_id, device_model, weight)
         except ModelLoadError:
             device_model.close()
             raise
+
+    def sleep_model(self, model_id: str) -> None:
+        """As unload_model(), but the model is kept ready for wake_model(), in next to no memory."""
+        model = self._models.pop(model_id, None)
+        if model is None:
+            return
+        weight = self._scheduler.lane(model_id).weight
+        self._detach(model_id, model)
+        model.device_model.sleep()
+        self._asleep[model_id] = Asleep(model.device_model, weight)
+
+    def wake_model(self, model_id: str) -> ModelInfo:
+        """Undoes sleep_model(). Raises ModelLoadError if that cannot be now; the model then sleeps on."""
+        asleep = self._asleep.get(model_id)
+        if asleep is None:
+            raise ModelLoadError(f"model {model_id} is not asleep")
+        info = self._attach(model_id, asleep.device_model, asleep.weight)
+        del self._asleep[model_id]
+        return info
+
+    def _attach(self, model_id: str, device_model: DeviceModel, weight: float) -> ModelInfo:
+        model = Resident.reserve(device_model, self._budget, self.settings, self._clock)
         self._models[model_id] = model
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
         if isinstance(model.policy, SlotPolicy):
@@ -96,13 +119,18 @@ class EngineCore:
         identity = _kv_identity(model_id, device_model.info)
         self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
         self._recorder.add_model(model_id)
+        device_model.wake()
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
-        model = self._models.pop(model_id, None)
-        if model is None:
-            return
+        if asleep := self._asleep.pop(model_id, None):
+            asleep.device_model.close()
+        elif model := self._models.pop(model_id, None):
+            self._detach(model_id, model)
+            model.device_model.close()
+
+    def _detach(self, model_id: str, model: Resident) -> None:
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         for sequence in self._sequences.values():
@@ -113,7 +141,6 @@ class EngineCore:
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
         model.pool.close()
-        model.device_model.close()
 
     def submit(self, request: Request) -> None:
         """Queues a request. One that cannot be run finishes with an error at the next step."""
@@ -179,7 +206,8 @@ class EngineCore:
                     committed_kv_bytes=model.pool.committed_bytes,
                 )
                 for model_id, model in self._models.items()
-            ],
+            ]
+            + [asleep.stats(model_id) for model_id, asleep in self._asleep.items()],
             metrics=self._recorder.metrics,
         )
 
@@ -204,7 +232,7 @@ class EngineCore:
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
-        for model_id in list(self._models):
+        for model_id in [*self._models, *self._asleep]:
             self.unload_model(model_id)
 
     def _new_sequence(self, request: Request) -> Sequence:

@@ -10,14 +10,24 @@ from puna._native import Arena, NativeError
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.draft_model import DraftModel
+from puna.engine.request import ModelStats
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import SlotPolicy
 from puna.engine.step_costs import StepCosts
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
+from puna.kv.budget import Shortage
 from puna.kv.extents import plan_extent
 from puna.kv.input_cache import InputCache
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
+
+
+class ModelDoesNotFit(ModelLoadError):
+    """Too little memory, though others have given what they can do without."""
+
+    def __init__(self, shortage: Shortage, text: str = "the model does not fit into memory") -> None:
+        super().__init__(text)
+        self.shortage = shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,29 @@ class Resident:
             _policy(device_model.info, settings, pool, cache, partial(device_model.move_kv, arena)),
             costs,
             DraftModel(device_model, arena, pool, costs, clock),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Asleep:
+    """What is left of a model that sleeps."""
+
+    device_model: DeviceModel
+    weight: float
+
+    def stats(self, model_id: str) -> ModelStats:
+        info = self.device_model.info
+        return ModelStats(
+            model_id=model_id,
+            num_running=0,
+            num_waiting=0,
+            num_preemptions=0,
+            block_bytes=info.block_bytes,
+            used_kv_bytes=0,
+            cached_kv_bytes=0,
+            committed_kv_bytes=0,
+            weight_bytes=info.weight_bytes,
+            is_asleep=True,
         )
 
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
+import msgspec
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """Why a model does not fit; all in bytes. Who holds the rest is in the engine's statistics."""
+
+    needed_bytes: int
+    """Weights, and the least KV memory it can do with."""
+    limit_bytes: int
+    taken_bytes: int
+    """By others, without what they can do without."""
+    is_of_kv: bool = False
+    """It is the limit on KV memory that is too low: then needed_bytes is without the weights."""
+
 
 class Reclaimable(Protocol):
     """A pool that holds memory it can do without."""

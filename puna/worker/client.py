@@ -16,6 +16,7 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.resident import ModelDoesNotFit
 from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
 from puna.engine.trace import EngineTrace
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
@@ -30,7 +31,9 @@ from puna.worker.protocol import (
     Loaded,
     LoadFailed,
     LoadSession,
+    MemoryReply,
     Outputs,
+    PrefixesSaved,
     ProtocolError,
     Ready,
     RemoveSession,
@@ -41,12 +44,15 @@ from puna.worker.protocol import (
     SessionList,
     SessionRemoved,
     SessionReply,
+    Sleep,
+    Slept,
     Stats,
     Submit,
     ToWorker,
     Trace,
     Unload,
     Unloaded,
+    Wake,
     decode,
     encode,
     payload_bytes,
@@ -54,7 +60,7 @@ from puna.worker.protocol import (
 
 log = logging.getLogger(__name__)
 
-_Reply = Loaded | LoadFailed | Unloaded | Stats | Trace | SessionReply
+_Reply = Loaded | LoadFailed | Unloaded | Slept | Stats | Trace | PrefixesSaved | MemoryReply | SessionReply
 
 _SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
     "unknown": UnknownSession,
@@ -99,11 +105,17 @@ class WorkerClient:
     async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
         """weight: its share of the device when others are busy, too. Raises ModelLoadError."""
         call = next(self._next_call)
-        reply = await self._request(call, Load(call, model_id, os.fsencode(path), weight))
-        if isinstance(reply, LoadFailed):
-            raise ModelLoadError(reply.error)
-        assert isinstance(reply, Loaded)
-        return reply.info
+        return _loaded(await self._request(call, Load(call, model_id, os.fsencode(path), weight)))
+
+    async def sleep(self, model_id: str) -> None:
+        """As unload(), but wake() has it back at once."""
+        call = next(self._next_call)
+        await self._request(call, Sleep(call, model_id))
+
+    async def wake(self, model_id: str) -> ModelInfo:
+        """Raises ModelLoadError; the model then sleeps on."""
+        call = next(self._next_call)
+        return _loaded(await self._request(call, Wake(call, model_id)))
 
     async def unload(self, model_id: str) -> None:
         """Requests of the model finish with an error."""
@@ -232,3 +244,10 @@ class WorkerClient:
                 future.set_exception(WorkerDied())
         for stream in self._streams.values():
             stream.put_nowait(None)
+
+
+def _loaded(reply: _Reply) -> ModelInfo:
+    if isinstance(reply, LoadFailed):
+        raise ModelLoadError(reply.error) if reply.shortage is None else ModelDoesNotFit(reply.shortage)
+    assert isinstance(reply, Loaded)
+    return reply.info

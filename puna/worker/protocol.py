@@ -11,6 +11,7 @@ from puna.backends.base import ModelInfo
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
 from puna.engine.trace import EngineTrace
+from puna.kv.budget import Shortage
 
 MAX_FRAME_BYTES = 64 << 20
 """A prompt of a million tokens has 5 MB: whatever is larger is no message of ours."""
@@ -175,16 +176,6 @@ class Ready(msgspec.Struct, tag=True):
 class Loaded(msgspec.Struct, tag=True):
     call: int
     info: ModelInfo
-
-
-class Shortage(msgspec.Struct):
-    """Why a model does not fit; all in bytes. Who holds the rest is in the engine's statistics."""
-
-    needed_bytes: int
-    """Weights, and the least KV memory it can do with."""
-    limit_bytes: int
-    taken_bytes: int
-    """By others, without what they can do without."""
 
 
 class LoadFailed(msgspec.Struct, tag=True):

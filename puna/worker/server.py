@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from puna.backends.base import DeviceModel, ModelLoadError
+from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine import EngineCore
+from puna.engine.resident import ModelDoesNotFit
 from puna.worker.protocol import (
     Cancel,
     FromWorker,
@@ -32,12 +33,15 @@ from puna.worker.protocol import (
     Ready,
     RemoveSession,
     SaveSession,
+    Sleep,
+    Slept,
     Stats,
     Submit,
     ToWorker,
     Trace,
     Unload,
     Unloaded,
+    Wake,
     decode,
     encode,
     printable,
@@ -161,6 +165,11 @@ class WorkerServer:
             case _Detach(call, model_id):
                 self._engine.unload_model(model_id)
                 self._send(Unloaded(call))
+            case Sleep(call, model_id):
+                self._engine.sleep_model(model_id)
+                self._send(Slept(call))
+            case Wake(call, model_id):
+                self._answer_load(call, lambda: self._engine.wake_model(model_id))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
             case GetTrace(call, seconds):
@@ -175,12 +184,18 @@ class WorkerServer:
                 self._connected = False
 
     def _attach(self, message: _Attach) -> None:
+        engine, m = self._engine, message
+        self._answer_load(m.call, lambda: engine.attach_model(m.model_id, m.device_model, m.weight))
+
+    def _answer_load(self, call: int, load: Callable[[], ModelInfo]) -> None:
         try:
-            info = self._engine.attach_model(message.model_id, message.device_model, message.weight)
+            info = load()
+        except ModelDoesNotFit as error:
+            self._send(LoadFailed(call, str(error), error.shortage))
         except ModelLoadError as error:
-            self._send(LoadFailed(message.call, str(error)))
+            self._send(LoadFailed(call, str(error)))
         else:
-            self._send(Loaded(message.call, info))
+            self._send(Loaded(call, info))
 
     def _load(self, message: Load) -> None:
         path = Path(os.fsdecode(message.path))

@@ -170,6 +170,9 @@ class FakeRuntime:
         self.trace_seconds.append(seconds)
         return self.engine_trace, dict(self.observation.model_names)
 
+    async def delete(self, name: ModelName) -> None:
+        self.store.delete(name)
+
     async def unload(self, name: str) -> None:
         model = self.store.find(ModelName.parse(name))
         self.resident_models.pop(model.name.short, None)

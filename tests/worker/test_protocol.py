@@ -67,7 +67,7 @@ def test_metrics_survive():
     metrics = ModelMetrics(prompt_tokens=5, finished={"stop": 2})
     metrics.step_s.observe(0.02, 3)
     model = ModelStats("m", 1, 2, 3, 64, 128, 64, 256)
-    message = Stats(7, EngineStats(1 << 40, [model], {"m": metrics}))
+    message = Stats(7, EngineStats(1 << 40, [model], metrics={"m": metrics}))
     payload = read_payload(io.BytesIO(encode(message)))
     assert payload is not None
     assert decode(payload, msgspec.msgpack.Decoder(FromWorker)) == message
