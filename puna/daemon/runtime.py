@@ -17,7 +17,7 @@ from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import Process, WorkerSupervisor
-from puna.engine.request import EngineStats, Request
+from puna.engine.request import EngineStats, ModelStats, Request
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
@@ -29,7 +29,8 @@ from puna.worker.process import WorkerProcess
 log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_S = 5.0
-"""It answers between two steps."""
+_LIST_TIMEOUT_S = 1.0
+"""It answers between two steps; a list of models need not wait for a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class LoadedStatus:
     context_length: int
     """Of its latest request."""
     config: ModelConfig
+    kv: ModelStats | None
+    """None: nobody knows just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +180,12 @@ class Runtime:
             model_id = deleted[0]
         await self._residency.unload(model_id)
 
-    def loaded(self) -> list[LoadedStatus]:
-        """The resident models, last to expire first."""
+    async def loaded(self) -> list[LoadedStatus]:
+        """The resident models, last to expire first. Does not wait for a worker to start."""
+        stats = None
+        with suppress(asyncio.TimeoutError):
+            stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _LIST_TIMEOUT_S)
+        by_id = {model.model_id: model for model in stats.models} if stats else {}
         return [
             LoadedStatus(
                 name=loaded.model.name.short,
@@ -187,6 +194,7 @@ class Runtime:
                 expires_at=entry.expires_at,
                 context_length=loaded.context_length,
                 config=loaded.model.config,
+                kv=by_id.get(loaded.id),
             )
             for entry in self._residency.loaded()
             for loaded in [entry.ready.result()]

@@ -13,7 +13,7 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
-from puna.engine.request import RequestStats
+from puna.engine.request import ModelStats, RequestStats
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
@@ -62,6 +62,8 @@ class FakeRuntime:
         self.script = Script()
         self.jobs: list[GenerationJob] = []
         self.resident_models: dict[str, Loaded] = {}
+        self.kv: dict[str, ModelStats] = {}
+        """By name, of models of which it is known."""
         self.num_loads = 0
         self.num_held = 0
         """Models held by a request right now."""
@@ -177,7 +179,7 @@ class FakeRuntime:
         model = self.store.find(ModelName.parse(name))
         self.resident_models.pop(model.name.short, None)
 
-    def loaded(self) -> list[LoadedStatus]:
+    async def loaded(self) -> list[LoadedStatus]:
         statuses = [
             LoadedStatus(
                 name=name,
@@ -186,6 +188,7 @@ class FakeRuntime:
                 expires_at=datetime.now(timezone.utc) + timedelta(minutes=minutes),
                 context_length=loaded.num_ctx or 2048,
                 config=loaded.model.config,
+                kv=self.kv.get(name),
             )
             for minutes, (name, loaded) in enumerate(self.resident_models.items())
         ]

@@ -39,6 +39,8 @@ class FakeWorker(FakeSessions):
         self.models: dict[str, Path] = {}
         self.weights: dict[str, float] = {}
         self.asleep: dict[str, Path] = {}
+        self.needs: dict[str, int] = {}
+        """Bytes of weights, where they are not those of INFO."""
         self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
@@ -65,7 +67,7 @@ class FakeWorker(FakeSessions):
         self._check()
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
-        self._check_fit()
+        self._check_fit(model_id)
         self.models[model_id] = path
         self.weights[model_id] = weight
         return INFO
@@ -81,7 +83,7 @@ class FakeWorker(FakeSessions):
 
     async def wake(self, model_id: str) -> ModelInfo:
         await self._step()
-        self._check_fit()
+        self._check_fit(model_id)
         self.models[model_id] = self.asleep.pop(model_id)
         return INFO
 
@@ -133,10 +135,10 @@ class FakeWorker(FakeSessions):
         await asyncio.wait([self._end], timeout=STEP_S)
         self._check()
 
-    def _check_fit(self) -> None:
-        taken = len(self.models) * INFO.weight_bytes
-        if taken + INFO.weight_bytes > self._memory_bytes:
-            raise ModelDoesNotFit(Shortage(INFO.weight_bytes, self._memory_bytes, taken))
+    def _check_fit(self, model_id: str) -> None:
+        taken, needed = len(self.models) * INFO.weight_bytes, self.needs.get(model_id, INFO.weight_bytes)
+        if taken + needed > self._memory_bytes:
+            raise ModelDoesNotFit(Shortage(needed, self._memory_bytes, taken))
 
     def _check(self) -> None:
         if self._end.done():
