@@ -86,6 +86,11 @@ class Served:
         self._clients.append(ClientProcess(self.path))
         return self._clients[-1]
 
+    async def set_limit(self, limit: int) -> int:
+        """Returns what is leased at that moment."""
+        self.budget.limit = limit
+        return self.budget.leased
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT_S)
 
