@@ -45,6 +45,20 @@ def test_client_killed_while_its_memory_is_being_brought(served, monkeypatch):
     assert served.objects() == []
 
 
+def test_client_that_ends_before_its_connection(served):
+    """Somebody has inherited the connection."""
+    client = clients.Client(1)
+    served.budget.may_answer.clear()
+    allocating = asyncio.run_coroutine_threadsafe(
+        served.service.allocations.allocate(client, PAGE, "m"), served.loop
+    )
+    client.has_ended = True
+    served.budget.may_answer.set()
+    made = allocating.result(60)
+    eventually(lambda: served.budget.leased == 0)
+    assert made.shm_name[1:] not in served.objects()
+
+
 def test_client_killed_while_it_waits_for_the_budget(served):
     victim = served.client_process()
     victim.call("allocate", size=PAGE)
