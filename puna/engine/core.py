@@ -19,14 +19,13 @@ from puna.engine.resident import Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
-from puna.engine.sessions import ModelKv, Sessions
+from puna.engine.sessions import Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
 from puna.kv import SequenceTable
-from puna.kv.checkpoint import KvIdentity
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
@@ -54,7 +53,7 @@ class EngineCore:
         self._idle_slots = IdleSlots()
         pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
         self._scheduler = Scheduler(settings, pins)
-        self._memory = EngineMemory(settings, self._scheduler, pins)
+        self.memory = EngineMemory(settings, self._scheduler, pins)
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
         self._sequences: dict[str, Sequence] = {}
@@ -88,8 +87,7 @@ class EngineCore:
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model_id, model.policy)
-        identity = _kv_identity(model_id, device_model.info)
-        self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
+        self.sessions.add_model(model_id, model.kv(model_id))
         self._recorder.add_model(model_id)
         return device_model.info
 
@@ -107,7 +105,7 @@ class EngineCore:
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
-        self._memory.leave(model)
+        self.memory.leave(model)
         model.pool.close()
         model.device_model.close()
 
@@ -117,23 +115,18 @@ class EngineCore:
         Usable at once if higher. If lower, what is spare or cached goes at once. Returns how many bytes are
         still above the limits: what running requests hold goes as they finish, and nobody gets more before.
         """
-        return self._memory.set_limits(kv_limit_bytes, memory_limit_bytes)
+        return self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
         """Takes memory for somebody outside: what is free, or cached, but nothing that models are sure of.
 
         is_held: they have it already, from an earlier engine. False if there is not that much.
         """
-        return self._memory.budget.lease(num_bytes, is_held=is_held)
+        return self.memory.budget.lease(num_bytes, is_held=is_held)
 
     def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
-        self._memory.budget.end_lease(num_bytes)
-
-    @property
-    def leasable_bytes(self) -> int:
-        """What lease() would grant."""
-        return max(self._memory.budget.available_bytes(None), 0)
+        self.memory.budget.end_lease(num_bytes)
 
     def submit(self, request: Request) -> None:
         """Queues a request. One that cannot be run finishes with an error at the next step."""
@@ -155,7 +148,7 @@ class EngineCore:
 
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
-        self._memory.settle()
+        self.memory.settle()
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
         step = self._scheduler.next_step()
@@ -175,29 +168,20 @@ class EngineCore:
 
     def trim(self) -> None:
         """Gives memory that holds nothing back to the system: for when nothing is to be done."""
-        self._memory.budget.trim()
+        self.memory.budget.trim()
 
     def trim_kv(self) -> int:
         """Forgets the KV that no sequence or session holds, and gives its memory back: so many bytes."""
-        before = self._memory.budget.committed_bytes
+        before = self.memory.budget.committed_bytes
         while self._idle_slots.unpin_oldest():
             pass
         for model in self._models.values():
             model.pool.drop_cached()
         self.trim()
-        return before - self._memory.budget.committed_bytes
-
-    def relieve(self) -> None:
-        """Gives back what is spare, and the older half of what is cached: the system is short of memory."""
-        self._memory.relieve()
-
-    @property
-    def has_reclaimable_memory(self) -> bool:
-        """Whether relieve() would give something back."""
-        return self._memory.budget.reclaimable_bytes > 0
+        return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:
-        return engine_stats(self._models, self._scheduler, self._recorder, self._memory.budget)
+        return engine_stats(self._models, self._scheduler, self._recorder, self.memory.budget)
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: as far back as is known."""
@@ -206,7 +190,7 @@ class EngineCore:
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
         kept = {name: self.sessions.tables(name) + self._idle_slots.tables(name) for name in self._models}
-        check_books(self._models, self._sequences.values(), kept, self._memory.budget)
+        check_books(self._models, self._sequences.values(), kept, self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
@@ -218,10 +202,10 @@ class EngineCore:
         if model_id in self._models:
             raise ModelLoadError(f"model {model_id} is already loaded")
         model = Resident.reserve(
-            device_model, self._memory.budget, self.settings, self._clock, minimum_kv_bytes
+            device_model, self.memory.budget, self.settings, self._clock, minimum_kv_bytes
         )
         try:
-            self._memory.enter(model)
+            self.memory.enter(model)
         except ModelLoadError:
             model.pool.close()
             raise
@@ -264,7 +248,7 @@ class EngineCore:
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
-        self._memory.settle()
+        self.memory.settle()
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
@@ -303,9 +287,3 @@ class EngineCore:
         if drawn.logprobs is not None and num_kept:
             output.logprobs = drawn.logprobs[:num_kept]
         return output
-
-
-def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
-    return KvIdentity(
-        model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
-    )

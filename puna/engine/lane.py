@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from puna.engine.cache_policy import CachePolicy
 from puna.engine.sequence import Sequence
@@ -11,17 +10,6 @@ from puna.engine.step_costs import StepCosts
 from puna.engine.stream_pace import StreamPace
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
-
-
-class Pins(Protocol):
-    """Blocks that are kept although no sequence needs them now."""
-
-    @property
-    def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
-
-    def unpin_oldest(self) -> bool:
-        """Gives some of them up; False: there are none."""
 
 
 @dataclass
@@ -78,3 +66,8 @@ def next_chunk(sequence: Sequence, budget: int) -> int:
         return num_tokens
     whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
     return whole if whole > 0 else num_tokens
+
+
+def is_sure(lane: Lane, sequence: Sequence) -> bool:
+    """Whether it takes no more than its model is sure of."""
+    return lane.pool.is_sure_of(needed_blocks(sequence))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from puna._native import NativeError
 from puna.backends.base import ModelLoadError
-from puna.engine.lane import Pins
+from puna.engine.contention import Pins
 from puna.engine.resident import ModelDoesNotFit, Resident
 from puna.engine.scheduler import Scheduler
 from puna.engine.settings import EngineSettings
@@ -67,6 +67,16 @@ class EngineMemory:
             self.budget.shrink()
             if not self.budget.excess_bytes or not self._scheduler.give_way():
                 break
+
+    @property
+    def leasable_bytes(self) -> int:
+        """What could be leased now."""
+        return max(self.budget.available_bytes(None), 0)
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Spare and cached."""
+        return self.budget.reclaimable_bytes
 
     def relieve(self) -> None:
         """Gives back what is spare, and half of what is cached: the system is short of memory."""

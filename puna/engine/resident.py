@@ -11,11 +11,13 @@ from puna._native import Arena, NativeError
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.draft_model import DraftModel
+from puna.engine.sessions import ModelKv
 from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.slot_policy import SlotPolicy
 from puna.engine.step_costs import StepCosts
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
 from puna.kv.budget import Shortage
+from puna.kv.checkpoint import KvIdentity
 from puna.kv.extents import Extent, plan_extent
 from puna.kv.input_cache import InputCache
 from puna.kv.memory import total_bytes
@@ -50,6 +52,14 @@ class Resident:
     draft_model: DraftModel
     minimum_kv_bytes: int
     """KV memory that it is sure of while it is awake."""
+
+    def kv(self, model_id: str) -> ModelKv:
+        """For those who keep it."""
+        info = self.device_model.info
+        identity = KvIdentity(
+            model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
+        )
+        return ModelKv(identity, self.arena, self.pool, self.cache)
 
     @classmethod
     def reserve(

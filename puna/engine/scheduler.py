@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from puna.engine.batch import Slice
 from puna.engine.cache_policy import CachePolicy
-from puna.engine.lane import Lane, Pins, fits, missing_blocks, needed_blocks, next_chunk
+from puna.engine.contention import Contention, Pins
+from puna.engine.lane import Lane, fits, is_sure, missing_blocks, next_chunk
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.step_costs import StepCosts
@@ -44,14 +45,13 @@ class Scheduler:
     last one in order, of any model, which waits at its old place. So the first sequence always gets on, and
     since newcomers come last, with it everybody. Models with work share the device's time by their weights.
 
-    Memory that a model is sure of stays out of this: others do not take it by coming earlier, and while a
-    model has not got it, it takes it from those that have more than they are sure of.
+    How a sequence comes by memory that others hold: Contention.
     """
 
     def __init__(self, settings: EngineSettings, pins: Pins) -> None:
         self._settings = settings
-        self._pins = pins
         self._lanes: dict[str, Lane] = {}
+        self._contention = Contention(self._lanes, pins)
         self._waiting: list[Sequence] = []  # in order, of all models
         self._hopeless: list[Hopeless] = []
         self._now_s = 0.0  # virtual time of the model that ran last
@@ -121,7 +121,7 @@ class Scheduler:
 
     def give_way(self) -> bool:
         """Gives up something that no running sequence needs to get on; False: there is nothing."""
-        return self._give_up_guesses() or self._pins.unpin_oldest()
+        return self._contention.give_way()
 
     def _admit(self) -> None:
         full: set[str] = set()  # models of which nobody can start
@@ -131,9 +131,10 @@ class Scheduler:
             if sequence is None:
                 break
             lane = self._lanes[sequence.model_id]
-            if self._is_hopeless(lane, sequence, min(sequence.num_tokens, sequence.context_length)):
-                self._give_up(lane, sequence, sequence.num_tokens)
-            elif not self._has_place(lane, sequence) or (is_short and not _is_sure(lane, sequence)):
+            num_tokens = min(sequence.num_tokens, sequence.context_length)
+            if self._contention.is_hopeless(lane, sequence, num_tokens):
+                self._give_up(lane, sequence, num_tokens)
+            elif not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
                 full.add(sequence.model_id)
             elif not self._start(lane, sequence):
                 # Those behind it wait, too: else a long prompt might wait forever for short ones. Except for
@@ -147,19 +148,17 @@ class Scheduler:
 
     def _start(self, lane: Lane, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
-        is_sure = _is_sure(lane, sequence)
-        if lane.pool.must_shrink and not is_sure and any(other.running for other in self._lanes.values()):
+        sure = is_sure(lane, sequence)
+        if lane.pool.must_shrink and not sure and any(other.running for other in self._lanes.values()):
             return False
         if len(lane.running) == self._settings.num_places:
             self._preempt(lane.running[-1])
         if not lane.policy.admit(sequence):
             return False
-        while not self._has_room(lane, sequence):
-            if self._give_up_guesses():
+        while not self._contention.has_room(lane, sequence):
+            if self._contention.give_way_to(lane, sequence):
                 continue
-            if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
-                continue
-            victim = self._victim(lane, sequence, is_sure=is_sure)
+            victim = self._contention.victim(lane, sequence, is_sure=sure)
             if victim is None:
                 lane.policy.release(sequence)
                 sequence.start_over()
@@ -170,27 +169,6 @@ class Scheduler:
         sequence.is_running = sequence.was_admitted = True
         sequence.record.admitted(sequence.num_computed)
         return True
-
-    def _has_room(self, lane: Lane, sequence: Sequence, spare_bytes: int = 0) -> bool:
-        """Whether it can start without being preempted as soon as it and the others grow.
-
-        spare_bytes: that would be available, too.
-        """
-        pool = lane.pool
-        others = [other for other in self._lanes.values() if other.running and other.pool.competes_with(pool)]
-        if not others:
-            return True
-        # Without room to grow where it could never have that.
-        needed = min(needed_blocks(sequence), pool.most_blocks - sequence.table.num_blocks)
-        needed += sum(map(needed_blocks, lane.running))
-        needed_bytes = needed * pool.block_bytes
-        if not pool.is_sure_of(needed):  # or nobody else can take it
-            needed_bytes += sum(
-                other.pool.shared_bytes(sum(map(needed_blocks, other.running)))
-                for other in others
-                if other is not lane
-            )
-        return needed_bytes <= pool.num_available * pool.block_bytes + spare_bytes
 
     def _slices(self, lane: Lane) -> list[Slice]:
         slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
@@ -247,44 +225,21 @@ class Scheduler:
         """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
         while not fits(lane, sequence, num_tokens):
             length = min(sequence.position + num_tokens, sequence.context_length)
-            if self._is_hopeless(lane, sequence, length):
+            if self._contention.is_hopeless(lane, sequence, length):
                 self._give_up(lane, sequence, length)
                 return False
-            if self.give_way():
+            if self._contention.give_way():
                 continue
-            is_sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
-            victim = self._victim(lane, sequence, is_sure=is_sure)
+            sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
+            victim = self._contention.victim(lane, sequence, is_sure=sure)
             assert victim is not None, "a running sequence could at least stop itself"
-            if victim is sequence and self._holds_everything(sequence):
+            if victim is sequence and self._contention.holds_everything(sequence):
                 self._give_up(lane, sequence, length)
                 return False
             self._preempt(victim)
             if victim is sequence:
                 return False
         return True
-
-    def _victim(self, lane: Lane, sequence: Sequence, *, is_sure: bool) -> Sequence | None:
-        """Who makes way for a sequence: the last in order, perhaps itself; None: all are before it.
-
-        is_sure: it wants no more than its model is sure of.
-        """
-        others = [
-            other.running[-1]
-            for other in self._lanes.values()
-            if other is not lane and other.running and other.pool.gives_to(lane.pool)
-        ]
-        if is_sure and others:
-            return max(others, key=_order)
-        last = max(others + lane.running[-1:], key=_order, default=None)
-        return None if last is None or last.order < sequence.order else last
-
-    def _is_hopeless(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
-        """Whether a table for so many tokens is more than there can be."""
-        return blocks_for(num_tokens) > max(lane.pool.most_blocks, sequence.table.num_blocks)
-
-    def _holds_everything(self, sequence: Sequence) -> bool:
-        """Whether nobody who might end has any memory."""
-        return sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
 
     def _give_up(self, lane: Lane, sequence: Sequence, num_tokens: int) -> None:
         needed, most = (
@@ -294,11 +249,6 @@ class Scheduler:
         self.remove(sequence)
         reason = f"it needs {needed} bytes of KV memory, the limits leave it {most}"
         self._hopeless.append(Hopeless(sequence, reason))
-
-    def _give_up_guesses(self) -> bool:
-        """Takes what a draft model has computed of a sequence; False: there is nothing."""
-        running = (s for lane in self._lanes.values() for s in reversed(lane.running))
-        return any(s.draft is not None and s.draft.give_up() for s in running)
 
     def _preempt(self, sequence: Sequence) -> None:
         self._stop(sequence)
@@ -313,8 +263,3 @@ class Scheduler:
         if sequence.draft is not None:
             sequence.draft.release()
         sequence.is_running = False
-
-
-def _is_sure(lane: Lane, sequence: Sequence) -> bool:
-    """Whether it takes no more than its model is sure of."""
-    return lane.pool.is_sure_of(needed_blocks(sequence))

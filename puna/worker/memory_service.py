@@ -35,7 +35,7 @@ class MemoryService:
                 self._send(LimitsSet(call, self._set_limits(kv_limit_bytes, memory_limit_bytes)))
             case Lease(call, num_bytes, is_held):
                 granted = self._engine.lease(num_bytes, is_held=is_held)
-                self._send(Leased(call, granted, self._engine.leasable_bytes))
+                self._send(Leased(call, granted, self._engine.memory.leasable_bytes))
             case EndLease(call, num_bytes):
                 self._engine.end_lease(num_bytes)
                 self._send(LeaseEnded(call))
