@@ -29,32 +29,24 @@ _BUFFERS = 16 << 20
 
 
 @dataclass(frozen=True)
-class Look:
-    """At one moment."""
-
-    kv: KvState
-    worker: Memory
-
-
-@dataclass(frozen=True)
 class Course:
     """streams: of each model, with the limit. ample: without."""
 
     streams: list[list[Stream]]
     ample: list[list[Stream]]
-    looks: list[Sample[Look]]
-    """With the limit."""
+    kv: list[Sample[KvState]]
+    worker: list[Sample[Memory]]
     loaded: Memory
     """Of the worker, with all models loaded and used, without KV."""
 
     @property
     def peak_kv(self) -> int:
-        return max(look.value.kv.committed + look.value.kv.leased for look in self.looks)
+        return max(look.value.committed + look.value.leased for look in self.kv)
 
     @property
     def peak_growth(self) -> int:
         """Of the worker's own memory, beyond `loaded`."""
-        return max(look.value.worker.anonymous for look in self.looks) - self.loaded.anonymous
+        return max(look.value.anonymous for look in self.worker) - self.loaded.anonymous
 
 
 class Theirs(NamedTuple):
@@ -95,9 +87,13 @@ def _puna(setup: Setup, files: Sequence[BenchFile], texts: Sequence[Sequence[str
         daemon.trim()
         daemon.set_kv_limit(limit)
         loaded = memory_of(worker)
-        with watching(lambda: Look(daemon.kv(), memory_of(worker)), _LOOK_EVERY_S) as looks:
+        # The daemon answers between two steps, the system at any time.
+        with (
+            watching(daemon.kv, _LOOK_EVERY_S) as kv,
+            watching(lambda: memory_of(worker), _LOOK_EVERY_S) as memory,
+        ):
             streams = _ask_all(clients, texts)
-        return Course(streams, ample, looks, loaded)
+        return Course(streams, ample, kv, memory, loaded)
 
 
 def _ask_all(clients: Sequence[Client], texts: Sequence[Sequence[str]]) -> list[list[Stream]]:
@@ -142,7 +138,7 @@ def _rows(ours: Course, theirs: Theirs, limit: int, static: int) -> Iterator[Row
         value=at_once,
     )
     yield Row(
-        f"KV memory at its most, of {len(ours.looks)} looks",
+        f"KV memory at its most, of {len(ours.kv)} looks",
         mebibytes(ours.peak_kv),
         f"{mebibytes(static)}: {static / limit:.1f} times the limit",
         static / ours.peak_kv,
@@ -150,7 +146,8 @@ def _rows(ours: Course, theirs: Theirs, limit: int, static: int) -> Iterator[Row
         ours.peak_kv,
     )
     yield Row(
-        "the worker's own memory at its most, beyond what it had with all models loaded and no KV; "
+        f"the worker's own memory at its most, of {len(ours.worker)} looks, beyond what it had with all "
+        "models loaded and no KV; "
         "llama.cpp: five servers' before any request",
         mebibytes(ours.peak_growth),
         mebibytes(theirs.memory.anonymous),

@@ -183,16 +183,15 @@ def state(**committed: int) -> KvState:
 
 
 def test_rows_about_five_models():
-    def look(committed: int, anonymous: int) -> Sample[many.Look]:
-        return Sample(0.0, many.Look(state(a=committed * MIB), Memory(0, anonymous * MIB)))
-
     answers = [[stream(0, 1, 3, text="a")], [stream(0, 2, 4, text="b")]]
     ample = [[stream(0, 1, 2, text="a")], [stream(0, 1, 2, text="c")]]
-    course = many.Course(answers, ample, [look(90, 150), look(100, 160)], Memory(0, 50 * MIB))
+    kv = [Sample(0.0, state(a=committed * MIB)) for committed in (90, 100, 20)]
+    worker = [Sample(0.0, Memory(0, anonymous * MIB)) for anonymous in (150, 160, 60)]
+    course = many.Course(answers, ample, kv, worker, Memory(0, 50 * MIB))
     theirs = many.Theirs([[stream(0, 9)], [stream(0, 8)]], Memory(900 * MIB, 440 * MIB))
-    at_once, kv, own, same, took = many._rows(course, theirs, 100 * MIB, 400 * MIB)
+    at_once, peak, own, same, took = many._rows(course, theirs, 100 * MIB, 400 * MIB)
     assert (at_once.puna, at_once.peer) == ("2 of 2; 2 requests answered", "within the limit 0 of 2")
-    assert (kv.puna, kv.peer, kv.is_met) == ("100.0 MiB", "400.0 MiB: 4.0 times the limit", True)
+    assert (peak.puna, peak.peer, peak.is_met) == ("100.0 MiB", "400.0 MiB: 4.0 times the limit", True)
     assert (own.puna, own.ratio, own.is_met) == ("110.0 MiB", 4, True)
     assert (same.puna, same.is_met) == ("1 of 2", False)
     assert (took.puna, took.peer) == ("4.00 s, with ample memory 2.00 s", "9.00 s")
