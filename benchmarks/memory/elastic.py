@@ -106,7 +106,7 @@ def _row(figure: _Figure, rates: Rates) -> Row:
     low, high = median_interval(slower)
     ours, theirs = median(rates.elastic), median(rates.peer)
     text = (
-        f"{rate(ours)}, static {rate(median(rates.static))}: {percent(median(slower))} slower "
+        f"{rate(ours)}, static {rate(median(rates.static))}: {percent(median(slower))} more time "
         f"(median of {len(slower)} pairs, 95% between {percent(low)} and {percent(high)})"
     )
     return Row(figure.title, text, rate(theirs), ours / theirs, figure.target, median(slower))

@@ -149,7 +149,7 @@ def test_elastic_and_static_get_the_same_prompts_in_pairs():
     assert rates.elastic == pytest.approx([99] * 6)
     rates.peer.append(50)
     row = elastic._row(elastic._FIGURES[0], rates)
-    assert "99 tokens/s, static 100 tokens/s: 1.0% slower (median of 6 pairs" in row.puna
+    assert "99 tokens/s, static 100 tokens/s: 1.0% more time (median of 6 pairs" in row.puna
     assert row.value == pytest.approx(1 / 99)
     assert not row.is_met
     assert elastic._row(elastic._FIGURES[1], rates).is_met
