@@ -89,6 +89,11 @@ class Allocations:
         await asyncio.shield(self._give_back([allocation]))
         return allocation.size
 
+    async def available(self) -> int:
+        """Bytes that could be allocated now. Raises WorkerDied."""
+        leased = await self._budget.lease(0)
+        return max(min(leased.available_bytes, self._memory.free_bytes(), available_bytes()), 0)
+
     def reclaim(self, owner: Client) -> None:
         """Everything of a client that has ended."""
         if left := self.of(owner):
@@ -143,12 +148,17 @@ class Allocations:
         return self._run(self._remove(held))
 
     async def _remove(self, allocations: list[Allocation]) -> None:
-        def remove() -> None:
+        def remove() -> int:
+            removed = 0
             for each in allocations:
-                self._memory.remove(each.shm_name)
+                try:
+                    self._memory.remove(each.shm_name)
+                    removed += each.size
+                except OSError as error:
+                    log.error("%s cannot be removed, so it still counts: %s", each.shm_name, error)
+            return removed
 
-        await self._in_thread(remove)
-        await self._budget.end_lease(sum(each.size for each in allocations))
+        await self._budget.end_lease(await self._in_thread(remove))
 
     async def _refusal(self, size: int, available: int) -> str:
         usage = await self._budget.observe()

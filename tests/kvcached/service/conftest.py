@@ -75,7 +75,7 @@ class Served:
         self.path = path
         self.budget: Any = service.budget
         self.service = service
-        self._loop = loop
+        self.loop = loop
         self._clients: list[Client | ClientProcess] = []
 
     def client(self) -> Client:
@@ -86,8 +86,13 @@ class Served:
         self._clients.append(ClientProcess(self.path))
         return self._clients[-1]
 
+    async def set_limit(self, limit: int) -> int:
+        """Returns what is leased at that moment."""
+        self.budget.limit = limit
+        return self.budget.leased
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(TIMEOUT_S)
 
     def objects(self) -> list[str]:
         """Names of the shared memory that is there."""

@@ -146,6 +146,21 @@ def test_system_without_memory(served, monkeypatch):
     client.allocate(MIB)
 
 
+def test_object_that_cannot_be_removed_still_counts(served, monkeypatch):
+    client = served.client()
+    made, other = client.allocate(PAGE), client.allocate(PAGE)
+
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "truncate", fail)
+        client.free(made.handle)
+    assert served.budget.leased == 2 * PAGE
+    client.free(other.handle)
+    assert served.budget.leased == PAGE
+
+
 def test_dead_worker(served):
     client = served.client()
     made = client.allocate(PAGE)
@@ -156,6 +171,19 @@ def test_dead_worker(served):
         client.stats()
     served.budget.is_dead = False
     client.free(made.handle)
+
+
+def test_available_is_what_everybody_allows(served, monkeypatch):
+    client = served.client()
+    monkeypatch.setattr(allocations, "available_bytes", lambda: 5 * PAGE)
+    assert client.stats().available == 5 * PAGE
+    monkeypatch.setattr(shared_memory.SharedMemory, "free_bytes", lambda _: 3 * PAGE)
+    assert client.stats().available == 3 * PAGE
+    served.budget.limit = 2 * PAGE
+    assert client.stats().available == 2 * PAGE
+    client.allocate(2 * PAGE)
+    served.budget.limit = PAGE
+    assert client.stats().available == 0
 
 
 def test_stats(served):
