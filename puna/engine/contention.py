@@ -18,7 +18,7 @@ class Pins(Protocol):
 
     @property
     def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
+        """At most so much is gained by giving all of them up, at once or soon."""
 
     def unpin_oldest(self) -> bool:
         """Gives some of them up; False: there are none."""
@@ -85,7 +85,8 @@ class Contention:
 
     def holds_everything(self, sequence: Sequence) -> bool:
         """Whether nobody who might end has any memory."""
-        return sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
+        is_alone = sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
+        return is_alone and not self._pins.pinned_bytes
 
     def _give_up_guesses(self) -> bool:
         """Takes what a draft model has computed of a sequence; False: there is nothing."""
