@@ -125,8 +125,8 @@ class BlockPool:
 
     @property
     def must_shrink(self) -> bool:
-        """Whether more is in use than a lowered limit allows, so that what is given back is gone."""
-        return not self._is_static and self._budget.excess_bytes > 0
+        """Whether what is given back is gone: to fall below a limit, or to those who are sure of it."""
+        return not self._is_static and self._budget.debt_bytes > 0
 
     def is_sure_of(self, num_blocks: int) -> bool:
         """Whether that many more are within what the pool is sure of."""
