@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
+from puna.sizes import human_size as human_size
 
-def human_size(num_bytes: int) -> str:
-    """Decimal units: `980 B`, `4.7 GB`, `42 GB`."""
+
+def binary_size(num_bytes: int) -> str:
+    """Units of 1024, as sizes of memory are given: `0 B`, `1.25 GiB`, `512 MiB`; at most 8 characters."""
     value, unit = float(num_bytes), "B"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if value < 1000:
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
             break
-        value, unit = value / 1000, larger
-    return f"{int(value)} {unit}" if value >= 10 or value.is_integer() else f"{value:.1f} {unit}"
+        value, unit = value / 1024, larger
+    return f"{int(value)} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def human_duration(duration: timedelta) -> str:

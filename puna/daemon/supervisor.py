@@ -36,6 +36,8 @@ class Client(Protocol):
 
     async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo: ...
     async def unload(self, model_id: str) -> None: ...
+    async def sleep(self, model_id: str) -> None: ...
+    async def wake(self, model_id: str) -> ModelInfo: ...
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
@@ -61,12 +63,18 @@ class Process(Protocol):
     async def terminate(self) -> None: ...
 
 
-class _Resident(NamedTuple):
+class _Model(NamedTuple):
     """What it takes to load a model again."""
 
     path: Path
     weight: float
     minimum_kv_bytes: int
+
+
+class _Sleeper(NamedTuple):
+    model: _Model
+    process: Process
+    """The worker that has it; in another one it must be loaded."""
 
 
 class WorkerSupervisor:
@@ -82,7 +90,8 @@ class WorkerSupervisor:
         self._on_lost = on_lost
         self.num_started = 0
         """Workers so far."""
-        self._resident: dict[str, _Resident] = {}
+        self._resident: dict[str, _Model] = {}
+        self._asleep: dict[str, _Sleeper] = {}
         self._kv_limit_bytes: int | None = None
         self._memory_limit_bytes: int | None = None
         self._leased_bytes = 0
@@ -105,23 +114,33 @@ class WorkerSupervisor:
         weight: its share of the device when other models are busy, too; minimum_kv_bytes: KV memory that it
         is sure of.
         """
-        process = await self._current()
-        try:
-            info = await process.client.load(model_id, path, weight, minimum_kv_bytes)
-        except WorkerDied as error:
-            raise self._died(process) from error
-        except asyncio.CancelledError:
-            self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
-            raise
-        self._resident[model_id] = _Resident(path, weight, minimum_kv_bytes)
-        return info
+        return await self._bring(model_id, _Model(path, weight, minimum_kv_bytes), None)
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
         self._resident.pop(model_id, None)
+        self._asleep.pop(model_id, None)
         if self._process is not None:
             with suppress(WorkerDied):
                 await self._process.client.unload(model_id)
+
+    async def sleep(self, model_id: str) -> bool:
+        """The model gives its memory back. It can be woken, but is not loaded in later workers. False: it
+        cannot, because its worker has died.
+        """
+        model, process = self._resident.pop(model_id, None), self._process
+        if model is None or process is None:
+            return False
+        try:
+            await process.client.sleep(model_id)
+        except WorkerDied:
+            return False
+        self._asleep[model_id] = _Sleeper(model, process)
+        return True
+
+    async def wake(self, model_id: str) -> ModelInfo:
+        """Makes a model resident that sleeps. Raises ModelLoadError; it then sleeps on."""
+        return await self._bring(model_id, *self._asleep[model_id])
 
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's steps. Closing the generator cancels the request."""
@@ -215,6 +234,22 @@ class WorkerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.terminate()
+
+    async def _bring(self, model_id: str, model: _Model, sleeps_in: Process | None) -> ModelInfo:
+        process = await self._current()
+        try:
+            if process is sleeps_in:
+                info = await process.client.wake(model_id)
+            else:
+                info = await process.client.load(model_id, model.path, model.weight, model.minimum_kv_bytes)
+        except WorkerDied as error:
+            raise self._died(process) from error
+        except asyncio.CancelledError:
+            self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
+            raise
+        self._asleep.pop(model_id, None)
+        self._resident[model_id] = model
+        return info
 
     async def _call(self, question: Callable[[Client], Awaitable[T]]) -> T:
         process = await self._current()

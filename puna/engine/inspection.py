@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping
 
 from puna.engine.recorder import Recorder
 from puna.engine.request import EngineStats, ModelStats
-from puna.engine.resident import Resident
+from puna.engine.resident import Asleep, Resident
 from puna.engine.scheduler import Scheduler
 from puna.engine.sequence import Sequence
 from puna.kv import Budget, SequenceTable
 
 
 def engine_stats(
-    models: Mapping[str, Resident], scheduler: Scheduler, recorder: Recorder, budget: Budget
+    models: Mapping[str, Resident],
+    asleep: Mapping[str, Asleep],
+    scheduler: Scheduler,
+    recorder: Recorder,
+    budget: Budget,
 ) -> EngineStats:
     return EngineStats(
         kv_limit_bytes=budget.kv_limit_bytes,
@@ -35,7 +39,8 @@ def engine_stats(
                 weight_bytes=model.device_model.info.weight_bytes,
             )
             for model_id, model in models.items()
-        ],
+        ]
+        + [sleeper.stats(model_id) for model_id, sleeper in asleep.items()],
         metrics=recorder.metrics,
     )
 
