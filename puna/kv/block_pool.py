@@ -132,6 +132,10 @@ class BlockPool:
         """Whether that many more are within what the pool is sure of."""
         return (self.num_used + num_blocks) * self.block_bytes <= self._budget.assured_bytes(self)
 
+    def is_all_held_by(self, num_blocks: int) -> bool:
+        """Whether nobody has memory in use but the owner of so many blocks."""
+        return self.num_used == num_blocks and self._budget.held_bytes(besides=self) == 0
+
     @property
     def spare_bytes(self) -> int:
         """Memory that could be given back at once."""

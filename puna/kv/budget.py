@@ -196,6 +196,10 @@ class Budget:
         self.leased_bytes -= num_bytes
         self._share_out()
 
+    def held_bytes(self, besides: Reclaimable) -> int:
+        """What other pools cannot do without."""
+        return sum(map(_held_bytes, self._others(besides)))
+
     def shortage(self, pool: Reclaimable, weight_bytes: int, minimum_bytes: int) -> Shortage | None:
         """Whether a model fits, beside what others cannot do without; pool: its own."""
         kv_bytes = max(minimum_bytes, pool.extent_bytes, _held_bytes(pool))

@@ -157,8 +157,8 @@ class Schedules(RuleBasedStateMachine):
         model = MODELS[model_id]()
         try:
             self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum_kv_bytes)
-        except ModelDoesNotFit:
-            assert minimum_kv_bytes or self.leases or self.budget.limit_bytes < model.info.block_bytes
+        except ModelDoesNotFit as error:
+            assert error.shortage.needed_bytes + error.shortage.taken_bytes > error.shortage.limit_bytes
             assert model.closed
         else:
             self.models[model_id] = model
