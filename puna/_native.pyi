@@ -47,6 +47,8 @@ class Arena:
     def extent_blocks(self) -> int: ...
     @property
     def extent_bytes(self) -> int: ...
+    def commit(self, extents: Sequence[int]) -> None:
+        """Brings memory for these extents now. NativeError, and none brought, if there is too little."""
     def fetch(self, extent: int) -> None:
         """Has the system bring memory for an extent before it is written, without waiting for it."""
     def release(self, extents: Sequence[int]) -> None:

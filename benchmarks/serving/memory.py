@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.clients import PunaClient, Stream, makespan_s, stream_all
+from benchmarks.figures import Row, Target, seconds
 from benchmarks.files import BenchFile, bench_file
+from benchmarks.metrics import Metrics
 from benchmarks.prompts import Prompts
+from benchmarks.scenario import Finding, Findings, Setup
 from benchmarks.servers import puna_server
-from benchmarks.serving.clients import PunaClient, Stream, makespan_s, stream_all
-from benchmarks.serving.figures import Row, Target, seconds
-from benchmarks.serving.metrics import Metrics
-from benchmarks.serving.scenario import Finding, Findings, Setup
 
 _NUM_REQUESTS = 32
 _NEW_TOKENS = 96
@@ -26,7 +26,9 @@ def measure(setup: Setup) -> Findings:
     prompts = Prompts(file.path)
     new_tokens = _NEW_TOKENS // 2 if setup.quick else _NEW_TOKENS
     texts = [prompts.take(40 + 4 * i) for i in range(_NUM_REQUESTS)]
-    ample, scarce = (_run(setup, file, texts, new_tokens, limit) for limit in ({}, {"PUNA_KV_LIMIT": _LIMIT}))
+    ample, scarce = (
+        _run(setup, file, texts, new_tokens, limit) for limit in ({}, {"OLLAMA_KVCACHED_MEMORY_GB": _LIMIT})
+    )
     title = f"{_NUM_REQUESTS} requests with {_LIMIT} of KV memory, {file.title}"
     for row in [*_pressure_rows(ample.streams, scarce.streams, scarce.metrics), _idle_row(ample, scarce)]:
         yield Finding(title, row)

@@ -46,6 +46,9 @@ void bind_arena(nb::module_& m) {
       .def_prop_ro("extent_bytes", &Arena::extent_bytes)
       .def("block", &block, nb::arg("block_id"))
       .def(
+          "commit", [](Arena& arena, const std::vector<int64_t>& extents) { arena.commit(extents); },
+          nb::arg("extents"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "release", [](Arena& arena, const std::vector<int64_t>& extents) { arena.release(extents); },
           nb::arg("extents"), nb::call_guard<nb::gil_scoped_release>())
       .def("fetch", &Arena::fetch, nb::arg("extent"))

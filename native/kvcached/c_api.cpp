@@ -1,10 +1,12 @@
 // kvcached.h
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kvcached/block_pool.h"
 #include "kvcached/context.h"
+#include "kvcached/environment.h"
 #include "kvcached/failure.h"
 #include "kvcached/handles.h"
 #include "kvcached/last_error.h"
@@ -46,7 +48,8 @@ kvcached_ctx_t kvcached_init(int device_id) {
     if (device_id != 0)
       throw Failure(KVCACHED_ERR_NO_DEVICE, "there is no device " + std::to_string(device_id) +
                                                 ", only 0, which is this machine's memory");
-    return contexts.add(std::make_shared<Context>(puna::kvcached::available_memory() / 2));
+    const std::optional<int64_t> limit = puna::kvcached::limit_from_environment();
+    return contexts.add(std::make_shared<Context>(limit ? *limit : puna::kvcached::available_memory() / 2));
   });
 }
 

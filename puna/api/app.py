@@ -15,7 +15,7 @@ from puna.api.errors import KNOWN_ERRORS, native_error_body, to_api_error
 from puna.api.guard import Cors, HostGuard
 from puna.api.observability import routes as observability
 from puna.api.observability.http_counts import CountRequests
-from puna.api.ollama import blobs, create, generate, listing, manage, pull, sessions, show
+from puna.api.ollama import blobs, create, generate, kv, listing, manage, pull, sessions, show
 from puna.api.openai import chat, completions, models
 from puna.api.openai.framing import openai_error_body
 from puna.api.replies import JSON_MEDIA_TYPE, json_response
@@ -85,6 +85,9 @@ ROUTES = [
     Route("/api/sessions", sessions.remove, methods=["DELETE"]),
     Route("/api/sessions/save", sessions.save, methods=["POST"]),
     Route("/api/sessions/load", sessions.load, methods=["POST"]),
+    Route("/api/kv", kv.show),
+    Route("/api/kv/limit", kv.limit, methods=["POST"]),
+    Route("/api/kv/trim", kv.trim, methods=["POST"]),
     Route("/v1/models", models.list_models),
     Route("/v1/models/{model}", models.retrieve_model),
     Route("/v1/chat/completions", chat.chat_completions, methods=["POST"]),

@@ -8,7 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.chat.messages import Message
-from puna.settings import keep_alive_seconds
+from puna.quantities import keep_alive_seconds
 
 _LEVELS = ("high", "medium", "low", "max")
 _LEVELS_TEXT = ", ".join(f'"{level}"' for level in _LEVELS) + ", true, or false"

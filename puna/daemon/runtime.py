@@ -25,6 +25,7 @@ from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
 from puna.tokenizer import Tokenizer
 from puna.worker.process import WorkerProcess
+from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
 
@@ -204,13 +205,30 @@ class Runtime:
         """Load of the engine. Raises WorkerDied."""
         return await self._worker.stats()
 
-    async def observe(self) -> Observation:
-        """Neither loads a model nor waits for a worker to start.
+    async def observe(self, *, wait: bool = False) -> Observation:
+        """Loads no model. wait: for a worker that starts, so that there are statistics.
 
-        Raises asyncio.TimeoutError if the worker is there but does not answer.
+        Raises asyncio.TimeoutError if the worker does not answer, and WorkerDied if it was waited for.
         """
-        stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _ANSWER_TIMEOUT_S)
+        asking = self._worker.stats() if wait else self._worker.ask(lambda worker: worker.stats())
+        stats = await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S)
         return Observation(stats, self._worker.num_started, dict(self._loader.names))
+
+    async def lease(self, num_bytes: int) -> Leased:
+        """KV memory for somebody outside the worker; it outlives the worker. Raises WorkerDied."""
+        return await self._worker.lease(num_bytes)
+
+    async def end_lease(self, num_bytes: int) -> None:
+        """So much of what was leased is free again."""
+        await self._worker.end_lease(num_bytes)
+
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        """None: as before. Returns what running requests hold beyond the new limits. Raises WorkerDied."""
+        return await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+
+    async def trim_kv(self) -> int:
+        """Gives back the KV memory that no request needs now: how much. Raises WorkerDied."""
+        return await self._worker.trim_kv()
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
         """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no

@@ -9,15 +9,18 @@ import signal
 import socket
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import uvicorn
 import uvloop
 
 import puna
 from puna.api.app import create_app
+from puna.daemon.kvcached import MissingPackage, lending, require_packages
 from puna.daemon.runtime import Runtime
-from puna.settings import Host, Settings, join_host_port
+from puna.host import Host, join_host_port
+from puna.kvcached.service.endpoint import Endpoint, open_endpoint
+from puna.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +36,37 @@ def serve(settings: Settings) -> int:
     for warning in settings.warnings:
         log.warning(warning)
     try:
-        listener = bind(settings.host)
-    except OSError as error:
-        print(f"Error: listen tcp {settings.host}: bind: {_reason(error)}", file=sys.stderr)
+        with _listening(settings) as (listener, endpoint):
+            uvloop.run(_run(settings, listener, endpoint))
+    except _CannotListen as error:
+        print(f"Error: {error}", file=sys.stderr)
         return 1
-    with listener:
-        uvloop.run(_run(settings, listener))
     return 0
+
+
+class _CannotListen(Exception):
+    """The text says where, and why not."""
+
+
+@contextmanager
+def _listening(settings: Settings) -> Generator[tuple[socket.socket, Endpoint | None], None, None]:
+    """For HTTP, and for the kvcached service if it is wanted. Raises _CannotListen."""
+    with ExitStack() as opened:
+        try:
+            listener = opened.enter_context(bind(settings.host))
+        except OSError as error:
+            raise _CannotListen(f"listen tcp {settings.host}: bind: {_reason(error)}") from error
+        if (path := settings.kvcached_socket) is None:
+            yield listener, None
+            return
+        try:
+            require_packages()
+            endpoint = opened.enter_context(open_endpoint(path))
+        except MissingPackage as error:
+            raise _CannotListen(str(error)) from error
+        except OSError as error:
+            raise _CannotListen(f"listen unix {path}: bind: {_reason(error)}") from error
+        yield listener, endpoint
 
 
 def bind(host: Host) -> socket.socket:
@@ -98,7 +125,7 @@ class _Shutdown:
         self._server.force_exit = True
 
 
-async def _run(settings: Settings, listener: socket.socket) -> None:
+async def _run(settings: Settings, listener: socket.socket, endpoint: Endpoint | None) -> None:
     runtime = Runtime(settings)
     config = uvicorn.Config(
         create_app(runtime),
@@ -115,12 +142,13 @@ async def _run(settings: Settings, listener: socket.socket) -> None:
     address, port = listener.getsockname()[:2]
     log.info("listening on %s (version %s)", join_host_port(address, port), puna.__version__)
     await runtime.start()
-    closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        shutdown.force()
-        await closing
+    async with lending(runtime, endpoint):
+        closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            shutdown.force()
+            await closing
 
 
 async def _close_when_asked(runtime: Runtime, shutdown: _Shutdown) -> None:

@@ -14,6 +14,7 @@ from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
 from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
+from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -33,13 +34,17 @@ _HEALTHY_AFTER_S = 10.0
 class Client(Protocol):
     """What puna.worker.client.WorkerClient does; raises WorkerDied throughout."""
 
-    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo: ...
+    async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo: ...
     async def unload(self, model_id: str) -> None: ...
     async def sleep(self, model_id: str) -> None: ...
     async def wake(self, model_id: str) -> ModelInfo: ...
     def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
     async def cancel(self, request_id: str) -> None: ...
     async def stats(self) -> EngineStats: ...
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int: ...
+    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased: ...
+    async def end_lease(self, num_bytes: int) -> None: ...
+    async def trim_kv(self) -> int: ...
     async def sessions(self) -> list[SessionStatus]: ...
     async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
     async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
@@ -63,6 +68,7 @@ class _Model(NamedTuple):
 
     path: Path
     weight: float
+    minimum_kv_bytes: int
 
 
 class _Sleeper(NamedTuple):
@@ -86,6 +92,9 @@ class WorkerSupervisor:
         """Workers so far."""
         self._resident: dict[str, _Model] = {}
         self._asleep: dict[str, _Sleeper] = {}
+        self._kv_limit_bytes: int | None = None
+        self._memory_limit_bytes: int | None = None
+        self._leased_bytes = 0
         self._process: Process | None = None
         self._ready: asyncio.Task[Process] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -97,12 +106,15 @@ class WorkerSupervisor:
         """Begins to start the worker, so that the first request finds it ready."""
         self._replace(None)
 
-    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
-        """Makes a model resident, also in later workers. Raises ModelLoadError.
+    async def load(
+        self, model_id: str, path: Path, weight: float = 1.0, minimum_kv_bytes: int = 0
+    ) -> ModelInfo:
+        """Makes a model resident, also in later workers. Raises ModelLoadError, ModelDoesNotFit.
 
-        weight: its share of the device when other models are busy, too.
+        weight: its share of the device when other models are busy, too; minimum_kv_bytes: KV memory that it
+        is sure of.
         """
-        return await self._bring(model_id, _Model(path, weight), None)
+        return await self._bring(model_id, _Model(path, weight, minimum_kv_bytes), None)
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
@@ -152,6 +164,42 @@ class WorkerSupervisor:
     async def stats(self) -> EngineStats:
         return await self._call(lambda client: client.stats())
 
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        """For this worker and later ones; None: as before. Returns by how many bytes what is in use exceeds
+        the new limits: what running requests hold of it goes as they finish.
+        """
+        if kv_limit_bytes is not None:
+            self._kv_limit_bytes = kv_limit_bytes
+        if memory_limit_bytes is not None:
+            self._memory_limit_bytes = memory_limit_bytes
+        return await self._call(lambda client: client.set_limits(kv_limit_bytes, memory_limit_bytes))
+
+    async def lease(self, num_bytes: int) -> Leased:
+        """Memory of the budget for somebody outside the worker; it outlives the worker."""
+        process = await self._current()
+        asked = asyncio.ensure_future(process.client.lease(num_bytes))
+        try:
+            leased = await asyncio.shield(asked)
+        except WorkerDied as error:
+            raise self._died(process) from error
+        except asyncio.CancelledError:
+            self._run_in_background(self._take_back(process, asked, num_bytes))
+            raise
+        if leased.granted:
+            self._leased_bytes += num_bytes
+        return leased
+
+    async def end_lease(self, num_bytes: int) -> None:
+        """So much of what was leased is free again. Does not raise: a later worker is told what is left."""
+        self._leased_bytes -= num_bytes
+        if self._process is not None:
+            with suppress(WorkerDied):
+                await self._process.client.end_lease(num_bytes)
+
+    async def trim_kv(self) -> int:
+        """Gives back all KV memory that no request needs now; how many bytes."""
+        return await self._call(lambda client: client.trim_kv())
+
     async def sessions(self) -> list[SessionStatus]:
         """Those in memory, or that were there."""
         return await self._call(lambda client: client.sessions())
@@ -193,7 +241,7 @@ class WorkerSupervisor:
             if process is sleeps_in:
                 info = await process.client.wake(model_id)
             else:
-                info = await process.client.load(model_id, model.path, model.weight)
+                info = await process.client.load(model_id, model.path, model.weight, model.minimum_kv_bytes)
         except WorkerDied as error:
             raise self._died(process) from error
         except asyncio.CancelledError:
@@ -243,14 +291,31 @@ class WorkerSupervisor:
         self.num_started += 1
         self._started_s = asyncio.get_running_loop().time()
         self._run_in_background(self._watch(process))
+        await self._restore_memory(process)
         await self._reload(process)
         log.debug("worker %d is ready", process.pid)
         return process
 
+    async def _restore_memory(self, process: Process) -> None:
+        try:
+            if self._leased_bytes:
+                # First, and sent before anything else can be: who ends a lease now tells this worker, too.
+                await process.client.lease(self._leased_bytes, is_held=True)
+            if (self._kv_limit_bytes, self._memory_limit_bytes) != (None, None):
+                await process.client.set_limits(self._kv_limit_bytes, self._memory_limit_bytes)
+        except WorkerDied as error:
+            raise self._died(process) from error
+
+    async def _take_back(self, process: Process, asked: asyncio.Future[Leased], num_bytes: int) -> None:
+        """A lease that nobody waits for any more."""
+        with suppress(WorkerDied):
+            if (await asked).granted:
+                await process.client.end_lease(num_bytes)
+
     async def _reload(self, process: Process) -> None:
         for model_id, model in list(self._resident.items()):
             try:
-                await process.client.load(model_id, model.path, model.weight)
+                await process.client.load(model_id, *model)
             except (ModelLoadError, WorkerDied) as error:
                 # Dropped even if the worker died of it: the next one must not die of it, too.
                 log.warning("%s is no longer loaded: %s", model_id, error)

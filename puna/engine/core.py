@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,27 +11,21 @@ from puna._native import NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.batch import Slice, build_batch
 from puna.engine.draft_state import DraftState
+from puna.engine.inspection import check_books, engine_stats
+from puna.engine.memory import EngineMemory
 from puna.engine.recorder import Recorder
-from puna.engine.request import (
-    EngineStats,
-    FinishReason,
-    ModelStats,
-    Request,
-    StepOutput,
-)
+from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
-from puna.engine.sessions import ModelKv, Sessions
+from puna.engine.sessions import Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
-from puna.kv import Budget, SequenceTable
-from puna.kv.checkpoint import KvIdentity
-from puna.kv.memory import default_kv_limit_bytes
+from puna.kv import SequenceTable
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
@@ -56,12 +49,11 @@ class EngineCore:
         self.backend = backend
         self.settings = settings = settings or EngineSettings()
         self._clock = clock
-        limit = settings.kv_limit_bytes
-        self._budget = Budget(default_kv_limit_bytes() if limit is None else limit)
         self.sessions = Sessions()
         self._idle_slots = IdleSlots()
         pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
         self._scheduler = Scheduler(settings, pins)
+        self.memory = EngineMemory(settings, self._scheduler, pins)
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
         self._asleep: dict[str, Asleep] = {}
@@ -78,15 +70,19 @@ class EngineCore:
         """Raises ModelLoadError."""
         return self.attach_model(model_id, self.backend.load(path))
 
-    def attach_model(self, model_id: str, device_model: DeviceModel, weight: float = 1.0) -> ModelInfo:
-        """Makes a loaded model resident; from here on it is the engine's to close. Raises ModelLoadError.
+    def attach_model(
+        self, model_id: str, device_model: DeviceModel, weight: float = 1.0, minimum_kv_bytes: int = 0
+    ) -> ModelInfo:
+        """Makes a loaded model resident; from here on it is the engine's to close.
 
         weight: its share of the device's time while other models have work, too, relative to theirs.
+        minimum_kv_bytes: KV memory that it is sure of. Raises ModelLoadError; ModelDoesNotFit where that, or
+        its weights, are too much beside what other models cannot do without.
         """
         try:
             if model_id in self._models or model_id in self._asleep:
                 raise ModelLoadError(f"model {model_id} is already loaded")
-            return self._attach(model_id, device_model, weight)
+            return self._attach(model_id, device_model, weight, minimum_kv_bytes)
         except ModelLoadError:
             device_model.close()
             raise
@@ -96,28 +92,36 @@ class EngineCore:
         model = self._models.pop(model_id, None)
         if model is None:
             return
-        weight = self._scheduler.lane(model_id).weight
+        asleep = Asleep(model.device_model, self._scheduler.lane(model_id).weight, model.minimum_kv_bytes)
         self._detach(model_id, model)
         model.device_model.sleep()
-        self._asleep[model_id] = Asleep(model.device_model, weight)
+        self._asleep[model_id] = asleep
 
     def wake_model(self, model_id: str) -> ModelInfo:
         """Undoes sleep_model(). Raises ModelLoadError if that cannot be now; the model then sleeps on."""
         asleep = self._asleep.get(model_id)
         if asleep is None:
             raise ModelLoadError(f"model {model_id} is not asleep")
-        info = self._attach(model_id, asleep.device_model, asleep.weight)
+        info = self._attach(model_id, *asleep)
         del self._asleep[model_id]
         return info
 
-    def _attach(self, model_id: str, device_model: DeviceModel, weight: float) -> ModelInfo:
-        model = Resident.reserve(device_model, self._budget, self.settings, self._clock)
+    def _attach(
+        self, model_id: str, device_model: DeviceModel, weight: float, minimum_kv_bytes: int
+    ) -> ModelInfo:
+        model = Resident.reserve(
+            device_model, self.memory.budget, self.settings, self._clock, minimum_kv_bytes
+        )
+        try:
+            self.memory.enter(model)
+        except ModelLoadError:
+            model.pool.close()
+            raise
         self._models[model_id] = model
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model_id, model.policy)
-        identity = _kv_identity(model_id, device_model.info)
-        self.sessions.add_model(model_id, ModelKv(identity, model.arena, model.pool, model.cache))
+        self.sessions.add_model(model_id, model.kv(model_id))
         self._recorder.add_model(model_id)
         device_model.wake()
         return device_model.info
@@ -140,7 +144,27 @@ class EngineCore:
         self._scheduler.remove_model(model_id)
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
+        self.memory.leave(model)
         model.pool.close()
+
+    def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
+        """On the KV memory of all models, and on that and their weights; None: as before.
+
+        Usable at once if higher. If lower, what is spare or cached goes at once. Returns how many bytes are
+        still above the limits: what running requests hold goes as they finish, and nobody gets more before.
+        """
+        return self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
+
+    def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
+        """Takes memory for somebody outside: what is free, or cached, but nothing that models are sure of.
+
+        is_held: they have it already, from an earlier engine. False if there is not that much.
+        """
+        return self.memory.budget.lease(num_bytes, is_held=is_held)
+
+    def end_lease(self, num_bytes: int) -> None:
+        """So much of what was leased is free again."""
+        self.memory.budget.end_lease(num_bytes)
 
     def submit(self, request: Request) -> None:
         """Queues a request. One that cannot be run finishes with an error at the next step."""
@@ -162,10 +186,12 @@ class EngineCore:
 
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
+        self.memory.settle()
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
+        outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
         if step is not None:
             start_s = self._clock()
             step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
@@ -180,36 +206,20 @@ class EngineCore:
 
     def trim(self) -> None:
         """Gives memory that holds nothing back to the system: for when nothing is to be done."""
-        for model in self._models.values():
-            model.pool.trim()
+        self.memory.budget.trim()
 
-    def drop_cached(self) -> None:
-        """Forgets the KV that no sequence or session holds, and gives its memory back."""
+    def trim_kv(self) -> int:
+        """Forgets the KV that no sequence or session holds, and gives its memory back: so many bytes."""
+        before = self.memory.budget.committed_bytes
         while self._idle_slots.unpin_oldest():
             pass
         for model in self._models.values():
             model.pool.drop_cached()
         self.trim()
+        return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:
-        return EngineStats(
-            kv_limit_bytes=self._budget.limit_bytes,
-            models=[
-                ModelStats(
-                    model_id=model_id,
-                    num_running=len(self._scheduler.lane(model_id).running),
-                    num_waiting=self._scheduler.num_waiting(model_id),
-                    num_preemptions=self._recorder.metrics[model_id].num_preemptions,
-                    block_bytes=model.pool.block_bytes,
-                    used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
-                    cached_kv_bytes=model.pool.num_cached * model.pool.block_bytes,
-                    committed_kv_bytes=model.pool.committed_bytes,
-                )
-                for model_id, model in self._models.items()
-            ]
-            + [asleep.stats(model_id) for model_id, asleep in self._asleep.items()],
-            metrics=self._recorder.metrics,
-        )
+        return engine_stats(self._models, self._asleep, self._scheduler, self._recorder, self.memory.budget)
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: as far back as is known."""
@@ -217,18 +227,8 @@ class EngineCore:
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
-        committed_bytes = 0
-        for model_id, model in self._models.items():
-            model.pool.check()
-            model.cache.check()
-            committed_bytes += model.pool.committed_bytes
-            tables = [s.table for s in self._sequences.values() if s.model_id == model_id]
-            drafts = [s.draft for s in self._sequences.values() if s.draft is not None]
-            tables += [draft.table for draft in drafts if draft.model is model.draft_model]
-            tables += self.sessions.tables(model_id) + self._idle_slots.tables(model_id)
-            held = Counter(block for table in tables for block in table.blocks)
-            assert held == model.pool.references(), f"{model_id}: references without an owner"
-        assert committed_bytes == self._budget.committed_bytes <= self._budget.limit_bytes, "budget is wrong"
+        kept = {name: self.sessions.tables(name) + self._idle_slots.tables(name) for name in self._models}
+        check_books(self._models, self._sequences.values(), kept, self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
@@ -247,7 +247,7 @@ class EngineCore:
         return Sequence(
             request,
             order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
-            context_length=context_limit(request, info, model.pool.num_blocks),
+            context_length=context_limit(request, info, model.pool.most_blocks),
             can_shift=info.can_shift,
             table=SequenceTable(model.pool),
             sampler=new_sampler(request.sampling, request.prompt),
@@ -272,6 +272,7 @@ class EngineCore:
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
+        self.memory.settle()
         return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
@@ -310,9 +311,3 @@ class EngineCore:
         if drawn.logprobs is not None and num_kept:
             output.logprobs = drawn.logprobs[:num_kept]
         return output
-
-
-def _kv_identity(model_id: str, info: ModelInfo) -> KvIdentity:
-    return KvIdentity(
-        model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
-    )

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from puna._native import Arena, NativeError
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.draft_model import DraftModel
 from puna.engine.request import ModelStats
-from puna.engine.settings import EngineSettings
+from puna.engine.sessions import ModelKv
+from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.slot_policy import SlotPolicy
 from puna.engine.step_costs import StepCosts
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
 from puna.kv.budget import Shortage
-from puna.kv.extents import plan_extent
+from puna.kv.checkpoint import KvIdentity
+from puna.kv.extents import Extent, plan_extent
 from puna.kv.input_cache import InputCache
+from puna.kv.memory import total_bytes
+from puna.kv.sequence_table import blocks_for
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
 
 class ModelDoesNotFit(ModelLoadError):
-    """Too little memory, though others have given what they can do without."""
+    """There is too little memory for a model, beside what others hold."""
 
-    def __init__(self, shortage: Shortage, text: str = "the model does not fit into memory") -> None:
-        super().__init__(text)
+    def __init__(self, shortage: Shortage, text: str | None = None) -> None:
+        what = "KV memory" if shortage.is_of_kv else "memory"
+        taken = f", and others hold {shortage.taken_bytes}" if shortage.taken_bytes else ""
+        super().__init__(
+            text
+            or f"the model needs at least {shortage.needed_bytes} bytes of {what}, "
+            f"the limit is {shortage.limit_bytes}{taken}"
+        )
         self.shortage = shortage
 
 
@@ -41,6 +53,16 @@ class Resident:
     policy: CachePolicy
     costs: StepCosts
     draft_model: DraftModel
+    minimum_kv_bytes: int
+    """KV memory that it is sure of while it is awake."""
+
+    def kv(self, model_id: str) -> ModelKv:
+        """For those who keep it."""
+        info = self.device_model.info
+        identity = KvIdentity(
+            model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
+        )
+        return ModelKv(identity, self.arena, self.pool, self.cache)
 
     @classmethod
     def reserve(
@@ -49,9 +71,10 @@ class Resident:
         budget: Budget,
         settings: EngineSettings,
         clock: Callable[[], float],
+        minimum_kv_bytes: int,
     ) -> Resident:
-        """Reserves address space for as much KV as the budget allows. Raises ModelLoadError."""
-        arena = _reserve(device_model.info, budget.limit_bytes)
+        """Reserves address space for as much KV as there might ever be. Raises ModelLoadError."""
+        arena = _reserve(device_model.info, budget, settings)
         pool = BlockPool(arena, budget)
         cache = PrefixCache(pool)
         costs = StepCosts()
@@ -63,15 +86,16 @@ class Resident:
             _policy(device_model.info, settings, pool, cache, partial(device_model.move_kv, arena)),
             costs,
             DraftModel(device_model, arena, pool, costs, clock),
+            minimum_kv_bytes if settings.elastic else pool.reserved_bytes,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Asleep:
-    """What is left of a model that sleeps."""
+class Asleep(NamedTuple):
+    """What is left of a model that sleeps, and with what it will wake."""
 
     device_model: DeviceModel
     weight: float
+    minimum_kv_bytes: int
 
     def stats(self, model_id: str) -> ModelStats:
         info = self.device_model.info
@@ -85,21 +109,40 @@ class Asleep:
             cached_kv_bytes=0,
             committed_kv_bytes=0,
             weight_bytes=info.weight_bytes,
+            minimum_kv_bytes=self.minimum_kv_bytes,
             is_asleep=True,
         )
 
 
-def _reserve(info: ModelInfo, limit_bytes: int) -> Arena:
-    extent = plan_extent(info.block_bytes, limit_bytes)
-    num_blocks = min(limit_bytes // extent.num_bytes * extent.num_blocks, _MAX_BLOCKS)
-    if num_blocks == 0:
-        raise ModelLoadError(
-            f"one block of KV memory takes {info.block_bytes} bytes, the limit is {limit_bytes}"
-        )
+def _reserve(info: ModelInfo, budget: Budget, settings: EngineSettings) -> Arena:
+    extent = plan_extent(info.block_bytes, budget.limit_bytes - info.weight_bytes)
+    if settings.elastic:
+        # Limits may be raised later. Where address space is limited, too, they cannot be.
+        sizes = [max(total_bytes(), budget.limit_bytes), max(budget.limit_bytes, extent.num_bytes)]
+        counts = [size // extent.num_bytes * extent.num_blocks for size in sizes]
+    else:
+        counts = [_static_blocks(info, settings)]
     try:
-        return Arena(num_blocks, info.block_bytes, extent.num_blocks, extent.num_bytes)
+        return _first_arena(info, extent, counts)
     except NativeError as error:
         raise ModelLoadError(str(error)) from error
+
+
+def _first_arena(info: ModelInfo, extent: Extent, counts: list[int]) -> Arena:
+    """The first that the system grants. Raises NativeError."""
+    for num_blocks in counts[:-1]:
+        with suppress(NativeError):
+            return _arena(info, extent, num_blocks)
+    return _arena(info, extent, counts[-1])
+
+
+def _arena(info: ModelInfo, extent: Extent, num_blocks: int) -> Arena:
+    return Arena(min(num_blocks, _MAX_BLOCKS), info.block_bytes, extent.num_blocks, extent.num_bytes)
+
+
+def _static_blocks(info: ModelInfo, settings: EngineSettings) -> int:
+    context = min(settings.static_context or info.context_length, info.context_length)
+    return (settings.num_places or DEFAULT_SLOTS) * blocks_for(context)
 
 
 def _policy(

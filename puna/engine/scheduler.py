@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from puna.engine.batch import Slice
 from puna.engine.cache_policy import CachePolicy
+from puna.engine.contention import Contention, Pins
+from puna.engine.lane import Lane, fits, is_sure, missing_blocks, next_chunk
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.step_costs import StepCosts
-from puna.engine.stream_pace import StreamPace
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
 _order = attrgetter("order")
 
 
-class Pins(Protocol):
-    """Blocks that are kept although no sequence needs them now."""
+class Hopeless(NamedTuple):
+    """A sequence that needs more memory than it can get, whoever makes way."""
 
-    @property
-    def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
-
-    def unpin_oldest(self) -> bool:
-        """Gives some of them up; False: there are none."""
+    sequence: Sequence
+    reason: str
 
 
 class Step(NamedTuple):
@@ -42,45 +38,22 @@ class Step(NamedTuple):
         return sum(s.num_computed for s in self.slices)
 
 
-@dataclass
-class Lane:
-    """What the scheduler knows of a resident model."""
-
-    model_id: str
-    pool: BlockPool
-    policy: CachePolicy
-    costs: StepCosts
-    weight: float
-    """Its share of the device's time, relative to the other models with work."""
-    running: list[Sequence] = field(default_factory=list)
-    """In order."""
-    served_s: float = 0.0
-    """Virtual time: seconds of the device, by weight."""
-    turn: int = 0
-    """Which of the streams come first, if there are too many for a step."""
-    pace: StreamPace = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pace = StreamPace(self.costs)
-
-    @property
-    def num_streams(self) -> int:
-        return sum(sequence.num_generated > 0 for sequence in self.running)
-
-
 class Scheduler:
     """One order over all sequences of all models; who is earlier in it is served first.
 
     A sequence runs once there is room for all its tokens. One that then cannot grow takes the blocks of the
     last one in order, of any model, which waits at its old place. So the first sequence always gets on, and
     since newcomers come last, with it everybody. Models with work share the device's time by their weights.
+
+    How a sequence comes by memory that others hold: Contention.
     """
 
     def __init__(self, settings: EngineSettings, pins: Pins) -> None:
         self._settings = settings
-        self._pins = pins
         self._lanes: dict[str, Lane] = {}
+        self._contention = Contention(self._lanes, pins)
         self._waiting: list[Sequence] = []  # in order, of all models
+        self._hopeless: list[Hopeless] = []
         self._now_s = 0.0  # virtual time of the model that ran last
 
     @property
@@ -113,7 +86,7 @@ class Scheduler:
         """Forgets a sequence and takes its blocks."""
         if sequence.is_running:
             self._stop(sequence)
-        else:
+        elif sequence in self._waiting:
             self._waiting.remove(sequence)
 
     def next_step(self) -> Step | None:
@@ -123,7 +96,6 @@ class Scheduler:
             if slices := self._slices(lane):
                 self._now_s = lane.served_s
                 return Step(lane.model_id, slices)
-        assert not self._waiting, "sequences wait although all memory is free"
         return None
 
     def account(self, step: Step, guessing_s: float, seconds: float) -> None:
@@ -142,15 +114,33 @@ class Scheduler:
             return []
         return [sequence for sequence in reversed(self._waiting) if not sequence.was_admitted][:excess]
 
+    def take_hopeless(self) -> list[Hopeless]:
+        """Who was given up by next_step(); the scheduler knows them no more."""
+        hopeless, self._hopeless = self._hopeless, []
+        return hopeless
+
+    def give_way(self) -> bool:
+        """Gives up something that no running sequence needs to get on; False: there is nothing."""
+        return self._contention.give_way()
+
     def _admit(self) -> None:
-        full = set()  # models without a place
-        while sequence := next((s for s in self._waiting if s.model_id not in full), None):
+        full: set[str] = set()  # models of which nobody can start
+        is_short = False
+        while len(full) < len(self._lanes):
+            sequence = next((s for s in self._waiting if s.model_id not in full), None)
+            if sequence is None:
+                break
             lane = self._lanes[sequence.model_id]
-            if not self._has_place(lane, sequence):
+            num_tokens = min(sequence.num_tokens, sequence.context_length)
+            if self._contention.is_hopeless(lane, sequence, num_tokens):
+                self._give_up(lane, sequence, num_tokens)
+            elif not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
                 full.add(sequence.model_id)
             elif not self._start(lane, sequence):
-                # Those behind it wait, too: else a long prompt might wait forever for short ones.
-                break
+                # Those behind it wait, too: else a long prompt might wait forever for short ones. Except for
+                # those who take only what nobody else can have.
+                is_short = True
+                full.add(sequence.model_id)
 
     def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
         limit = self._settings.num_places
@@ -158,38 +148,27 @@ class Scheduler:
 
     def _start(self, lane: Lane, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
+        sure = is_sure(lane, sequence)
+        if lane.pool.must_shrink and not sure and any(other.running for other in self._lanes.values()):
+            return False
         if len(lane.running) == self._settings.num_places:
             self._preempt(lane.running[-1])
         if not lane.policy.admit(sequence):
             return False
-        while not self._has_room(lane, sequence):
-            if self._give_up_guesses():
+        while not self._contention.has_room(lane, sequence):
+            if self._contention.give_way_to(lane, sequence):
                 continue
-            if self._has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest():
-                continue
-            last = self._last_running()
-            if last.order < sequence.order:
+            victim = self._contention.victim(lane, sequence, is_sure=sure)
+            if victim is None:
                 lane.policy.release(sequence)
                 sequence.start_over()
                 return False
-            self._preempt(last)
+            self._preempt(victim)
         self._waiting.remove(sequence)
         insort(lane.running, sequence, key=_order)
         sequence.is_running = sequence.was_admitted = True
         sequence.record.admitted(sequence.num_computed)
         return True
-
-    def _has_room(self, lane: Lane, sequence: Sequence, spare_bytes: int = 0) -> bool:
-        """Whether it can start without being preempted as soon as it and the others grow.
-
-        spare_bytes: that would be available, too.
-        """
-        needed_bytes = _needed_blocks(sequence) * lane.pool.block_bytes
-        others = [other for other in self._lanes.values() if other.running]
-        for other in others:
-            needed_bytes += sum(map(_needed_blocks, other.running)) * other.pool.block_bytes
-        available_bytes = lane.pool.num_available * lane.pool.block_bytes + spare_bytes
-        return not others or needed_bytes <= available_bytes
 
     def _slices(self, lane: Lane) -> list[Slice]:
         slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
@@ -218,7 +197,7 @@ class Scheduler:
             if not lane.policy.catch_up(sequence, claimed):
                 continue
             lane.policy.reuse_part(sequence)
-            num_tokens = _chunk(sequence, budget)
+            num_tokens = next_chunk(sequence, budget)
             if self._make_room(lane, sequence, num_tokens):
                 slices.append(Slice(sequence, num_tokens))
                 budget -= num_tokens
@@ -243,23 +222,33 @@ class Scheduler:
         return settings.min_prefill_tokens
 
     def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
-        """Grows the table for the next tokens, at the cost of later sequences; False: it was the last."""
-        while not _fits(lane, sequence, num_tokens):
-            if self._give_up_guesses() or self._pins.unpin_oldest():
+        """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
+        while not fits(lane, sequence, num_tokens):
+            length = min(sequence.position + num_tokens, sequence.context_length)
+            if self._contention.is_hopeless(lane, sequence, length):
+                self._give_up(lane, sequence, length)
+                return False
+            if self._contention.give_way():
                 continue
-            last = self._last_running()
-            self._preempt(last)
-            if last is sequence:
+            sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
+            victim = self._contention.victim(lane, sequence, is_sure=sure)
+            assert victim is not None, "a running sequence could at least stop itself"
+            if victim is sequence and self._contention.holds_everything(sequence):
+                self._give_up(lane, sequence, length)
+                return False
+            self._preempt(victim)
+            if victim is sequence:
                 return False
         return True
 
-    def _give_up_guesses(self) -> bool:
-        """Takes what a draft model has computed of a sequence; False: there is nothing."""
-        running = (s for lane in self._lanes.values() for s in reversed(lane.running))
-        return any(s.draft is not None and s.draft.give_up() for s in running)
-
-    def _last_running(self) -> Sequence:
-        return max((lane.running[-1] for lane in self._lanes.values() if lane.running), key=_order)
+    def _give_up(self, lane: Lane, sequence: Sequence, num_tokens: int) -> None:
+        needed, most = (
+            blocks_for(num_tokens) * lane.pool.block_bytes,
+            lane.pool.most_blocks * lane.pool.block_bytes,
+        )
+        self.remove(sequence)
+        reason = f"it needs {needed} bytes of KV memory, the limits leave it {most}"
+        self._hopeless.append(Hopeless(sequence, reason))
 
     def _preempt(self, sequence: Sequence) -> None:
         self._stop(sequence)
@@ -274,28 +263,3 @@ class Scheduler:
         if sequence.draft is not None:
             sequence.draft.release()
         sequence.is_running = False
-
-
-def _needed_blocks(sequence: Sequence) -> int:
-    """Blocks that a sequence will take for the tokens it has, and one to grow."""
-    num_tokens = min(sequence.num_tokens, sequence.context_length)
-    return max(blocks_for(num_tokens) - sequence.table.num_blocks, 0) + 1
-
-
-def _fits(lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
-    if sequence.position == sequence.context_length:
-        if not lane.policy.shift(sequence):
-            return False
-        sequence.num_shifts += 1
-        sequence.record.shifted(sequence.num_discard)
-    return sequence.table.grow(sequence.position + num_tokens)
-
-
-def _chunk(sequence: Sequence, budget: int) -> int:
-    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
-    room = sequence.context_length - sequence.position or sequence.num_discard
-    num_tokens = min(sequence.num_pending, budget, room)
-    if num_tokens == sequence.num_pending:
-        return num_tokens
-    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
-    return whole if whole > 0 else num_tokens

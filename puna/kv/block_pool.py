@@ -24,6 +24,7 @@ class BlockMemory(Protocol):
     def extent_blocks(self) -> int: ...
     @property
     def extent_bytes(self) -> int: ...
+    def commit(self, extents: Sequence[int]) -> None: ...
     def fetch(self, extent: int) -> None: ...
     def release(self, extents: Sequence[int]) -> None: ...
     def close(self) -> None: ...
@@ -49,6 +50,8 @@ class BlockPool:
 
     Memory is counted by extents of blocks. The free block with the lowest id is used first, so that what is
     in use gathers in few extents and the others can be given back.
+
+    A static pool has memory for all of its blocks for as long as it is open.
     """
 
     def __init__(self, arena: BlockMemory, budget: Budget) -> None:
@@ -63,6 +66,7 @@ class BlockPool:
         self._cached: OrderedDict[BlockId, int] = OrderedDict()
         self._spare: list[BlockId] = []  # a heap
         self._references: dict[BlockId, int] = {}  # of blocks in use
+        self._is_static = False
         budget.join(self)
 
     @property
@@ -82,24 +86,70 @@ class BlockPool:
         return self._extents.num_committed * self.extent_bytes
 
     @property
+    def reserved_bytes(self) -> int:
+        """Address space."""
+        return self._extents.num_extents * self.extent_bytes
+
+    @property
     def num_available(self) -> int:
         """Blocks that acquire() could hand out now."""
-        fresh = self._budget.available_bytes(self) // self.extent_bytes
+        fresh = max(self._budget.available_bytes(self), 0) // self.extent_bytes
         return len(self._spare) + len(self._cached) + self._extents.num_blocks_of(fresh)
+
+    @property
+    def most_blocks(self) -> int:
+        """Blocks that could be in use at once if other pools used no more than their minimum."""
+        if self._is_static:
+            return self.num_blocks
+        extents = self._budget.most_bytes(self) // self.extent_bytes
+        return min(extents * self._extents.extent_blocks, self.num_blocks)
+
+    @property
+    def minimum_bytes(self) -> int:
+        """Memory that no other pool takes."""
+        return self._budget.minimum_bytes(self)
+
+    def gives_to(self, other: BlockPool) -> bool:
+        """Whether `other` gains by what this pool gives back."""
+        above_minimum = self.committed_bytes > self._budget.assured_bytes(self)
+        return above_minimum and not (self._is_static or other._is_static)
+
+    def competes_with(self, other: BlockPool) -> bool:
+        """Whether they take memory from the same."""
+        return self is other or not (self._is_static or other._is_static)
+
+    def shared_bytes(self, num_blocks: int) -> int:
+        """What that many more blocks take, beyond what the pool is sure of."""
+        promised = max(self._budget.assured_bytes(self) - self.committed_bytes, 0)
+        return max(num_blocks * self.block_bytes - promised, 0)
+
+    @property
+    def must_shrink(self) -> bool:
+        """Whether more is in use than a lowered limit allows, so that what is given back is gone."""
+        return not self._is_static and self._budget.excess_bytes > 0
+
+    def is_sure_of(self, num_blocks: int) -> bool:
+        """Whether that many more are within what the pool is sure of."""
+        return (self.num_used + num_blocks) * self.block_bytes <= self._budget.assured_bytes(self)
 
     @property
     def spare_bytes(self) -> int:
         """Memory that could be given back at once."""
-        return self._extents.num_empty * self.extent_bytes
+        return 0 if self._is_static else self._extents.num_empty * self.extent_bytes
 
     @property
     def reclaimable_bytes(self) -> int:
         """Memory that could be given back if cached blocks were evicted."""
-        return self._extents.num_unused * self.extent_bytes
+        return 0 if self._is_static else self._extents.num_unused * self.extent_bytes
 
     def oldest_release(self) -> int | None:
         """When what evict_extent() would evict was released, by Budget.tick(); None: nothing."""
-        return self._extents.oldest_unused()[1]
+        return None if self._is_static else self._extents.oldest_unused()[1]
+
+    def make_static(self) -> None:
+        """Brings memory for every block, now, and keeps it. Raises NativeError if there is too little."""
+        self._arena.commit(self._commit(self._extents.num_uncommitted))
+        self._is_static = True
 
     def acquire(self, num_blocks: int) -> list[BlockId] | None:
         """Blocks with one reference each, contents undefined; None, and nothing evicted, if there are not
@@ -178,7 +228,7 @@ class BlockPool:
 
     def trim(self) -> None:
         """Gives the memory of all extents without content back to the system."""
-        if empty := self._extents.take_empty():
+        if not self._is_static and (empty := self._extents.take_empty()):
             self._arena.release(empty)
             self._budget.release(len(empty) * self.extent_bytes)
             self._spare = [block for block in self._spare if self._extents.is_committed(block)]
@@ -187,6 +237,7 @@ class BlockPool:
     def close(self) -> None:
         """Gives everything back. Nothing may use a block any more."""
         assert self.num_used == 0, f"close with {self.num_used} blocks in use"
+        self._is_static = False
         self.drop_cached()
         self.trim()
         self._budget.leave(self)
@@ -236,7 +287,6 @@ class BlockPool:
         """Commits the next extent before it is needed, if that costs nobody anything."""
         if self._extents.extent_blocks == 1 or len(self._spare) >= min(4, self._extents.extent_blocks):
             return
-        free_bytes = self._budget.limit_bytes - self._budget.committed_bytes
-        if free_bytes >= self.extent_bytes and self._extents.num_uncommitted:
+        if self._extents.num_uncommitted and self._budget.free_bytes(self) >= self.extent_bytes:
             for extent in self._commit(1):
                 self._arena.fetch(extent)

@@ -1,8 +1,10 @@
-"""One limit on the KV memory of all models together."""
+"""Two limits: on the KV memory of all models together, and on that and their weights."""
 
 from __future__ import annotations
 
 import itertools
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -21,7 +23,13 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class Reclaimable(Protocol):
-    """A pool that holds memory it can do without."""
+    """A pool that holds memory it can do without, in extents."""
+
+    @property
+    def committed_bytes(self) -> int: ...
+    @property
+    def extent_bytes(self) -> int:
+        """What the pool commits and gives back are multiples of this."""
 
     @property
     def spare_bytes(self) -> int:
@@ -42,56 +50,114 @@ class Reclaimable(Protocol):
 
 
 class Budget:
-    """Counts committed bytes against `limit_bytes`. Memory that one pool can do without is there for all."""
+    """Counts what is committed, leased and taken by weights. Memory that one pool can do without is there for
+    all, except for what a pool is sure of: its minimum, which others neither commit nor evict into.
 
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
+    When a limit is lowered below what is in use, nothing more is committed until that is below it.
+    """
+
+    def __init__(self, kv_limit_bytes: int, memory_limit_bytes: int = sys.maxsize) -> None:
+        """kv_limit_bytes: of what pools commit and others lease; memory_limit_bytes: of that and weights."""
+        self.kv_limit_bytes = kv_limit_bytes
+        self.memory_limit_bytes = memory_limit_bytes
         self.committed_bytes = 0
+        """By all pools."""
+        self.leased_bytes = 0
+        """By those who have no pool."""
+        self.weight_bytes = 0
+        """Of the models that are awake."""
         self._pools: list[Reclaimable] = []
+        self._minimums: dict[Reclaimable, int] = {}
+        self._assured: dict[Reclaimable, int] = {}  # the minimums, or less if they exceed the limits
         self._ticks = itertools.count()
+
+    @property
+    def limit_bytes(self) -> int:
+        """For what is committed and leased now."""
+        return min(self.kv_limit_bytes, self.memory_limit_bytes - self.weight_bytes)
+
+    @property
+    def excess_bytes(self) -> int:
+        """By how much what is there exceeds a limit that was lowered."""
+        return max(self.committed_bytes + self.leased_bytes - self.limit_bytes, 0)
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """What all pools together could do without."""
+        return sum(pool.reclaimable_bytes for pool in self._pools)
 
     def join(self, pool: Reclaimable) -> None:
         self._pools.append(pool)
+        self.set_minimum(pool, 0)
 
     def leave(self, pool: Reclaimable) -> None:
         self._pools.remove(pool)
+        del self._minimums[pool], self._assured[pool]
+        self._share_out()
 
     def tick(self) -> int:
         """The time, for comparing when blocks of different pools were released."""
         return next(self._ticks)
 
-    def available_bytes(self, asking: Reclaimable) -> int:
-        """What `asking` could commit, besides the memory it can do without itself."""
-        return (
-            self.limit_bytes - self.committed_bytes + sum(p.reclaimable_bytes for p in self._others(asking))
+    def set_limits(self, kv_limit_bytes: int, memory_limit_bytes: int) -> None:
+        """Usable at once. What exceeds a lower one goes as far as it is spare or cached: see excess_bytes."""
+        self.kv_limit_bytes = kv_limit_bytes
+        self.memory_limit_bytes = memory_limit_bytes
+        self._share_out()
+        self.shrink()
+
+    def set_minimum(self, pool: Reclaimable, num_bytes: int) -> None:
+        """Rounded up to whole extents; see shortage()."""
+        self._minimums[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
+        self._share_out()
+
+    def minimum_bytes(self, pool: Reclaimable) -> int:
+        return self._minimums[pool]
+
+    def assured_bytes(self, pool: Reclaimable) -> int:
+        """The pool's minimum; less where limits were lowered below the sum of all."""
+        return self._assured[pool]
+
+    def most_bytes(self, pool: Reclaimable) -> int:
+        """What the pool could have if nobody else used more than their minimum."""
+        others = sum(self._assured.values()) - self._assured[pool]
+        return max(self.limit_bytes - self.leased_bytes - others, 0)
+
+    def free_bytes(self, asking: Reclaimable | None) -> int:
+        """What `asking` (None: somebody without a pool) could commit now; negative beyond a lowered limit."""
+        promised = sum(
+            max(assured - pool.committed_bytes, 0)
+            for pool, assured in self._assured.items()
+            if pool is not asking
         )
+        return self.limit_bytes - self.committed_bytes - self.leased_bytes - promised
 
-    def uncached_bytes(self, asking: Reclaimable) -> int:
+    def available_bytes(self, asking: Reclaimable | None) -> int:
+        """What `asking` could commit, besides the memory it can do without itself."""
+        given = (min(p.reclaimable_bytes, self._above_minimum(p)) for p in self._others(asking))
+        return self.free_bytes(asking) + sum(given)
+
+    def uncached_bytes(self, asking: Reclaimable | None) -> int:
         """What `asking` could commit, besides its own spare memory, without anything being evicted."""
-        return self.limit_bytes - self.committed_bytes + sum(p.spare_bytes for p in self._others(asking))
+        given = (min(p.spare_bytes, self._above_minimum(p)) for p in self._others(asking))
+        return self.free_bytes(asking) + sum(given)
 
-    def oldest_release(self, asking: Reclaimable) -> int | None:
+    def oldest_release(self, asking: Reclaimable | None) -> int | None:
         """When what evict_oldest() would evict was released; None: there is nothing."""
-        times = (pool.oldest_release() for pool in self._others(asking))
+        times = (pool.oldest_release() for pool in self._evictable(asking))
         return min((time for time in times if time is not None), default=None)
 
-    def evict_oldest(self, asking: Reclaimable) -> None:
-        """Makes memory of another pool spare: what was used longest ago."""
-        oldest = self.oldest_release(asking)
-        next(pool for pool in self._others(asking) if pool.oldest_release() == oldest).evict_extent()
+    def evict_oldest(self, asking: Reclaimable | None) -> None:
+        """Makes memory of another pool spare: what was used longest ago, and is above its minimum."""
+        evicted = _evict_oldest(self._evictable(asking))
+        assert evicted, "there is nothing to evict"
 
     def commit(self, num_bytes: int, asking: Reclaimable) -> None:
         """Counts `num_bytes`, at most uncached_bytes(asking), as committed; first takes as much of the other
         pools' spare memory as that needs.
         """
-        for pool in self._others(asking):
-            if self.committed_bytes + num_bytes <= self.limit_bytes:
-                break
-            pool.trim()
+        self._free(num_bytes, asking)
         self.committed_bytes += num_bytes
-        assert self.committed_bytes <= self.limit_bytes, (
-            f"{self.committed_bytes} bytes committed, more than the limit of {self.limit_bytes}"
-        )
 
     def release(self, num_bytes: int) -> None:
         assert 0 <= num_bytes <= self.committed_bytes, (
@@ -99,5 +165,124 @@ class Budget:
         )
         self.committed_bytes -= num_bytes
 
-    def _others(self, asking: Reclaimable) -> list[Reclaimable]:
-        return [pool for pool in self._pools if pool is not asking]
+    def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
+        """Takes memory for somebody without a pool: what is free, spare or cached above the minimums.
+
+        is_held: they have it already, whatever the limits are. False, and nothing taken, if there is not that
+        much.
+        """
+        if not is_held:
+            if num_bytes > self.available_bytes(None):
+                return False
+            while self.uncached_bytes(None) < num_bytes:
+                self.evict_oldest(None)
+            self._free(num_bytes, None)
+        self.leased_bytes += num_bytes
+        self._share_out()
+        return True
+
+    def end_lease(self, num_bytes: int) -> None:
+        assert 0 <= num_bytes <= self.leased_bytes, f"end of {num_bytes} of {self.leased_bytes} leased bytes"
+        self.leased_bytes -= num_bytes
+        self._share_out()
+
+    def shortage(self, pool: Reclaimable, weight_bytes: int, minimum_bytes: int) -> Shortage | None:
+        """Whether a model fits, beside what others cannot do without; pool: its own, still empty."""
+        kv_bytes = max(minimum_bytes, pool.extent_bytes)
+        others = [other for other in self._pools if other is not pool]
+        sure = self.leased_bytes + sum(self._minimums[other] for other in others)
+        if sure + kv_bytes > self.kv_limit_bytes:
+            return Shortage(kv_bytes, self.kv_limit_bytes, sure, is_of_kv=True)
+        held = (max(o.committed_bytes - o.reclaimable_bytes, self._minimums[o]) for o in others)
+        taken = self.weight_bytes + self.leased_bytes + sum(held)
+        if taken + weight_bytes + kv_bytes > self.memory_limit_bytes:
+            return Shortage(weight_bytes + kv_bytes, self.memory_limit_bytes, taken)
+        return None
+
+    def add_weights(self, num_bytes: int) -> None:
+        """Of a model that is awake now; what is spare or cached makes room."""
+        self.weight_bytes += num_bytes
+        self._share_out()
+        self.shrink()
+
+    def remove_weights(self, num_bytes: int) -> None:
+        assert 0 <= num_bytes <= self.weight_bytes, f"{num_bytes} of {self.weight_bytes} bytes of weights"
+        self.weight_bytes -= num_bytes
+        self._share_out()
+
+    def shrink(self) -> None:
+        """Brings what is committed down to the limit, as far as it is spare or cached; what pools are sure of
+        goes last.
+        """
+        while self.excess_bytes > self._spare_bytes() and _evict_oldest(self._evictable(None)):
+            pass
+        while self.excess_bytes > self._spare_bytes() and _evict_oldest(self._pools):
+            pass
+        for pool in self._pools:
+            if self.excess_bytes:
+                pool.trim()
+
+    def trim(self) -> None:
+        """Gives all spare memory back to the system."""
+        for pool in self._pools:
+            pool.trim()
+
+    def check(self) -> None:
+        """The sums are right, and what is promised can be kept."""
+        assert self.committed_bytes == sum(pool.committed_bytes for pool in self._pools), "committed bytes"
+        assert self.leased_bytes >= 0 <= self.weight_bytes, "leases and weights"
+        room = max(self.limit_bytes - self.leased_bytes, 0)
+        assert sum(self._assured.values()) <= room, "more is promised than there is"
+
+    def evict_older_half(self) -> None:
+        """Makes half of the cached content spare, what was used longest ago."""
+        wanted = self._cached_bytes() // 2
+        while self._cached_bytes() > wanted and _evict_oldest(self._pools):
+            pass
+
+    def _free(self, num_bytes: int, asking: Reclaimable | None) -> None:
+        """Trims other pools until so much is free; there is that much without evicting anything."""
+        for pool in self._others(asking):
+            if self.free_bytes(asking) >= num_bytes:
+                break
+            pool.trim()
+        assert self.free_bytes(asking) >= num_bytes, f"{num_bytes} bytes are more than is free"
+
+    def _share_out(self) -> None:
+        """What each pool is sure of: its minimum, or its share of what there is for all."""
+        room, total = max(self.limit_bytes - self.leased_bytes, 0), sum(self._minimums.values())
+        self._assured = {
+            pool: minimum
+            if total <= room
+            else minimum * room // total // pool.extent_bytes * pool.extent_bytes
+            for pool, minimum in self._minimums.items()
+        }
+
+    def _above_minimum(self, pool: Reclaimable) -> int:
+        return max(pool.committed_bytes - self._assured[pool], 0)
+
+    def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
+        return (pool for pool in self._pools if pool is not asking)
+
+    def _evictable(self, asking: Reclaimable | None) -> list[Reclaimable]:
+        """Those of which others gain by an eviction."""
+        return [pool for pool in self._others(asking) if self._above_minimum(pool) > pool.spare_bytes]
+
+    def _spare_bytes(self) -> int:
+        return sum(pool.spare_bytes for pool in self._pools)
+
+    def _cached_bytes(self) -> int:
+        return sum(pool.reclaimable_bytes - pool.spare_bytes for pool in self._pools)
+
+
+def _evict_oldest(pools: Sequence[Reclaimable]) -> bool:
+    """False: nothing is cached."""
+    oldest, first = None, None
+    for pool in pools:
+        when = pool.oldest_release()
+        if when is not None and (oldest is None or when < oldest):
+            oldest, first = when, pool
+    if first is None:
+        return False
+    first.evict_extent()
+    return True

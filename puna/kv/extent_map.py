@@ -17,7 +17,7 @@ class ExtentMap:
         self.num_unused = 0
         """Committed extents without blocks in use."""
         self._num_blocks = num_blocks
-        self._num_extents = -(-num_blocks // extent_blocks)
+        self.num_extents = -(-num_blocks // extent_blocks)
         # Extents from len(self._used) on were never committed; the lists grow as they are.
         self._used: list[int] = []
         self._cached: list[int] = []
@@ -35,7 +35,7 @@ class ExtentMap:
 
     @property
     def num_uncommitted(self) -> int:
-        return self._num_extents - self.num_committed
+        return self.num_extents - self.num_committed
 
     def blocks(self, extent: int) -> range:
         first = extent * self.extent_blocks
@@ -48,8 +48,8 @@ class ExtentMap:
     def num_blocks_of(self, num_extents: int) -> int:
         """Blocks that so many uncommitted extents, or all there are, are sure to have."""
         if num_extents >= self.num_uncommitted:
-            short = self._num_extents * self.extent_blocks - self._num_blocks
-            has_last = not self._is_committed_extent(self._num_extents - 1)
+            short = self.num_extents * self.extent_blocks - self._num_blocks
+            has_last = not self._is_committed_extent(self.num_extents - 1)
             return self.num_uncommitted * self.extent_blocks - (short if has_last else 0)
         return num_extents * self.extent_blocks
 
@@ -148,7 +148,7 @@ class ExtentMap:
         assert self.num_empty == sum(not num_cached[extent] for extent in unused), "empty extents"
         oldest = min(((self._touched[e], e) for e in unused if num_cached[e]), default=(None, -1))
         assert self.oldest_unused() == oldest[::-1], "oldest extent"
-        assert len(self._used) <= self._num_extents, "more extents than the arena has"
+        assert len(self._used) <= self.num_extents, "more extents than the arena has"
 
     def _became_unused(self, extent: int) -> None:
         self.num_unused += 1

@@ -19,6 +19,12 @@ def default_kv_limit_bytes() -> int:
     return int(available_bytes() * KV_FRACTION)
 
 
+def total_bytes(root: Path = Path("/")) -> int:
+    """Memory that the machine has; 0 where the system does not say. root: as for available_bytes()."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
+
+
 def available_bytes(root: Path = Path("/")) -> int:
     """Memory available to this process: the system's, or less if a control group allows less.
 

@@ -10,7 +10,7 @@ from puna.kvcached.interfaces import (
     set_memory_limit,
     shutdown_kvcached,
 )
-from puna.kvcached.paths import include_dir, library_path, pkgconfig_dir
+from puna.kvcached.paths import include_dir, library_path, pkgconfig_dir, proto_path
 
 __all__ = [
     "MemoryStats",
@@ -22,6 +22,7 @@ __all__ = [
     "library_path",
     "memory_stats",
     "pkgconfig_dir",
+    "proto_path",
     "set_memory_limit",
     "shutdown_kvcached",
 ]

@@ -91,13 +91,15 @@ def init_kvcached(
     device: str = "cpu",
     async_sched: bool = True,
 ) -> None:
-    """Makes kvcached ready; does nothing if it is. To begin with the limit is half of the memory that the
-    system and the control groups of this process have available.
+    """Makes kvcached ready; does nothing if it is. To begin with the limit is OLLAMA_KVCACHED_MEMORY_GB
+    (GiB, or with a unit, such as 512MiB), else half of the memory that the system and the control groups of
+    this process have available.
 
     tp_rank, tp_size: 0 and 1; a cache is not spread over processes. is_worker, async_sched: change nothing,
     since every function may be called from any thread.
 
-    Raises ValueError for another device than "cpu" and for other tp_rank and tp_size.
+    Raises ValueError for another device than "cpu", for other tp_rank and tp_size, and if
+    OLLAMA_KVCACHED_MEMORY_GB is no size.
     """
     del is_worker, async_sched
     if (tp_rank, tp_size) != (0, 1):

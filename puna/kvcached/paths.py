@@ -23,3 +23,8 @@ def library_path() -> Path:
 def pkgconfig_dir() -> Path:
     """Directory of kvcached.pc, for PKG_CONFIG_PATH."""
     return _ROOT / "lib" / "pkgconfig"
+
+
+def proto_path() -> Path:
+    """kvcached.proto, from which clients of the service are generated."""
+    return Path(__file__).parent / "kvcached.proto"

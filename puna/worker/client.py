@@ -23,9 +23,13 @@ from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.worker.protocol import (
     HEADER,
     Cancel,
+    EndLease,
     FromWorker,
     GetStats,
     GetTrace,
+    Lease,
+    Leased,
+    LimitsSet,
     ListSessions,
     Load,
     Loaded,
@@ -44,12 +48,15 @@ from puna.worker.protocol import (
     SessionList,
     SessionRemoved,
     SessionReply,
+    SetLimits,
     Sleep,
     Slept,
     Stats,
     Submit,
     ToWorker,
     Trace,
+    TrimKv,
+    Trimmed,
     Unload,
     Unloaded,
     Wake,
@@ -60,7 +67,7 @@ from puna.worker.protocol import (
 
 log = logging.getLogger(__name__)
 
-_Reply = Loaded | LoadFailed | Unloaded | Slept | Stats | Trace | PrefixesSaved | MemoryReply | SessionReply
+_Reply = Loaded | LoadFailed | Slept | Unloaded | Stats | Trace | PrefixesSaved | MemoryReply | SessionReply
 
 _SESSION_ERRORS: dict[SessionFailure, type[Exception]] = {
     "unknown": UnknownSession,
@@ -102,10 +109,15 @@ class WorkerClient:
             raise
         return client
 
-    async def load(self, model_id: str, path: Path, weight: float = 1.0) -> ModelInfo:
-        """weight: its share of the device when others are busy, too. Raises ModelLoadError."""
+    async def load(
+        self, model_id: str, path: Path, weight: float = 1.0, minimum_kv_bytes: int = 0
+    ) -> ModelInfo:
+        """weight: its share of the device when others are busy, too; minimum_kv_bytes: KV memory that it is
+        sure of. Raises ModelLoadError; ModelDoesNotFit if memory is short.
+        """
         call = next(self._next_call)
-        return _loaded(await self._request(call, Load(call, model_id, os.fsencode(path), weight)))
+        message = Load(call, model_id, os.fsencode(path), weight, minimum_kv_bytes)
+        return _loaded(await self._request(call, message))
 
     async def sleep(self, model_id: str) -> None:
         """As unload(), but wake() has it back at once."""
@@ -134,6 +146,35 @@ class WorkerClient:
         reply = await self._request(call, GetTrace(call, seconds))
         assert isinstance(reply, Trace)
         return reply.trace
+
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        """None: as before. Returns by how many bytes what is in use exceeds the new limits."""
+        call = next(self._next_call)
+        reply = await self._request(call, SetLimits(call, kv_limit_bytes, memory_limit_bytes))
+        assert isinstance(reply, LimitsSet)
+        return reply.excess_bytes
+
+    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
+        """Memory of the budget for somebody outside the worker.
+
+        is_held: they have it already, from an earlier worker; it is counted whatever the limits are.
+        """
+        call = next(self._next_call)
+        reply = await self._request(call, Lease(call, num_bytes, is_held))
+        assert isinstance(reply, Leased)
+        return reply
+
+    async def end_lease(self, num_bytes: int) -> None:
+        """So much of what was leased is free again."""
+        call = next(self._next_call)
+        await self._request(call, EndLease(call, num_bytes))
+
+    async def trim_kv(self) -> int:
+        """Gives back all KV memory that no request needs now; how many bytes."""
+        call = next(self._next_call)
+        reply = await self._request(call, TrimKv(call))
+        assert isinstance(reply, Trimmed)
+        return reply.freed_bytes
 
     async def sessions(self) -> list[SessionStatus]:
         """Those in memory, or that were there."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from puna.worker.client import WorkerClient, WorkerDied
@@ -22,9 +23,19 @@ class WorkerSettings(Protocol):
     @property
     def kv_limit_bytes(self) -> int | None: ...
     @property
+    def memory_limit_bytes(self) -> int | None: ...
+    @property
+    def elastic(self) -> bool: ...
+    @property
+    def context_length(self) -> int: ...
+    @property
     def kv_type(self) -> str: ...
     @property
     def kv_idle_s(self) -> float: ...
+    @property
+    def kv_dir(self) -> Path: ...
+    @property
+    def kv_disk_bytes(self) -> int | None: ...
     @property
     def cache_policy(self) -> str: ...
     @property
@@ -78,22 +89,34 @@ class WorkerProcess:
             await _end(self._process)
 
 
-async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
-    descriptor = connection.fileno()
+def arguments_of(descriptor: int, settings: WorkerSettings) -> list[str]:
+    """Of the worker's command line; `descriptor` is its end of the socket."""
     arguments = {
         "--socket-fd": descriptor,
         "--threads": settings.num_threads,
         "--kv-type": settings.kv_type,
         "--kv-bytes": settings.kv_limit_bytes,
+        "--memory-bytes": settings.memory_limit_bytes,
+        "--elastic": int(settings.elastic),
+        "--static-context": settings.context_length or None,
         "--kv-idle": settings.kv_idle_s,
+        "--kv-dir": None if settings.kv_disk_bytes == 0 else settings.kv_dir,
+        "--kv-disk-bytes": settings.kv_disk_bytes,
         "--cache-policy": settings.cache_policy,
         "--multi-user-cache": int(settings.multi_user_cache),
         "--max-running": settings.max_running,
         "--max-queue": settings.max_queue,
     }
-    given = [f"{name}={value}" for name, value in arguments.items() if value is not None]
+    return [f"{name}={value}" for name, value in arguments.items() if value is not None]
+
+
+async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
+    descriptor = connection.fileno()
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "puna.worker", *given, stdin=asyncio.subprocess.DEVNULL, pass_fds=[descriptor]
+        sys.executable,
+        *("-m", "puna.worker", *arguments_of(descriptor, settings)),
+        stdin=asyncio.subprocess.DEVNULL,
+        pass_fds=[descriptor],
     )
 
 

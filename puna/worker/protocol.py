@@ -114,6 +114,7 @@ class Lease(msgspec.Struct, tag=True):
 
     call: int
     num_bytes: int
+    is_held: bool = False  # it was leased from an earlier worker: counted whatever the limits are
 
 
 class EndLease(msgspec.Struct, tag=True):
@@ -192,14 +193,14 @@ class Slept(msgspec.Struct, tag=True):
 class LimitsSet(msgspec.Struct, tag=True):
     call: int
     excess_bytes: int
-    """What running requests hold beyond the new limit; it goes as they finish."""
+    """What is in use beyond the new limits; what running requests hold goes as they finish."""
 
 
 class Leased(msgspec.Struct, tag=True):
     call: int
     granted: bool
     available_bytes: int
-    """What could have been granted."""
+    """What could be granted now."""
 
 
 class LeaseEnded(msgspec.Struct, tag=True):

@@ -18,11 +18,14 @@ import msgspec
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine import EngineCore
 from puna.engine.resident import ModelDoesNotFit
+from puna.worker.memory_service import MemoryService
 from puna.worker.protocol import (
     Cancel,
+    EndLease,
     FromWorker,
     GetStats,
     GetTrace,
+    Lease,
     ListSessions,
     Load,
     Loaded,
@@ -33,12 +36,14 @@ from puna.worker.protocol import (
     Ready,
     RemoveSession,
     SaveSession,
+    SetLimits,
     Sleep,
     Slept,
     Stats,
     Submit,
     ToWorker,
     Trace,
+    TrimKv,
     Unload,
     Unloaded,
     Wake,
@@ -62,6 +67,7 @@ class _Attach(msgspec.Struct):
     model_id: str
     device_model: DeviceModel
     weight: float
+    minimum_kv_bytes: int
 
 
 class _Detach(msgspec.Struct):
@@ -101,11 +107,12 @@ class WorkerServer:
         self._sessions = SessionService(
             engine.sessions, lambda function: self._inbox.put(_Call(function)), self._send
         )
+        self._memory = MemoryService(engine, self._send)
         self._connected = True
         self._kv_idle_s = engine.settings.kv_idle_s
         self._idle_since_s = time.monotonic()
         # What is still to be given back in this idle time, and when.
-        self._chores: list[tuple[float, Callable[[], None]]] = []
+        self._chores: list[tuple[float, Callable[[], object]]] = []
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -135,7 +142,7 @@ class WorkerServer:
             self._handle(self._inbox.get())
 
     def _start_chores(self) -> None:
-        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.drop_cached)]
+        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.trim_kv)]
         self._idle_since_s = time.monotonic()
 
     def _wait(self) -> _Message:
@@ -177,6 +184,8 @@ class WorkerServer:
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(message)
                 self._start_chores()  # it may have left memory to be given back
+            case SetLimits() | Lease() | EndLease() | TrimKv():
+                self._memory.handle(message)
             case _Call(function):
                 function()
                 self._start_chores()
@@ -185,7 +194,9 @@ class WorkerServer:
 
     def _attach(self, message: _Attach) -> None:
         engine, m = self._engine, message
-        self._answer_load(m.call, lambda: engine.attach_model(m.model_id, m.device_model, m.weight))
+        self._answer_load(
+            m.call, lambda: engine.attach_model(m.model_id, m.device_model, m.weight, m.minimum_kv_bytes)
+        )
 
     def _answer_load(self, call: int, load: Callable[[], ModelInfo]) -> None:
         try:
@@ -207,7 +218,11 @@ class WorkerServer:
             log.exception("loading %s", path)
             self._inbox.put(LoadFailed(message.call, printable(f"{path}: {error!r}")))
         else:
-            self._inbox.put(_Attach(message.call, message.model_id, device_model, message.weight))
+            self._inbox.put(
+                _Attach(
+                    message.call, message.model_id, device_model, message.weight, message.minimum_kv_bytes
+                )
+            )
 
     def _read(self) -> None:
         decoder = msgspec.msgpack.Decoder(ToWorker)

@@ -13,12 +13,14 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
+from puna.daemon.supervisor import RUNNER_STOPPED
 from puna.engine.request import ModelStats, RequestStats
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
 from puna.tokenizer import load_tokenizer
+from puna.worker.client import WorkerDied
 from tests.daemon.fake_sessions import FakeSessions
 
 
@@ -73,6 +75,7 @@ class FakeRuntime:
         self.trace_seconds: list[float | None] = []
         """What traces were asked for."""
         self.worker_hangs = False
+        self.limits_set: list[tuple[int | None, int | None]] = []
 
     @asynccontextmanager
     async def resident(
@@ -161,10 +164,23 @@ class FakeRuntime:
         others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
         return [replace(chosen, top=others)]
 
-    async def observe(self) -> Observation:
+    async def observe(self, *, wait: bool = False) -> Observation:
         if self.worker_hangs:
             raise asyncio.TimeoutError
+        if wait and self.observation.stats is None:
+            raise WorkerDied(RUNNER_STOPPED)
         return self.observation
+
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        stats = self.observation.stats
+        self.limits_set.append((kv_limit_bytes, memory_limit_bytes))
+        stats.kv_limit_bytes = kv_limit_bytes or stats.kv_limit_bytes
+        stats.memory_limit_bytes = memory_limit_bytes or stats.memory_limit_bytes
+        used = sum(model.used_kv_bytes for model in stats.models) + stats.leased_bytes
+        return max(used - stats.kv_limit_bytes, 0)
+
+    async def trim_kv(self) -> int:
+        return sum(model.committed_kv_bytes - model.used_kv_bytes for model in self.observation.stats.models)
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, dict[str, str]]:
         if self.worker_hangs:

@@ -17,7 +17,7 @@ from puna.api.observability.exposition import encode
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
 from puna.engine.metrics import ModelMetrics
-from puna.engine.request import EngineStats, ModelStats
+from puna.engine.request import DiskStats, EngineStats, ModelStats
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native
@@ -64,12 +64,20 @@ def model_stats(model_id: str) -> ModelStats:
         used_kv_bytes=5 * BLOCK_BYTES,
         cached_kv_bytes=2 * BLOCK_BYTES,
         committed_kv_bytes=8 * BLOCK_BYTES,
+        reserved_kv_bytes=50 * BLOCK_BYTES,
+        minimum_kv_bytes=BLOCK_BYTES,
+        weight_bytes=7777,
     )
 
 
 BUSY = Observation(
     stats=EngineStats(
-        1 << 30, [model_stats("digest-a")], {"digest-a": metrics_of(1), "digest-b": metrics_of(2)}
+        1 << 30,
+        [model_stats("digest-a")],
+        memory_limit_bytes=1 << 31,
+        leased_bytes=4096,
+        disk=DiskStats(limit_bytes=9000, num_bytes=8000, restored_tokens=16, saved_tokens=48),
+        metrics={"digest-a": metrics_of(1), "digest-b": metrics_of(2)},
     ),
     num_worker_starts=2,
     model_names={"digest-a": "a:latest", "digest-b": "b:latest"},
@@ -130,6 +138,9 @@ def test_gauges_of_each_model_and_of_one_that_was_unloaded():
         "puna_requests_running": (3, 0),
         "puna_requests_waiting": (4, 0),
         "puna_kv_committed_bytes": (800, 0),
+        "puna_kv_reserved_bytes": (5000, 0),
+        "puna_kv_minimum_bytes": (100, 0),
+        "puna_weight_bytes": (7777, 0),
     }
     for name, values in expected.items():
         assert (value(found, name, model="a:latest"), value(found, name, model="b:latest")) == values
@@ -137,7 +148,30 @@ def test_gauges_of_each_model_and_of_one_that_was_unloaded():
     for state, count in states.items():
         assert value(found, "puna_kv_blocks", model="a:latest", state=state) == count
         assert value(found, "puna_kv_blocks", model="b:latest", state=state) == 0
+
+
+def test_memory_that_models_share():
+    found = samples(families(BUSY))
     assert value(found, "puna_kv_limit_bytes") == 1 << 30
+    assert value(found, "puna_memory_limit_bytes") == 1 << 31
+    assert value(found, "puna_kv_leased_bytes") == 4096
+    assert value(found, "puna_kv_disk_bytes") == 8000
+    assert value(found, "puna_kv_disk_limit_bytes") == 9000
+    assert value(found, "puna_kv_restored_tokens_total") == 16
+    assert value(found, "puna_kv_saved_tokens_total") == 48
+
+
+def test_without_a_disk_there_are_no_samples_of_it():
+    found = samples(families(Observation(EngineStats(1, []), 1, {})))
+    assert value(found, "puna_kv_leased_bytes") == 0
+    assert not any("disk" in name or "restored" in name for name, _ in found)
+
+
+def test_a_model_that_sleeps_is_not_loaded():
+    asleep = model_stats("digest-a")
+    asleep.is_asleep = True
+    stats = EngineStats(1, [asleep], metrics={"digest-a": metrics_of(1)})
+    assert value(samples(families(Observation(stats, 1, {}))), "puna_model_loaded", model="digest-a") == 0
 
 
 def test_counts_of_the_daemon():
@@ -184,7 +218,7 @@ def test_any_histogram_adds_up(values):
     metrics = ModelMetrics()
     for each in values:
         metrics.first_token_s.observe(each)
-    observation = Observation(EngineStats(1, [], {"m": metrics}), 1, {})
+    observation = Observation(EngineStats(1, [], metrics={"m": metrics}), 1, {})
     (family,) = (f for f in families(observation) if f.name == "puna_time_to_first_token_seconds")
     check_histogram(family)
 

@@ -14,7 +14,7 @@ from puna._native import NativeError
 from puna.backends.base import ModelLoadError
 from puna.backends.cpu import CpuBackend
 from puna.gguf import GgufFile
-from puna.settings import KV_TYPES
+from puna.variables import KV_TYPES
 from tests.forward import all_logits
 from tests.tiny import TINY, write_tiny
 

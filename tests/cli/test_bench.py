@@ -21,7 +21,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_MAX_STEPS", 2)
     monkeypatch.setattr(measure, "_MAX_PROMPTS", 2)
     monkeypatch.setenv("PUNA_NUM_THREADS", "1")
-    monkeypatch.setenv("PUNA_KV_LIMIT", "64MiB")
+    monkeypatch.setenv("OLLAMA_KVCACHED_MEMORY_GB", "64MiB")
 
 
 @pytest.fixture

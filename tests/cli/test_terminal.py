@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from tests.cli.kv_memory import kv_memory, kv_model
+
 pytestmark = pytest.mark.e2e
 
 
@@ -174,3 +176,37 @@ def test_pull_shows_bars_in_order(server, terminal):
     session = terminal("pull", "m")
     assert session.wait() == 0
     session.read_until("pulling manifest.*pulling x:.*100%.*writing manifest.*success")
+
+
+def test_kv_top_follows_the_server_until_q(server, terminal):
+    memory = kv_memory(kv_model("smollm2:135m", committed=64 << 20, used=64 << 20))
+    server.answers["GET", "/api/kv"] = lambda _: memory
+    top = terminal("kv", "top")
+    assert "\x1b[?1049h" in top.read_until(r"KV +\[")  # a screen of its own
+    seen = top.read_until(r"\n\S*smollm2\S+[^\n]+")
+    assert re.search(r"6\.25%|\b6%", seen)
+    assert "64 MiB" in seen
+    memory = kv_memory(kv_model("smollm2:135m", state="asleep"))
+    top.read_until("asleep")
+    top.type("q")
+    assert "\x1b[?1049l" in top.read_rest()
+    assert top.wait() == 0
+
+
+def test_kv_top_ends_at_ctrl_c(server, terminal):
+    server.answers["GET", "/api/kv"] = kv_memory()
+    top = terminal("kv", "top")
+    top.read_until("no model is loaded")
+    top.type("\x03")
+    assert "Traceback" not in top.read_rest()
+    assert top.wait() == 0
+
+
+def test_kv_top_says_why_it_ends(server, terminal):
+    server.answers["GET", "/api/kv"] = kv_memory()
+    top = terminal("kv", "top")
+    top.read_until("no model is loaded")
+    server.answers["GET", "/api/kv"] = (503, {"error": "the worker does not answer"})
+    rest = top.read_rest()
+    assert rest.rpartition("\x1b[?1049l")[2].strip().endswith("Error: the worker does not answer")
+    assert top.wait() == 1

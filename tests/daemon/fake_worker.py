@@ -12,6 +12,7 @@ from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
 from puna.worker.client import WorkerDied
+from puna.worker.protocol import Leased
 from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
@@ -25,6 +26,7 @@ INFO = ModelInfo(
     can_shift=True,
 )
 STEP_S = 0.01
+LEASABLE = 1000
 USED_BYTES, CACHED_BYTES, COMMITTED_BYTES = 64, 128, 256
 
 
@@ -38,6 +40,9 @@ class FakeWorker(FakeSessions):
         self.client = self
         self.models: dict[str, Path] = {}
         self.weights: dict[str, float] = {}
+        self.minimums: dict[str, int] = {}
+        self.limits: tuple[int | None, int | None] = None, None
+        self.leased_bytes = 0
         self.asleep: dict[str, Path] = {}
         self.needs: dict[str, int] = {}
         """Bytes of weights, where they are not those of INFO."""
@@ -60,7 +65,7 @@ class FakeWorker(FakeSessions):
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path, weight: float) -> ModelInfo:
+    async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo:
         await self._step()
         if model_id in self._deadly:
             self.die()
@@ -70,6 +75,7 @@ class FakeWorker(FakeSessions):
         self._check_fit(model_id)
         self.models[model_id] = path
         self.weights[model_id] = weight
+        self.minimums[model_id] = minimum_kv_bytes
         return INFO
 
     async def unload(self, model_id: str) -> None:
@@ -98,6 +104,26 @@ class FakeWorker(FakeSessions):
                 for model_id in self.models
             ],
         )
+
+    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        self.limits = kv_limit_bytes, memory_limit_bytes
+        await self._step()
+        return 0
+
+    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
+        granted = is_held or self.leased_bytes + num_bytes <= LEASABLE
+        self.leased_bytes += num_bytes * granted
+        await self._step()
+        return Leased(0, granted, LEASABLE - self.leased_bytes)
+
+    async def end_lease(self, num_bytes: int) -> None:
+        self.leased_bytes -= num_bytes
+        assert self.leased_bytes >= 0
+        await self._step()
+
+    async def trim_kv(self) -> int:
+        await self._step()
+        return 0
 
     async def trace(self, seconds: float | None = None) -> EngineTrace:
         await self._step()

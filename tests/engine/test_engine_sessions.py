@@ -66,7 +66,7 @@ def test_a_session_outlives_idle_time():
     engine = toy_engine()
     history = talk(engine, "a")
     run(engine, toy_request("other", [5] * 40))
-    engine.drop_cached()
+    engine.trim_kv()
     engine.check()
     assert pinned(engine) == {"a": len(history) - 1}  # what was drawn last has no KV
     assert cached_tokens(engine, [*history, 1, 2]) == len(history) - 1
@@ -76,7 +76,7 @@ def test_a_session_outlives_idle_time():
 def test_without_a_session_nothing_stays():
     engine = toy_engine()
     run(engine, toy_request("a", PROMPT))
-    engine.drop_cached()
+    engine.trim_kv()
     assert cached_tokens(engine, PROMPT) == 0
     assert engine.sessions.statuses() == []
 
@@ -85,7 +85,7 @@ def test_each_turn_replaces_the_one_before():
     engine = toy_engine()
     history = talk(engine, "a")
     longer = talk(engine, "a", [*history, 1, 2, 3])
-    engine.drop_cached()
+    engine.trim_kv()
     assert pinned(engine) == {"a": len(longer) - 1}
     engine.sessions.remove("toy", "a")
     assert engine.stats().models[0].used_kv_bytes == 0
@@ -144,7 +144,7 @@ def test_the_salt_is_that_of_the_request():
 def test_of_a_shifted_context_only_its_beginning_is_kept():
     engine = toy_engine()
     talk(engine, "a", max_tokens=60, context_length=64, shift=True, num_keep=20)
-    engine.drop_cached()
+    engine.trim_kv()
     assert pinned(engine) == {"a": 16}  # whole blocks that were not moved
     assert cached_tokens(engine, PROMPT) == 16
 
@@ -277,7 +277,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @rule()
     def be_idle(self) -> None:
-        self.engine.drop_cached()
+        self.engine.trim_kv()
 
     @rule(name=st.sampled_from("ab"))
     def begin_save(self, name: str) -> None:

@@ -127,7 +127,7 @@ def alone(backend: CpuBackend, smollm2_path: Path, requests: list[Request]) -> d
     with Engine(backend, smollm2_path) as engine:
         for plain in renamed(requests, "", cache_prompt=False, num_draft=0):
             answers |= engine.run([plain])
-            engine.core.drop_cached()
+            engine.core.trim_kv()
         assert engine.metrics.cached_tokens == engine.metrics.drafted_tokens == 0
     assert all(len(answers[r.id]) == r.max_tokens for r in requests)
     return answers

@@ -121,7 +121,7 @@ def test_the_idle_cache_can_be_dropped():
     engine.trim()
     stats = engine.stats().models[0]
     assert stats.cached_kv_bytes == stats.committed_kv_bytes > 0
-    engine.drop_cached()
+    engine.trim_kv()
     assert engine.stats().models[0].committed_kv_bytes == 0
     engine.check()
     engine.submit(toy_request("b", PREFIX, 3))

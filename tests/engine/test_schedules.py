@@ -237,7 +237,7 @@ class Schedules(RuleBasedStateMachine):
     @rule(does_forget=st.booleans())
     def give_memory_back(self, does_forget: bool) -> None:
         if does_forget:
-            self.engine.drop_cached()
+            self.engine.trim_kv()
         else:
             self.engine.trim()
         self.engine.check()
@@ -256,7 +256,7 @@ class Schedules(RuleBasedStateMachine):
             self.end_to_save_session()
         for model_id, name in itertools.product(self.models, SESSIONS):
             self.engine.sessions.remove(model_id, name)
-        self.engine.drop_cached()
+        self.engine.trim_kv()
         self.engine.check()
         assert all(model.committed_kv_bytes == 0 for model in self.engine.stats().models)
         self.engine.close()

@@ -334,6 +334,6 @@ def test_idle_memory_goes_back():
     run_all(engine)
     stats = engine.stats()
     assert all(model.committed_kv_bytes > 0 == model.used_kv_bytes for model in stats.models)
-    engine.drop_cached()
+    engine.trim_kv()
     assert all(model.committed_kv_bytes == 0 for model in engine.stats().models)
     engine.check()

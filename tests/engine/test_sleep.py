@@ -60,11 +60,11 @@ def test_a_model_that_does_not_fit_sleeps_on():
     model = ToyModel()
     engine = toy_engine(model)
     engine.sleep_model("toy")
-    engine._budget.limit_bytes = 0
+    engine.set_limits(memory_limit_bytes=1)
     with pytest.raises(ModelLoadError):
         engine.wake_model("toy")
     assert not model.is_awake
-    engine._budget.limit_bytes = 64
+    engine.set_limits(memory_limit_bytes=1 << 30)
     engine.wake_model("toy")
     engine.close()
 

@@ -90,7 +90,7 @@ def test_what_slots_keep_is_dropped_with_the_cache_and_with_the_model():
     engine.submit(toy_request("a", TALK, 3))
     run_all(engine)
     assert engine.stats().models[0].used_kv_bytes > 0
-    engine.drop_cached()
+    engine.trim_kv()
     assert engine.stats().models[0].committed_kv_bytes == 0
     engine.submit(toy_request("b", TALK, 3))
     run_all(engine)
@@ -137,5 +137,5 @@ def test_whatever_slots_hold_everybody_gets_their_own_output(
             engine.check()
     run_all(engine, results)
     assert results.tokens == wanted
-    engine.drop_cached()
+    engine.trim_kv()
     assert engine.stats().models[0].committed_kv_bytes == 0

@@ -28,7 +28,10 @@ pytestmark = pytest.mark.e2e
 
 
 def worker_settings(**settings: Any) -> Settings:
-    return Settings(models=Path("/nowhere"), **{"num_threads": 1, "kv_limit_bytes": 64 << 20, **settings})
+    return Settings(
+        models=Path("/nowhere"),
+        **{"num_threads": 1, "kv_limit_bytes": 64 << 20, "kv_disk_bytes": 0, **settings},
+    )
 
 
 @asynccontextmanager

@@ -36,6 +36,11 @@ _GAUGES = (
     _Family("puna_requests_running", "num_running", "Requests that have KV blocks and take part in steps."),
     _Family("puna_requests_waiting", "num_waiting", "Requests in the queue, preempted ones among them."),
     _Family("puna_kv_committed_bytes", "committed_kv_bytes", "Memory of KV blocks, whatever their state."),
+    _Family("puna_kv_reserved_bytes", "reserved_kv_bytes", "Addresses of KV blocks, with or without memory."),
+    _Family("puna_kv_minimum_bytes", "minimum_kv_bytes", "KV memory that the model is sure of."),
+    _Family(
+        "puna_weight_bytes", "weight_bytes", "Weights; while the model sleeps, the system may take them."
+    ),
 )
 _COUNTERS = (
     _Family(
@@ -139,10 +144,7 @@ def _of_http(http: HttpCounts) -> Iterator[Metric]:
 
 
 def _of_engine(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]:
-    limit = GaugeMetricFamily("puna_kv_limit_bytes", "Most memory that KV blocks of all models may take.")
-    if stats.kv_limit_bytes:
-        limit.add_metric([], stats.kv_limit_bytes)
-    yield limit
+    yield from _shared_memory(stats)
     yield from _gauges(stats, names)
     # Files with other weights may come to bear the same name: they then share their series.
     metrics = _by_name(stats.metrics.items(), names)
@@ -154,11 +156,44 @@ def _of_engine(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]
         yield histogram
 
 
+def _shared_memory(stats: EngineStats) -> Iterator[Metric]:
+    """Samples only of what there is: a worker, and KV on disk."""
+    has_worker, disk = stats.kv_limit_bytes > 0, stats.disk
+    for name, value, text in (
+        (
+            "puna_kv_limit_bytes",
+            stats.kv_limit_bytes,
+            "Most memory that KV of all models and leases may take.",
+        ),
+        (
+            "puna_memory_limit_bytes",
+            stats.memory_limit_bytes,
+            "Most memory that weights and KV of all models may take.",
+        ),
+        ("puna_kv_leased_bytes", stats.leased_bytes, "KV memory that is lent to other engines."),
+    ):
+        yield GaugeMetricFamily(name, text, value=value if has_worker else None)
+    yield GaugeMetricFamily("puna_kv_disk_bytes", "KV on disk.", value=disk.num_bytes if disk else None)
+    yield GaugeMetricFamily(
+        "puna_kv_disk_limit_bytes", "Most that KV on disk may take.", value=disk.limit_bytes if disk else None
+    )
+    yield CounterMetricFamily(
+        "puna_kv_restored_tokens",
+        "Tokens whose KV was read from disk.",
+        value=disk.restored_tokens if disk else None,
+    )
+    yield CounterMetricFamily(
+        "puna_kv_saved_tokens",
+        "Tokens whose KV was written to disk.",
+        value=disk.saved_tokens if disk else None,
+    )
+
+
 def _gauges(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]:
     resident: dict[str, list[ModelStats]] = {names.get(model_id, model_id): [] for model_id in stats.metrics}
     resident |= _by_name(((model.model_id, model) for model in stats.models), names)
     loaded = GaugeMetricFamily(
-        "puna_model_loaded", "Whether the model is resident; 0: it was.", labels=["model"]
+        "puna_model_loaded", "Whether the model is resident; 0: it was, or sleeps.", labels=["model"]
     )
     blocks = GaugeMetricFamily(
         "puna_kv_blocks",
@@ -166,7 +201,7 @@ def _gauges(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]:
         labels=["model", "state"],
     )
     for model, group in resident.items():
-        loaded.add_metric([model], len(group) > 0)
+        loaded.add_metric([model], any(not one.is_asleep for one in group))
         for state, count in _block_states(group).items():
             blocks.add_metric([model, state], count)
     yield loaded

@@ -1,0 +1,166 @@
+"""GET /api/kv, POST /api/kv/limit and trim: the memory that all models share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from puna.api.body import read_body
+from puna.api.context import context_of
+from puna.api.errors import ApiError
+from puna.api.replies import json_response
+from puna.daemon.runtime import Runtime
+from puna.engine.metrics import ModelMetrics
+from puna.engine.request import EngineStats, ModelStats
+from puna.quantities import MAX_SIZE, parse_limit
+
+
+class LimitRequest(msgspec.Struct, kw_only=True):
+    """New limits, in bytes or as "4GB"; what is not given stays."""
+
+    kv_limit: int | str | None = None
+    memory_limit: int | str | None = None
+
+
+class Limits(msgspec.Struct, kw_only=True):
+    """Reply of POST /api/kv/limit; all in bytes."""
+
+    kv_limit: int
+    memory_limit: int
+    excess: int
+    """What running requests hold beyond the limits; it goes as they finish."""
+
+
+class ModelMemory(msgspec.Struct, kw_only=True):
+    """Memory of one model, in bytes, and what uses it."""
+
+    name: str
+    state: Literal["resident", "asleep"]
+    weights: int
+    reserved: int
+    """Addresses of KV; memory comes and goes with what is committed."""
+    committed: int
+    used: int
+    """Committed, and held by requests or sessions."""
+    cached: int
+    """Committed, and held by nobody, but the next request may find it."""
+    minimum: int
+    """KV that the model is sure of."""
+    hit_rate: float | None
+    """Share of prompt tokens whose KV was there already, since the worker began; None: no prompt yet."""
+    running: int
+    waiting: int
+
+
+class DiskMemory(msgspec.Struct, kw_only=True):
+    """KV on disk, of all models."""
+
+    limit: int
+    size: int
+    restored_tokens: int
+    """Since the worker began."""
+    saved_tokens: int
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    """Reply of GET /api/kv; all in bytes."""
+
+    kv_limit: int
+    memory_limit: int
+    """For weights and KV together."""
+    committed: int
+    """KV of the models."""
+    leased: int
+    """KV memory that others hold; it counts to the limits, too."""
+    disk: DiskMemory | None
+    """None: nothing is kept on disk."""
+    models: list[ModelMemory]
+
+
+async def show(request: Request) -> Response:
+    """GET /api/kv. Loads nothing."""
+    return json_response(await _memory(context_of(request).runtime))
+
+
+async def limit(request: Request) -> Response:
+    """POST /api/kv/limit: for the running daemon, not for later ones."""
+    body = await read_body(request, LimitRequest)
+    if body.kv_limit is None and body.memory_limit is None:
+        raise ApiError(400, "kv_limit or memory_limit is required")
+    runtime = context_of(request).runtime
+    excess = await runtime.set_limits(
+        _size("kv_limit", body.kv_limit), _size("memory_limit", body.memory_limit)
+    )
+    memory = await _memory(runtime)
+    return json_response(Limits(kv_limit=memory.kv_limit, memory_limit=memory.memory_limit, excess=excess))
+
+
+async def trim(request: Request) -> Response:
+    """POST /api/kv/trim: what no request needs now goes back to the system."""
+    return json_response({"freed": await context_of(request).runtime.trim_kv()})
+
+
+async def _memory(runtime: Runtime) -> Memory:
+    """ApiError (503), WorkerDied."""
+    try:
+        observation = await runtime.observe(wait=True)
+    except asyncio.TimeoutError:
+        raise ApiError(503, "the worker does not answer") from None
+    assert observation.stats is not None, "the worker was waited for"
+    return _described(observation.stats, observation.model_names)
+
+
+def _described(stats: EngineStats, names: Mapping[str, str]) -> Memory:
+    models = [_model(model, names, stats.metrics.get(model.model_id)) for model in stats.models]
+    disk = stats.disk
+    return Memory(
+        kv_limit=stats.kv_limit_bytes,
+        memory_limit=stats.memory_limit_bytes,
+        committed=sum(model.committed for model in models),
+        leased=stats.leased_bytes,
+        disk=None
+        if disk is None
+        else DiskMemory(
+            limit=disk.limit_bytes,
+            size=disk.num_bytes,
+            restored_tokens=disk.restored_tokens,
+            saved_tokens=disk.saved_tokens,
+        ),
+        models=sorted(models, key=lambda model: model.name),
+    )
+
+
+def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | None) -> ModelMemory:
+    return ModelMemory(
+        name=names.get(model.model_id, model.model_id),
+        state="asleep" if model.is_asleep else "resident",
+        weights=model.weight_bytes,
+        reserved=model.reserved_kv_bytes,
+        committed=model.committed_kv_bytes,
+        used=model.used_kv_bytes,
+        cached=model.cached_kv_bytes,
+        minimum=model.minimum_kv_bytes,
+        hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
+        running=model.num_running,
+        waiting=model.num_waiting,
+    )
+
+
+def _size(field: str, value: int | str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_limit(value) if isinstance(value, str) else _checked(value)
+    except ValueError as error:
+        raise ApiError(400, f"{field}: {error}") from None
+
+
+def _checked(num_bytes: int) -> int:
+    if not 1 <= num_bytes <= MAX_SIZE:
+        raise ValueError(f"{num_bytes} bytes are no limit")
+    return num_bytes

@@ -1,0 +1,92 @@
+"""What all models of an engine take together, and how one gets more of it."""
+
+from __future__ import annotations
+
+from puna._native import NativeError
+from puna.backends.base import ModelLoadError
+from puna.engine.contention import Pins
+from puna.engine.resident import ModelDoesNotFit, Resident
+from puna.engine.scheduler import Scheduler
+from puna.engine.settings import EngineSettings
+from puna.kv import Budget
+from puna.kv.memory import available_bytes, default_kv_limit_bytes
+
+
+def new_budget(settings: EngineSettings) -> Budget:
+    """With the limits that are set, or what the machine has."""
+    kv_limit, memory_limit = settings.kv_limit_bytes, settings.memory_limit_bytes
+    return Budget(
+        default_kv_limit_bytes() if kv_limit is None else kv_limit,
+        available_bytes() if memory_limit is None else memory_limit,
+    )
+
+
+class EngineMemory:
+    """The budget, and who makes way when it gets smaller."""
+
+    def __init__(self, settings: EngineSettings, scheduler: Scheduler, pins: Pins) -> None:
+        self.budget = new_budget(settings)
+        self._is_elastic = settings.elastic
+        self._scheduler = scheduler
+        self._pins = pins
+
+    def enter(self, model: Resident) -> None:
+        """Counts a model's weights and what KV memory it is sure of; what is cached makes room.
+
+        Raises ModelLoadError, and changes nothing.
+        """
+        weight_bytes = model.device_model.info.weight_bytes
+        self._require(model, weight_bytes)
+        self.budget.add_weights(weight_bytes)
+        self.budget.set_minimum(model.pool, model.minimum_kv_bytes)
+        if not self._is_elastic:
+            try:
+                model.pool.make_static()
+            except NativeError as error:
+                self.leave(model)
+                raise ModelLoadError(str(error)) from error
+
+    def leave(self, model: Resident) -> None:
+        """The model takes no memory any more, but for KV that it still holds."""
+        self.budget.remove_weights(model.device_model.info.weight_bytes)
+        self.budget.set_minimum(model.pool, 0)
+
+    def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
+        """None: as before. Returns by how much running sequences, leases and weights exceed the limits."""
+        budget = self.budget
+        budget.set_limits(
+            budget.kv_limit_bytes if kv_limit_bytes is None else kv_limit_bytes,
+            budget.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
+        )
+        self.settle()
+        return budget.excess_bytes
+
+    def settle(self) -> None:
+        """Has everybody who can do without memory give it back, as long as limits are exceeded."""
+        while self.budget.excess_bytes:
+            self.budget.shrink()
+            if not self.budget.excess_bytes or not self._scheduler.give_way():
+                break
+
+    @property
+    def leasable_bytes(self) -> int:
+        """What could be leased now."""
+        return max(self.budget.available_bytes(None), 0)
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Spare and cached."""
+        return self.budget.reclaimable_bytes
+
+    def relieve(self) -> None:
+        """Gives back what is spare, and half of what is cached: the system is short of memory."""
+        self.budget.evict_older_half()
+        self.budget.trim()
+
+    def _require(self, model: Resident, weight_bytes: int) -> None:
+        """Raises ModelDoesNotFit. What is pinned goes if that helps."""
+        arguments = model.pool, weight_bytes, model.minimum_kv_bytes
+        while (shortage := self.budget.shortage(*arguments)) is not None:
+            missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
+            if shortage.is_of_kv or missing > self._pins.pinned_bytes or not self._pins.unpin_oldest():
+                raise ModelDoesNotFit(shortage)

@@ -1,0 +1,1 @@
+"""KV memory for other processes: gRPC on a Unix socket, and named shared memory."""

@@ -1,0 +1,161 @@
+"""/api/kv over a runtime whose memory is a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from puna.daemon.runtime import Observation
+from puna.engine.metrics import ModelMetrics
+from puna.engine.request import DiskStats, EngineStats, ModelStats
+
+pytestmark = pytest.mark.native
+
+MIB = 1 << 20
+
+
+def model(model_id: str, **fields) -> ModelStats:
+    values = {
+        "num_running": 0,
+        "num_waiting": 0,
+        "num_preemptions": 0,
+        "block_bytes": MIB,
+        "used_kv_bytes": 0,
+        "cached_kv_bytes": 0,
+        "committed_kv_bytes": 0,
+    }
+    return ModelStats(model_id=model_id, **(values | fields))
+
+
+@pytest.fixture(autouse=True)
+def observation(runtime) -> None:
+    busy = model(
+        "digest-b",
+        num_running=2,
+        num_waiting=3,
+        used_kv_bytes=5 * MIB,
+        cached_kv_bytes=2 * MIB,
+        committed_kv_bytes=8 * MIB,
+        reserved_kv_bytes=1 << 40,
+        minimum_kv_bytes=MIB,
+        weight_bytes=90 * MIB,
+    )
+    stats = EngineStats(
+        64 * MIB,
+        [busy, model("digest-a", is_asleep=True)],
+        memory_limit_bytes=256 * MIB,
+        leased_bytes=4 * MIB,
+        disk=DiskStats(limit_bytes=100, num_bytes=70, restored_tokens=16, saved_tokens=32),
+        metrics={"digest-a": ModelMetrics(), "digest-b": ModelMetrics(prompt_tokens=200, cached_tokens=50)},
+    )
+    names = {"digest-a": "a:latest", "digest-b": "b:latest"}
+    runtime.observation = Observation(stats=stats, num_worker_starts=1, model_names=names)
+
+
+def test_all_memory(client):
+    response = client.get("/api/kv")
+    assert response.status_code == 200
+    assert response.json() == {
+        "kv_limit": 64 * MIB,
+        "memory_limit": 256 * MIB,
+        "committed": 8 * MIB,
+        "leased": 4 * MIB,
+        "disk": {"limit": 100, "size": 70, "restored_tokens": 16, "saved_tokens": 32},
+        "models": [
+            {
+                "name": "a:latest",
+                "state": "asleep",
+                "weights": 0,
+                "reserved": 0,
+                "committed": 0,
+                "used": 0,
+                "cached": 0,
+                "minimum": 0,
+                "hit_rate": None,
+                "running": 0,
+                "waiting": 0,
+            },
+            {
+                "name": "b:latest",
+                "state": "resident",
+                "weights": 90 * MIB,
+                "reserved": 1 << 40,
+                "committed": 8 * MIB,
+                "used": 5 * MIB,
+                "cached": 2 * MIB,
+                "minimum": MIB,
+                "hit_rate": 0.25,
+                "running": 2,
+                "waiting": 3,
+            },
+        ],
+    }
+    assert client.request("HEAD", "/api/kv").status_code == 200
+
+
+def test_without_a_disk(client, runtime):
+    runtime.observation.stats.disk = None
+    assert client.get("/api/kv").json()["disk"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ({"kv_limit": 32 * MIB}, (32 * MIB, None)),
+        ({"kv_limit": "32MB"}, (32 * MIB, None)),
+        ({"memory_limit": "1.5g"}, (None, 3 << 29)),
+        ({"kv_limit": "16m", "memory_limit": MIB, "unknown": 1}, (16 * MIB, MIB)),
+    ],
+)
+def test_limits_in_bytes_or_as_text(client, runtime, body, asked):
+    response = client.post("/api/kv/limit", body)
+    assert response.status_code == 200
+    assert runtime.limits_set == [asked]
+    expected = {"kv_limit": asked[0] or 64 * MIB, "memory_limit": asked[1] or 256 * MIB, "excess": 0}
+    assert response.json() == expected
+
+
+def test_a_limit_below_what_is_in_use_says_by_how_much(client):
+    response = client.post("/api/kv/limit", {"kv_limit": "2MB"})
+    assert response.json() == {"kv_limit": 2 * MIB, "memory_limit": 256 * MIB, "excess": 7 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({}, "kv_limit or memory_limit is required"),
+        ({"kv_limit": None}, "kv_limit or memory_limit is required"),
+        ({"kv_limit": "12x"}, 'kv_limit: "12x" is not a size (try 12GiB)'),
+        ({"kv_limit": ""}, 'kv_limit: "" is not a size (try 12GiB)'),
+        ({"memory_limit": "0GB"}, 'memory_limit: "0GB" is no memory at all (try 12GiB)'),
+        ({"kv_limit": "99999999T"}, 'kv_limit: "99999999T" is more than any memory'),
+        ({"kv_limit": 0}, "kv_limit: 0 bytes are no limit"),
+        ({"kv_limit": -5}, "kv_limit: -5 bytes are no limit"),
+        ({"kv_limit": 1 << 63}, f"kv_limit: {1 << 63} bytes are no limit"),
+        ({"kv_limit": 1.5}, "invalid request: Expected `int | str | null`, got `float` - at `$.kv_limit`"),
+        ({"kv_limit": True}, "invalid request: Expected `int | str | null`, got `bool` - at `$.kv_limit`"),
+        # Nothing changes if one of the two is wrong.
+        ({"kv_limit": "1GB", "memory_limit": "x"}, 'memory_limit: "x" is not a size (try 12GiB)'),
+    ],
+)
+def test_nonsense_changes_nothing(client, runtime, body, error):
+    response = client.post("/api/kv/limit", body)
+    assert (response.status_code, response.json()) == (400, {"error": error})
+    assert runtime.limits_set == []
+
+
+def test_trim(client):
+    response = client.post("/api/kv/trim")
+    assert (response.status_code, response.json()) == (200, {"freed": 3 * MIB})
+
+
+def test_a_worker_that_does_not_answer(client, runtime):
+    runtime.worker_hangs = True
+    response = client.get("/api/kv")
+    assert (response.status_code, response.json()) == (503, {"error": "the worker does not answer"})
+
+
+def test_a_worker_that_cannot_be_started(client, runtime):
+    runtime.observation = Observation(stats=None, num_worker_starts=3, model_names={})
+    response = client.get("/api/kv")
+    assert response.status_code == 500
+    assert "model runner has unexpectedly stopped" in response.json()["error"]

@@ -1,0 +1,35 @@
+"""What GET /api/kv answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def kv_model(name: str, **fields: Any) -> dict[str, Any]:
+    """A model without KV memory, but for `fields`."""
+    return {
+        "name": name,
+        "state": "resident",
+        "weights": 100 * MIB,
+        "reserved": 4 * GIB,
+        "committed": 0,
+        "used": 0,
+        "cached": 0,
+        "minimum": 0,
+        "hit_rate": None,
+        "running": 0,
+        "waiting": 0,
+    } | fields
+
+
+def kv_memory(*models: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "kv_limit": GIB,
+        "memory_limit": 8 * GIB,
+        "committed": sum(model["committed"] for model in models),
+        "leased": 0,
+        "disk": None,
+        "models": list(models),
+    } | fields
