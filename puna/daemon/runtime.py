@@ -16,7 +16,8 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import Process, WorkerSupervisor
+from puna.daemon.supervisor import WorkerSupervisor
+from puna.daemon.worker_protocols import Process
 from puna.engine.request import EngineStats, ModelStats, Request
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
