@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import socket
 import stat
@@ -118,6 +119,22 @@ def test_names_have_one_owner_however_many_want_them(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lock_on_a_file_that_its_last_owner_removes(tmp_path, monkeypatch):
+    last, flock = [SharedMemory("name", tmp_path)], fcntl.flock
+
+    def flock_too_late(descriptor: int, operation: int) -> None:
+        if last:
+            last.pop().close()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    memory = SharedMemory("name", tmp_path)
+    with pytest.raises(AlreadyOwned):
+        SharedMemory("name", tmp_path)
+    memory.close()
     assert list(tmp_path.iterdir()) == []
 
 
