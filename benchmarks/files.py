@@ -50,7 +50,7 @@ def bench_file(name: str) -> BenchFile:
     """One of FILES, made first if it is not there."""
     store = Store(STORE)
     if name == "Q4_1":
-        return BenchFile(FILES[name], STORE, str(_SMOLLM2), _smollm2(store))
+        return BenchFile(FILES[name], STORE, _SMOLLM2.short, _smollm2(store))
     if name == "Qwen3-4B":
         return _made(store, name, "qwen3-4b:synthetic", write_qwen3_4b)
     source = _smollm2(store)
@@ -102,6 +102,6 @@ def _smollm2(store: Store) -> Path:
 
 
 async def _pull(store: Store) -> None:
-    async for progress in pull(store, str(_SMOLLM2)):
+    async for progress in pull(store, _SMOLLM2.short):
         if progress.completed is None:
             print(f"smollm2:135m: {progress.status}", file=sys.stderr, flush=True)

@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--no-repack", action="store_true")
     parser.add_argument("--kv-unified", action="store_true")
+    parser.add_argument("--no-warmup", action="store_true")
     arguments = parser.parse_args()
     # Stays alive until the process is told to end.
     server = xllamacpp.Server(_parameters(arguments))
@@ -37,6 +38,7 @@ def _parameters(arguments: argparse.Namespace) -> xllamacpp.CommonParams:
     p.cache_ram_mib = arguments.cache_ram
     p.no_extra_bufts = arguments.no_repack
     p.kv_unified = arguments.kv_unified
+    p.warmup = not arguments.no_warmup
     if arguments.batch_size is not None:
         p.n_batch = arguments.batch_size
     if arguments.ubatch_size is not None:

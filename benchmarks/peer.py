@@ -85,8 +85,8 @@ class Peer:
             *SETTINGS[setting],
             *options,
         ]
-        with running(command, f"http://127.0.0.1:{port}", "/health") as http:
-            yield LlamaCpp(http)
+        with running(command, f"http://127.0.0.1:{port}", "/health") as server:
+            yield LlamaCpp(server.http, server.pid)
 
 
 def build() -> None:

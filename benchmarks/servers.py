@@ -6,11 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import httpx
 
@@ -36,7 +37,10 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class Puna:
+    """pid: of the daemon, whose child the worker is."""
+
     http: httpx.Client
+    pid: int
     model: str
 
     @property
@@ -62,6 +66,7 @@ class Puna:
 @dataclass(frozen=True)
 class LlamaCpp:
     http: httpx.Client
+    pid: int
 
     @property
     def url(self) -> str:
@@ -79,17 +84,19 @@ class LlamaCpp:
 def puna_server(
     file: BenchFile, threads: int, environment: Mapping[str, str] | None = None
 ) -> Iterator[Puna]:
-    """A daemon on the file's store. environment: further variables."""
+    """A daemon on the file's store, its HOME empty by default. environment: further variables."""
     host = f"127.0.0.1:{free_port()}"
-    env = os.environ | {
-        "OLLAMA_MODELS": str(file.store),
-        "OLLAMA_HOST": host,
-        "OLLAMA_KEEP_ALIVE": "-1",
-        "PUNA_NUM_THREADS": str(threads),
-        **(environment or {}),
-    }
-    with running([sys.executable, "-m", "puna.cli", "serve"], f"http://{host}", "/", env) as http:
-        yield Puna(http, file.model)
+    with tempfile.TemporaryDirectory(prefix="puna-bench-") as home:
+        env = os.environ | {
+            "HOME": home,
+            "OLLAMA_MODELS": str(file.store),
+            "OLLAMA_HOST": host,
+            "OLLAMA_KEEP_ALIVE": "-1",
+            "PUNA_NUM_THREADS": str(threads),
+            **(environment or {}),
+        }
+        with running([sys.executable, "-m", "puna.cli", "serve"], f"http://{host}", "/", env) as server:
+            yield Puna(server.http, server.pid, file.model)
 
 
 def free_port() -> int:
@@ -99,17 +106,24 @@ def free_port() -> int:
         return port
 
 
+class Running(NamedTuple):
+    """A server process."""
+
+    http: httpx.Client
+    pid: int
+
+
 @contextmanager
 def running(
     command: list[str], url: str, ready_path: str, env: dict[str, str] | None = None
-) -> Iterator[httpx.Client]:
+) -> Iterator[Running]:
     """A server process, ended afterwards; entered once ready_path answers with success."""
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     limits = httpx.Limits(max_connections=64)
     try:
         with httpx.Client(base_url=url, timeout=900, limits=limits, trust_env=False) as http:
             _wait(lambda: _answers(http, ready_path), process)
-            yield http
+            yield Running(http, process.pid)
     finally:
         _end(process)
 
@@ -121,7 +135,7 @@ def _wait(is_ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> Non
             raise RuntimeError(f"{process.args!r} ended with status {process.returncode}")
         if time.monotonic() > deadline:
             raise RuntimeError(f"{process.args!r} did not answer within {START_TIMEOUT_S:.0f} s")
-        time.sleep(0.1)
+        time.sleep(0.01)  # how long a start takes is measured, too
 
 
 def _answers(http: httpx.Client, path: str) -> bool:

@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks.clients import Client, LlamaCppClient, PunaClient, Stream
+from benchmarks.figures import Row, Target, p50_p95, percentile, seconds
 from benchmarks.files import bench_file
 from benchmarks.prompts import Prompts
+from benchmarks.scenario import Finding, Findings, Setup
 from benchmarks.servers import puna_server
-from benchmarks.serving.clients import Client, LlamaCppClient, PunaClient, Stream
-from benchmarks.serving.figures import Row, Target, percentile, seconds
-from benchmarks.serving.scenario import Finding, Findings, Setup
+from benchmarks.watching import wait_until
 
 _NUM_STREAMS = 8
 _LONG_TOKENS = 4000
@@ -66,8 +67,8 @@ def _rows(ours: Waits, theirs: Waits) -> Iterator[Row]:
     def both(figure: str, of: Callable[[Waits], str]) -> Row:
         return Row(figure, of(ours), of(theirs))
 
-    yield both("between two tokens before, p50 / p95", lambda waits: _p50_p95(waits.before))
-    yield both("between two tokens meanwhile, p50 / p95", lambda waits: _p50_p95(waits.during))
+    yield both("between two tokens before, p50 / p95", lambda waits: p50_p95(waits.before))
+    yield both("between two tokens meanwhile, p50 / p95", lambda waits: p50_p95(waits.during))
     yield both("longest wait meanwhile", lambda waits: seconds(max(waits.during)))
     yield both("first token of the long prompt", lambda waits: seconds(waits.first_token_s))
     yield Row(
@@ -79,16 +80,16 @@ def _rows(ours: Waits, theirs: Waits) -> Iterator[Row]:
     )
 
 
-def _p50_p95(values: Sequence[float]) -> str:
-    return " / ".join(seconds(percentile(values, percent)) for percent in (50, 95))
-
-
 def _waits(client: Client, prompts: Prompts, long_prompt: str, window_s: float) -> Waits:
     with _running(client, prompts) as streams:
         time.sleep(window_s)
         long = client.stream(long_prompt, 4)
         arrived = long.sent + long.first_token_s
-        _wait_for(lambda: all(s.usage or s.arrivals[-1:] > [arrived] for s in list(streams)))
+        wait_until(
+            lambda: all(s.usage or s.arrivals[-1:] > [arrived] for s in list(streams)),
+            _PATIENCE_S,
+            "the streams stand still",
+        )
     gaps = [gap for stream in streams for gap in stream.gaps()]
     return Waits(
         before=[end - begin for begin, end in gaps if long.sent - window_s <= begin and end <= long.sent],
@@ -115,7 +116,11 @@ def _running(client: Client, prompts: Prompts) -> Iterator[Sequence[Stream]]:
     with ThreadPoolExecutor(_NUM_STREAMS) as pool:
         asking = [pool.submit(ask, mine) for mine in texts]
         try:
-            _wait_for(lambda: sum(len(s.arrivals) > 2 for s in list(streams)) >= _NUM_STREAMS)
+            wait_until(
+                lambda: sum(len(s.arrivals) > 2 for s in list(streams)) >= _NUM_STREAMS,
+                _PATIENCE_S,
+                "the streams stand still",
+            )
             yield streams
         finally:
             done.set()
@@ -123,11 +128,3 @@ def _running(client: Client, prompts: Prompts) -> Iterator[Sequence[Stream]]:
                 stream.cancelled = True
         for future in asking:
             future.result()
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.perf_counter() + _PATIENCE_S
-    while not condition():
-        if time.perf_counter() > deadline:
-            raise RuntimeError("the streams stand still")
-        time.sleep(0.02)

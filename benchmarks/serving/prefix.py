@@ -6,11 +6,7 @@ import sys
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.files import BenchFile, bench_file
-from benchmarks.peer import SETTINGS
-from benchmarks.prompts import Prompts
-from benchmarks.servers import puna_server
-from benchmarks.serving.clients import (
+from benchmarks.clients import (
     Client,
     LlamaCppClient,
     PunaClient,
@@ -18,9 +14,13 @@ from benchmarks.serving.clients import (
     makespan_s,
     stream_all,
 )
-from benchmarks.serving.figures import Row, Target, seconds
-from benchmarks.serving.metrics import Metrics
-from benchmarks.serving.scenario import Finding, Findings, Setup
+from benchmarks.figures import Row, Target, seconds
+from benchmarks.files import BenchFile, bench_file
+from benchmarks.metrics import Metrics
+from benchmarks.peer import SETTINGS
+from benchmarks.prompts import Prompts
+from benchmarks.scenario import Finding, Findings, Setup
+from benchmarks.servers import puna_server
 
 NUM_REQUESTS = 16
 _NEW_TOKENS = 32

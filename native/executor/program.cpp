@@ -57,6 +57,12 @@ int64_t Program::buffer_bytes() {
   return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size;
 }
 
+void Program::release_memory() {
+  const std::lock_guard<std::mutex> lock(one_run_);
+  token_memory_ = output_memory_ = replicas_ = attention_partials_ = {};
+  plan_.file->mapping().release_pages();
+}
+
 void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
   constexpr std::align_val_t kAlignment{64};
   if (row_bytes == 0 || rows <= memory.size / row_bytes) return;

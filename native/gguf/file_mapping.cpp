@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -37,6 +38,15 @@ FileMapping::FileMapping(const std::string& path) {
   if (data == MAP_FAILED) throw system_error("cannot map the file");
   data_ = static_cast<const uint8_t*>(data);
   size_ = size;
+}
+
+void FileMapping::release_pages() const { madvise(const_cast<uint8_t*>(data_), size_, MADV_DONTNEED); }
+
+void FileMapping::read_ahead(size_t begin, size_t end) const {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  begin = std::min(begin, size_) / page * page;
+  end = std::min(end, size_);
+  if (begin < end) madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_WILLNEED);
 }
 
 FileMapping::~FileMapping() { munmap(const_cast<uint8_t*>(data_), size_); }

@@ -18,6 +18,13 @@ class FileMapping {
 
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
+  // The pages are no longer this process's: the system keeps them in its page cache as long as it likes, and
+  // whoever reads them has them back.
+  void release_pages() const;
+  // Has the system begin to read a range of pages that it does not have. Reading them one by one as they are
+  // touched takes three times as long; where they are there already, this costs next to nothing.
+  void read_ahead(size_t begin, size_t end) const;
+
  private:
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;

@@ -49,6 +49,8 @@ class GgufFile : public std::enable_shared_from_this<GgufFile> {
   // that cannot be dequantized.
   Weight weight(std::string_view name) const;
 
+  const FileMapping& mapping() const { return mapping_; }
+
   // Byte offset of a tensor's data from the start of the file.
   size_t offset(const TensorEntry& tensor) const {
     return static_cast<size_t>(tensor.data - mapping_.bytes().data());

@@ -86,6 +86,12 @@ class DeviceModel(Protocol):
         and for a rotation unless can_shift.
         """
 
+    def wake(self) -> None:
+        """It will soon be run: begins to bring what that needs. Does not wait for it."""
+
+    def sleep(self) -> None:
+        """It will not be run before the next wake(): keeps only what makes that one quick."""
+
     def close(self) -> None: ...
 
 

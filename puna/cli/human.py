@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
-
-def human_size(num_bytes: int) -> str:
-    """Decimal units: `980 B`, `4.7 GB`, `42 GB`."""
-    value, unit = float(num_bytes), "B"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{int(value)} {unit}" if value >= 10 or value.is_integer() else f"{value:.1f} {unit}"
+from puna.sizes import human_size as human_size
 
 
 def binary_size(num_bytes: int) -> str:

@@ -24,7 +24,7 @@ def list_models(client: Client, prefix: str = "") -> None:
 
 def list_loaded(client: Client, prefix: str = "") -> None:
     """Prints the models in memory whose names start with `prefix`."""
-    rows = [["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"]]
+    rows = [["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "KV", "CACHED", "UNTIL"]]
     rows += [
         [
             model["name"],
@@ -32,11 +32,18 @@ def list_loaded(client: Client, prefix: str = "") -> None:
             human_size(model["size"]),
             processor(model["size"], model.get("size_vram", 0)),
             str(model.get("context_length", "")),
+            *_kv(model),
             time_until(model["expires_at"]),
         ]
         for model in _starting_with(prefix, client.get("/api/ps")["models"])
     ]
     print(table(rows))
+
+
+def _kv(model: Json) -> list[str]:
+    """KV memory, and how much of it is only cached; nothing if the server does not say."""
+    kv = model.get("kv")
+    return [human_size(kv["committed"]), human_size(kv["cached"])] if kv else ["", ""]
 
 
 def _starting_with(prefix: str, models: list[Json]) -> list[Json]:

@@ -21,7 +21,7 @@ def require_packages() -> None:
     try:
         import puna.kvcached.service.service  # noqa: F401
     except ModuleNotFoundError as error:
-        text = f'OLLAMA_KVCACHED_SOCKET needs the package {error.name}: pip install "puna[kvcached]"'
+        text = 'OLLAMA_KVCACHED_SOCKET needs further packages: pip install "puna[kvcached]"'
         raise MissingPackage(text) from error
 
 

@@ -1,7 +1,7 @@
-"""Which models are resident: load on demand, keep-alive, eviction, unload.
+"""Which models are resident: load on demand, keep-alive, eviction, sleep, unload.
 
-A model is waiting for room, loading, resident or leaving; requests hold it from their arrival to their
-end. Nothing here knows what loading means: the runtime passes that in.
+A model is waiting for room, loading, resident, leaving or asleep; requests hold it from their arrival to
+their end. Nothing here knows what loading means: that is passed in.
 """
 
 from __future__ import annotations
@@ -9,14 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+from puna.daemon.entry import FOREVER, Entry
+from puna.daemon.sleepers import Sleepers
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
-FOREVER = timedelta(microseconds=(2**63 - 1) // 1000)
-"""The longest duration that clients can express; stands for "never expires"."""
+
+class Models(Protocol[T_contra]):
+    """What can be done with a model that was loaded."""
+
+    async def sleep(self, model: T_contra) -> bool:
+        """Has it give back its memory. Must not raise; False: it cannot be woken, and is to be unloaded."""
+
+    async def wake(self, model: T_contra) -> None:
+        """Undoes sleep(). Whatever it raises, the model is then unloaded."""
+
+    async def unload(self, model: T_contra) -> None:
+        """Releases it, awake or asleep. Must not raise."""
 
 
 class ServerBusy(RuntimeError):
@@ -26,75 +39,40 @@ class ServerBusy(RuntimeError):
         super().__init__("server busy, please try again.  maximum pending requests exceeded")
 
 
-@dataclass(eq=False, slots=True)
-class Entry(Generic[T]):
-    """One model, from the first request that wants it until it is unloaded."""
-
-    key: str
-    keep_alive_s: float
-    ready: asyncio.Task[T] = field(init=False)
-    """Waits for room, then loads."""
-    num_holders: int = 0
-    """Requests that use the model or wait for it."""
-    admitted: bool = False
-    """Counts against the limit of loaded models."""
-    loaded: bool = False
-    leaving: bool = False
-    """Takes no more requests: is unloaded now, or as soon as its last holder is done."""
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    timer: asyncio.TimerHandle | None = None
-    last_used_s: float = 0.0
-    idle_since: datetime | None = None
-
-    @property
-    def expires_at(self) -> datetime:
-        """When the model leaves if no other request comes, in local time."""
-        now = datetime.now().astimezone()
-        if self.leaving:
-            return now
-        start = now if self.num_holders or self.idle_since is None else self.idle_since
-        return start + min(FOREVER, timedelta(seconds=min(self.keep_alive_s, FOREVER.total_seconds())))
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-
 class Residency(Generic[T]):
     """The table of models that are loaded or on their way; single-threaded, one event loop.
 
-    unload: releases what a load returned; must not raise.
     max_loaded: 0 for no limit; an idle model makes room for a new one, the least recently used first.
     max_waiting: requests that may wait for a load at a time.
     """
 
     def __init__(
         self,
-        unload: Callable[[T], Awaitable[None]],
+        models: Models[T],
         *,
         keep_alive_s: float,
         max_loaded: int = 0,
         max_waiting: int = 512,
     ) -> None:
-        self._unload_model = unload
+        self._models = models
         self._keep_alive_s = keep_alive_s
         self._max_loaded = max_loaded
         self._max_waiting = max_waiting
         self._num_waiting = 0
         self._entries: dict[str, Entry[T]] = {}
+        self._sleepers = Sleepers(models.unload)
         self._admission = asyncio.Lock()  # asyncio's locks are fair: first come, first served
         self._room = asyncio.Event()
-        self._unloads: set[asyncio.Task[None]] = set()
+        self._departures: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def hold(
         self, key: str, load: Callable[[], Awaitable[T]], keep_alive_s: float | None = None
     ) -> AsyncIterator[T]:
-        """Keeps model `key` resident inside the context; `load` runs if it is not there yet.
+        """Keeps model `key` resident inside the context; `load` runs if it is neither there nor asleep.
 
         keep_alive_s replaces the model's stored time if given; it starts when the last holder leaves.
-        Raises ServerBusy, and whatever `load` raises, to everyone who waits for that load.
+        Raises ServerBusy, and whatever waking or `load` raises, to everyone who waits for that load.
         """
         entry = self._entries.get(key)
         if entry is None or entry.leaving or not entry.loaded:
@@ -122,23 +100,43 @@ class Residency(Generic[T]):
         return not self._max_loaded or len(self._entries) < self._max_loaded
 
     async def unload(self, key: str) -> None:
-        """Unloads the model when it is idle, at once if it is now; does nothing if it is not there."""
+        """Unloads the model when it is idle, at once if it is that or asleep; nothing if it is not there."""
         entry = self._entries.get(key)
         if entry is None:
+            await self._sleepers.unload(key)
             return
         entry.keep_alive_s = 0.0
         if entry.num_holders == 0:
+            entry.for_good = True
             if entry.loaded and not entry.leaving:
-                self._start_unload(entry)
+                self._depart(entry)
             await entry.gone.wait()
 
-    def retire(self, key: str) -> None:
-        """The model takes no more requests and goes when those that run are done."""
+    def lose(self, key: str) -> None:
+        """The model takes no more requests, and is unloaded when those that run are done."""
         entry = self._entries.get(key)
-        if entry is not None and not entry.leaving:
-            entry.leaving = True
-            if entry.num_holders == 0 and entry.loaded:
-                self._start_unload(entry)
+        if entry is not None:
+            entry.for_good = True
+            self._retire(entry)
+
+    async def put_one_to_sleep(self) -> bool:
+        """Has the idle model that was used least recently fall asleep, or waits until one that is leaving is
+        gone. False: all are in use.
+        """
+        if not (idle := self._idle()):
+            return False
+        victim = min(idle, key=lambda entry: (not entry.leaving, entry.last_used_s))
+        self._retire(victim)
+        await victim.gone.wait()
+        return True
+
+    def idle(self) -> list[T]:
+        """Models that nobody uses, also those that are leaving."""
+        return [entry.ready.result() for entry in self._idle()]
+
+    def asleep(self) -> list[T]:
+        """The longest asleep first."""
+        return self._sleepers.all()
 
     def loaded(self) -> list[Entry[T]]:
         """The models that are there, last to expire first."""
@@ -152,7 +150,11 @@ class Residency(Generic[T]):
             entry.leaving = True
             entry.stop_timer()
             entry.ready.cancel()
-        await asyncio.gather(*(entry.ready for entry in entries), *self._unloads, return_exceptions=True)
+        await asyncio.gather(*(entry.ready for entry in entries), *self._departures, return_exceptions=True)
+        await self._sleepers.close()
+
+    def _idle(self) -> list[Entry[T]]:
+        return [entry for entry in self._entries.values() if entry.loaded and not entry.num_holders]
 
     async def _wait_until_loaded(
         self, key: str, load: Callable[[], Awaitable[T]], keep_alive_s: float | None
@@ -178,17 +180,34 @@ class Residency(Generic[T]):
         return entry
 
     async def _load(self, entry: Entry[T], load: Callable[[], Awaitable[T]]) -> T:
+        sleeper = await self._sleepers.take(entry.key)  # first: whoever makes room falls asleep, too
+        try:
+            await self._admit(entry)
+        except BaseException:
+            if sleeper is not None:
+                self._sleepers.add(entry.key, sleeper)
+            raise
+        value = await (load() if sleeper is None else self._wake(sleeper))
+        entry.loaded = True
+        if entry.num_holders == 0:
+            self._become_idle(entry)
+        return value
+
+    async def _admit(self, entry: Entry[T]) -> None:
         async with self._admission:
             while self._max_loaded and self._num_admitted() >= self._max_loaded:
                 self._evict_one()
                 self._room.clear()
                 await self._room.wait()
             entry.admitted = True
-        value = await load()
-        entry.loaded = True
-        if entry.num_holders == 0:
-            self._become_idle(entry)
-        return value
+
+    async def _wake(self, model: T) -> T:
+        try:
+            await self._models.wake(model)
+        except BaseException:
+            await self._models.unload(model)
+            raise
+        return model
 
     def _after_load(self, entry: Entry[T]) -> None:
         # Not in _load: a task that is cancelled before its first step runs none of it.
@@ -216,23 +235,37 @@ class Residency(Generic[T]):
 
     def _become_idle(self, entry: Entry[T]) -> None:
         entry.idle_since = datetime.now().astimezone()
-        if entry.leaving or entry.keep_alive_s <= 0:
-            self._start_unload(entry)
+        if entry.keep_alive_s <= 0:
+            entry.for_good = True
+        if entry.leaving or entry.for_good:
+            self._depart(entry)
         elif entry.keep_alive_s < FOREVER.total_seconds():
             loop = asyncio.get_running_loop()
-            entry.timer = loop.call_later(entry.keep_alive_s, self._start_unload, entry)
+            entry.timer = loop.call_later(entry.keep_alive_s, self._depart, entry)
 
-    def _start_unload(self, entry: Entry[T]) -> None:
-        assert entry.num_holders == 0, f"unload of {entry.key} while in use"
+    def _retire(self, entry: Entry[T]) -> None:
+        """The model takes no more requests and goes when those that run are done."""
+        if not entry.leaving:
+            entry.leaving = True
+            if entry.num_holders == 0 and entry.loaded:
+                self._depart(entry)
+
+    def _depart(self, entry: Entry[T]) -> None:
+        assert entry.num_holders == 0, f"{entry.key} goes while in use"
         entry.leaving = True
         entry.stop_timer()
-        task = asyncio.create_task(self._unload(entry), name=f"unload {entry.key}")
-        self._unloads.add(task)
-        task.add_done_callback(self._unloads.discard)
+        task = asyncio.create_task(self._leave(entry), name=f"leave {entry.key}")
+        self._departures.add(task)
+        task.add_done_callback(self._departures.discard)
 
-    async def _unload(self, entry: Entry[T]) -> None:
+    async def _leave(self, entry: Entry[T]) -> None:
+        value = entry.ready.result()
         try:
-            await self._unload_model(entry.ready.result())
+            is_asleep = not entry.for_good and await self._models.sleep(value)
+            if is_asleep and not entry.for_good:  # nobody has asked for the unload meanwhile
+                self._sleepers.add(entry.key, value)
+            else:
+                await self._models.unload(value)
         finally:
             self._remove(entry)
 
@@ -249,5 +282,4 @@ class Residency(Generic[T]):
         """Sends one model away, an idle one if there is any; nothing if one is already leaving."""
         candidates = [entry for entry in self._entries.values() if entry.admitted]
         if not any(entry.leaving for entry in candidates):
-            victim = min(candidates, key=lambda entry: (entry.num_holders > 0, entry.last_used_s))
-            self.retire(victim.key)
+            self._retire(min(candidates, key=lambda entry: (entry.num_holders > 0, entry.last_used_s)))

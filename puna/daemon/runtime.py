@@ -5,34 +5,34 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
-from puna.backends.base import ModelInfo, ModelLoadError
-from puna.chat.template import ChatTemplate, TemplateError
+from puna.backends.base import ModelInfo
+from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
-from puna.daemon.residency import Residency
+from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import Process, WorkerSupervisor
-from puna.engine.request import EngineStats, Request
+from puna.daemon.supervisor import WorkerSupervisor
+from puna.daemon.worker_protocols import Process
+from puna.engine.request import EngineStats, ModelStats, Request
+from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
-from puna.gguf import GgufError, GgufFile
-from puna.registry import InvalidModelName, ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
-from puna.settings import Settings, SettingsError
-from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from puna.settings import Settings
+from puna.tokenizer import Tokenizer
 from puna.worker.process import WorkerProcess
 from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_S = 5.0
-"""It answers between two steps."""
+_LIST_TIMEOUT_S = 1.0
+"""It answers between two steps; a list of models need not wait for a long one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class LoadedStatus:
     context_length: int
     """Of its latest request."""
     config: ModelConfig
+    kv: ModelStats | None
+    """None: nobody knows just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +61,6 @@ class Observation:
     num_worker_starts: int
     model_names: Mapping[str, str]
     """Short names by model id, of every model that ever was resident."""
-
-
-@dataclass(slots=True)
-class _Loaded:
-    """What all requests to one GGUF file share."""
-
-    id: str
-    model: StoredModel
-    info: ModelInfo
-    tokenizer: Tokenizer
-    chat: ChatTemplate | None
-    context_length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +98,11 @@ class Runtime:
     def __init__(self, settings: Settings, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
         self.settings = settings
         self.store = Store(settings.models, settings.read_only_models)
-        self._worker = WorkerSupervisor(spawn or self._spawn, self._forget)
-        self._residency: Residency[_Loaded] = Residency(
-            self._unload,
-            keep_alive_s=settings.keep_alive_s,
-            max_loaded=settings.max_loaded_models,
-            max_waiting=settings.max_queue,
-        )
+        self._worker = WorkerSupervisor(spawn or self._spawn, self._lost)
+        self._loader = ModelLoader(settings, self._worker)
+        self._residency = self._loader.residency
         self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
         self._request_numbers = itertools.count(1)
-        # The first name under which the weights were loaded: what is measured must not change its name.
-        self._names: dict[str, str] = {}
-        self._weights = _weights(settings)
 
     async def start(self) -> None:
         """Begins to start the worker, and clears up what killed processes left on disk."""
@@ -156,7 +139,7 @@ class Runtime:
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
         async with (
-            self._residency.hold(model.weights_id, lambda: self._load(model), keep_alive) as loaded,
+            self._residency.hold(model.weights_id, lambda: self._loader.load(model), keep_alive) as loaded,
             self._draft_model(draft_model) as draft_model_id,
         ):
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
@@ -177,11 +160,18 @@ class Runtime:
     async def _draft_model(self, name: str | None) -> AsyncIterator[str | None]:
         """Its id; None if there is no room for it, or none is wanted."""
         model = None if name is None else await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        if model is None or not self._residency.has_room(model.weights_id):
-            yield None
-            return
-        async with self._residency.hold(model.weights_id, lambda: self._load(model)) as loaded:
-            yield loaded.id
+        async with AsyncExitStack() as stack:
+            model_id = None
+            if model is not None and self._residency.has_room(model.weights_id):
+                holding = self._residency.hold(model.weights_id, lambda: self._loader.load(model))
+                with suppress(ModelDoesNotFit):
+                    model_id = (await stack.enter_async_context(holding)).id
+            yield model_id
+
+    async def delete(self, name: ModelName) -> None:
+        """From the store. A copy in memory stays as long as it is used. Raises the registry's errors."""
+        await asyncio.to_thread(self.store.delete, name)
+        await self._loader.unload_deleted()
 
     async def unload(self, name: str) -> None:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
@@ -189,15 +179,19 @@ class Runtime:
         try:
             model_id = (await asyncio.to_thread(self.store.find, model_name)).weights_id
         except ModelNotFound:
-            loaded = [entry.ready.result() for entry in self._residency.loaded()]
-            deleted = [other.id for other in loaded if other.model.name.key == model_name.key]
+            there = [*(entry.ready.result() for entry in self._residency.loaded()), *self._residency.asleep()]
+            deleted = [other.id for other in there if other.model.name.key == model_name.key]
             if not deleted:
                 raise
             model_id = deleted[0]
         await self._residency.unload(model_id)
 
-    def loaded(self) -> list[LoadedStatus]:
-        """The resident models, last to expire first."""
+    async def loaded(self) -> list[LoadedStatus]:
+        """The resident models, last to expire first. Does not wait for a worker to start."""
+        stats = None
+        with suppress(asyncio.TimeoutError):
+            stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _LIST_TIMEOUT_S)
+        by_id = {model.model_id: model for model in stats.models} if stats else {}
         return [
             LoadedStatus(
                 name=loaded.model.name.short,
@@ -206,6 +200,7 @@ class Runtime:
                 expires_at=entry.expires_at,
                 context_length=loaded.context_length,
                 config=loaded.model.config,
+                kv=by_id.get(loaded.id),
             )
             for entry in self._residency.loaded()
             for loaded in [entry.ready.result()]
@@ -222,7 +217,7 @@ class Runtime:
         """
         asking = self._worker.stats() if wait else self._worker.ask(lambda worker: worker.stats())
         stats = await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S)
-        return Observation(stats, self._worker.num_started, dict(self._names))
+        return Observation(stats, self._worker.num_started, dict(self._loader.names))
 
     async def lease(self, num_bytes: int) -> Leased:
         """KV memory for somebody outside the worker; it outlives the worker. Raises WorkerDied."""
@@ -245,51 +240,16 @@ class Runtime:
         worker), and the models' names by id. Raises asyncio.TimeoutError as observe() does.
         """
         asking = self._worker.ask(lambda worker: worker.trace(seconds))
-        return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._names)
+        return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._loader.names)
 
     async def _spawn(self) -> Process:
         return await WorkerProcess.start(self.settings)
 
-    async def _load(self, model: StoredModel) -> _Loaded:
-        timeout_s = self.settings.load_timeout_s
-        start_s = time.monotonic()
-        try:
-            loaded = await asyncio.wait_for(
-                self._load_parts(model), None if timeout_s == math.inf else timeout_s
-            )
-        except asyncio.TimeoutError:
-            raise ModelLoadError(f"loading {model.name.short} took longer than {timeout_s:g} s") from None
-        self._names.setdefault(model.weights_id, model.name.short)
-        log.info("loaded %s in %.2f s", model.name.short, time.monotonic() - start_s)
-        return loaded
-
-    async def _load_parts(self, model: StoredModel) -> _Loaded:
-        """The weights in the worker, and what turns text into tokens here, at the same time."""
-        model_id, path = model.weights_id, model.model_path
-        reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, path))
-        try:
-            info = await self._worker.load(model_id, path, self._weights.get(model.name.key, 1.0))
-        except BaseException:
-            reading.cancel()
-            raise
-        try:
-            tokenizer, chat = await reading
-        except BaseException as error:
-            await self._worker.unload(model_id)
-            if isinstance(error, (GgufError, TokenizerError)):
-                raise ModelLoadError(str(error)) from error
-            raise
-        return _Loaded(model_id, model, info, tokenizer, chat, info.context_length)
-
-    async def _unload(self, loaded: _Loaded) -> None:
-        await self._worker.unload(loaded.id)
-        log.info("unloaded %s", loaded.model.name.short)
-
-    def _forget(self, model_id: str) -> None:
-        self._residency.retire(model_id)
+    def _lost(self, model_id: str) -> None:
+        self._residency.lose(model_id)
 
     def _generate(
-        self, loaded: _Loaded, draft_model_id: str | None, job: GenerationJob, context_length: int
+        self, loaded: LoadedModel, draft_model_id: str | None, job: GenerationJob, context_length: int
     ) -> AsyncGenerator[TextChunk, None]:
         request = Request(
             id=str(next(self._request_numbers)),
@@ -311,25 +271,3 @@ class Runtime:
         )
         outputs = self._worker.generate(request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
-
-
-def _weights(settings: Settings) -> dict[tuple[str, ...], float]:
-    """By ModelName.key. Raises SettingsError."""
-    weights = {}
-    for name, weight in settings.model_weights:
-        try:
-            weights[ModelName.parse(name).key] = weight
-        except InvalidModelName as error:
-            raise SettingsError(f"PUNA_MODEL_WEIGHTS: {error}: {name}") from error
-    return weights
-
-
-def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
-    """Slow for large vocabularies: not for the event loop. Raises GgufError, TokenizerError."""
-    with GgufFile(path) as file:
-        tokenizer = load_tokenizer(file.metadata)
-        try:
-            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
-        except TemplateError as error:
-            log.warning("the chat template of %s cannot be used: %s", path.name, error)
-            return tokenizer, None

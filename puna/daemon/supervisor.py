@@ -7,12 +7,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.daemon.worker_protocols import Client, Process
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
-from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 from puna.worker.protocol import Leased
 
@@ -33,43 +33,18 @@ _HEALTHY_AFTER_S = 10.0
 """A worker that lived this long did not fail at the start: the next one is started without delay."""
 
 
-class Client(Protocol):
-    """What puna.worker.client.WorkerClient does; raises WorkerDied throughout."""
-
-    async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo: ...
-    async def unload(self, model_id: str) -> None: ...
-    def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
-    async def cancel(self, request_id: str) -> None: ...
-    async def stats(self) -> EngineStats: ...
-    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int: ...
-    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased: ...
-    async def end_lease(self, num_bytes: int) -> None: ...
-    async def trim_kv(self) -> int: ...
-    async def sessions(self) -> list[SessionStatus]: ...
-    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def remove_session(self, model_id: str, name: str) -> bool: ...
-    async def save_prefixes(self) -> None: ...
-    async def trace(self, seconds: float | None = None) -> EngineTrace: ...
-
-
-class Process(Protocol):
-    """What puna.worker.process.WorkerProcess does."""
-
-    @property
-    def client(self) -> Client: ...
-    @property
-    def pid(self) -> int: ...
-    async def wait(self) -> int: ...
-    async def terminate(self) -> None: ...
-
-
-class _Resident(NamedTuple):
+class _Model(NamedTuple):
     """What it takes to load a model again."""
 
     path: Path
     weight: float
     minimum_kv_bytes: int
+
+
+class _Sleeper(NamedTuple):
+    model: _Model
+    process: Process
+    """The worker that has it; in another one it must be loaded."""
 
 
 class WorkerSupervisor:
@@ -85,7 +60,8 @@ class WorkerSupervisor:
         self._on_lost = on_lost
         self.num_started = 0
         """Workers so far."""
-        self._resident: dict[str, _Resident] = {}
+        self._resident: dict[str, _Model] = {}
+        self._asleep: dict[str, _Sleeper] = {}
         self._kv_limit_bytes: int | None = None
         self._memory_limit_bytes: int | None = None
         self._leased_bytes = 0
@@ -108,23 +84,33 @@ class WorkerSupervisor:
         weight: its share of the device when other models are busy, too; minimum_kv_bytes: KV memory that it
         is sure of.
         """
-        process = await self._current()
-        try:
-            info = await process.client.load(model_id, path, weight, minimum_kv_bytes)
-        except WorkerDied as error:
-            raise self._died(process) from error
-        except asyncio.CancelledError:
-            self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
-            raise
-        self._resident[model_id] = _Resident(path, weight, minimum_kv_bytes)
-        return info
+        return await self._bring(model_id, _Model(path, weight, minimum_kv_bytes), None)
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
         self._resident.pop(model_id, None)
+        self._asleep.pop(model_id, None)
         if self._process is not None:
             with suppress(WorkerDied):
                 await self._process.client.unload(model_id)
+
+    async def sleep(self, model_id: str) -> bool:
+        """The model gives its memory back. It can be woken, but is not loaded in later workers. False: it
+        cannot, because its worker has died.
+        """
+        model, process = self._resident.pop(model_id, None), self._process
+        if model is None or process is None:
+            return False
+        try:
+            await process.client.sleep(model_id)
+        except WorkerDied:
+            return False
+        self._asleep[model_id] = _Sleeper(model, process)
+        return True
+
+    async def wake(self, model_id: str) -> ModelInfo:
+        """Makes a model resident that sleeps. Raises ModelLoadError; it then sleeps on."""
+        return await self._bring(model_id, *self._asleep[model_id])
 
     async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         """The request's steps. Closing the generator cancels the request."""
@@ -225,6 +211,22 @@ class WorkerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
             await self._process.terminate()
+
+    async def _bring(self, model_id: str, model: _Model, sleeps_in: Process | None) -> ModelInfo:
+        process = await self._current()
+        try:
+            if process is sleeps_in:
+                info = await process.client.wake(model_id)
+            else:
+                info = await process.client.load(model_id, model.path, model.weight, model.minimum_kv_bytes)
+        except WorkerDied as error:
+            raise self._died(process) from error
+        except asyncio.CancelledError:
+            self._run_in_background(self.unload(model_id))  # the worker may finish the load all the same
+            raise
+        self._asleep.pop(model_id, None)
+        self._resident[model_id] = model
+        return info
 
     async def _call(self, question: Callable[[Client], Awaitable[T]]) -> T:
         process = await self._current()

@@ -83,11 +83,6 @@ class Contention:
         """Whether a table for so many tokens is more than there can be."""
         return blocks_for(num_tokens) > max(lane.pool.most_blocks, sequence.table.num_blocks)
 
-    def holds_everything(self, sequence: Sequence) -> bool:
-        """Whether nobody who might end has any memory."""
-        is_alone = sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
-        return is_alone and not self._pins.pinned_bytes
-
     def _give_up_guesses(self) -> bool:
         """Takes what a draft model has computed of a sequence; False: there is nothing."""
         running = (s for lane in self._lanes.values() for s in reversed(lane.running))

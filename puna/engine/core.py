@@ -16,7 +16,7 @@ from puna.engine.memory import EngineMemory
 from puna.engine.pins import AllPins
 from puna.engine.recorder import Recorder
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
-from puna.engine.resident import Resident
+from puna.engine.resident import Asleep, Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence, new_sampler
@@ -59,6 +59,7 @@ class EngineCore:
         self.memory = EngineMemory(settings, self._scheduler, pins)
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
+        self._asleep: dict[str, Asleep] = {}
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -82,9 +83,42 @@ class EngineCore:
         its weights, are too much beside what other models cannot do without.
         """
         try:
-            model = self._reserve(model_id, device_model, minimum_kv_bytes)
+            if model_id in self._models or model_id in self._asleep:
+                raise ModelLoadError(f"model {model_id} is already loaded")
+            return self._attach(model_id, device_model, weight, minimum_kv_bytes)
         except ModelLoadError:
             device_model.close()
+            raise
+
+    def sleep_model(self, model_id: str) -> None:
+        """As unload_model(), but the model is kept ready for wake_model(), in next to no memory."""
+        model = self._models.pop(model_id, None)
+        if model is None:
+            return
+        asleep = Asleep(model.device_model, self._scheduler.lane(model_id).weight, model.minimum_kv_bytes)
+        self._detach(model_id, model)
+        model.device_model.sleep()
+        self._asleep[model_id] = asleep
+
+    def wake_model(self, model_id: str) -> ModelInfo:
+        """Undoes sleep_model(). Raises ModelLoadError if that cannot be now; the model then sleeps on."""
+        asleep = self._asleep.get(model_id)
+        if asleep is None:
+            raise ModelLoadError(f"model {model_id} is not asleep")
+        info = self._attach(model_id, *asleep)
+        del self._asleep[model_id]
+        return info
+
+    def _attach(
+        self, model_id: str, device_model: DeviceModel, weight: float, minimum_kv_bytes: int
+    ) -> ModelInfo:
+        model = Resident.reserve(
+            device_model, self.memory.budget, self.settings, self._clock, minimum_kv_bytes
+        )
+        try:
+            self.memory.enter(model)
+        except ModelLoadError:
+            model.pool.close()
             raise
         self._models[model_id] = model
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
@@ -94,13 +128,18 @@ class EngineCore:
         self.sessions.add_model(model_id, kv)
         self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
+        device_model.wake()
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
-        model = self._models.pop(model_id, None)
-        if model is None:
-            return
+        if asleep := self._asleep.pop(model_id, None):
+            asleep.device_model.close()
+        elif model := self._models.pop(model_id, None):
+            self._detach(model_id, model)
+            model.device_model.close()
+
+    def _detach(self, model_id: str, model: Resident) -> None:
         for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         for sequence in self._sequences.values():
@@ -112,7 +151,6 @@ class EngineCore:
         self._idle_slots.remove_model(model_id)
         self.memory.leave(model)
         self.prefixes.remove_model(model_id)
-        model.device_model.close()
 
     def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
@@ -189,7 +227,9 @@ class EngineCore:
         return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:
-        return engine_stats(self._models, self._scheduler, self._recorder, self.memory.budget, self.prefixes)
+        return engine_stats(
+            self._models, self._asleep, self._scheduler, self._recorder, self.memory.budget, self.prefixes
+        )
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: as far back as is known."""
@@ -203,22 +243,8 @@ class EngineCore:
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
-        for model_id in list(self._models):
+        for model_id in [*self._models, *self._asleep]:
             self.unload_model(model_id)
-
-    def _reserve(self, model_id: str, device_model: DeviceModel, minimum_kv_bytes: int) -> Resident:
-        """Raises ModelLoadError."""
-        if model_id in self._models:
-            raise ModelLoadError(f"model {model_id} is already loaded")
-        model = Resident.reserve(
-            device_model, self.memory.budget, self.settings, self._clock, minimum_kv_bytes
-        )
-        try:
-            self.memory.enter(model)
-        except ModelLoadError:
-            model.pool.close()
-            raise
-        return model
 
     def _new_sequence(self, request: Request) -> Sequence:
         model = self._models.get(request.model_id)

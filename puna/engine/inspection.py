@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from puna.engine.recorder import Recorder
 from puna.engine.request import EngineStats, ModelStats
-from puna.engine.resident import Resident
+from puna.engine.resident import Asleep, Resident
 from puna.engine.scheduler import Scheduler
 from puna.engine.sequence import Sequence
 from puna.engine.warm_prefixes import WarmPrefixes
@@ -16,6 +16,7 @@ from puna.kv import BlockId, Budget, SequenceTable
 
 def engine_stats(
     models: Mapping[str, Resident],
+    asleep: Mapping[str, Asleep],
     scheduler: Scheduler,
     recorder: Recorder,
     budget: Budget,
@@ -40,7 +41,8 @@ def engine_stats(
                 weight_bytes=model.device_model.info.weight_bytes,
             )
             for model_id, model in models.items()
-        ],
+        ]
+        + [sleeper.stats(model_id) for model_id, sleeper in asleep.items()],
         disk=prefixes.stats(),
         metrics=recorder.metrics,
     )

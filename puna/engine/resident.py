@@ -6,11 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from puna._native import Arena, NativeError
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.draft_model import DraftModel
+from puna.engine.request import ModelStats
 from puna.engine.sessions import ModelKv
 from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.slot_policy import SlotPolicy
@@ -29,11 +31,12 @@ _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 class ModelDoesNotFit(ModelLoadError):
     """There is too little memory for a model, beside what others hold."""
 
-    def __init__(self, shortage: Shortage) -> None:
+    def __init__(self, shortage: Shortage, text: str | None = None) -> None:
         what = "KV memory" if shortage.is_of_kv else "memory"
         taken = f", and others hold {shortage.taken_bytes}" if shortage.taken_bytes else ""
         super().__init__(
-            f"the model needs at least {shortage.needed_bytes} bytes of {what}, "
+            text
+            or f"the model needs at least {shortage.needed_bytes} bytes of {what}, "
             f"the limit is {shortage.limit_bytes}{taken}"
         )
         self.shortage = shortage
@@ -84,6 +87,30 @@ class Resident:
             costs,
             DraftModel(device_model, arena, pool, costs, clock),
             minimum_kv_bytes if settings.elastic else pool.reserved_bytes,
+        )
+
+
+class Asleep(NamedTuple):
+    """What is left of a model that sleeps, and with what it will wake."""
+
+    device_model: DeviceModel
+    weight: float
+    minimum_kv_bytes: int
+
+    def stats(self, model_id: str) -> ModelStats:
+        info = self.device_model.info
+        return ModelStats(
+            model_id=model_id,
+            num_running=0,
+            num_waiting=0,
+            num_preemptions=0,
+            block_bytes=info.block_bytes,
+            used_kv_bytes=0,
+            cached_kv_bytes=0,
+            committed_kv_bytes=0,
+            weight_bytes=info.weight_bytes,
+            minimum_kv_bytes=self.minimum_kv_bytes,
+            is_asleep=True,
         )
 
 

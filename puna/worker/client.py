@@ -50,6 +50,7 @@ from puna.worker.protocol import (
     SessionRemoved,
     SessionReply,
     SetLimits,
+    Sleep,
     Slept,
     Stats,
     Submit,
@@ -59,6 +60,7 @@ from puna.worker.protocol import (
     Trimmed,
     Unload,
     Unloaded,
+    Wake,
     decode,
     encode,
     payload_bytes,
@@ -116,13 +118,17 @@ class WorkerClient:
         """
         call = next(self._next_call)
         message = Load(call, model_id, os.fsencode(path), weight, minimum_kv_bytes)
-        reply = await self._request(call, message)
-        if isinstance(reply, LoadFailed):
-            if reply.shortage is not None:
-                raise ModelDoesNotFit(reply.shortage)
-            raise ModelLoadError(reply.error)
-        assert isinstance(reply, Loaded)
-        return reply.info
+        return _loaded(await self._request(call, message))
+
+    async def sleep(self, model_id: str) -> None:
+        """As unload(), but wake() has it back at once."""
+        call = next(self._next_call)
+        await self._request(call, Sleep(call, model_id))
+
+    async def wake(self, model_id: str) -> ModelInfo:
+        """Raises ModelLoadError; the model then sleeps on."""
+        call = next(self._next_call)
+        return _loaded(await self._request(call, Wake(call, model_id)))
 
     async def unload(self, model_id: str) -> None:
         """Requests of the model finish with an error."""
@@ -285,3 +291,10 @@ class WorkerClient:
                 future.set_exception(WorkerDied())
         for stream in self._streams.values():
             stream.put_nowait(None)
+
+
+def _loaded(reply: _Reply) -> ModelInfo:
+    if isinstance(reply, LoadFailed):
+        raise ModelLoadError(reply.error) if reply.shortage is None else ModelDoesNotFit(reply.shortage)
+    assert isinstance(reply, Loaded)
+    return reply.info

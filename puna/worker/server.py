@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from puna.backends.base import DeviceModel, ModelLoadError
+from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine import EngineCore
 from puna.engine.resident import ModelDoesNotFit
 from puna.worker.memory_service import MemoryService
@@ -40,6 +40,8 @@ from puna.worker.protocol import (
     SavePrefixes,
     SaveSession,
     SetLimits,
+    Sleep,
+    Slept,
     Stats,
     Submit,
     ToWorker,
@@ -47,6 +49,7 @@ from puna.worker.protocol import (
     TrimKv,
     Unload,
     Unloaded,
+    Wake,
     decode,
     encode,
     printable,
@@ -174,6 +177,11 @@ class WorkerServer:
             case _Detach(call, model_id):
                 self._engine.unload_model(model_id)
                 self._send(Unloaded(call))
+            case Sleep(call, model_id):
+                self._engine.sleep_model(model_id)
+                self._send(Slept(call))
+            case Wake(call, model_id):
+                self._answer_load(call, lambda: self._engine.wake_model(model_id))
             case GetStats(call):
                 self._send(Stats(call, self._engine.stats()))
             case GetTrace(call, seconds):
@@ -192,15 +200,20 @@ class WorkerServer:
                 self._connected = False
 
     def _attach(self, message: _Attach) -> None:
+        engine, m = self._engine, message
+        self._answer_load(
+            m.call, lambda: engine.attach_model(m.model_id, m.device_model, m.weight, m.minimum_kv_bytes)
+        )
+
+    def _answer_load(self, call: int, load: Callable[[], ModelInfo]) -> None:
         try:
-            info = self._engine.attach_model(
-                message.model_id, message.device_model, message.weight, message.minimum_kv_bytes
-            )
+            info = load()
+        except ModelDoesNotFit as error:
+            self._send(LoadFailed(call, str(error), error.shortage))
         except ModelLoadError as error:
-            shortage = error.shortage if isinstance(error, ModelDoesNotFit) else None
-            self._send(LoadFailed(message.call, str(error), shortage))
+            self._send(LoadFailed(call, str(error)))
         else:
-            self._send(Loaded(message.call, info))
+            self._send(Loaded(call, info))
 
     def _load(self, message: Load) -> None:
         path = Path(os.fsdecode(message.path))

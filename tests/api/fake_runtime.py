@@ -14,7 +14,7 @@ from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, T
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import RUNNER_STOPPED
-from puna.engine.request import RequestStats
+from puna.engine.request import ModelStats, RequestStats
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
@@ -64,6 +64,8 @@ class FakeRuntime:
         self.script = Script()
         self.jobs: list[GenerationJob] = []
         self.resident_models: dict[str, Loaded] = {}
+        self.kv: dict[str, ModelStats] = {}
+        """By name, of models of which it is known."""
         self.num_loads = 0
         self.num_held = 0
         """Models held by a request right now."""
@@ -186,11 +188,14 @@ class FakeRuntime:
         self.trace_seconds.append(seconds)
         return self.engine_trace, dict(self.observation.model_names)
 
+    async def delete(self, name: ModelName) -> None:
+        self.store.delete(name)
+
     async def unload(self, name: str) -> None:
         model = self.store.find(ModelName.parse(name))
         self.resident_models.pop(model.name.short, None)
 
-    def loaded(self) -> list[LoadedStatus]:
+    async def loaded(self) -> list[LoadedStatus]:
         statuses = [
             LoadedStatus(
                 name=name,
@@ -199,6 +204,7 @@ class FakeRuntime:
                 expires_at=datetime.now(timezone.utc) + timedelta(minutes=minutes),
                 context_length=loaded.num_ctx or 2048,
                 config=loaded.model.config,
+                kv=self.kv.get(name),
             )
             for minutes, (name, loaded) in enumerate(self.resident_models.items())
         ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from puna.engine.request import ModelStats
 from puna.registry import ModelName
 
 pytestmark = pytest.mark.native
@@ -51,8 +52,9 @@ def test_tags_survive_a_file_that_is_no_gguf(client, runtime, add_model):
     assert "not a GGUF" in response.json()["error"] or "magic" in response.json()["error"]
 
 
-def test_ps_lists_what_is_loaded_last_to_expire_first(client, add_model):
+def test_ps_lists_what_is_loaded_last_to_expire_first(client, runtime, add_model):
     add_model("n")
+    runtime.kv["m:latest"] = ModelStats("m", 0, 0, 0, 64, 128, 192, 384)
     client.post("/api/generate", {"model": "m", "options": {"num_ctx": 100}})
     client.post("/api/generate", {"model": "n"})
     first, second = client.get("/api/ps").json()["models"]
@@ -61,6 +63,8 @@ def test_ps_lists_what_is_loaded_last_to_expire_first(client, add_model):
     assert second["size"] > 0
     assert "expires_at" in second
     assert "context_length" not in second["details"]
+    assert second["kv"] == {"committed": 384, "used": 128, "cached": 192}
+    assert "kv" not in first
 
 
 def test_show_tells_everything(client, add_model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -117,4 +118,37 @@ def test_batch_that_does_not_fit_is_refused_and_harms_nothing(backend: CpuBacken
     with pytest.raises(NativeError, match="token"):
         all_logits(model, [*TOKENS, 270])
     np.testing.assert_array_equal(all_logits(model, TOKENS), alone)
+    model.close()
+
+
+def resident_bytes(path: Path) -> int:
+    """How much of its mappings of a file this process has in its page tables."""
+    maps = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    found = [re.search(r"^Rss: +(\d+) kB", entry, re.MULTILINE) for entry in maps if str(path) in entry]
+    return sum(int(match[1]) * 1024 for match in found if match)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_a_model_that_sleeps_holds_no_weights_and_wakes_with_the_same_logits(
+    backend: CpuBackend, tmp_path: Path
+) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
+    model = backend.load(path)
+    model.wake()
+    before = all_logits(model, TOKENS)
+    assert resident_bytes(path) > 0
+    model.sleep()
+    assert resident_bytes(path) == 0
+    path.unlink()  # the mapping is still the file's
+    model.wake()
+    np.testing.assert_array_equal(all_logits(model, TOKENS), before)
+    model.close()
+
+
+def test_reading_ahead_stops_when_the_model_sleeps_or_goes(backend: CpuBackend, tmp_path: Path) -> None:
+    model = backend.load(write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
+    for _ in range(50):
+        model.wake()
+        model.sleep()
+    model.wake()
     model.close()

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from benchmarks.serving.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
-from benchmarks.serving.figures import Report, Row, Target, percentile, seconds
+from benchmarks.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
+from benchmarks.figures import Report, Row, Target, percentile, seconds
+from benchmarks.metrics import Metrics
 from benchmarks.serving.latency import Waits
 from benchmarks.serving.memory import _pressure_rows
-from benchmarks.serving.metrics import Metrics
 from benchmarks.serving.prefix import _alone_rows, _computed, _computed_row, _needed, _together_row
 from benchmarks.serving.speculation import _figure
 from benchmarks.serving.tasks import FREE, REPETITIVE
@@ -44,7 +44,7 @@ def test_the_table():
         Row("how much", "7"),
     ]
     report.scenarios["Two"] = [Row("how slow", "1", "2", 3.0, Target(2.5, is_least=False))]
-    assert report.markdown() == (
+    assert report.tables() == (
         "On a machine.\n\n"
         "| One | puna | llama.cpp | ratio | wanted |\n"
         "| --- | --- | --- | --- | --- |\n"

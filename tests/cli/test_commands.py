@@ -46,16 +46,22 @@ def test_list_of_nothing(server, puna):
 def test_ps(server, puna):
     server.answers["GET", "/api/ps"] = {
         "models": [
-            model("a:1", size_vram=0, context_length=2048, expires_at=ago(minutes=-4, seconds=-30)),
+            model(
+                "a:1",
+                size_vram=0,
+                context_length=2048,
+                expires_at=ago(minutes=-4, seconds=-30),
+                kv={"committed": 5_900_000, "used": 1_100_000, "cached": 4_700_000},
+            ),
             model("b:1", size_vram=0, context_length=4096, expires_at="2318-01-01T00:00:00.123456789Z"),
         ]
     }
     assert (
         puna("ps").out
         == """\
-NAME    ID              SIZE     PROCESSOR    CONTEXT    UNTIL
-a:1     0123456789ab    92 MB    100% CPU     2048       4 minutes from now
-b:1     0123456789ab    92 MB    100% CPU     4096       Forever
+NAME    ID              SIZE     PROCESSOR    CONTEXT    KV        CACHED    UNTIL
+a:1     0123456789ab    92 MB    100% CPU     2048       5.9 MB    4.7 MB    4 minutes from now
+b:1     0123456789ab    92 MB    100% CPU     4096                           Forever
 """
     )
 

@@ -7,8 +7,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from puna.backends.base import ModelInfo, ModelLoadError
-from puna.engine.request import EngineStats, Request, RequestStats, StepOutput
+from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
+from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
+from puna.kv.budget import Shortage
 from puna.worker.client import WorkerDied
 from puna.worker.protocol import Leased
 from tests.daemon.fake_sessions import FakeSessions
@@ -25,13 +27,15 @@ INFO = ModelInfo(
 )
 STEP_S = 0.01
 LEASABLE = 1000
+USED_BYTES, CACHED_BYTES, COMMITTED_BYTES = 64, 128, 256
 
 
 class FakeWorker(FakeSessions):
     """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
 
-    def __init__(self, pid: int, unloadable: set[str], deadly: set[str]) -> None:
+    def __init__(self, pid: int, unloadable: set[str], deadly: set[str], memory_bytes: int) -> None:
         super().__init__()
+        self._memory_bytes = memory_bytes
         self.pid = pid
         self.client = self
         self.models: dict[str, Path] = {}
@@ -39,6 +43,9 @@ class FakeWorker(FakeSessions):
         self.minimums: dict[str, int] = {}
         self.limits: tuple[int | None, int | None] = None, None
         self.leased_bytes = 0
+        self.asleep: dict[str, Path] = {}
+        self.needs: dict[str, int] = {}
+        """Bytes of weights, where they are not those of INFO."""
         self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
@@ -67,6 +74,7 @@ class FakeWorker(FakeSessions):
         self._check()
         if model_id in self._unloadable:
             raise ModelLoadError(f"{path} is broken")
+        self._check_fit(model_id)
         self.models[model_id] = path
         self.weights[model_id] = weight
         self.minimums[model_id] = minimum_kv_bytes
@@ -75,10 +83,29 @@ class FakeWorker(FakeSessions):
     async def unload(self, model_id: str) -> None:
         await self._step()
         self.models.pop(model_id, None)
+        self.asleep.pop(model_id, None)
+
+    async def sleep(self, model_id: str) -> None:
+        await self._step()
+        self.asleep[model_id] = self.models.pop(model_id)
+
+    async def wake(self, model_id: str) -> ModelInfo:
+        await self._step()
+        self._check_fit(model_id)
+        self.models[model_id] = self.asleep.pop(model_id)
+        return INFO
 
     async def stats(self) -> EngineStats:
         await self._step()
-        return EngineStats(kv_limit_bytes=0, models=[])
+        return EngineStats(
+            kv_limit_bytes=0,
+            models=[
+                ModelStats(
+                    model_id, 0, 0, 0, 64, USED_BYTES, CACHED_BYTES, COMMITTED_BYTES, weight_bytes=1000
+                )
+                for model_id in self.models
+            ],
+        )
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         self.limits = kv_limit_bytes, memory_limit_bytes
@@ -142,6 +169,11 @@ class FakeWorker(FakeSessions):
         await asyncio.wait([self._end], timeout=STEP_S)
         self._check()
 
+    def _check_fit(self, model_id: str) -> None:
+        taken, needed = len(self.models) * INFO.weight_bytes, self.needs.get(model_id, INFO.weight_bytes)
+        if taken + needed > self._memory_bytes:
+            raise ModelDoesNotFit(Shortage(needed, self._memory_bytes, taken))
+
     def _check(self) -> None:
         if self._end.done():
             raise WorkerDied
@@ -155,6 +187,8 @@ class Workshop:
         self.spawn_times: list[float] = []
         self.unloadable: set[str] = set()
         self.deadly: set[str] = set()
+        self.memory_bytes = 1 << 60
+        """For weights, of later workers."""
         self.failures: list[Exception] = []
         """Raised by the next spawns."""
         self._start_s = start_s
@@ -168,5 +202,6 @@ class Workshop:
         await asyncio.sleep(self._start_s)
         if self.failures:
             raise self.failures.pop(0)
-        self.workers.append(FakeWorker(100 + len(self.workers), self.unloadable, self.deadly))
+        pid = 100 + len(self.workers)
+        self.workers.append(FakeWorker(pid, self.unloadable, self.deadly, self.memory_bytes))
         return self.worker

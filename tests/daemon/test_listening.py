@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -44,3 +46,32 @@ def test_address_that_cannot_be_bound_is_an_error_in_one_line(tmp_path, capsys, 
         assert serve(Settings(models=tmp_path, host=host)) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: listen tcp {host}: {reason}")
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from pathlib import Path
+from puna.daemon.server import serve
+from puna.host import Host
+from puna.settings import Settings
+path = Path(sys.argv[2])
+sys.exit(serve(Settings(models=path, host=Host(port=0), kvcached_socket=path / "s.sock")))
+"""
+
+
+@pytest.mark.parametrize("package", ["h2", "google.protobuf"])
+def test_kvcached_without_its_packages_says_what_to_install(tmp_path, package):
+    command = [sys.executable, "-c", WITHOUT, package, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    text = 'Error: OLLAMA_KVCACHED_SOCKET needs further packages: pip install "puna[kvcached]"'
+    assert done.stderr.splitlines() == [text]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kvcached_socket_that_cannot_be_bound_is_an_error_in_one_line(tmp_path, capsys):
+    path = tmp_path / "nowhere" / "s.sock"
+    assert serve(Settings(models=tmp_path, host=Host(port=0), kvcached_socket=path)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"Error: listen unix {path}: bind: no such file or directory"

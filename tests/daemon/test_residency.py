@@ -1,4 +1,4 @@
-"""Models come when asked for, stay for their keep-alive time, and go without harming anyone.
+"""Models come when asked for, stay for their keep-alive time, and sleep or go without harming anyone.
 
 Time is virtual: `asyncio.sleep` costs nothing and timers fire exactly when they should.
 """
@@ -12,10 +12,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from puna.daemon.residency import Residency, ServerBusy
+from puna.daemon.sleepers import MAX_SLEEPERS
 
 pytestmark = pytest.mark.unit
 
 LOAD_S = 1.0
+WAKE_S = 0.125
 KEEP_S = 300.0
 
 
@@ -25,7 +27,8 @@ class Models:
     def __init__(self, **options) -> None:
         self.events: list[tuple[str, float]] = []
         self.failing: set[str] = set()
-        self.residency: Residency[str] = Residency(self._unload, keep_alive_s=KEEP_S, **options)
+        self.insomniac: set[str] = set()
+        self.residency: Residency[str] = Residency(self, keep_alive_s=KEEP_S, **options)
 
     def hold(self, key, keep_alive_s=None):
         return self.residency.hold(key, lambda: self._load(key), keep_alive_s)
@@ -41,7 +44,18 @@ class Models:
             raise ValueError(f"{key} is broken")
         return key
 
-    async def _unload(self, key):
+    async def sleep(self, key):
+        self._record(f"sleep {key}")
+        await asyncio.sleep(0.25)
+        return key not in self.insomniac
+
+    async def wake(self, key):
+        self._record(f"wake {key}")
+        await asyncio.sleep(WAKE_S)
+        if key in self.failing:
+            raise ValueError(f"{key} is broken")
+
+    async def unload(self, key):
         self._record(f"unload {key}")
         await asyncio.sleep(0.25)
 
@@ -55,6 +69,10 @@ class Models:
     @property
     def loaded(self):
         return sorted(entry.key for entry in self.residency.loaded())
+
+    @property
+    def asleep(self):
+        return self.residency.asleep()
 
 
 def test_requests_for_a_loading_model_wait_for_the_one_load(virtual_time):
@@ -90,7 +108,7 @@ def test_keep_alive_starts_when_the_last_holder_leaves(virtual_time):
         assert models.loaded == ["a"]
         await asyncio.sleep(2)
         assert models.loaded == []
-        assert models.events[-1] == ("unload a", pytest.approx(LOAD_S + 1000 + KEEP_S))
+        assert models.events[-1] == ("sleep a", pytest.approx(LOAD_S + 1000 + KEEP_S))
 
     virtual_time(main)
 
@@ -117,7 +135,7 @@ def test_keep_alive_of_a_request_replaces_the_stored_one_and_stays(virtual_time)
         assert models.loaded == ["a"]
         await asyncio.sleep(2)
         assert models.loaded == []
-        await models.use("a")  # loaded afresh: the default again
+        await models.use("a")  # woken: the default again
         await asyncio.sleep(KEEP_S - 1)
         assert models.loaded == ["a"]
 
@@ -226,7 +244,7 @@ def test_load_that_nobody_waits_for_any_more_ends_idle(virtual_time):
         await asyncio.sleep(LOAD_S)
         assert models.loaded == ["a"]
         await asyncio.sleep(KEEP_S)
-        assert models.names == ["load a", "unload a"]
+        assert models.names == ["load a", "sleep a"]
 
     virtual_time(main)
 
@@ -237,7 +255,7 @@ def test_least_recently_used_idle_model_makes_room(virtual_time):
         for key in "abac":
             await models.use(key)
             await asyncio.sleep(1)
-        assert models.names == ["load a", "load b", "unload b", "load c"]
+        assert models.names == ["load a", "load b", "sleep b", "load c"]
         assert models.loaded == ["a", "c"]
 
     virtual_time(main)
@@ -254,7 +272,7 @@ def test_busy_model_makes_room_when_its_requests_are_done(virtual_time):
         # "a" must not be kept forever by those who come after "b": they queue behind it.
         late = asyncio.create_task(models.use("a"))
         await asyncio.gather(running, waiting, late)
-        assert models.names == ["load a", "unload a", "load b", "unload b", "load a"]
+        assert models.names == ["load a", "sleep a", "load b", "sleep b", "wake a"]
 
     virtual_time(main)
 
@@ -271,7 +289,7 @@ def test_request_cancelled_while_it_waits_for_room_evicts_nobody_later(virtual_t
             await asyncio.sleep(1)
         await first
         await asyncio.sleep(10)
-        assert models.names == ["load a", "unload a", "load b"]
+        assert models.names == ["load a", "sleep a", "load b"]
 
     virtual_time(main)
 
@@ -288,7 +306,7 @@ def test_there_is_room_for_what_need_not_wait_for_others(virtual_time):
             assert not models.residency.has_room("c"), "it waits for room itself"
             assert not models.residency.has_room("d")
         await asyncio.gather(*waiting)
-        models.residency.retire("b")
+        models.residency.lose("b")
         assert not models.residency.has_room("b"), "it leaves"
 
     virtual_time(main)
@@ -309,12 +327,12 @@ def test_too_many_waiting_requests_are_refused_but_loaded_models_stay_open(virtu
     virtual_time(main)
 
 
-def test_retired_model_finishes_what_runs_and_takes_nothing_new(virtual_time):
+def test_lost_model_finishes_what_runs_and_takes_nothing_new(virtual_time):
     async def main():
         models = Models()
         running = asyncio.create_task(models.use("a", 10))
         await asyncio.sleep(2)
-        models.residency.retire("a")
+        models.residency.lose("a")
         await asyncio.gather(running, models.use("a"))
         assert models.names == ["load a", "unload a", "load a"]
 
@@ -344,6 +362,135 @@ def test_close_ends_timers_and_pending_loads(virtual_time):
         with pytest.raises(asyncio.CancelledError):
             await loading
         await asyncio.sleep(2 * KEEP_S)
-        assert "unload a" not in models.names
+        assert models.names == ["load a", "load b"]
+
+    virtual_time(main)
+
+
+def test_model_that_sleeps_is_woken_by_the_next_request(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 1)
+        assert (models.loaded, models.asleep) == ([], ["a"])
+        start = asyncio.get_running_loop().time()
+        await asyncio.gather(*(models.use("a") for _ in range(3)))
+        assert asyncio.get_running_loop().time() == start + WAKE_S
+        assert (models.loaded, models.asleep) == (["a"], [])
+        assert models.names == ["load a", "sleep a", "wake a"]
+
+    virtual_time(main)
+
+
+def test_request_for_a_model_that_falls_asleep_wakes_it(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 0.1)
+        assert models.names == ["load a", "sleep a"]
+        await models.use("a")
+        assert models.names == ["load a", "sleep a", "wake a"]
+
+    virtual_time(main)
+
+
+def test_unload_of_a_model_that_sleeps_or_falls_asleep_is_for_good(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 1)
+        await models.residency.unload("a")
+        assert models.names == ["load a", "sleep a", "unload a"]
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 0.1)
+        await models.residency.unload("a")  # in the middle of it
+        assert models.names == 2 * ["load a", "sleep a", "unload a"]
+        assert models.asleep == []
+
+    virtual_time(main)
+
+
+def test_request_during_the_unload_of_a_sleeper_loads_when_that_is_done(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 1)
+        unloading = asyncio.create_task(models.residency.unload("a"))
+        await asyncio.sleep(0.0625)
+        await models.use("a")
+        assert models.names == ["load a", "sleep a", "unload a", "load a"]
+        assert models.events[-1][1] - models.events[-2][1] == 0.25
+        await unloading
+
+    virtual_time(main)
+
+
+def test_model_that_cannot_sleep_is_unloaded(virtual_time):
+    async def main():
+        models = Models()
+        models.insomniac.add("a")
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 1)
+        assert models.names == ["load a", "sleep a", "unload a"]
+        assert models.asleep == []
+
+    virtual_time(main)
+
+
+def test_model_that_cannot_be_woken_is_unloaded_and_loaded_next_time(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await asyncio.sleep(KEEP_S + 1)
+        models.failing.add("a")
+        with pytest.raises(ValueError, match="a is broken"):
+            await models.use("a")
+        models.failing.clear()
+        await models.use("a")
+        assert models.names == ["load a", "sleep a", "wake a", "unload a", "load a"]
+
+    virtual_time(main)
+
+
+def test_the_longest_asleep_is_unloaded_when_too_many_sleep(virtual_time):
+    async def main():
+        models = Models(max_loaded=1)
+        keys = "abcdefghij"
+        for key in keys:
+            await models.use(key)
+        assert models.asleep == list(keys[1:9])
+        assert len(models.asleep) == MAX_SLEEPERS
+        await models.use("b")
+        await models.use("k")
+        assert models.asleep == [*keys[3:], "b"]
+        await asyncio.sleep(1)
+        assert [name for name in models.names if name.startswith("unload")] == ["unload a", "unload c"]
+
+    virtual_time(main)
+
+
+def test_one_is_put_to_sleep_after_the_other_least_recently_used_first_but_none_that_is_in_use(virtual_time):
+    async def main():
+        models = Models()
+        async with models.hold("a"):
+            for key in "bcb":
+                await models.use(key)
+                await asyncio.sleep(1)
+            assert await models.residency.put_one_to_sleep()
+            assert (models.asleep, models.loaded) == (["c"], ["a", "b"])
+            assert await models.residency.put_one_to_sleep()
+            assert not await models.residency.put_one_to_sleep()
+            assert (models.asleep, models.loaded) == (["c", "b"], ["a"])
+
+    virtual_time(main)
+
+
+def test_who_leaves_already_is_waited_for_before_another_is_put_to_sleep(virtual_time):
+    async def main():
+        models = Models()
+        await models.use("a")
+        await models.use("b", keep_alive_s=0)
+        assert await models.residency.put_one_to_sleep()
+        assert (models.loaded, models.asleep) == (["a"], [])
 
     virtual_time(main)

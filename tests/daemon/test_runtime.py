@@ -41,9 +41,8 @@ class Daemon(Workshop):
     def add(self, name: str, data: bytes) -> None:
         create_from_gguf(self.store, ModelName.parse(name), self.store.add_blob([data]))
 
-    @property
-    def names(self):
-        return [status.name for status in self.runtime.loaded()]
+    async def names(self):
+        return [status.name for status in await self.runtime.loaded()]
 
     async def say(self, name, prompt):
         async with self.runtime.resident(name) as model:
@@ -68,12 +67,17 @@ def run(main, *daemons: Daemon) -> None:
     asyncio.run(body())
 
 
+async def until(condition) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
 def test_text_goes_in_and_comes_out(daemon, weights):
     daemon.add("echo", weights[0])
 
     async def main():
         assert await daemon.say("echo", "The rain in Spain 🦙") == "The rain in Spain 🦙"
-        assert daemon.names == ["echo:latest"]
+        assert await daemon.names() == ["echo:latest"]
 
     run(main, daemon)
 
@@ -108,7 +112,7 @@ def test_a_draft_model_is_held_and_named_with_the_request(daemon, weights):
 
     async def main():
         async with daemon.runtime.resident("large", draft_model="small") as model:
-            assert sorted(daemon.names) == ["large:latest", "small:latest"]
+            assert sorted(await daemon.names()) == ["large:latest", "small:latest"]
             async for _ in model.generate(GenerationJob(prompt=[1])):
                 pass
         (request,) = daemon.worker.requests
@@ -127,7 +131,7 @@ def test_where_there_is_no_room_for_a_draft_model_a_request_goes_without(tmp_pat
 
     async def main():
         async with daemon.runtime.resident("large", draft_model="small") as model:
-            assert daemon.names == ["large:latest"]
+            assert await daemon.names() == ["large:latest"]
             async for _ in model.generate(GenerationJob(prompt=[1])):
                 pass
         assert daemon.worker.requests[0].draft_model_id is None
@@ -166,9 +170,9 @@ def test_names_that_share_weights_share_one_resident_model(daemon, weights):
             assert len(daemon.worker.models) == 1
             async with daemon.runtime.resident("third") as third:
                 assert third.tokenizer is not first.tokenizer
-        assert sorted(daemon.names) == ["second:v2", "third:latest"]  # the name that loaded it
+        assert sorted(await daemon.names()) == ["second:v2", "third:latest"]  # the name that loaded it
         await daemon.runtime.unload("first")
-        assert daemon.names == ["third:latest"]
+        assert await daemon.names() == ["third:latest"]
 
     run(main, daemon)
 
@@ -186,7 +190,7 @@ def test_context_length_is_the_requests_the_settings_or_the_models(
     async def main():
         async with daemon.runtime.resident("m", num_ctx=wanted) as model:
             assert model.context_length == effective
-        assert daemon.runtime.loaded()[0].context_length == effective
+        assert (await daemon.runtime.loaded())[0].context_length == effective
 
     run(main, daemon)
 
@@ -197,11 +201,12 @@ def test_status_of_a_loaded_model(daemon, weights):
     async def main():
         async with daemon.runtime.resident("m", keep_alive=math.inf) as model:
             assert model.load_duration_ns > 0
-        (status,) = daemon.runtime.loaded()
+        (status,) = await daemon.runtime.loaded()
         assert status.digest == daemon.store.find(ModelName.parse("m")).digest
         assert status.size == INFO.weight_bytes
         assert status.config.family == "llama"
         assert status.expires_at.year > 2300
+        assert status.kv == (await daemon.runtime.stats()).models[0]
 
     run(main, daemon)
 
@@ -211,9 +216,9 @@ def test_keep_alive_zero_unloads(daemon, weights):
 
     async def main():
         async with daemon.runtime.resident("m", keep_alive=0):
-            assert daemon.names == ["m:latest"]
+            assert await daemon.names() == ["m:latest"]
         await daemon.runtime.unload("m")  # returns when it is gone
-        assert daemon.names == []
+        assert await daemon.names() == []
         assert daemon.worker.models == {}
 
     run(main, daemon)
@@ -243,7 +248,7 @@ def test_deleting_a_resident_model_leaves_running_requests_unharmed(daemon, weig
             chunks = [chunk async for chunk in model.generate(GenerationJob(prompt=tokens))]
             assert "".join(chunk.text for chunk in chunks) == "still here"
         await daemon.runtime.unload("m")  # it is still known by its name
-        assert daemon.names == []
+        assert await daemon.names() == []
 
     run(main, daemon)
 
@@ -256,7 +261,7 @@ def test_load_error_of_the_worker_reaches_the_request(daemon, weights):
         with pytest.raises(ModelLoadError, match="is broken"):
             async with daemon.runtime.resident("m"):
                 pass
-        assert daemon.names == []
+        assert await daemon.names() == []
 
     run(main, daemon)
 
@@ -270,7 +275,7 @@ def test_file_without_a_usable_vocabulary_is_a_load_error_and_leaves_nothing_in_
             async with daemon.runtime.resident("m"):
                 pass
         assert daemon.worker.models == {}
-        assert daemon.names == []
+        assert await daemon.names() == []
 
     run(main, daemon)
 
@@ -299,7 +304,7 @@ def test_after_the_workers_death_the_next_request_works(daemon, weights):
                 async for _ in chunks:
                     pass
         assert await daemon.say("m", "again") == "again"
-        assert daemon.names == ["m:latest"]
+        assert await daemon.names() == ["m:latest"]
 
     run(main, daemon)
 
@@ -314,7 +319,7 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
         await asyncio.sleep(0.05)
         await daemon.runtime.stats()  # waits for the next worker
         await daemon.runtime.unload("m")  # waits until it is gone
-        assert daemon.names == []
+        assert await daemon.names() == []
 
     run(main, daemon)
 
@@ -337,7 +342,7 @@ def test_a_saved_session_outlives_worker_and_model(daemon, weights):
         [entry] = await daemon.runtime.sessions.list()
         assert (entry.name, entry.num_tokens, entry.pinned) == ("a", 40, False)
         assert (await daemon.runtime.sessions.load("m", "a")).pinned
-        assert daemon.names == ["m:latest"]
+        assert await daemon.names() == ["m:latest"]
         await daemon.runtime.sessions.remove("m", "a")
         assert await daemon.runtime.sessions.list() == []
 
@@ -366,8 +371,21 @@ def test_observing_wakes_nobody_and_remembers_names(daemon, weights):
     run(main, daemon)
 
 
+def test_memory_waits_for_a_worker(daemon):
+    async def main():
+        observation = await daemon.runtime.observe(wait=True)
+        assert observation.stats is not None
+        assert observation.num_worker_starts == 1
+        assert await daemon.runtime.set_limits(1 << 30, None) == 0
+        assert daemon.worker.limits == (1 << 30, None)
+        assert await daemon.runtime.trim_kv() == 0
+
+    run(main, daemon)
+
+
 def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkeypatch):
     monkeypatch.setattr("puna.daemon.runtime._ANSWER_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("puna.daemon.runtime._LIST_TIMEOUT_S", 0.01)
     daemon.add("m", weights[0])
 
     async def main():
@@ -375,5 +393,144 @@ def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkey
         monkeypatch.setattr(daemon.worker, "stats", asyncio.Event().wait)
         with pytest.raises(asyncio.TimeoutError):
             await daemon.runtime.observe()
+        assert [status.kv for status in await daemon.runtime.loaded()] == [None]
+
+    run(main, daemon)
+
+
+def test_model_whose_time_is_over_sleeps_and_keeps_what_knows_text(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m", keep_alive=0.001) as first:
+            pass
+        await until(lambda: daemon.worker.asleep)
+        assert (await daemon.names(), daemon.worker.models) == ([], {})
+        assert await daemon.say("m", "awake again") == "awake again"
+        async with daemon.runtime.resident("m") as second:
+            assert second.tokenizer is first.tokenizer
+        assert await daemon.names() == ["m:latest"]
+
+    run(main, daemon)
+
+
+def test_sleeping_model_can_be_unloaded_also_when_it_was_deleted(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        for delete in (False, True):
+            async with daemon.runtime.resident("m", keep_alive=0.001):
+                pass
+            await until(lambda: daemon.worker.asleep)
+            if delete:
+                daemon.store.delete(ModelName.parse("m"))
+            await daemon.runtime.unload("m")
+            assert daemon.worker.asleep == {}
+
+    run(main, daemon)
+
+
+def test_who_sleeps_goes_when_its_file_does(daemon, weights):
+    async def main():
+        daemon.add("m", weights[0])
+        async with daemon.runtime.resident("m", keep_alive=0.001):
+            pass
+        await until(lambda: daemon.worker.asleep)
+        await daemon.runtime.delete(ModelName.parse("m"))
+        assert daemon.worker.asleep == {}
+        daemon.add("m", weights[0])
+        async with daemon.runtime.resident("m", keep_alive=0.001):
+            pass
+        await until(lambda: daemon.worker.asleep)
+        daemon.add("m", weights[1])  # other weights under the same name
+        await daemon.say("m", "x")
+        assert daemon.worker.asleep == {}
+        async with daemon.runtime.resident("m", keep_alive=0.001):
+            daemon.store.delete(ModelName.parse("m"))
+        await until(lambda: not daemon.worker.models)
+        assert daemon.worker.asleep == {}
+
+    run(main, daemon)
+
+
+def test_model_that_slept_while_the_worker_died_works(daemon, weights):
+    daemon.add("m", weights[0])
+
+    async def main():
+        async with daemon.runtime.resident("m", keep_alive=0.001):
+            pass
+        await until(lambda: daemon.worker.asleep)
+        daemon.worker.die()
+        assert await daemon.say("m", "again") == "again"
+        assert len(daemon.workers) == 2
+
+    run(main, daemon)
+
+
+def test_idle_models_fall_asleep_for_one_that_does_not_fit(daemon, weights):
+    daemon.memory_bytes = 2 * INFO.weight_bytes
+    for name, data in zip("abc", (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        for name in "abac":
+            await daemon.say(name, "x")
+        assert sorted(await daemon.names()) == ["a:latest", "c:latest"]
+        assert len(daemon.worker.asleep) == 1
+        await daemon.say("b", "x")
+        assert sorted(await daemon.names()) == ["b:latest", "c:latest"]
+
+    run(main, daemon)
+
+
+def test_model_that_does_not_fit_is_refused_with_who_holds_the_rest(daemon, weights):
+    daemon.memory_bytes = INFO.weight_bytes
+    daemon.add("busy", weights[0])
+    daemon.add("large", weights[1])
+
+    async def main():
+        async with daemon.runtime.resident("busy"):
+            with pytest.raises(ModelLoadError) as refusal:
+                await daemon.say("large", "x")
+            assert await daemon.names() == ["busy:latest"]
+        text = str(refusal.value)
+        assert text.startswith("large:latest needs 1 KB (weights ")
+        assert text.endswith(
+            "the memory limit is 1 KB: busy:latest holds 1 KB of weights and 64 B of KV in use"
+        )
+        assert await daemon.say("large", "now it fits") == "now it fits"
+
+    run(main, daemon)
+
+
+def test_nobody_is_put_to_sleep_in_vain(daemon, weights):
+    daemon.memory_bytes = 3 * INFO.weight_bytes
+    for name, data in zip(("busy", "idle", "large"), (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        await daemon.say("idle", "x")
+        async with daemon.runtime.resident("busy"):
+            daemon.worker.needs[daemon.store.find(ModelName.parse("large")).weights_id] = 2300
+            with pytest.raises(ModelLoadError, match="the memory limit is 3 KB: idle:latest holds 1 KB"):
+                await daemon.say("large", "x")
+            assert sorted(await daemon.names()) == ["busy:latest", "idle:latest"]
+        await daemon.say("large", "x")
+        assert await daemon.names() == ["large:latest"]
+
+    run(main, daemon)
+
+
+def test_draft_model_that_does_not_fit_is_gone_without(daemon, weights):
+    daemon.memory_bytes = INFO.weight_bytes
+    daemon.add("large", weights[0])
+    daemon.add("small", weights[1])
+
+    async def main():
+        async with daemon.runtime.resident("large", draft_model="small") as model:
+            assert await daemon.names() == ["large:latest"]
+            async for _ in model.generate(GenerationJob(prompt=[1])):
+                pass
+        assert daemon.worker.requests[0].draft_model_id is None
 
     run(main, daemon)

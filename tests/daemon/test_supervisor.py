@@ -15,8 +15,9 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.daemon.supervisor import RUNNER_STOPPED, SHUTTING_DOWN, WorkerSupervisor
 from puna.engine.request import Request
+from puna.engine.resident import ModelDoesNotFit
 from puna.worker.client import WorkerDied
-from tests.daemon.fake_worker import STEP_S, Workshop
+from tests.daemon.fake_worker import INFO, STEP_S, Workshop
 
 pytestmark = pytest.mark.unit
 
@@ -309,5 +310,91 @@ def test_saving_that_takes_too_long_is_not_waited_for(virtual_time):
         await supervised.supervisor.save_prefixes()
         assert asyncio.get_running_loop().time() - begin_s < 10
         assert supervised.worker.num_saves == 0
+
+    virtual_time(main)
+
+
+def test_model_that_sleeps_is_woken_where_it_is(virtual_time):
+    async def main():
+        supervised = await started("a")
+        assert await supervised.supervisor.sleep("a")
+        assert supervised.worker.asleep == {"a": A}
+        await supervised.supervisor.wake("a")
+        assert (supervised.worker.models, supervised.worker.asleep) == ({"a": A}, {})
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.models == {"a": A}, "awake it comes back by itself"
+
+    virtual_time(main)
+
+
+def test_model_that_slept_in_a_worker_that_died_is_loaded_when_it_is_to_wake(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        await supervised.supervisor.load("b", B, 2.5)
+        await supervised.supervisor.sleep("b")
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.models == {"a": A}
+        await supervised.supervisor.wake("b")
+        assert supervised.worker.models == {"a": A, "b": B}
+        assert supervised.worker.weights["b"] == 2.5
+
+    virtual_time(main)
+
+
+def test_worker_that_dies_over_a_wake_leaves_a_model_that_can_still_be_woken(virtual_time):
+    async def main():
+        supervised = await started("a")
+        await supervised.supervisor.sleep("a")
+        asyncio.get_running_loop().call_later(STEP_S / 2, supervised.worker.die)
+        with pytest.raises(WorkerDied, match="check puna server logs"):
+            await supervised.supervisor.wake("a")
+        await supervised.supervisor.wake("a")
+        assert supervised.worker.models == {"a": A}
+
+    virtual_time(main)
+
+
+def test_model_whose_worker_is_dead_or_dies_cannot_fall_asleep(virtual_time):
+    async def main():
+        supervised = await started("a", "b")
+        asyncio.get_running_loop().call_later(STEP_S / 2, supervised.worker.die)
+        assert not await supervised.supervisor.sleep("a")
+        supervised.worker.die()
+        await asyncio.sleep(STEP_S)
+        assert not await supervised.supervisor.sleep("b")
+        assert not await supervised.supervisor.sleep("never heard of")
+        await asyncio.sleep(5)
+        assert supervised.worker.models == {}
+
+    virtual_time(main)
+
+
+def test_cancelled_wake_is_undone(virtual_time):
+    async def main():
+        supervised = await started("a")
+        await supervised.supervisor.sleep("a")
+        waking = asyncio.create_task(supervised.supervisor.wake("a"))
+        await asyncio.sleep(STEP_S / 2)
+        waking.cancel()
+        await asyncio.sleep(1)
+        assert (supervised.worker.models, supervised.worker.asleep) == ({}, {})
+
+    virtual_time(main)
+
+
+def test_model_that_does_not_fit_sleeps_on(virtual_time):
+    async def main():
+        supervised = Supervised()
+        supervised.memory_bytes = INFO.weight_bytes
+        await supervised.supervisor.load("a", A)
+        await supervised.supervisor.sleep("a")
+        await supervised.supervisor.load("b", B)
+        with pytest.raises(ModelDoesNotFit):
+            await supervised.supervisor.wake("a")
+        await supervised.supervisor.unload("b")
+        await supervised.supervisor.wake("a")
+        assert supervised.worker.models == {"a": A}
 
     virtual_time(main)

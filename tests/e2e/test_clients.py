@@ -37,7 +37,12 @@ def url(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     digest = store.add_blob([smollm2_path.read_bytes()])
     create_from_gguf(store, ModelName.parse(MODEL), digest)
     log = directory / "log"
-    environment = {**os.environ, "OLLAMA_HOST": "127.0.0.1:0", "OLLAMA_MODELS": str(store.root)}
+    environment = {
+        **os.environ,
+        "OLLAMA_HOST": "127.0.0.1:0",
+        "OLLAMA_MODELS": str(store.root),
+        "PUNA_KV_DIR": str(directory / "kv"),
+    }
     with log.open("wb") as output:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "puna.cli", "serve"],

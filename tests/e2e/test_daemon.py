@@ -83,7 +83,8 @@ def eventually(condition: Callable[[], object]) -> object:
 
 
 def start(models: Path, host: str) -> subprocess.Popen[str]:
-    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models)}
+    kv = str(models.parent / "kv")
+    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), "PUNA_KV_DIR": kv}
     return subprocess.Popen(
         [sys.executable, "-m", "puna.cli", "serve"], env=environ, stderr=subprocess.PIPE, text=True
     )
@@ -255,7 +256,7 @@ def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models
 @asynccontextmanager
 async def served(models: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     """The daemon's parts in this process, so that a test can look inside."""
-    runtime = Runtime(Settings(models=models, **settings))
+    runtime = Runtime(Settings(models=models, kv_dir=models.parent / "kv", **settings))
     config = uvicorn.Config(create_app(runtime), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))

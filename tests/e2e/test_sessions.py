@@ -35,7 +35,13 @@ def models(tmp_path_factory, smollm2_path) -> Path:
 @contextmanager
 def daemon(models: Path, sessions: Path, **variables: str) -> Iterator[tuple[str, Puna]]:
     """(URL, a function that runs a command and returns what it printed)"""
-    environ = {**os.environ, "OLLAMA_MODELS": str(models), "PUNA_SESSIONS": str(sessions), **variables}
+    environ = {
+        **os.environ,
+        "OLLAMA_MODELS": str(models),
+        "PUNA_SESSIONS": str(sessions),
+        "PUNA_KV_DIR": str(sessions.parent / "kv"),
+        **variables,
+    }
     command = [sys.executable, "-m", "puna.cli"]
     process = subprocess.Popen(
         [*command, "serve"], env={**environ, "OLLAMA_HOST": "127.0.0.1:0"}, stderr=subprocess.PIPE, text=True

@@ -116,9 +116,11 @@ class ToyModel:
         self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
+        self.is_awake = False
         self.closed = False
 
     def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
+        assert self.is_awake
         assert not self.closed
         self._check(batch)
         if POISON in batch.tokens:
@@ -150,6 +152,15 @@ class ToyModel:
             value, position = self._slot(arena, source, source_begin + index)
             moved = value, position + destination_begin - source_begin
             self._slot(arena, destination, destination_begin + index)[:] = moved
+
+    def wake(self) -> None:
+        assert not self.closed
+        assert not self.is_awake
+        self.is_awake = True
+
+    def sleep(self) -> None:
+        assert self.is_awake
+        self.is_awake = False
 
     def close(self) -> None:
         assert not self.closed

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.native
 PAGE = (Path(__file__).parents[2] / "docs" / "kvcached.md").read_text()
 
 
-def example(language: str) -> str:
-    (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return str(text)
+def example(language: str, number: int = 0) -> str:
+    return str(re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[number])
 
 
 def test_c(tmp_path: Path):

@@ -11,7 +11,9 @@ import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import ModelStats, Request, SamplingParams
+from puna.engine.resident import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
+from puna.kv.budget import Shortage
 from puna.worker.client import WorkerClient, WorkerDied
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
 from tests.worker.harness import NUM_BLOCKS, Served, generate, served
@@ -265,5 +267,56 @@ def test_the_timeline_is_there_for_the_asking():
             trace = await s.client.trace()
             assert (trace.steps, trace.events) == ([], [])
             assert trace.begin_ns < trace.end_ns
+
+    asyncio.run(main())
+
+
+def test_a_model_that_slept_answers_as_before():
+    async def main() -> None:
+        async with served() as s:
+            info = await s.client.load("toy", TOY)
+            assert await generate(s.client, toy_request("a", [1], 5)) == expected_tokens([1], 5)
+            await s.client.sleep("toy")
+            assert [model.is_asleep for model in (await s.client.stats()).models] == [True]
+            assert await s.client.wake("toy") == info
+            assert await generate(s.client, toy_request("b", [1], 5)) == expected_tokens([1], 5)
+            await s.client.sleep("toy")
+            await s.client.unload("toy")
+            assert (await s.client.stats()).models == []
+            with pytest.raises(ModelLoadError, match="not asleep"):
+                await s.client.wake("toy")
+
+    asyncio.run(main())
+
+
+def test_waking_does_not_wait_for_a_load():
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            loading = asyncio.create_task(s.client.load("slow", Path("9")))
+            await s.client.sleep("toy")
+            await s.client.wake("toy")
+            assert not loading.done()
+            s.backend.gate.set()
+            await loading
+
+    asyncio.run(main())
+
+
+def test_what_is_short_comes_back_with_the_refusal(monkeypatch: pytest.MonkeyPatch):
+    shortage = Shortage(needed_bytes=3, limit_bytes=2, taken_bytes=1)
+
+    def refuse(*_: object) -> None:
+        raise ModelDoesNotFit(shortage)
+
+    async def main() -> None:
+        async with served() as s:
+            await s.client.load("toy", TOY)
+            await s.client.sleep("toy")
+            monkeypatch.setattr(s.engine, "_attach", refuse)
+            for bring in (s.client.load("other", TOY), s.client.wake("toy")):
+                with pytest.raises(ModelDoesNotFit) as refusal:
+                    await bring
+                assert refusal.value.shortage == shortage
 
     asyncio.run(main())

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from puna.api.context import ApiContext, context_of
 from puna.api.inspection import ModelFacts
 from puna.api.replies import json_response
+from puna.engine.request import ModelStats
 from puna.gguf import GgufError
 from puna.registry import ModelConfig, StoredModel
 
@@ -44,8 +45,18 @@ class ListedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
     capabilities: tuple[str, ...] = ()
 
 
-class LoadedModel(msgspec.Struct, kw_only=True):
-    """An entry of /api/ps."""
+class KvUse(msgspec.Struct):
+    """KV memory of a loaded model, in bytes."""
+
+    committed: int
+    used: int
+    """By requests and sessions."""
+    cached: int
+    """Of earlier prompts, and others' for the asking."""
+
+
+class LoadedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """An entry of /api/ps; `kv` is not Ollama's, and absent while nobody knows."""
 
     name: str
     model: str
@@ -53,8 +64,9 @@ class LoadedModel(msgspec.Struct, kw_only=True):
     digest: str
     details: ModelDetails
     expires_at: datetime
-    size_vram: int = 0
+    size_vram: int
     context_length: int
+    kv: KvUse | None = None
 
 
 def details_of(config: ModelConfig, facts: ModelFacts | None = None) -> ModelDetails:
@@ -105,8 +117,16 @@ async def ps(request: Request) -> Response:
             digest=status.digest,
             details=details_of(status.config),
             expires_at=status.expires_at,
+            size_vram=0,
             context_length=status.context_length,
+            kv=_kv_use(status.kv),
         )
-        for status in context_of(request).runtime.loaded()
+        for status in await context_of(request).runtime.loaded()
     ]
     return json_response({"models": loaded})
+
+
+def _kv_use(stats: ModelStats | None) -> KvUse | None:
+    if stats is None:
+        return None
+    return KvUse(committed=stats.committed_kv_bytes, used=stats.used_kv_bytes, cached=stats.cached_kv_bytes)

@@ -38,7 +38,7 @@ async def delete(request: Request) -> Response:
     except InvalidModelName as error:
         raise ApiError(400, f'name "{text}" is invalid') from error
     try:
-        await asyncio.to_thread(context_of(request).runtime.store.delete, name)
+        await context_of(request).runtime.delete(name)
     except ModelNotFound as error:
         raise ApiError(404, f"model '{text}' not found") from error
     return Response()

@@ -72,7 +72,7 @@ class _Connection(GrpcConnection):
         return pb.FreeResponse(size=await self._service.allocations.free(self._client, request.handle))
 
     async def _get_stats(self, request: pb.StatsRequest) -> pb.StatsResponse:
-        available = (await self._service.budget.lease(0)).available_bytes
+        available = await self._service.allocations.available()
         stats = (await self._service.budget.observe()).stats
         if stats is None:
             raise WorkerDied
@@ -85,7 +85,7 @@ class _Connection(GrpcConnection):
             limit=stats.kv_limit_bytes,
             committed=stats.leased_bytes + sum(model.committed_kv_bytes for model in stats.models),
             allocated=stats.leased_bytes,
-            available=max(available, 0),
+            available=available,
             models=[models[model_id] for model_id in sorted(models)],
             allocations=self._own_allocations() if request.list_allocations else [],
         )

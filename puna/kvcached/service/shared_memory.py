@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,11 @@ class SharedMemory:
         self._lock = lock
         self._remove_leftovers()
 
+    def free_bytes(self) -> int:
+        """Room for further objects, as far as their directory is concerned."""
+        space = os.statvfs(self._directory)
+        return space.f_bavail * space.f_frsize if space.f_blocks else sys.maxsize  # no blocks: no limit
+
     def create(self, key: int, num_bytes: int, stop: threading.Event) -> str:
         """A new object whose memory is all there; returns its name. Slow if it is large.
 
@@ -52,7 +58,8 @@ class SharedMemory:
         Raises OutOfSharedMemory, OSError.
         """
         path = self._directory / f"{self._lock_path.name}-{key:x}"
-        self._check_space(num_bytes)
+        if num_bytes > (free := self.free_bytes()):
+            raise OutOfSharedMemory(f"{num_bytes} bytes are needed, {self._directory} has {free} bytes free")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _commit(descriptor, num_bytes, stop)
@@ -78,12 +85,6 @@ class SharedMemory:
         self._unlink_objects(self._lock_path.name)
         self._lock_path.unlink(missing_ok=True)
         os.close(self._lock)
-
-    def _check_space(self, num_bytes: int) -> None:
-        space = os.statvfs(self._directory)
-        free = space.f_bavail * space.f_frsize
-        if space.f_blocks and num_bytes > free:  # without blocks, it has no limit of its own
-            raise OutOfSharedMemory(f"{num_bytes} bytes are needed, {self._directory} has {free} bytes free")
 
     def _remove_leftovers(self) -> None:
         """Of dead owners: their locks can be had."""

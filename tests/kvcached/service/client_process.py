@@ -7,7 +7,10 @@ import mmap
 import os
 import subprocess
 import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import grpc
@@ -51,12 +54,45 @@ def mapped(shm_name: str) -> mmap.mmap:
         os.close(descriptor)
 
 
+def churn(client: Client, seed: int, num_calls: int, num_threads: int, max_size: int) -> dict[str, Any]:
+    """Random calls from several threads; returns what is left allocated, and how often which error came."""
+    held: list[dict[int, int]] = [{} for _ in range(num_threads)]  # sizes by handle
+    errors: Counter[str] = Counter()
+
+    def work(number: int) -> None:
+        random = Random(f"{seed} {number}")
+        mine: dict[int, mmap.mmap] = {}
+        for _ in range(num_calls // num_threads):
+            try:
+                if mine and random.random() < 0.45:
+                    handle, memory = mine.popitem() if random.random() < 0.5 else next(iter(mine.items()))
+                    mine.pop(handle, None)
+                    assert memory[:8] == handle.to_bytes(8, "big")
+                    assert client.free(handle) == held[number].pop(handle) == len(memory)
+                    if random.random() < 0.1:
+                        client.free(handle)
+                else:
+                    made = client.allocate(random.randint(1, max_size), f"model {random.randint(1, 3)}")
+                    held[number][made.handle] = made.size
+                    mine[made.handle] = memory = mapped(made.shm_name)
+                    assert not any(memory[:8])
+                    memory[:8] = made.handle.to_bytes(8, "big")
+            except grpc.RpcError as error:
+                errors[error.code().name] += 1
+
+    with ThreadPoolExecutor(num_threads) as threads:
+        list(threads.map(work, range(num_threads)))  # raises what one of them raised
+    return {"held": {handle: size for each in held for handle, size in each.items()}, "errors": errors}
+
+
 def run(client: Client, command: str, arguments: dict[str, Any]) -> Any:
     if command == "allocate":
         made = client.allocate(**arguments)
         return {"handle": made.handle, "shm_name": made.shm_name, "size": made.size}
     if command == "free":
         return client.free(**arguments)
+    if command == "churn":
+        return churn(client, **arguments)
     assert command == "write"
     return write(**arguments)
 

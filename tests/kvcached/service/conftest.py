@@ -38,6 +38,7 @@ class FakeBudget:
     """What the worker does, without one."""
 
     limit: int = 64 * MIB
+    memory_limit: int = 1 << 40
     leased: int = 0
     is_dead: bool = False
     may_answer: threading.Event = field(default_factory=threading.Event)
@@ -59,7 +60,7 @@ class FakeBudget:
 
     async def observe(self) -> Usage:
         await self._answer()
-        stats = EngineStats(kv_limit_bytes=self.limit, models=self.models, leased_bytes=self.leased)
+        stats = EngineStats(self.limit, self.models, self.memory_limit, self.leased)
         return Usage(stats, {"sha256:1": "llama3.2"})
 
     async def _answer(self) -> None:
@@ -75,7 +76,7 @@ class Served:
         self.path = path
         self.budget: Any = service.budget
         self.service = service
-        self._loop = loop
+        self.loop = loop
         self._clients: list[Client | ClientProcess] = []
 
     def client(self) -> Client:
@@ -86,8 +87,13 @@ class Served:
         self._clients.append(ClientProcess(self.path))
         return self._clients[-1]
 
+    async def set_limit(self, limit: int) -> int:
+        """Returns what is leased at that moment."""
+        self.budget.limit = limit
+        return self.budget.leased
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(TIMEOUT_S)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(TIMEOUT_S)
 
     def objects(self) -> list[str]:
         """Names of the shared memory that is there."""

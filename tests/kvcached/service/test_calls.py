@@ -105,6 +105,10 @@ def test_limit_says_what_is_needed_available_and_who_holds_the_rest(served):
     expected = f"{5 * MIB} bytes are needed, {4 * MIB} bytes are available; in use: "
     with refused("RESOURCE_EXHAUSTED", f"{expected}llama3.2 4096, process {pid} {60 * MIB}"):
         client.allocate(5 * MIB)
+    served.budget.models = [ModelStats("sha256:2", 1, 0, 0, 64, 0, 0, 0, minimum_kv_bytes=5, weight_bytes=7)]
+    served.budget.memory_limit = 64 * MIB
+    with refused("RESOURCE_EXHAUSTED", f"{expected}sha256:2 5, weights 7, process {pid} {60 * MIB}"):
+        client.allocate(5 * MIB)
     client.allocate(4 * MIB)
     with refused("RESOURCE_EXHAUSTED"):
         client.allocate((1 << 63) - 1)
@@ -146,6 +150,21 @@ def test_system_without_memory(served, monkeypatch):
     client.allocate(MIB)
 
 
+def test_object_that_cannot_be_removed_still_counts(served, monkeypatch):
+    client = served.client()
+    made, other = client.allocate(PAGE), client.allocate(PAGE)
+
+    def fail(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "truncate", fail)
+        client.free(made.handle)
+    assert served.budget.leased == 2 * PAGE
+    client.free(other.handle)
+    assert served.budget.leased == PAGE
+
+
 def test_dead_worker(served):
     client = served.client()
     made = client.allocate(PAGE)
@@ -156,6 +175,19 @@ def test_dead_worker(served):
         client.stats()
     served.budget.is_dead = False
     client.free(made.handle)
+
+
+def test_available_is_what_everybody_allows(served, monkeypatch):
+    client = served.client()
+    monkeypatch.setattr(allocations, "available_bytes", lambda: 5 * PAGE)
+    assert client.stats().available == 5 * PAGE
+    monkeypatch.setattr(shared_memory.SharedMemory, "free_bytes", lambda _: 3 * PAGE)
+    assert client.stats().available == 3 * PAGE
+    served.budget.limit = 2 * PAGE
+    assert client.stats().available == 2 * PAGE
+    client.allocate(2 * PAGE)
+    served.budget.limit = PAGE
+    assert client.stats().available == 0
 
 
 def test_stats(served):

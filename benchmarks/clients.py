@@ -131,15 +131,22 @@ class LlamaCppClient:
 
 
 def stream_all(client: Client, prompts: Sequence[str], num_tokens: int) -> list[Stream]:
+    return stream_each([(client, prompt) for prompt in prompts], num_tokens)
+
+
+def stream_each(
+    requests: Sequence[tuple[Client, str]], num_tokens: int, options: Options | None = None
+) -> list[Stream]:
     """All at once: every request is there before the first answer ends."""
-    barrier = threading.Barrier(len(prompts))
+    barrier = threading.Barrier(len(requests))
 
-    def one(prompt: str) -> Stream:
+    def one(request: tuple[Client, str]) -> Stream:
+        client, prompt = request
         barrier.wait()
-        return client.stream(prompt, num_tokens)
+        return client.stream(prompt, num_tokens, options)
 
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        return list(pool.map(one, prompts))
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(one, requests))
 
 
 def makespan_s(streams: Sequence[Stream]) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from benchmarks.figures import Row
 from benchmarks.peer import Peer
-from benchmarks.serving.figures import Row
 
 
 @dataclass(frozen=True)
@@ -27,3 +27,4 @@ class Finding(NamedTuple):
 
 
 Findings = Iterator[Finding]
+Scenario = Callable[[Setup], Findings]

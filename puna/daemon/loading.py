@@ -1,0 +1,167 @@
+"""Brings models into memory and out of it again: weights in the worker, what knows text here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.chat.template import ChatTemplate, TemplateError
+from puna.daemon.residency import Residency
+from puna.daemon.shortage import could_fit, describe_shortage
+from puna.daemon.supervisor import WorkerSupervisor
+from puna.engine.resident import ModelDoesNotFit
+from puna.gguf import GgufError, GgufFile
+from puna.registry import InvalidModelName, ModelName, StoredModel
+from puna.settings import Settings, SettingsError
+from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """What all requests to one GGUF file share, also while it sleeps."""
+
+    id: str
+    model: StoredModel
+    info: ModelInfo
+    tokenizer: Tokenizer
+    chat: ChatTemplate | None
+    context_length: int
+    """Of its latest request."""
+
+
+class ModelLoader:
+    """Loads, wakes, puts to sleep and unloads; idle models make room for one that does not fit.
+
+    Raises SettingsError for what is set about something that cannot be a model.
+    """
+
+    def __init__(self, settings: Settings, worker: WorkerSupervisor) -> None:
+        self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
+        self._worker = worker
+        self._weights = _by_model("PUNA_MODEL_WEIGHTS", settings.model_weights)
+        self._kv_minimums = _by_model("PUNA_MODEL_KV_MIN", settings.kv_minimums)
+        self.residency: Residency[LoadedModel] = Residency(
+            self,
+            keep_alive_s=settings.keep_alive_s,
+            max_loaded=settings.max_loaded_models,
+            max_waiting=settings.max_queue,
+        )
+        self.names: dict[str, str] = {}
+        """The first under which weights were loaded, by id: what is measured must not change its name."""
+
+    async def load(self, model: StoredModel) -> LoadedModel:
+        """Raises ModelLoadError, WorkerDied."""
+        await self.unload_deleted()  # perhaps its name had other weights before
+        return await self._timed("loaded", model.name.short, self._load_parts(model))
+
+    async def wake(self, model: LoadedModel) -> None:
+        """Raises ModelLoadError, WorkerDied."""
+        waking = self._make_fit(model.model, lambda: self._worker.wake(model.id))
+        model.info = await self._timed("woke", model.model.name.short, waking)
+
+    async def sleep(self, model: LoadedModel) -> bool:
+        """False: it was deleted or its worker is dead, so it is to be unloaded."""
+        if not await asyncio.to_thread(model.model.model_path.exists):
+            return False
+        is_asleep = await self._worker.sleep(model.id)
+        if is_asleep:
+            log.info("%s sleeps", model.model.name.short)
+        return is_asleep
+
+    async def unload(self, model: LoadedModel) -> None:
+        await self._worker.unload(model.id)
+        log.info("unloaded %s", model.model.name.short)
+
+    async def unload_deleted(self) -> None:
+        """What sleeps although its file has gone: it would keep the disk from having its space."""
+        asleep = self.residency.asleep()
+        for model in await asyncio.to_thread(_deleted, asleep):
+            await self.residency.unload(model.id)
+
+    async def _timed(self, what: str, name: str, work: Awaitable[T]) -> T:
+        start_s = time.monotonic()
+        try:
+            result = await asyncio.wait_for(work, self._timeout_s)
+        except asyncio.TimeoutError:
+            raise ModelLoadError(f"loading {name} took longer than {self._timeout_s:g} s") from None
+        log.info("%s %s in %.3f s", what, name, time.monotonic() - start_s)
+        return result
+
+    async def _load_parts(self, model: StoredModel) -> LoadedModel:
+        """Both sides at the same time."""
+        reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, model.model_path))
+        weight = self._weights.get(model.name.key, 1.0)
+        minimum = self._kv_minimums.get(model.name.key, 0)
+        try:
+            info = await self._make_fit(
+                model, lambda: self._worker.load(model.weights_id, model.model_path, weight, minimum)
+            )
+        except BaseException:
+            reading.cancel()
+            raise
+        try:
+            tokenizer, chat = await reading
+        except BaseException as error:
+            await self._worker.unload(model.weights_id)
+            if isinstance(error, (GgufError, TokenizerError)):
+                raise ModelLoadError(str(error)) from error
+            raise
+        self.names.setdefault(model.weights_id, model.name.short)
+        return LoadedModel(model.weights_id, model, info, tokenizer, chat, info.context_length)
+
+    async def _make_fit(self, model: StoredModel, bring: Callable[[], Awaitable[ModelInfo]]) -> ModelInfo:
+        """Has idle models fall asleep, the least recently used first, until the model fits. Raises
+        ModelLoadError, with a text for users, if it never does.
+        """
+        while True:
+            try:
+                return await bring()
+            except ModelDoesNotFit as error:
+                shortage = error.shortage
+            stats = await self._worker.stats()
+            idle = {idle.id for idle in self.residency.idle()}
+            if not could_fit(shortage, stats, idle) or not await self.residency.put_one_to_sleep():
+                weight_bytes = await asyncio.to_thread(_weight_bytes, model.model_path)
+                text = describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
+                raise ModelDoesNotFit(shortage, text)
+
+
+def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:
+    """By ModelName.key. Raises SettingsError."""
+    by_model = {}
+    for name, value in values:
+        try:
+            by_model[ModelName.parse(name).key] = value
+        except InvalidModelName as error:
+            raise SettingsError(f"{variable}: {error}: {name}") from error
+    return by_model
+
+
+def _deleted(models: list[LoadedModel]) -> list[LoadedModel]:
+    return [model for model in models if not model.model.model_path.exists()]
+
+
+def _weight_bytes(path: Path) -> int:
+    with GgufFile(path) as file:
+        return sum(tensor.num_bytes for tensor in file.tensors.values())
+
+
+def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
+    """Slow for large vocabularies: not for the event loop. Raises GgufError, TokenizerError."""
+    with GgufFile(path) as file:
+        tokenizer = load_tokenizer(file.metadata)
+        try:
+            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
+        except TemplateError as error:
+            log.warning("the chat template of %s cannot be used: %s", path.name, error)
+            return tokenizer, None
