@@ -43,7 +43,8 @@ class _Leaving:
 class WarmPrefixes:
     """Says when idle models give up their KV memory, and keeps on disk what was in it.
 
-    For the engine's thread. With slots, or before use_threads(), nothing is kept.
+    For the engine's thread. Nothing is kept with slots, with memory that is reserved for good, and before
+    use_threads().
     """
 
     def __init__(self, settings: EngineSettings, clock: Callable[[], float], slots: IdleSlots) -> None:
@@ -258,7 +259,9 @@ class WarmPrefixes:
 
 
 def _store(settings: EngineSettings) -> PrefixStore | None:
-    if settings.kv_dir is None or settings.kv_disk_bytes == 0 or settings.cache_policy != "prefix":
+    if settings.kv_dir is None or settings.kv_disk_bytes == 0:
+        return None
+    if settings.cache_policy != "prefix" or not settings.elastic:
         return None
     return PrefixStore(Path(settings.kv_dir), settings.kv_disk_bytes)
 

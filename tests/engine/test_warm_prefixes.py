@@ -173,6 +173,17 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_memory_that_is_reserved_for_good_is_kept_and_nothing_goes_to_disk(tmp_path: Path):
+    desk = Desk(tmp_path, elastic=False, static_context=800, max_running=1)
+    desk.say(PROMPT)
+    desk.engine._clock.now_s += 10
+    assert desk.engine.prefixes.put_away_idle() is None
+    assert desk.say(PROMPT) == len(PROMPT) - 1
+    desk.reload()
+    desk.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_slots_are_emptied_and_nothing_goes_to_disk(tmp_path: Path):
     desk = Desk(tmp_path, cache_policy="slots")
     desk.say(PROMPT)
