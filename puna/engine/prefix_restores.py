@@ -91,7 +91,11 @@ class PrefixRestores:
     """Those of all models. For the engine's thread."""
 
     def __init__(
-        self, threads: FileThreads, clock: Callable[[], float], on_end: Callable[[WarmModel], None]
+        self,
+        threads: FileThreads,
+        clock: Callable[[], float],
+        is_engine_busy: Callable[[], bool],
+        on_end: Callable[[WarmModel], None],
     ) -> None:
         """clock: seconds. on_end: told of whose model a restore has ended."""
         self.ready: list[Sequence] = []
@@ -100,6 +104,7 @@ class PrefixRestores:
         """Restored so far."""
         self._threads = threads
         self._clock = clock
+        self._is_engine_busy = is_engine_busy
         self._on_end = on_end
         self._restores: list[_Restore] = []
         self._bytes_per_s: float | None = None
@@ -171,7 +176,9 @@ class PrefixRestores:
         kv = restore.model.kv
         restore.job.blocks = LentBlocks(kv.arena, kv.pool, blocks)
         restore.started_s = self._clock()
-        self._threads.read(restore.job.read, lambda: self._finish(restore), _NUM_READERS)
+        # Those who run need the cores, too.
+        num_readers = 1 if self._is_engine_busy() else _NUM_READERS
+        self._threads.read(restore.job.read, lambda: self._finish(restore), num_readers)
 
     def _pays(self, restore: _Restore) -> bool:
         """Whether to read what was found takes less time than to compute it; if in doubt, yes."""

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,6 +20,7 @@ from puna.kv.prefix_store import PrefixStore
 
 _AGE_STEP_NS = 1000  # by which a block's file is younger than that of the next
 _TOKEN_BYTES = 4
+_PAUSE_S = 0.002
 
 
 class LentBlocks:
@@ -173,9 +174,11 @@ class PrefixSave:
         files: PrefixFiles,
         nodes: list[Node],
         blocks: LentBlocks,
+        is_engine_busy: Callable[[], bool],
         deadline_s: float | None = None,
     ) -> None:
         """nodes: of the blocks, most valuable first, and none before what it builds on.
+        is_engine_busy: then writing takes its time. For any thread.
         deadline_s: of time.monotonic(); what is not written then, is not written.
         """
         self.blocks = blocks
@@ -184,6 +187,7 @@ class PrefixSave:
         self._store = store
         self._files = files
         self._nodes = nodes
+        self._is_engine_busy = is_engine_busy
 
     def run(self) -> None:
         """In one thread."""
@@ -214,6 +218,9 @@ class PrefixSave:
             if is_new:
                 self._store.added(self._files.file_bytes)
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
+                if self._is_engine_busy():
+                    # Steps wait for their slowest thread: a core that one is kept from slows down all.
+                    time.sleep(_PAUSE_S)
 
 
 def savable_nodes(pool: BlockPool, cache: PrefixCache) -> list[Node]:

@@ -47,7 +47,7 @@ class Kv:
         blocks = [node.block for node in nodes]
         self.pool.retain(blocks)
         lent = LentBlocks(self.arena, self.pool, blocks)
-        return PrefixSave(self.store, self.files, nodes, lent, deadline_s)
+        return PrefixSave(self.store, self.files, nodes, lent, lambda: False, deadline_s)
 
     def restore(self, tokens: np.ndarray = TOKENS, num_known: int = 0) -> PrefixRestore:
         """That has looked, and has blocks."""
