@@ -224,8 +224,13 @@ class Runtime:
         await self._worker.end_lease(num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        """None: as before. Returns what running requests hold beyond the new limits. Raises WorkerDied."""
-        return await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        """None: as before. Idle models fall asleep where the memory limit wants it. Returns what others hold
+        beyond the new limits. Raises WorkerDied.
+        """
+        excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        while excess and memory_limit_bytes is not None and await self._residency.put_one_to_sleep():
+            excess = await self._worker.set_limits(None, None)
+        return excess
 
     async def trim_kv(self) -> int:
         """Gives back the KV memory that no request needs now: how much. Raises WorkerDied."""

@@ -107,8 +107,9 @@ class FakeWorker(FakeSessions):
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         self.limits = kv_limit_bytes, memory_limit_bytes
+        self._memory_bytes = memory_limit_bytes or self._memory_bytes
         await self._step()
-        return 0
+        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, 0)
 
     async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
         granted = is_held or self.leased_bytes + num_bytes <= LEASABLE

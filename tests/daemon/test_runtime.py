@@ -522,3 +522,21 @@ def test_draft_model_that_does_not_fit_is_gone_without(daemon, weights):
         assert daemon.worker.requests[0].draft_model_id is None
 
     run(main, daemon)
+
+
+def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(daemon, weights):
+    for name, data in zip(("busy", "first", "second"), (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        for name in ("first", "second"):
+            await daemon.say(name, "x")
+        async with daemon.runtime.resident("busy"):
+            size = INFO.weight_bytes
+            assert await daemon.runtime.set_limits(None, 2 * size) == 0
+            assert sorted(await daemon.names()) == ["busy:latest", "second:latest"]
+            assert await daemon.runtime.set_limits(size // 2, None) == 0
+            assert await daemon.runtime.set_limits(None, size // 2) == size - size // 2
+            assert await daemon.names() == ["busy:latest"]
+
+    run(main, daemon)
