@@ -110,6 +110,10 @@ class Runtime:
         await asyncio.to_thread(remove_leftovers, self.store.root)
         await self.sessions.remove_leftovers()
 
+    async def save_prefixes(self) -> None:
+        """Before close(): keeps on disk what is cached, if that takes no more than a few seconds."""
+        await self._worker.save_prefixes()
+
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
         await self._worker.close()

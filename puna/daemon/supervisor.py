@@ -27,6 +27,8 @@ SHUTTING_DOWN = "puna server is shutting down"
 
 _FIRST_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
+_SAVE_TIMEOUT_S = 6.0
+"""The worker itself stops writing after five."""
 _HEALTHY_AFTER_S = 10.0
 """A worker that lived this long did not fail at the start: the next one is started without delay."""
 
@@ -183,6 +185,13 @@ class WorkerSupervisor:
     async def remove_session(self, model_id: str, name: str) -> bool:
         """From memory; False if it was not there."""
         return await self._call(lambda client: client.remove_session(model_id, name))
+
+    async def save_prefixes(self) -> None:
+        """Before close(): has the worker keep on disk what it has cached, as far as that takes no more than a
+        few seconds. Does not raise.
+        """
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.ask(lambda client: client.save_prefixes()), _SAVE_TIMEOUT_S)
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
         """What the worker answers; None while there is none. Neither waits for one nor starts one."""

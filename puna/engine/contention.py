@@ -18,7 +18,7 @@ class Pins(Protocol):
 
     @property
     def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
+        """At most so much is gained by giving all of them up, at once or soon."""
 
     def unpin_oldest(self) -> bool:
         """Gives some of them up; False: there are none."""
@@ -82,10 +82,6 @@ class Contention:
     def is_hopeless(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
         """Whether a table for so many tokens is more than there can be."""
         return blocks_for(num_tokens) > max(lane.pool.most_blocks, sequence.table.num_blocks)
-
-    def holds_everything(self, sequence: Sequence) -> bool:
-        """Whether nobody who might end has any memory."""
-        return sum(lane.pool.num_used for lane in self._lanes.values()) == sequence.table.num_blocks
 
     def _give_up_guesses(self) -> bool:
         """Takes what a draft model has computed of a sequence; False: there is nothing."""

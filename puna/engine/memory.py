@@ -62,10 +62,10 @@ class EngineMemory:
         return budget.excess_bytes
 
     def settle(self) -> None:
-        """Has everybody who can do without memory give it back, as long as limits are exceeded."""
-        while self.budget.excess_bytes:
+        """Has everybody who can do without memory give it back, as long as there is too little."""
+        while self.budget.debt_bytes:
             self.budget.shrink()
-            if not self.budget.excess_bytes or not self._scheduler.give_way():
+            if not self.budget.debt_bytes or not self._scheduler.give_way():
                 break
 
     @property

@@ -233,7 +233,7 @@ class Scheduler:
             sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
             victim = self._contention.victim(lane, sequence, is_sure=sure)
             assert victim is not None, "a running sequence could at least stop itself"
-            if victim is sequence and self._contention.holds_everything(sequence):
+            if victim is sequence and lane.pool.is_all_held_by(sequence.table.num_blocks):
                 self._give_up(lane, sequence, length)
                 return False
             self._preempt(victim)

@@ -125,12 +125,16 @@ class BlockPool:
 
     @property
     def must_shrink(self) -> bool:
-        """Whether more is in use than a lowered limit allows, so that what is given back is gone."""
-        return not self._is_static and self._budget.excess_bytes > 0
+        """Whether what is given back is gone: to fall below a limit, or to those who are sure of it."""
+        return not self._is_static and self._budget.debt_bytes > 0
 
     def is_sure_of(self, num_blocks: int) -> bool:
         """Whether that many more are within what the pool is sure of."""
         return (self.num_used + num_blocks) * self.block_bytes <= self._budget.assured_bytes(self)
+
+    def is_all_held_by(self, num_blocks: int) -> bool:
+        """Whether nobody has memory in use but the owner of so many blocks."""
+        return self.num_used == num_blocks and self._budget.held_bytes(besides=self) == 0
 
     @property
     def spare_bytes(self) -> int:
@@ -201,6 +205,10 @@ class BlockPool:
     def references(self) -> dict[BlockId, int]:
         """How many owners each block in use has."""
         return dict(self._references)
+
+    def cached(self) -> list[BlockId]:
+        """All cached blocks, last released first; so none comes before one that it builds on."""
+        return list(reversed(self._cached))
 
     def uncache(self, block: BlockId) -> None:
         """For `cache`: the block's content can no longer be found."""

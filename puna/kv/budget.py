@@ -53,7 +53,8 @@ class Budget:
     """Counts what is committed, leased and taken by weights. Memory that one pool can do without is there for
     all, except for what a pool is sure of: its minimum, which others neither commit nor evict into.
 
-    When a limit is lowered below what is in use, nothing more is committed until that is below it.
+    When a limit is lowered below what is in use, nothing more is committed until that is below it; and when a
+    pool becomes sure of what others use, these commit nothing more until they have given that up.
     """
 
     def __init__(self, kv_limit_bytes: int, memory_limit_bytes: int = sys.maxsize) -> None:
@@ -82,6 +83,11 @@ class Budget:
         return max(self.committed_bytes + self.leased_bytes - self.limit_bytes, 0)
 
     @property
+    def debt_bytes(self) -> int:
+        """The same, and by how much others have what pools are sure of."""
+        return max(-self.free_bytes(None), 0)
+
+    @property
     def reclaimable_bytes(self) -> int:
         """What all pools together could do without."""
         return sum(pool.reclaimable_bytes for pool in self._pools)
@@ -107,9 +113,10 @@ class Budget:
         self.shrink()
 
     def set_minimum(self, pool: Reclaimable, num_bytes: int) -> None:
-        """Rounded up to whole extents; see shortage()."""
+        """Rounded up to whole extents; what others have of it makes room where it can. See shortage()."""
         self._minimums[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
         self._share_out()
+        self.shrink()
 
     def minimum_bytes(self, pool: Reclaimable) -> int:
         return self._minimums[pool]
@@ -124,7 +131,7 @@ class Budget:
         return max(self.limit_bytes - self.leased_bytes - others, 0)
 
     def free_bytes(self, asking: Reclaimable | None) -> int:
-        """What `asking` (None: somebody without a pool) could commit now; negative beyond a lowered limit."""
+        """What `asking` (None: somebody without a pool) could commit now; negative while there is debt."""
         promised = sum(
             max(assured - pool.committed_bytes, 0)
             for pool, assured in self._assured.items()
@@ -171,14 +178,17 @@ class Budget:
         is_held: they have it already, whatever the limits are. False, and nothing taken, if there is not that
         much.
         """
-        if not is_held:
-            if num_bytes > self.available_bytes(None):
-                return False
-            while self.uncached_bytes(None) < num_bytes:
-                self.evict_oldest(None)
-            self._free(num_bytes, None)
+        if is_held:
+            self.leased_bytes += num_bytes
+            self._share_out()
+            self.shrink()
+            return True
+        if num_bytes > self.available_bytes(None):
+            return False
+        while self.uncached_bytes(None) < num_bytes:
+            self.evict_oldest(None)
+        self._free(num_bytes, None)
         self.leased_bytes += num_bytes
-        self._share_out()
         return True
 
     def end_lease(self, num_bytes: int) -> None:
@@ -186,14 +196,18 @@ class Budget:
         self.leased_bytes -= num_bytes
         self._share_out()
 
+    def held_bytes(self, besides: Reclaimable) -> int:
+        """What other pools cannot do without."""
+        return sum(map(_held_bytes, self._others(besides)))
+
     def shortage(self, pool: Reclaimable, weight_bytes: int, minimum_bytes: int) -> Shortage | None:
-        """Whether a model fits, beside what others cannot do without; pool: its own, still empty."""
-        kv_bytes = max(minimum_bytes, pool.extent_bytes)
+        """Whether a model fits, beside what others cannot do without; pool: its own."""
+        kv_bytes = max(minimum_bytes, pool.extent_bytes, _held_bytes(pool))
         others = [other for other in self._pools if other is not pool]
         sure = self.leased_bytes + sum(self._minimums[other] for other in others)
         if sure + kv_bytes > self.kv_limit_bytes:
             return Shortage(kv_bytes, self.kv_limit_bytes, sure, is_of_kv=True)
-        held = (max(o.committed_bytes - o.reclaimable_bytes, self._minimums[o]) for o in others)
+        held = (max(_held_bytes(other), self._minimums[other]) for other in others)
         taken = self.weight_bytes + self.leased_bytes + sum(held)
         if taken + weight_bytes + kv_bytes > self.memory_limit_bytes:
             return Shortage(weight_bytes + kv_bytes, self.memory_limit_bytes, taken)
@@ -211,15 +225,15 @@ class Budget:
         self._share_out()
 
     def shrink(self) -> None:
-        """Brings what is committed down to the limit, as far as it is spare or cached; what pools are sure of
-        goes last.
+        """Pays debts as far as memory is spare or cached; what pools are sure of goes last, and only where
+        limits are exceeded.
         """
-        while self.excess_bytes > self._spare_bytes() and _evict_oldest(self._evictable(None)):
+        while self.uncached_bytes(None) < 0 and _evict_oldest(self._evictable(None)):
             pass
         while self.excess_bytes > self._spare_bytes() and _evict_oldest(self._pools):
             pass
         for pool in self._pools:
-            if self.excess_bytes:
+            if self.debt_bytes:
                 pool.trim()
 
     def trim(self) -> None:
@@ -273,6 +287,11 @@ class Budget:
 
     def _cached_bytes(self) -> int:
         return sum(pool.reclaimable_bytes - pool.spare_bytes for pool in self._pools)
+
+
+def _held_bytes(pool: Reclaimable) -> int:
+    """What the pool cannot do without."""
+    return pool.committed_bytes - pool.reclaimable_bytes
 
 
 def _evict_oldest(pools: Sequence[Reclaimable]) -> bool:

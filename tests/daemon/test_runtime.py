@@ -371,6 +371,18 @@ def test_observing_wakes_nobody_and_remembers_names(daemon, weights):
     run(main, daemon)
 
 
+def test_memory_waits_for_a_worker(daemon):
+    async def main():
+        observation = await daemon.runtime.observe(wait=True)
+        assert observation.stats is not None
+        assert observation.num_worker_starts == 1
+        assert await daemon.runtime.set_limits(1 << 30, None) == 0
+        assert daemon.worker.limits == (1 << 30, None)
+        assert await daemon.runtime.trim_kv() == 0
+
+    run(main, daemon)
+
+
 def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkeypatch):
     monkeypatch.setattr("puna.daemon.runtime._ANSWER_TIMEOUT_S", 0.01)
     monkeypatch.setattr("puna.daemon.runtime._LIST_TIMEOUT_S", 0.01)

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from puna.engine import EngineCore, EngineSettings, Request
+from puna.engine.resident import ModelDoesNotFit
 from puna.engine.session_files import SessionSave
 from puna.engine.sessions import SessionError
 from puna.kv import BLOCK_TOKENS
 from puna.kv.checkpoint import Checkpoint, CheckpointError
+from puna.kv.sequence_table import blocks_for
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,
@@ -90,11 +92,11 @@ requests = st.fixed_dictionaries(
 )
 
 
-def expected(request: Request, model: ToyModel, limit_bytes: int) -> list[int] | None:
-    """The tokens that a request must get; None: it must be refused."""
+def expected(request: Request, model: ToyModel, max_blocks: int) -> list[int] | None:
+    """The tokens that a request must get; None: it must be refused. max_blocks: that the model may have."""
     wanted = model.info.context_length if request.context_length is None else request.context_length
     context = min(wanted, model.info.context_length)
-    num_prompt, max_blocks = len(request.prompt), limit_bytes // model.info.block_bytes
+    num_prompt = len(request.prompt)
     if not 0 < num_prompt <= min(context, max_blocks * BLOCK_TOKENS):
         return None
     context = min(context, max_blocks * BLOCK_TOKENS)
@@ -113,7 +115,10 @@ def expected(request: Request, model: ToyModel, limit_bytes: int) -> list[int] |
 
 
 class Schedules(RuleBasedStateMachine):
-    """Two models under one budget; requests come, are cancelled, lose their model, or run to their end."""
+    """Two models under one budget; requests come, are cancelled, lose their model, or run to their end.
+
+    The limit changes, others lease memory, and a model may be sure of some.
+    """
 
     @initialize(
         num_blocks=st.integers(5, 20),
@@ -124,10 +129,12 @@ class Schedules(RuleBasedStateMachine):
     def start(
         self, num_blocks: int, values: dict[str, Any], may_fail: bool, first: list[dict[str, Any]]
     ) -> None:
-        self.limit_bytes = num_blocks * BLOCK_BYTES
         self.backend, self.clock = ToyBackend(), SteadyClock()
-        chosen = EngineSettings(kv_limit_bytes=self.limit_bytes, **values)
+        chosen = EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **values)
         self.engine = EngineCore(self.backend, chosen, self.clock)
+        self.budget = self.engine.memory.budget
+        self.leases: list[int] = []
+        self.total_bytes = 0  # committed and leased
         self.models: dict[str, ToyModel] = {}
         for model_id in MODELS:
             self._load(model_id)
@@ -137,6 +144,8 @@ class Schedules(RuleBasedStateMachine):
         self.model_of: dict[str, str] = {}
         self.unfinished: list[str] = []
         self.spoilt: set[str] = set()  # cancelled, or without a model: they may end in the middle
+        self.num_blocks: dict[str, int] = {}  # that a request may come to need
+        self.squeezed: set[str] = set()  # for whom there was too little memory at some time
         self.results = Results()
         self.files = tempfile.TemporaryDirectory()
         self.directory = Path(self.files.name)
@@ -144,9 +153,26 @@ class Schedules(RuleBasedStateMachine):
         for fields in first:
             self._submit(**fields)
 
-    def _load(self, model_id: str) -> None:
-        self.models[model_id] = MODELS[model_id]()
-        self.engine.attach_model(model_id, self.models[model_id])
+    def _load(self, model_id: str, minimum_kv_bytes: int = 0) -> None:
+        model, shortage = MODELS[model_id](), None
+        try:
+            self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum_kv_bytes)
+        except ModelDoesNotFit as error:
+            shortage = error.shortage
+        if shortage is None:
+            self.models[model_id] = model
+        else:
+            assert shortage.needed_bytes + shortage.taken_bytes > shortage.limit_bytes
+            assert model.closed
+
+    def _most_blocks(self, model_id: str) -> int:
+        block_bytes = self.models[model_id].info.block_bytes
+        others = sum(
+            self.budget.assured_bytes(self.engine._models[other].pool)
+            for other in self.models
+            if other != model_id
+        )
+        return max(self.budget.limit_bytes - self.budget.leased_bytes - others, 0) // block_bytes
 
     @rule(values=requests, count=st.sampled_from([1, 1, 8]))
     def submit(self, values: dict[str, Any], count: int) -> None:
@@ -156,7 +182,7 @@ class Schedules(RuleBasedStateMachine):
     @rule(model_id=st.sampled_from(list(MODELS)), token=st.integers(0, 5))
     def submit_what_takes_all_memory(self, model_id: str, token: int) -> None:
         if model_id in self.models:
-            num_blocks = self.limit_bytes // self.models[model_id].info.block_bytes
+            num_blocks = max(self._most_blocks(model_id), 1)
             self._submit(model_id=model_id, prompt=[token] * (16 * num_blocks - 7), max_tokens=5, priority=9)
 
     def _submit(self, **values: Any) -> None:
@@ -165,12 +191,15 @@ class Schedules(RuleBasedStateMachine):
             request.session is None or self.engine.settings.cache_policy == "prefix"
         )
         if is_possible:
-            wanted = expected(request, self.models[request.model_id], self.limit_bytes)
+            model, most_blocks = self.models[request.model_id], self._most_blocks(request.model_id)
+            wanted = expected(request, model, most_blocks)
+            longest = len(request.prompt) + len(wanted or [])
+            self.num_blocks[request.id] = min(blocks_for(longest), blocks_for(model.info.context_length))
         self.wanted[request.id] = wanted if is_possible else None
         self.model_of[request.id] = request.model_id
         self.unfinished.append(request.id)
         self.engine.submit(request)
-        self.engine.check()
+        self._check()
 
     @precondition(lambda self: self.may_fail)
     @rule(model_id=st.sampled_from(list(MODELS)))
@@ -182,8 +211,36 @@ class Schedules(RuleBasedStateMachine):
     def step(self, count: int) -> None:
         for _ in range(count):
             self.results.add(self.engine.step())
-            self.engine.check()
+            self._check()
         self._check_results()
+
+    @rule(num_blocks=st.integers(0, 25), memory_blocks=st.sampled_from([None, None, 4, 12, 25]))
+    def set_limits(self, num_blocks: int, memory_blocks: int | None) -> None:
+        memory_limit = None if memory_blocks is None else memory_blocks * BLOCK_BYTES
+        excess = self.engine.set_limits(num_blocks * BLOCK_BYTES, memory_limit)
+        if not any(model.num_running for model in self.engine.stats().models) and not self.leases:
+            assert excess == 0
+        self._check()
+
+    @rule(num_bytes=st.integers(0, 12 * BLOCK_BYTES))
+    def lease(self, num_bytes: int) -> None:
+        leasable = self.engine.memory.leasable_bytes
+        used = [model.used_kv_bytes for model in self.engine.stats().models]
+        assert self.engine.lease(num_bytes) == (num_bytes <= leasable)
+        assert used == [model.used_kv_bytes for model in self.engine.stats().models]
+        self.leases += [num_bytes] * (num_bytes <= leasable)
+        self._check()
+
+    @precondition(lambda self: self.leases)
+    @rule()
+    def end_lease(self) -> None:
+        self.engine.end_lease(self.leases.pop())
+        self._check()
+
+    @rule()
+    def relieve(self) -> None:
+        self.engine.memory.relieve()
+        self._check()
 
     @precondition(lambda self: self.unfinished)
     @rule(data=st.data())
@@ -193,15 +250,15 @@ class Schedules(RuleBasedStateMachine):
         self.engine.cancel(request_id)
         self.engine.check()
 
-    @rule()
-    def unload_or_load(self) -> None:
+    @rule(minimum_blocks=st.sampled_from([0, 0, 3, 7]))
+    def unload_or_load(self, minimum_blocks: int) -> None:
         if "second" in self.models:
             del self.models["second"]
             self.spoilt |= {name for name in self.unfinished if self.model_of[name] == "second"}
             self.engine.unload_model("second")
         else:
-            self._load("second")
-        self.engine.check()
+            self._load("second", minimum_blocks * BLOCK_BYTES)
+        self._check()
 
     @rule(model_id=st.sampled_from(list(MODELS)), name=st.sampled_from(SESSIONS))
     def remove_session(self, model_id: str, name: str) -> None:
@@ -259,9 +316,23 @@ class Schedules(RuleBasedStateMachine):
         self.engine.trim_kv()
         self.engine.check()
         assert all(model.committed_kv_bytes == 0 for model in self.engine.stats().models)
+        assert self.budget.leased_bytes == sum(self.leases)
         self.engine.close()
         self.backend.close()
         self.files.cleanup()
+
+    def _check(self) -> None:
+        """The books, and that limits are exceeded only by what was there when they were lowered."""
+        self.engine.check()
+        total = self.budget.committed_bytes + self.budget.leased_bytes
+        assert total <= max(self.budget.limit_bytes, self.total_bytes)
+        self.total_bytes = total
+        self.squeezed |= {
+            name
+            for name in self.unfinished
+            if self.model_of[name] in self.models
+            and self.num_blocks.get(name, 0) > self._most_blocks(self.model_of[name])
+        }
 
     def _check_results(self) -> None:
         for request_id in list(self.unfinished):
@@ -278,7 +349,12 @@ class Schedules(RuleBasedStateMachine):
                 assert not tokens
                 assert self.engine.settings.max_queue is not None
             else:
-                assert wanted is None or request_id in self.spoilt or self._was_failed_by_another(last)
+                assert (
+                    wanted is None
+                    or request_id in self.spoilt
+                    or (request_id in self.squeezed and "of KV memory, the limits leave it" in last.error)
+                    or self._was_failed_by_another(last)
+                )
 
     def _was_failed_by_another(self, last: Any) -> bool:
         return self.may_fail and "the model failed to run: poisoned" in (last.error or "")

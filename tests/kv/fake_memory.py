@@ -15,6 +15,7 @@ class FakeMemory:
     extent_blocks: int = 1
     waste_bytes: int = 0
     released: list[int] = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
     fetched: list[int] = field(default_factory=list)
     in_use: set[int] = field(default_factory=set)
     closed: bool = False
@@ -22,6 +23,9 @@ class FakeMemory:
     @property
     def extent_bytes(self) -> int:
         return self.extent_blocks * self.block_bytes + self.waste_bytes
+
+    def commit(self, extents: Sequence[int]) -> None:
+        self.committed += extents
 
     def fetch(self, extent: int) -> None:
         self.fetched.append(extent)
