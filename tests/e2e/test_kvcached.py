@@ -53,9 +53,12 @@ class Daemon:
         return httpx.post(f"{self.url}{path}", json=body, timeout=TIMEOUT_S).json()
 
     def generate(self, prompt: str, num_predict: int = 8) -> str:
+        """Again and again, while clients hold more of the limit than leaves room for the request."""
         options = {"temperature": 0, "num_predict": num_predict}
         body = {"model": MODEL, "prompt": prompt, "raw": True, "stream": False, "options": options}
-        return self.post("/api/generate", **body)["response"]
+        while "KV memory" in (reply := self.post("/api/generate", **body)).get("error", ""):
+            time.sleep(0.02)
+        return reply["response"]
 
     def leased(self) -> int:
         return self.get("/api/kv")["leased"]
