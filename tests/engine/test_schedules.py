@@ -158,10 +158,12 @@ class Schedules(RuleBasedStateMachine):
         try:
             self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum_kv_bytes)
         except ModelDoesNotFit as error:
-            assert error.shortage.needed_bytes + error.shortage.taken_bytes > error.shortage.limit_bytes
-            assert model.closed
+            shortage = error.shortage
         else:
             self.models[model_id] = model
+            return
+        assert shortage.needed_bytes + shortage.taken_bytes > shortage.limit_bytes
+        assert model.closed
 
     def _most_blocks(self, model_id: str) -> int:
         block_bytes = self.models[model_id].info.block_bytes
