@@ -55,6 +55,21 @@ class Arena:
         """Gives the memory of these extents back to the system; their contents are gone."""
     def close(self) -> None: ...
 
+# --- tokenizing ---
+
+class BytePairs:
+    """Byte-pair encoding: the earliest merge of the list first, among equals the leftmost. Thread-safe."""
+
+    def __init__(self, tokens: bytes, merges: bytes, alphabet: bytes, whole_words: bool) -> None:
+        """Texts, separated by NUL. tokens: the vocabulary in the order of ids, all different. merges:
+        "left right", by rank. alphabet: what stands for the 256 bytes. whole_words: a word that is a token is
+        that token, whatever the merges would make of it.
+
+        Raises NativeError for a merge that needs what is no token. The GIL is released.
+        """
+    def encode(self, words: list[str]) -> list[int]:
+        """Bytes without a token are dropped. The GIL is released for most of it."""
+
 # --- sampling ---
 
 class Sampler:

@@ -10,4 +10,5 @@ NB_MODULE(_native, m) {
   puna::bind_kernels(m);
   puna::bind_machine(m);
   puna::bind_sampler(m);
+  puna::bind_tokenizer(m);
 }

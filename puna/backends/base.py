@@ -43,6 +43,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
+    kernels: what computes it; the results of others may differ in the last bits.
     """
 
     architecture: str
@@ -53,6 +54,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     weight_bytes: int
     can_shift: bool
+    kernels: str = ""
 
 
 class DeviceModel(Protocol):

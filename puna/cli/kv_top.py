@@ -34,11 +34,11 @@ class _Bar(NamedTuple):
 
 
 def top(client: Client) -> None:
-    """Shows the table until `q` or Ctrl-C; once if standard output is no terminal."""
-    if not sys.stdout.isatty():
+    """Shows the table until `q` or Ctrl-C; once where it could not be replaced."""
+    console = Console()
+    if not sys.stdout.isatty() or console.is_dumb_terminal:  # the console may be told to be a terminal
         show_stats(client)
         return
-    console = Console()
     memory = client.get("/api/kv")  # before the screen changes, so that an error leaves it alone
     # On a screen of its own: whatever was on the terminal is there again afterwards.
     with (

@@ -14,11 +14,10 @@ from typing import TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.residency import Residency
-from puna.daemon.shortage import describe_shortage
+from puna.daemon.shortage import could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.engine.resident import ModelDoesNotFit
 from puna.gguf import GgufError, GgufFile
-from puna.kv.budget import Shortage
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
@@ -129,14 +128,12 @@ class ModelLoader:
                 return await bring()
             except ModelDoesNotFit as error:
                 shortage = error.shortage
-            is_hopeless = shortage.needed_bytes > shortage.limit_bytes
-            if is_hopeless or not await self.residency.put_one_to_sleep():
-                raise ModelDoesNotFit(shortage, await self._describe(model, shortage))
-
-    async def _describe(self, model: StoredModel, shortage: Shortage) -> str:
-        weight_bytes = await asyncio.to_thread(_weight_bytes, model.model_path)
-        stats = await self._worker.stats()
-        return describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
+            stats = await self._worker.stats()
+            idle = {idle.id for idle in self.residency.idle()}
+            if not could_fit(shortage, stats, idle) or not await self.residency.put_one_to_sleep():
+                weight_bytes = await asyncio.to_thread(_weight_bytes, model.model_path)
+                text = describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
+                raise ModelDoesNotFit(shortage, text)
 
 
 def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:

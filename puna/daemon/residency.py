@@ -123,13 +123,16 @@ class Residency(Generic[T]):
         """Has the idle model that was used least recently fall asleep, or waits until one that is leaving is
         gone. False: all are in use.
         """
-        idle = [entry for entry in self._entries.values() if entry.loaded and not entry.num_holders]
-        if not idle:
+        if not (idle := self._idle()):
             return False
         victim = min(idle, key=lambda entry: (not entry.leaving, entry.last_used_s))
         self._retire(victim)
         await victim.gone.wait()
         return True
+
+    def idle(self) -> list[T]:
+        """Models that nobody uses, also those that are leaving."""
+        return [entry.ready.result() for entry in self._idle()]
 
     def asleep(self) -> list[T]:
         """The longest asleep first."""
@@ -149,6 +152,9 @@ class Residency(Generic[T]):
             entry.ready.cancel()
         await asyncio.gather(*(entry.ready for entry in entries), *self._departures, return_exceptions=True)
         await self._sleepers.close()
+
+    def _idle(self) -> list[Entry[T]]:
+        return [entry for entry in self._entries.values() if entry.loaded and not entry.num_holders]
 
     async def _wait_until_loaded(
         self, key: str, load: Callable[[], Awaitable[T]], keep_alive_s: float | None

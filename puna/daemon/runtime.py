@@ -16,7 +16,8 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import Process, WorkerSupervisor
+from puna.daemon.supervisor import WorkerSupervisor
+from puna.daemon.worker_protocols import Process
 from puna.engine.request import EngineStats, ModelStats, Request
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
@@ -108,6 +109,10 @@ class Runtime:
         self._worker.start()
         await asyncio.to_thread(remove_leftovers, self.store.root)
         await self.sessions.remove_leftovers()
+
+    async def save_prefixes(self) -> None:
+        """Before close(): keeps on disk what is cached, if that takes no more than a few seconds."""
+        await self._worker.save_prefixes()
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""

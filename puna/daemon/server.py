@@ -110,9 +110,11 @@ class _Shutdown:
         self._server = server
         self.asked = asyncio.Event()
         self.forced = asyncio.Event()
+        self.hurried = asyncio.Event()
 
     def on_signal(self) -> None:
         if self.asked.is_set():
+            self.hurried.set()
             self.force()
         else:
             log.info("shutting down")
@@ -155,4 +157,8 @@ async def _close_when_asked(runtime: Runtime, shutdown: _Shutdown) -> None:
     await shutdown.asked.wait()
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(shutdown.forced.wait(), _GRACE_S)
+    last_work = [asyncio.create_task(work) for work in (runtime.save_prefixes(), shutdown.hurried.wait())]
+    await asyncio.wait(last_work, return_when=asyncio.FIRST_COMPLETED)
+    for task in last_work:
+        task.cancel()
     await runtime.close()

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from puna.engine.request import EngineStats, ModelStats
 from puna.kv.budget import Shortage
 from puna.sizes import human_size
+
+
+def could_fit(shortage: Shortage, stats: EngineStats, idle: Collection[str]) -> bool:
+    """Whether it would help if all these models slept."""
+    given = sum(
+        max(model.committed_kv_bytes, model.minimum_kv_bytes) + model.weight_bytes * (not shortage.is_of_kv)
+        for model in stats.models
+        if model.model_id in idle and not model.is_asleep
+    )
+    return shortage.needed_bytes + shortage.taken_bytes - given <= shortage.limit_bytes
 
 
 def describe_shortage(

@@ -7,12 +7,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.daemon.worker_protocols import Client, Process
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
-from puna.engine.trace import EngineTrace
 from puna.worker.client import WorkerDied
 from puna.worker.protocol import Leased
 
@@ -27,40 +27,10 @@ SHUTTING_DOWN = "puna server is shutting down"
 
 _FIRST_DELAY_S = 0.1
 _MAX_DELAY_S = 5.0
+_SAVE_TIMEOUT_S = 6.0
+"""The worker itself stops writing after five."""
 _HEALTHY_AFTER_S = 10.0
 """A worker that lived this long did not fail at the start: the next one is started without delay."""
-
-
-class Client(Protocol):
-    """What puna.worker.client.WorkerClient does; raises WorkerDied throughout."""
-
-    async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo: ...
-    async def unload(self, model_id: str) -> None: ...
-    async def sleep(self, model_id: str) -> None: ...
-    async def wake(self, model_id: str) -> ModelInfo: ...
-    def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]: ...
-    async def cancel(self, request_id: str) -> None: ...
-    async def stats(self) -> EngineStats: ...
-    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int: ...
-    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased: ...
-    async def end_lease(self, num_bytes: int) -> None: ...
-    async def trim_kv(self) -> int: ...
-    async def sessions(self) -> list[SessionStatus]: ...
-    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def remove_session(self, model_id: str, name: str) -> bool: ...
-    async def trace(self, seconds: float | None = None) -> EngineTrace: ...
-
-
-class Process(Protocol):
-    """What puna.worker.process.WorkerProcess does."""
-
-    @property
-    def client(self) -> Client: ...
-    @property
-    def pid(self) -> int: ...
-    async def wait(self) -> int: ...
-    async def terminate(self) -> None: ...
 
 
 class _Model(NamedTuple):
@@ -215,6 +185,13 @@ class WorkerSupervisor:
     async def remove_session(self, model_id: str, name: str) -> bool:
         """From memory; False if it was not there."""
         return await self._call(lambda client: client.remove_session(model_id, name))
+
+    async def save_prefixes(self) -> None:
+        """Before close(): has the worker keep on disk what it has cached, as far as that takes no more than a
+        few seconds. Does not raise.
+        """
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.ask(lambda client: client.save_prefixes()), _SAVE_TIMEOUT_S)
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:
         """What the worker answers; None while there is none. Neither waits for one nor starts one."""

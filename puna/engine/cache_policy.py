@@ -62,7 +62,7 @@ class PrefixPolicy:
     def _follow(self, sequence: Sequence) -> None:
         if self._can_follow(sequence):
             assert sequence.cursor is not None
-            limit = self._limit(sequence)
+            limit = sequence.num_findable
             covered = self._cache.follow(sequence.cursor, sequence.table, sequence.tokens, limit)
             sequence.skip(covered - sequence.num_computed)
 
@@ -78,7 +78,7 @@ class PrefixPolicy:
         if cursor is None or not self._can_follow(sequence):
             return
         start = cursor.num_blocks * BLOCK_TOKENS
-        found = self._cache.find_partial(cursor, sequence.tokens, self._limit(sequence))
+        found = self._cache.find_partial(cursor, sequence.tokens, sequence.num_findable)
         if found is None:
             return
         block, num_tokens = found
@@ -116,9 +116,3 @@ class PrefixPolicy:
     def _record(self, sequence: Sequence) -> None:
         assert sequence.cursor is not None
         self._cache.record(sequence.cursor, sequence.table, sequence.tokens[: sequence.num_computed])
-
-    @staticmethod
-    def _limit(sequence: Sequence) -> int:
-        # One token is left to compute: without it there would be nothing to sample from. Past a full
-        # context, positions are no longer those of the history.
-        return min(sequence.num_tokens - 1, sequence.context_length)

@@ -18,7 +18,7 @@ class Pins(Protocol):
 
     @property
     def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up."""
+        """At most so much is gained by giving all of them up, at once or soon."""
 
     def unpin_oldest(self) -> bool:
         """Gives some of them up; False: there are none."""

@@ -13,6 +13,7 @@ from puna.engine.batch import Slice, build_batch
 from puna.engine.draft_state import DraftState
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
+from puna.engine.pins import AllPins
 from puna.engine.recorder import Recorder
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
@@ -25,6 +26,7 @@ from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.engine.warm_prefixes import WarmPrefixes
 from puna.kv import SequenceTable
 
 PRIORITY_S = 60.0
@@ -51,7 +53,8 @@ class EngineCore:
         self._clock = clock
         self.sessions = Sessions()
         self._idle_slots = IdleSlots()
-        pins = self.sessions if settings.cache_policy == "prefix" else self._idle_slots
+        self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
+        pins = AllPins(self.prefixes, self.sessions, self._idle_slots)
         self._scheduler = Scheduler(settings, pins)
         self.memory = EngineMemory(settings, self._scheduler, pins)
         self._recorder = Recorder()
@@ -64,7 +67,7 @@ class EngineCore:
     @property
     def has_work(self) -> bool:
         """Whether step() has something to do or to say."""
-        return bool(self._outputs) or self._scheduler.has_work
+        return bool(self._outputs) or self._scheduler.has_work or self.prefixes.has_restored
 
     def load_model(self, model_id: str, path: Path) -> ModelInfo:
         """Raises ModelLoadError."""
@@ -121,7 +124,9 @@ class EngineCore:
         self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model_id, model.policy)
-        self.sessions.add_model(model_id, model.kv(model_id))
+        kv = model.kv(model_id)
+        self.sessions.add_model(model_id, kv)
+        self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
         device_model.wake()
         return device_model.info
@@ -145,7 +150,7 @@ class EngineCore:
         self.sessions.remove_model(model_id)
         self._idle_slots.remove_model(model_id)
         self.memory.leave(model)
-        model.pool.close()
+        self.prefixes.remove_model(model_id)
 
     def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
@@ -175,7 +180,8 @@ class EngineCore:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
         self._sequences[request.id] = sequence
-        self._scheduler.add(sequence)
+        if not self.prefixes.begin(sequence):
+            self._scheduler.add(sequence)
         if sequence.max_tokens == 0:
             self._outputs.append(self._finish(sequence, "length"))
 
@@ -189,6 +195,8 @@ class EngineCore:
         self.memory.settle()
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
+        for sequence in self.prefixes.take_restored():
+            self._scheduler.add(sequence)
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
@@ -219,7 +227,9 @@ class EngineCore:
         return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:
-        return engine_stats(self._models, self._asleep, self._scheduler, self._recorder, self.memory.budget)
+        return engine_stats(
+            self._models, self._asleep, self._scheduler, self._recorder, self.memory.budget, self.prefixes
+        )
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: as far back as is known."""
@@ -228,7 +238,8 @@ class EngineCore:
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
         kept = {name: self.sessions.tables(name) + self._idle_slots.tables(name) for name in self._models}
-        check_books(self._models, self._sequences.values(), kept, self.memory.budget)
+        lent = {name: self.prefixes.held(name) for name in self._models}
+        check_books(self._models, self._sequences.values(), kept, lent, self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
@@ -266,7 +277,8 @@ class EngineCore:
         return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
-        self._scheduler.remove(sequence)
+        if not self.prefixes.end(sequence):
+            self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
         name = sequence.request.session
         if name is not None and reason not in ("error", "busy"):

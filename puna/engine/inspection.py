@@ -10,7 +10,8 @@ from puna.engine.request import EngineStats, ModelStats
 from puna.engine.resident import Asleep, Resident
 from puna.engine.scheduler import Scheduler
 from puna.engine.sequence import Sequence
-from puna.kv import Budget, SequenceTable
+from puna.engine.warm_prefixes import WarmPrefixes
+from puna.kv import BlockId, Budget, SequenceTable
 
 
 def engine_stats(
@@ -19,6 +20,7 @@ def engine_stats(
     scheduler: Scheduler,
     recorder: Recorder,
     budget: Budget,
+    prefixes: WarmPrefixes,
 ) -> EngineStats:
     return EngineStats(
         kv_limit_bytes=budget.kv_limit_bytes,
@@ -28,7 +30,7 @@ def engine_stats(
             ModelStats(
                 model_id=model_id,
                 num_running=len(scheduler.lane(model_id).running),
-                num_waiting=scheduler.num_waiting(model_id),
+                num_waiting=scheduler.num_waiting(model_id) + prefixes.num_waiting(model_id),
                 num_preemptions=recorder.metrics[model_id].num_preemptions,
                 block_bytes=model.pool.block_bytes,
                 used_kv_bytes=model.pool.num_used * model.pool.block_bytes,
@@ -41,6 +43,7 @@ def engine_stats(
             for model_id, model in models.items()
         ]
         + [sleeper.stats(model_id) for model_id, sleeper in asleep.items()],
+        disk=prefixes.stats(),
         metrics=recorder.metrics,
     )
 
@@ -49,11 +52,13 @@ def check_books(
     models: Mapping[str, Resident],
     sequences: Iterable[Sequence],
     kept: Mapping[str, list[SequenceTable]],
+    lent: Mapping[str, list[BlockId]],
     budget: Budget,
 ) -> None:
     """Asserts that every committed block is accounted for, by its owners and by the budget.
 
-    kept: by model, the tables that belong to no sequence.
+    kept: by model, the tables that belong to no sequence; lent: the blocks that files are made of, or filled
+    from.
     """
     for model_id, model in models.items():
         model.pool.check()
@@ -62,5 +67,6 @@ def check_books(
         drafts = [s.draft for s in sequences if s.draft is not None]
         tables += [draft.table for draft in drafts if draft.model is model.draft_model]
         held = Counter(block for table in tables for block in table.blocks)
+        held.update(lent[model_id])
         assert held == model.pool.references(), f"{model_id}: references without an owner"
     budget.check()

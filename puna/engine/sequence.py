@@ -127,6 +127,13 @@ class Sequence:
         return np.concatenate([computed[:keep], computed[keep + self.num_shifts * self.num_discard :]])
 
     @property
+    def num_findable(self) -> int:
+        """Tokens, from the first on, whose KV may come from elsewhere."""
+        # One token is left to compute: without it there would be nothing to sample from. Past a full
+        # context, positions are no longer those of the history.
+        return min(self.num_tokens - 1, self.context_length)
+
+    @property
     def is_content_addressed(self) -> bool:
         """Whether its KV is what any other sequence with the same tokens would have computed."""
         return self.num_shifts == 0

@@ -66,9 +66,18 @@ class IdleSlots:
 
     def remove_model(self, model_id: str) -> None:
         """Gives its blocks back; no sequence runs on it."""
-        if policy := self._policies.pop(model_id, None):
-            for slot in policy.cache.slots:
+        if model_id in self._policies:
+            self.empty(model_id)
+            del self._policies[model_id]
+
+    def empty(self, model_id: str) -> None:
+        """Gives the blocks of its idle slots back."""
+        for policy, slot in list(self._idle()):
+            if policy is self._policies.get(model_id):
                 policy.cache.empty_slot(slot)
+
+    def has_blocks(self, model_id: str) -> bool:
+        return any(table.num_blocks for table in self.tables(model_id))
 
     def tables(self, model_id: str) -> list[SequenceTable]:
         policy = self._policies.get(model_id)

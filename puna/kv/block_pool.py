@@ -206,6 +206,10 @@ class BlockPool:
         """How many owners each block in use has."""
         return dict(self._references)
 
+    def cached(self) -> list[BlockId]:
+        """All cached blocks, last released first; so none comes before one that it builds on."""
+        return list(reversed(self._cached))
+
     def uncache(self, block: BlockId) -> None:
         """For `cache`: the block's content can no longer be found."""
         if self._cached.pop(block, None) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
 
@@ -29,13 +29,17 @@ class Cursor:
     num_blocks: int = 0
 
 
-class _Node(NamedTuple):
-    """A block's tokens, following those of its parent. The tokens of leaves may be fewer than a block's."""
+class Node(NamedTuple):
+    """A block's tokens, int32, following those of its parent. Those of leaves may be fewer than a block's."""
 
     number: NodeNumber
     parent: NodeId
     tokens: bytes
     block: BlockId
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.tokens) == _BLOCK_KEY_BYTES
 
 
 class PrefixCache:
@@ -50,8 +54,8 @@ class PrefixCache:
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._next_number = 0
-        self._nodes: dict[tuple[NodeId, bytes], _Node] = {}
-        self._by_block: dict[BlockId, _Node] = {}
+        self._nodes: dict[tuple[NodeId, bytes], Node] = {}
+        self._by_block: dict[BlockId, Node] = {}
         # The tokens of each node's children, sorted: what has the longest common start with some tokens
         # stands next to where these would stand.
         self._children: dict[NodeId, list[bytes]] = {}
@@ -157,6 +161,10 @@ class PrefixCache:
         for forgotten in reversed(subtree):
             self._remove(forgotten)
 
+    def nodes(self, blocks: Iterable[BlockId]) -> list[Node]:
+        """Those of the blocks that can be found, in their order."""
+        return [self._by_block[block] for block in blocks if block in self._by_block]
+
     def num_recorded(self, block: BlockId) -> int:
         """Tokens at the start of the block that can be found."""
         node = self._by_block.get(block)
@@ -181,13 +189,13 @@ class PrefixCache:
         node = self._by_block.get(table.blocks[cursor.num_blocks - 1])
         return node is not None and node.number == cursor.node
 
-    def _insert(self, parent: NodeId, tokens: bytes, block: BlockId) -> _Node:
+    def _insert(self, parent: NodeId, tokens: bytes, block: BlockId) -> Node:
         """A new node; the block's shorter one, if it has one, is replaced."""
         if shorter := self._by_block.get(block):
             unchanged = shorter.parent == parent and tokens.startswith(shorter.tokens)
             assert unchanged, f"block {block} was rewritten while it could be found"
             self._remove(shorter)
-        node = _Node(NodeNumber(self._next_number), parent, tokens, block)
+        node = Node(NodeNumber(self._next_number), parent, tokens, block)
         self._next_number += 1
         self._nodes[parent, tokens] = self._by_block[block] = node
         insort(self._children.setdefault(parent, []), tokens)
@@ -202,7 +210,7 @@ class PrefixCache:
         table.replace(index, known)
         self._pool.release([own])
 
-    def _remove(self, node: _Node) -> None:
+    def _remove(self, node: Node) -> None:
         siblings = self._children[node.parent]
         del siblings[bisect_left(siblings, node.tokens)]
         if not siblings:

@@ -45,7 +45,7 @@ class Fields:
 
     def strings(self, key: str) -> list[str]:
         value = self._metadata.get(key)
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        if not isinstance(value, list) or not set(map(type, value)) <= {str}:
             raise self._wrong(key, "an array of strings")
         if len(value) > MAX_ENTRIES:
             raise TokenizerError(f"{key}: {len(value)} entries are more than the limit of {MAX_ENTRIES}")

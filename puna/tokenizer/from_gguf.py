@@ -84,10 +84,13 @@ def _pre_tokenizer(fields: Fields) -> PreTokenizer:
 
 
 def _vocabulary(fields: Fields, defaults: _Defaults) -> Vocabulary:
-    texts = [text or f"[EMPTY_{i}]" for i, text in enumerate(fields.strings(f"{_PREFIX}tokens"))]
+    texts = fields.strings(f"{_PREFIX}tokens")
     if not texts:
         raise TokenizerError(f"{_PREFIX}tokens is empty")
-    ids = {text: token for token, text in enumerate(texts)}
+    ids = dict(zip(texts, range(len(texts)), strict=True))
+    if "" in ids:
+        texts = [text or f"[EMPTY_{i}]" for i, text in enumerate(texts)]
+        ids = dict(zip(texts, range(len(texts)), strict=True))
     if len(ids) < len(texts):
         twice = next(text for token, text in enumerate(texts) if ids[text] != token)
         raise TokenizerError(f"{_PREFIX}tokens: {twice!r} is there more than once")
@@ -96,7 +99,7 @@ def _vocabulary(fields: Fields, defaults: _Defaults) -> Vocabulary:
     end_of_generation = mark_by_name(ids, kinds, named)
     return Vocabulary(
         texts=texts,
-        kinds=kinds,
+        kinds=bytes(kinds),
         ids=ids,
         bos_id=named["bos"],
         eos_id=named["eos"],
@@ -108,14 +111,15 @@ def _vocabulary(fields: Fields, defaults: _Defaults) -> Vocabulary:
     )
 
 
-def _kinds(fields: Fields, texts: Sequence[str]) -> list[TokenKind]:
+def _kinds(fields: Fields, texts: Sequence[str]) -> bytearray:
+    """A TokenKind for each; numbers that are none are UNDEFINED."""
     numbers = fields.numbers(f"{_PREFIX}token_type", len(texts))
     if numbers is None:
-        return [TokenKind.NORMAL] * len(texts)
-    by_number = {kind.value: kind for kind in TokenKind}
-    for token in np.flatnonzero(numbers == TokenKind.BYTE).tolist():
+        return bytearray([TokenKind.NORMAL]) * len(texts)
+    kinds = np.where((numbers >= 0) & (numbers <= max(TokenKind)), numbers, TokenKind.UNDEFINED)
+    for token in np.flatnonzero(kinds == TokenKind.BYTE).tolist():
         byte_value(texts[token])
-    return [by_number.get(number, TokenKind.UNDEFINED) for number in numbers.tolist()]
+    return bytearray(kinds.astype(np.uint8).tobytes())
 
 
 def _named_ids(fields: Fields, defaults: _Defaults, vocab_size: int) -> dict[str, int | None]:
@@ -136,7 +140,7 @@ def _adds(fields: Fields, role: str, token: int | None, default: bool) -> bool:
     return default and token is not None if explicit is None else explicit
 
 
-def _strips_space_after(fields: Fields, texts: Sequence[str], kinds: Sequence[TokenKind]) -> frozenset[int]:
+def _strips_space_after(fields: Fields, texts: Sequence[str], kinds: Sequence[int]) -> frozenset[int]:
     name = fields.string("general.name", default="").lower()
     if "phi-3" not in name and "phi3" not in name:
         return frozenset()

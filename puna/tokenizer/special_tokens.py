@@ -25,10 +25,9 @@ class SpecialTokens:
     """Splits text at special tokens, the longest first."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        kinds = vocabulary.kinds
         self._strips_space_after = vocabulary.strips_space_after
-        user_defined = [i for i, kind in enumerate(kinds) if kind == TokenKind.USER_DEFINED]
-        hidden = [i for i, kind in enumerate(kinds) if kind in (TokenKind.CONTROL, TokenKind.UNKNOWN)]
+        user_defined = vocabulary.of_kind(TokenKind.USER_DEFINED)
+        hidden = vocabulary.of_kind(TokenKind.CONTROL, TokenKind.UNKNOWN)
         self._always = _Finder({vocabulary.texts[i]: i for i in user_defined})
         self._all = _Finder({vocabulary.texts[i]: i for i in sorted(user_defined + hidden)})
 

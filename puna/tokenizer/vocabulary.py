@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+
 
 class TokenKind(IntEnum):
     """As numbered in `tokenizer.ggml.token_type`."""
@@ -24,7 +26,8 @@ class Vocabulary:
     """Immutable; ids are positions in `texts`."""
 
     texts: list[str]
-    kinds: list[TokenKind]
+    kinds: bytes
+    """The TokenKind of each."""
     ids: Mapping[str, int]
     bos_id: int | None
     eos_id: int | None
@@ -34,6 +37,10 @@ class Vocabulary:
     add_eos: bool
     strips_space_after: frozenset[int]
     """Special tokens that swallow the whitespace behind them."""
+
+    def of_kind(self, *kinds: TokenKind) -> list[int]:
+        """Ascending."""
+        return np.flatnonzero(np.isin(np.frombuffer(self.kinds, np.uint8), kinds)).tolist()
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -75,9 +75,7 @@ ENDS_FILL_IN = ("fim_pad", "fim_rep", "fim_sep")
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 
-def mark_by_name(
-    ids: Mapping[str, int], kinds: list[TokenKind], named: Mapping[str, int | None]
-) -> frozenset[int]:
+def mark_by_name(ids: Mapping[str, int], kinds: bytearray, named: Mapping[str, int | None]) -> frozenset[int]:
     """Corrects `kinds` in place and returns the tokens that end a generation.
 
     `named`: the ids that metadata gives: eos, eot, eom and the keys of FILL_IN_THE_MIDDLE.
@@ -98,7 +96,7 @@ def mark_by_name(
     return frozenset(token for token in ends if token is not None)
 
 
-def _drop_false_ends(ids: Mapping[str, int], kinds: list[TokenKind], ends: set[int | None]) -> None:
+def _drop_false_ends(ids: Mapping[str, int], kinds: bytearray, ends: set[int | None]) -> None:
     """Where a format has a later end, its separators must not stop the reply."""
 
     def has(name: str) -> bool:
@@ -113,6 +111,6 @@ def _drop_false_ends(ids: Mapping[str, int], kinds: list[TokenKind], ends: set[i
         kinds[ids["</s>"]] = TokenKind.NORMAL
 
 
-def _mark(kinds: list[TokenKind], token: int | None, kind: TokenKind) -> None:
+def _mark(kinds: bytearray, token: int | None, kind: TokenKind) -> None:
     if token is not None:
         kinds[token] = kind

@@ -41,6 +41,7 @@ from puna.worker.protocol import (
     ProtocolError,
     Ready,
     RemoveSession,
+    SavePrefixes,
     SaveSession,
     SessionDone,
     SessionFailed,
@@ -182,6 +183,11 @@ class WorkerClient:
         reply = await self._request(call, ListSessions(call))
         assert isinstance(reply, SessionList)
         return reply.sessions
+
+    async def save_prefixes(self) -> None:
+        """Before the worker ends: has it keep on disk what it has cached."""
+        call = next(self._next_call)
+        await self._request(call, SavePrefixes(call))
 
     async def save_session(self, model_id: str, name: str, path: Path) -> None:
         """Raises SessionError, CheckpointError."""

@@ -19,6 +19,7 @@ from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine import EngineCore
 from puna.engine.resident import ModelDoesNotFit
 from puna.worker.memory_service import MemoryService
+from puna.worker.prefix_service import PrefixService
 from puna.worker.protocol import (
     Cancel,
     EndLease,
@@ -32,9 +33,11 @@ from puna.worker.protocol import (
     LoadFailed,
     LoadSession,
     Outputs,
+    PrefixesSaved,
     ProtocolError,
     Ready,
     RemoveSession,
+    SavePrefixes,
     SaveSession,
     SetLimits,
     Sleep,
@@ -104,15 +107,11 @@ class WorkerServer:
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
-        self._sessions = SessionService(
-            engine.sessions, lambda function: self._inbox.put(_Call(function)), self._send
-        )
+        self._sessions = SessionService(engine.sessions, self._call_soon, self._send)
         self._memory = MemoryService(engine, self._send)
+        self._prefixes = PrefixService(engine.prefixes, self._call_soon)
         self._connected = True
-        self._kv_idle_s = engine.settings.kv_idle_s
-        self._idle_since_s = time.monotonic()
-        # What is still to be given back in this idle time, and when.
-        self._chores: list[tuple[float, Callable[[], object]]] = []
+        self._trim_s: float | None = None  # when spare memory is to be given back
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -129,31 +128,37 @@ class WorkerServer:
                 self._connection.shutdown(socket.SHUT_RDWR)  # ends the reader, too
             self._connection.close()
             self._loader.shutdown(cancel_futures=True)
+            self._prefixes.close()
             self._engine.close()
             self._sessions.close()
 
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        self._inbox.put(_Call(function))
+
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
+        idle_s = self._engine.prefixes.put_away_idle()
         if self._engine.has_work:
             self._start_chores()
-        else:
-            self._handle(self._wait())
+        elif message := self._wait(idle_s):
+            self._handle(message)
         while not self._inbox.empty():
             self._handle(self._inbox.get())
 
     def _start_chores(self) -> None:
-        self._chores = [(TRIM_S, self._engine.trim), (self._kv_idle_s, self._engine.trim_kv)]
-        self._idle_since_s = time.monotonic()
+        self._trim_s = time.monotonic() + TRIM_S
 
-    def _wait(self) -> _Message:
-        while self._chores:
-            after_s, chore = self._chores[0]
-            try:
-                return self._inbox.get(timeout=max(self._idle_since_s + after_s - time.monotonic(), 0))
-            except queue.Empty:
-                chore()
-                del self._chores[0]
-        return self._inbox.get()
+    def _wait(self, idle_s: float | None) -> _Message | None:
+        """None: there is something to be done, be it for the engine that was idle for so long."""
+        trim_s = None if self._trim_s is None else max(self._trim_s - time.monotonic(), 0)
+        waits_s = [wait_s for wait_s in (idle_s, trim_s) if wait_s is not None]
+        try:
+            return self._inbox.get(timeout=min(waits_s, default=None))
+        except queue.Empty:
+            if trim_s is not None and trim_s <= min(waits_s):
+                self._engine.trim()
+                self._trim_s = None
+            return None
 
     def _handle(self, message: _Message) -> None:
         match message:
@@ -181,6 +186,8 @@ class WorkerServer:
                 self._send(Stats(call, self._engine.stats()))
             case GetTrace(call, seconds):
                 self._send(Trace(call, self._engine.trace(seconds)))
+            case SavePrefixes(call):
+                self._engine.prefixes.save_all(lambda: self._send(PrefixesSaved(call)))
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(message)
                 self._start_chores()  # it may have left memory to be given back

@@ -12,7 +12,7 @@ from puna.chat.template import ChatTemplate, TemplateError
 from puna.tokenizer import load_tokenizer
 from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 HELLO = [Message("user", "Hello")]
 MISTRAL = """{{ bos_token }}{% for message in messages %}

@@ -200,3 +200,10 @@ def test_bars_turn_red_by_what_cannot_go():
 def test_bars_show_whatever_is_there(used, other, limit, bar):
     line = _bar_line(_Bar("KV", used, other, limit), 8 + 22 + 2 + 25).plain
     assert line.startswith("KV      " + bar)
+
+
+def test_top_ends_at_once_where_colours_are_forced(server, puna, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    server.answers["GET", "/api/kv"] = kv_memory()
+    assert "\x1b" not in puna("kv", "top").out
+    assert len(server.requests) == 2  # is somebody there, and once the memory

@@ -49,6 +49,7 @@ class FakeWorker(FakeSessions):
         self.requests: list[Request] = []
         self.cancelled: list[str] = []
         self.terminated = False
+        self.num_saves = 0
         self._unloadable = unloadable
         self._deadly = deadly
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -128,6 +129,10 @@ class FakeWorker(FakeSessions):
     async def trace(self, seconds: float | None = None) -> EngineTrace:
         await self._step()
         return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
+
+    async def save_prefixes(self) -> None:
+        await self._step()
+        self.num_saves += 1
 
     async def cancel(self, request_id: str) -> None:
         self._check()

@@ -371,6 +371,18 @@ def test_observing_wakes_nobody_and_remembers_names(daemon, weights):
     run(main, daemon)
 
 
+def test_memory_waits_for_a_worker(daemon):
+    async def main():
+        observation = await daemon.runtime.observe(wait=True)
+        assert observation.stats is not None
+        assert observation.num_worker_starts == 1
+        assert await daemon.runtime.set_limits(1 << 30, None) == 0
+        assert daemon.worker.limits == (1 << 30, None)
+        assert await daemon.runtime.trim_kv() == 0
+
+    run(main, daemon)
+
+
 def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkeypatch):
     monkeypatch.setattr("puna.daemon.runtime._ANSWER_TIMEOUT_S", 0.01)
     monkeypatch.setattr("puna.daemon.runtime._LIST_TIMEOUT_S", 0.01)
@@ -491,17 +503,20 @@ def test_model_that_does_not_fit_is_refused_with_who_holds_the_rest(daemon, weig
     run(main, daemon)
 
 
-def test_model_that_can_never_fit_puts_nobody_to_sleep(daemon, weights):
-    daemon.memory_bytes = INFO.weight_bytes
-    daemon.add("small", weights[0])
-    daemon.add("large", weights[1])
+def test_nobody_is_put_to_sleep_in_vain(daemon, weights):
+    daemon.memory_bytes = 3 * INFO.weight_bytes
+    for name, data in zip(("busy", "idle", "large"), (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
 
     async def main():
-        await daemon.say("small", "x")
-        daemon.worker.needs[daemon.store.find(ModelName.parse("large")).weights_id] = 2000
-        with pytest.raises(ModelLoadError, match=r"needs 2 KB .* the memory limit is 1 KB"):
-            await daemon.say("large", "x")
-        assert await daemon.names() == ["small:latest"]
+        await daemon.say("idle", "x")
+        async with daemon.runtime.resident("busy"):
+            daemon.worker.needs[daemon.store.find(ModelName.parse("large")).weights_id] = 2300
+            with pytest.raises(ModelLoadError, match="the memory limit is 3 KB: idle:latest holds 1 KB"):
+                await daemon.say("large", "x")
+            assert sorted(await daemon.names()) == ["busy:latest", "idle:latest"]
+        await daemon.say("large", "x")
+        assert await daemon.names() == ["large:latest"]
 
     run(main, daemon)
 

@@ -127,6 +127,8 @@ def test_clients_and_models_share_one_limit(daemon):
         assert made["size"] == LIMIT
         assert daemon.leased() == LIMIT
         assert daemon.get("/api/kv")["committed"] == 0
+        assert "KV memory" in daemon.post("/api/generate", model=MODEL, prompt="Hello", stream=False)["error"]
+        assert client.call("allocate", size=(1 << 63) - 1)["error"] == "RESOURCE_EXHAUSTED"
         refused = client.call("allocate", size=1)
         assert refused["error"] == "RESOURCE_EXHAUSTED"
         assert f"process {client.process.pid} {LIMIT}" in refused["text"]

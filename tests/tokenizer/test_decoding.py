@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from puna.tokenizer import TokenizerError, load_tokenizer
 from tests.tokenizer.vocabularies import UNUSED, all_pairs_bpe, sentencepiece
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 BPE = load_tokenizer(all_pairs_bpe("gpt-2"))
 SENTENCEPIECE = load_tokenizer(sentencepiece())

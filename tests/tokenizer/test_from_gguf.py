@@ -10,7 +10,7 @@ import pytest
 from puna.tokenizer import TokenizerError, load_tokenizer
 from tests.tokenizer.vocabularies import BYTE, all_pairs_bpe, sentencepiece
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 # Made once: building one takes longer than loading it.
 METADATA = all_pairs_bpe("gpt-2")

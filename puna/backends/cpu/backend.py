@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import puna
 from puna._native import Arena, NativeError, Program, ProgramBuilder, ThreadPool
 from puna.backends.base import Batch, ModelInfo, ModelLoadError
 from puna.backends.cpu.cores import usable_cores
@@ -130,6 +131,7 @@ def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: st
         kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
         can_shift=program.can_shift,
+        kernels=f"{puna.__version__} {program.isa}",
     )
 
 

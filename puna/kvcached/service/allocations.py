@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -161,12 +162,9 @@ class Allocations:
         await self._budget.end_lease(await self._in_thread(remove))
 
     async def _refusal(self, size: int, available: int) -> str:
-        usage = await self._budget.observe()
-        held: dict[str, int] = {}
-        for model in usage.stats.models if usage.stats is not None else []:
-            held[usage.model_names.get(model.model_id, model.model_id)] = model.used_kv_bytes
+        held = _held_by_models(await self._budget.observe())
         for each in self._by_handle.values():
-            held[str(each.owner)] = held.get(str(each.owner), 0) + each.size
+            held[str(each.owner)] += each.size
         holders = ", ".join(f"{name} {num_bytes}" for name, num_bytes in held.items() if num_bytes)
         text = f"{size} bytes are needed, {available} bytes are available"
         return text + (f"; in use: {holders}" if holders else "")
@@ -179,6 +177,19 @@ class Allocations:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
+
+
+def _held_by_models(usage: Usage) -> Counter[str]:
+    """Bytes that they have, or are sure of, by name."""
+    held: Counter[str] = Counter()
+    if (stats := usage.stats) is not None:
+        for model in stats.models:
+            name = usage.model_names.get(model.model_id, model.model_id)
+            held[name] = max(model.used_kv_bytes, model.minimum_kv_bytes)
+        weights = sum(model.weight_bytes for model in stats.models if not model.is_asleep)
+        if stats.memory_limit_bytes - weights < stats.kv_limit_bytes:  # they leave KV less than its own limit
+            held["weights"] = weights
+    return held
 
 
 def _check(size: int, model_id: str) -> None:

@@ -38,6 +38,7 @@ class FakeBudget:
     """What the worker does, without one."""
 
     limit: int = 64 * MIB
+    memory_limit: int = 1 << 40
     leased: int = 0
     is_dead: bool = False
     may_answer: threading.Event = field(default_factory=threading.Event)
@@ -59,7 +60,7 @@ class FakeBudget:
 
     async def observe(self) -> Usage:
         await self._answer()
-        stats = EngineStats(kv_limit_bytes=self.limit, models=self.models, leased_bytes=self.leased)
+        stats = EngineStats(self.limit, self.models, self.memory_limit, self.leased)
         return Usage(stats, {"sha256:1": "llama3.2"})
 
     async def _answer(self) -> None:

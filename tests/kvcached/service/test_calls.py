@@ -105,6 +105,10 @@ def test_limit_says_what_is_needed_available_and_who_holds_the_rest(served):
     expected = f"{5 * MIB} bytes are needed, {4 * MIB} bytes are available; in use: "
     with refused("RESOURCE_EXHAUSTED", f"{expected}llama3.2 4096, process {pid} {60 * MIB}"):
         client.allocate(5 * MIB)
+    served.budget.models = [ModelStats("sha256:2", 1, 0, 0, 64, 0, 0, 0, minimum_kv_bytes=5, weight_bytes=7)]
+    served.budget.memory_limit = 64 * MIB
+    with refused("RESOURCE_EXHAUSTED", f"{expected}sha256:2 5, weights 7, process {pid} {60 * MIB}"):
+        client.allocate(5 * MIB)
     client.allocate(4 * MIB)
     with refused("RESOURCE_EXHAUSTED"):
         client.allocate((1 << 63) - 1)

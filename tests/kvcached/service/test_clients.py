@@ -59,6 +59,22 @@ def test_client_that_ends_before_its_connection(served):
     assert made.shm_name[1:] not in served.objects()
 
 
+def test_call_given_up_when_it_is_done_leaves_nothing(served):
+    async def give_up() -> None:
+        allocations = served.service.allocations
+        allocating = asyncio.create_task(allocations.allocate(clients.Client(None), PAGE, "m"))
+        while not allocations.all():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        allocating.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await allocating
+
+    served.run(give_up())
+    eventually(lambda: not served.service.allocations._work)
+    assert served.budget.leased == 0
+    assert served.objects() == []
+
+
 def test_client_killed_while_it_waits_for_the_budget(served):
     victim = served.client_process()
     victim.call("allocate", size=PAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import socket
 import stat
@@ -11,8 +12,9 @@ import threading
 
 import pytest
 
+from puna.kvcached.service import shared_memory
 from puna.kvcached.service.endpoint import open_endpoint
-from puna.kvcached.service.shared_memory import AlreadyOwned, SharedMemory
+from puna.kvcached.service.shared_memory import AlreadyOwned, OutOfSharedMemory, SharedMemory
 
 pytestmark = pytest.mark.native
 
@@ -120,12 +122,55 @@ def test_names_have_one_owner_however_many_want_them(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_lock_on_a_file_that_its_last_owner_removes(tmp_path, monkeypatch):
+    last, flock = [SharedMemory("name", tmp_path)], fcntl.flock
+
+    def flock_too_late(descriptor: int, operation: int) -> None:
+        if last:
+            last.pop().close()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_too_late)
+    memory = SharedMemory("name", tmp_path)
+    with pytest.raises(AlreadyOwned):
+        SharedMemory("name", tmp_path)
+    memory.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_removed_names_are_no_surprise(tmp_path):
     memory = SharedMemory("name", tmp_path)
     name = memory.create(1, 4096, NEVER)
     (tmp_path / name[1:]).unlink()
     memory.remove(name)
     memory.close()
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A /dev/shm of one MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory]).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+
+
+@pytest.mark.parametrize("is_foreseen", [True, False])
+def test_directory_that_is_full(small, monkeypatch, is_foreseen):
+    if not is_foreseen:
+        monkeypatch.setattr(SharedMemory, "free_bytes", lambda _: 1 << 40)
+        monkeypatch.setattr(shared_memory, "_STEP_BYTES", 256 << 10)
+    memory = SharedMemory("name", small)
+    kept = memory.create(1, 400 << 10, NEVER)
+    with pytest.raises(OutOfSharedMemory, match=str(small)):
+        memory.create(2, 700 << 10, NEVER)
+    memory.create(3, 600 << 10, NEVER)
+    memory.remove(kept)
+    memory.create(4, 400 << 10, NEVER)
+    memory.close()
+    assert list(small.iterdir()) == []
 
 
 def test_call_off(tmp_path):

@@ -1,0 +1,234 @@
+"""Sequences whose prefix is on disk wait until it is in memory, before the scheduler sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.engine.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave
+from puna.engine.sequence import Sequence
+from puna.engine.sessions import ModelKv
+from puna.engine.step_costs import StepCosts
+from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
+from puna.kv.prefix_files import PrefixFiles
+
+MIN_BLOCKS = 4
+"""Fewer are computed sooner than they are looked for."""
+_NUM_READERS = 2  # one copies while the other waits for the disk, or copies, too
+_CHUNK_TOKENS = 256  # of a step that computes a prompt
+_SPEED_WEIGHT = 0.5  # of a new measurement
+_FORGIVENESS = 1.5
+
+Work = Callable[[], None]
+
+
+class FileThreads(Protocol):
+    """Threads for what waits for a disk."""
+
+    def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
+        """Has so many threads run `work`, and then the engine's thread `done`."""
+
+    def write(self, work: Work, done: Work) -> None:
+        """The same, in the one thread that writes."""
+
+
+@dataclass(eq=False, slots=True)
+class WarmModel:
+    """What is known of a model."""
+
+    kv: ModelKv
+    files: PrefixFiles | None
+    """None: nothing of it is kept on disk."""
+    costs: StepCosts
+    idle_since_s: float
+    num_active: int = 0
+    """Sequences in the engine."""
+    num_begun: int = 0
+    """Those, and all that were there."""
+    saves: list[PrefixSave] = field(default_factory=list)
+    num_restores: int = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.num_active or self.saves or self.num_restores)
+
+
+@dataclass(eq=False, slots=True)
+class _Restore:
+    """A search, and then a transfer, that one sequence began; others that want the same wait for it, too."""
+
+    model: WarmModel
+    job: PrefixRestore
+    wanted: Hashable
+    """Names the first block that is missing."""
+    cursor: Cursor
+    table: SequenceTable
+    """What is in memory, so that it stays there."""
+    waiting: list[Sequence]
+    is_given_up: bool = False
+    started_s: float = 0.0
+
+    @property
+    def held(self) -> list[BlockId]:
+        lent = [] if self.job.blocks is None else self.job.blocks.blocks
+        return [*self.table.blocks, *lent]
+
+    def give_up(self) -> list[Sequence]:
+        """What was read is lost. Returns those who wait."""
+        self.is_given_up = True
+        if self.job.blocks is not None:
+            self.job.blocks.take_back()
+        self.table.release()
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+class PrefixRestores:
+    """Those of all models. For the engine's thread."""
+
+    def __init__(
+        self, threads: FileThreads, clock: Callable[[], float], on_end: Callable[[WarmModel], None]
+    ) -> None:
+        """clock: seconds. on_end: told of whose model a restore has ended."""
+        self.ready: list[Sequence] = []
+        """Have waited long enough."""
+        self.num_tokens = 0
+        """Restored so far."""
+        self._threads = threads
+        self._clock = clock
+        self._on_end = on_end
+        self._restores: list[_Restore] = []
+        self._bytes_per_s: float | None = None
+
+    def begin(self, model: WarmModel, sequence: Sequence) -> bool:
+        """Whether the sequence had better wait until it is `ready`."""
+        pool, cache, tokens = model.kv.pool, model.kv.cache, findable_tokens(sequence)
+        if model.files is None or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
+            return False
+        salt, table = sequence.request.cache_salt, SequenceTable(pool)
+        cursor = cache.start(salt)
+        covered = cache.follow(cursor, table, tokens, len(tokens))
+        wanted = cache.next_key(cursor, tokens)
+        same = next((r for r in self._restores if r.model is model and r.wanted == wanted), None)
+        if len(tokens) - covered < MIN_BLOCKS * BLOCK_TOKENS or same is not None:
+            table.release()
+            if same is not None:
+                same.waiting.append(sequence)
+            return same is not None
+        job = PrefixRestore(model.files, salt, tokens, cursor.num_blocks)
+        restore = _Restore(model, job, wanted, cursor, table, [sequence])
+        self._restores.append(restore)
+        model.num_restores += 1
+        self._threads.read(job.probe, lambda: self._read(restore))
+        return True
+
+    def withdraw(self, sequence: Sequence) -> bool:
+        """Forgets a sequence that waits; False if it does not. What nobody waits for is given up."""
+        if sequence in self.ready:
+            self.ready.remove(sequence)
+            return True
+        restore = next((r for r in self._restores if sequence in r.waiting), None)
+        if restore is None:
+            return False
+        restore.waiting.remove(sequence)
+        if not restore.waiting:
+            restore.give_up()
+        return True
+
+    def num_waiting(self, model_id: str) -> int:
+        waiting = [sequence for restore in self._restores for sequence in restore.waiting]
+        return sum(sequence.model_id == model_id for sequence in [*waiting, *self.ready])
+
+    def held(self, model: WarmModel) -> list[BlockId]:
+        """Blocks, as often as they are held."""
+        return [block for restore in self._restores if restore.model is model for block in restore.held]
+
+    @property
+    def pinned_bytes(self) -> int:
+        """What give_up_oldest() releases, now or when a thread is done with it."""
+        return sum(len(restore.held) * restore.model.kv.pool.block_bytes for restore in self._restores)
+
+    def give_up_oldest(self) -> bool:
+        """For whoever needs its blocks; False: there is none."""
+        restore = next((r for r in self._restores if not r.is_given_up), None)
+        if restore is None:
+            return False
+        self.ready += restore.give_up()
+        return True
+
+    def _read(self, restore: _Restore) -> None:
+        """After the search."""
+        blocks = None
+        if not restore.is_given_up and self._pays(restore):
+            blocks = restore.model.kv.pool.acquire(len(restore.job.found))
+        if blocks is None:
+            self._end(restore)
+            return
+        kv = restore.model.kv
+        restore.job.blocks = LentBlocks(kv.arena, kv.pool, blocks)
+        restore.started_s = self._clock()
+        self._threads.read(restore.job.read, lambda: self._finish(restore), _NUM_READERS)
+
+    def _pays(self, restore: _Restore) -> bool:
+        """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
+        num_blocks, block_bytes = len(restore.job.found), restore.model.kv.pool.block_bytes
+        if num_blocks < MIN_BLOCKS:
+            return False
+        chunk_s = restore.model.costs.estimate(_CHUNK_TOKENS)
+        if chunk_s is None or self._bytes_per_s is None:
+            return True
+        if (
+            num_blocks * block_bytes / self._bytes_per_s
+            <= num_blocks * BLOCK_TOKENS / _CHUNK_TOKENS * chunk_s
+        ):
+            return True
+        self._bytes_per_s *= _FORGIVENESS  # or one slow moment would be believed for ever
+        return False
+
+    def _finish(self, restore: _Restore) -> None:
+        """After the transfer."""
+        job, kv = restore.job, restore.model.kv
+        assert job.blocks is not None
+        if restore.is_given_up:
+            job.blocks.end()
+        else:
+            blocks, num_sound = job.blocks.detach(), job.num_sound
+            restore.table.adopt(blocks[:num_sound])
+            tokens = job.tokens(num_sound)
+            kv.cache.record_tail(restore.cursor, restore.table, tokens)
+            kv.pool.release(blocks[num_sound:])
+            self._count(restore, num_sound)
+            self._threads.write(job.touch, _nothing)
+        self._end(restore)
+
+    def _count(self, restore: _Restore, num_blocks: int) -> None:
+        self.num_tokens += num_blocks * BLOCK_TOKENS
+        seconds = self._clock() - restore.started_s
+        if num_blocks and seconds > 0:
+            speed = num_blocks * restore.model.kv.pool.block_bytes / seconds
+            before = self._bytes_per_s or speed
+            self._bytes_per_s = before + _SPEED_WEIGHT * (speed - before)
+
+    def _end(self, restore: _Restore) -> None:
+        self._restores.remove(restore)
+        restore.model.num_restores -= 1
+        restore.table.release()
+        # The first has got what there is; the others may find more.
+        self.ready += restore.waiting[:1]
+        self.ready += [s for s in restore.waiting[1:] if not self.begin(restore.model, s)]
+        self._on_end(restore.model)
+
+
+def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:
+    """Those whose KV may come from elsewhere; see PrefixPolicy."""
+    if not sequence.request.cache_prompt:
+        return sequence.tokens[:0]
+    return sequence.tokens[: sequence.num_findable]
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,214 @@
+"""Blocks of the prefix cache on their way to and from files, in other threads than the engine's."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Arena
+from puna.kv import BLOCK_TOKENS, BlockId, BlockPool
+from puna.kv.prefix_cache import Node, NodeId
+from puna.kv.prefix_files import PrefixFiles, StoredBlock
+from puna.kv.prefix_store import PrefixStore
+
+_AGE_STEP_NS = 1000  # by which a block's file is younger than that of the next
+_TOKEN_BYTES = 4
+
+
+class LentBlocks:
+    """Blocks that file threads use, one at a time each, until the engine wants them back.
+
+    It does not wait for a disk: what a thread is using at that moment is released when the thread is done.
+    """
+
+    def __init__(self, arena: Arena, pool: BlockPool, blocks: Sequence[BlockId]) -> None:
+        """blocks: none before one that it builds on. The references to them are this object's."""
+        self._arena = arena
+        self._pool = pool
+        self._blocks = list(blocks)
+        self._in_use: set[int] = set()
+        self._is_wanted_back = False
+        self._lock = threading.Lock()
+
+    @property
+    def blocks(self) -> list[BlockId]:
+        """Those that are not released yet."""
+        return list(self._blocks)
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether take_back() would release any."""
+        return bool(self._blocks) and not self._is_wanted_back
+
+    @contextmanager
+    def use(self, index: int) -> Iterator[NDArray[np.uint8] | None]:
+        """The content [block_bytes] of one block; None if it is wanted back. For file threads."""
+        content = None
+        with self._lock:
+            if not self._is_wanted_back:
+                content = self._arena.block(self._blocks[index])
+                self._in_use.add(index)
+        try:
+            yield content
+        finally:
+            with self._lock:
+                self._in_use.discard(index)
+
+    def take_back(self) -> None:
+        """Releases all that no thread is using. By the engine's thread."""
+        with self._lock:
+            if self._is_wanted_back:
+                return
+            self._is_wanted_back = True
+            kept = [self._blocks[index] for index in sorted(self._in_use)]
+        self._pool.release([block for block in reversed(self._blocks) if block not in kept])
+        self._blocks = kept
+
+    def end(self) -> None:
+        """Releases what is left, when no thread uses it any more. By the engine's thread."""
+        self._pool.release(self._blocks[::-1])
+        self._blocks = []
+
+    def detach(self) -> list[BlockId]:
+        """The blocks, which now belong to the caller; none if they were wanted back."""
+        if self._is_wanted_back:
+            return []
+        blocks, self._blocks = self._blocks, []
+        return blocks
+
+
+class PrefixRestore:
+    """Looks for the blocks that go on with what is in memory: probe(), then, once it has blocks, read()."""
+
+    def __init__(self, files: PrefixFiles, salt: str, tokens: NDArray[np.int32], num_known: int) -> None:
+        """tokens: of a sequence, as far as they may be found; num_known: blocks of them in memory."""
+        self.found: list[StoredBlock] = []
+        """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
+        self.blocks: LentBlocks | None = None
+        """As many, to be filled."""
+        self._files = files
+        self._salt = salt
+        self._tokens = tokens.copy()
+        self._num_known = num_known
+        self._path: list[StoredBlock] = []  # from the first block on
+        self._next = itertools.count()
+        self._is_sound = bytearray()
+        self._has_failed = False
+
+    @property
+    def num_sound(self) -> int:
+        """Blocks of `found` that were read without a gap."""
+        end = self._is_sound.find(0)
+        return len(self._is_sound) if end < 0 else end
+
+    def tokens(self, num_found: int) -> NDArray[np.int32]:
+        """Those in memory, and of so many blocks that were found."""
+        found = b"".join(block.tokens for block in self.found[:num_found])
+        known = self._tokens[: self._num_known * BLOCK_TOKENS]
+        return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
+
+    def probe(self) -> None:
+        """Fills `found`. In one thread."""
+        self._path = self._full_blocks()
+        num_found = bisect_left(
+            range(self._num_known, len(self._path)), True, key=lambda i: not self._files.has(self._path[i])
+        )
+        # With most blocks, those before it are there, too; if one is not, reading ends there.
+        del self._path[self._num_known + num_found :]
+        self.found = self._path[self._num_known :]
+        if self.found:
+            self._probe_partial(self.found[-1])
+        self._is_sound = bytearray(len(self.found))
+
+    def _full_blocks(self) -> list[StoredBlock]:
+        """From the sequence's first on."""
+        blocks, parent = [], self._files.root(self._salt)
+        for start in range(0, len(self._tokens) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+            tokens = self._tokens[start : start + BLOCK_TOKENS].tobytes()
+            blocks.append(StoredBlock.behind(parent, tokens))
+            parent = blocks[-1].key
+        return blocks
+
+    def _probe_partial(self, last: StoredBlock) -> None:
+        wanted = self._tokens[len(self._path) * BLOCK_TOKENS :]
+        tokens = self._files.following(last)
+        if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
+            block = StoredBlock.behind(last.key, tokens)
+            if self._files.has(block):
+                self.found.append(block)
+                self._path.append(block)
+
+    def read(self) -> None:
+        """Fills `blocks`. In as many threads as one likes."""
+        assert self.blocks is not None
+        for index in self._next:
+            if index >= len(self.found) or self._has_failed:
+                return
+            with self.blocks.use(index) as target:
+                if target is None or not self._files.read(self.found[index], target):
+                    self._has_failed = True
+                    return
+            self._is_sound[index] = 1
+
+    def touch(self) -> None:
+        """What was used now goes last from the disk. In one thread, after read()."""
+        now_ns = time.time_ns()
+        for index, block in enumerate(self._path):
+            self._files.touch(block, now_ns - index * _AGE_STEP_NS)
+
+
+class PrefixSave:
+    """Makes files of blocks that have none."""
+
+    def __init__(
+        self,
+        store: PrefixStore,
+        files: PrefixFiles,
+        nodes: list[Node],
+        blocks: LentBlocks,
+        deadline_s: float | None = None,
+    ) -> None:
+        """nodes: of the blocks, most valuable first, and none before what it builds on.
+        deadline_s: of time.monotonic(); what is not written then, is not written.
+        """
+        self.blocks = blocks
+        self.num_saved_tokens = 0
+        self.deadline_s = deadline_s
+        self._store = store
+        self._files = files
+        self._nodes = nodes
+
+    def run(self) -> None:
+        """In one thread."""
+        try:
+            self._save()
+        except OSError as error:
+            self._store.report("cannot save cached prefixes", error)
+
+    def _save(self) -> None:
+        keys: dict[NodeId, bytes] = {}
+        following: dict[NodeId, bytes] = {}
+        for node in self._nodes:
+            following.setdefault(node.parent, node.tokens)
+        now_ns = time.time_ns()
+        for index, node in enumerate(self._nodes[: self._store.limit_bytes // self._files.file_bytes]):
+            if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+                return
+            parent = self._files.root(node.parent) if isinstance(node.parent, str) else keys[node.parent]
+            stored = StoredBlock.behind(parent, node.tokens)
+            keys[node.number] = stored.key
+            with self.blocks.use(index) as content:
+                if content is None:
+                    return
+                hint = following.get(node.number, b"")
+                is_new = self._files.write(stored, content, hint, now_ns - index * _AGE_STEP_NS)
+            if is_new:
+                self._store.added(self._files.file_bytes)
+                self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES

@@ -1,0 +1,275 @@
+"""Prefixes outlive their time in memory: to disk when a model is idle or goes, back when they are wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from puna.engine.prefix_restores import MIN_BLOCKS, FileThreads, PrefixRestores, WarmModel
+from puna.engine.prefix_transfers import LentBlocks, PrefixSave
+from puna.engine.request import DiskStats
+from puna.engine.sequence import Sequence
+from puna.engine.sessions import ModelKv
+from puna.engine.settings import EngineSettings
+from puna.engine.slot_policy import IdleSlots
+from puna.engine.step_costs import StepCosts
+from puna.kv import BLOCK_TOKENS, BlockId
+from puna.kv.prefix_cache import Node
+from puna.kv.prefix_store import PrefixStore
+
+SAVE_S = 5.0
+"""So long an unloaded model, or an engine that ends, goes on writing."""
+_HURRIED_SAVE_S = 0.3  # once somebody waits to read it
+
+
+@dataclass(eq=False, slots=True)
+class _Leaving:
+    """A model that was unloaded, and whose KV is still being written or read."""
+
+    model_id: str
+    model: WarmModel
+    waiting: list[Sequence] = field(default_factory=list)
+    """Of the same model, loaded again: what they want may be on its way to disk."""
+
+    def hurry(self) -> None:
+        """What is not written soon, is not written."""
+        deadline_s = time.monotonic() + _HURRIED_SAVE_S
+        for save in self.model.saves:
+            save.deadline_s = deadline_s if save.deadline_s is None else min(save.deadline_s, deadline_s)
+
+
+class WarmPrefixes:
+    """Says when idle models give up their KV memory, and keeps on disk what was in it.
+
+    For the engine's thread. With slots, or before use_threads(), nothing is kept.
+    """
+
+    def __init__(self, settings: EngineSettings, clock: Callable[[], float], slots: IdleSlots) -> None:
+        """clock: seconds."""
+        self._idle_s = settings.kv_idle_s
+        self._clock = clock
+        self._slots = slots
+        self._store = _store(settings)
+        self._threads: FileThreads | None = None
+        self._restores: PrefixRestores | None = None
+        self._models: dict[str, WarmModel] = {}
+        self._leaving: list[_Leaving] = []
+        self._when_saved: list[Callable[[], None]] = []
+        self._num_saved_tokens = 0
+
+    def use_threads(self, threads: FileThreads) -> None:
+        """From now on there is a disk."""
+        if self._store is not None:
+            self._threads = threads
+            self._restores = PrefixRestores(threads, self._clock, self._after_transfer)
+            threads.write(self._store.open, _nothing)
+
+    def stop(self) -> None:
+        """Begins nothing more, and takes back what threads use, as soon as they are done with it."""
+        self._threads = None
+        while self.unpin_oldest():
+            pass
+
+    def add_model(self, model_id: str, kv: ModelKv, kernels: str, costs: StepCosts) -> None:
+        """kernels: what computes its KV; others' may differ in the last bits."""
+        files = None if self._store is None else self._store.files(kv.identity, kernels)
+        self._models[model_id] = WarmModel(kv, files, costs, self._clock())
+
+    def remove_model(self, model_id: str) -> None:
+        """Closes its pool, which nobody else uses any more, once what is in it is on disk."""
+        leaving = _Leaving(model_id, self._models.pop(model_id))
+        self._leaving.append(leaving)
+        self._begin_save(leaving.model, SAVE_S)
+        self._close_unused(leaving)
+
+    def begin(self, sequence: Sequence) -> bool:
+        """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
+        model = self._models[sequence.model_id]
+        model.num_active += 1
+        model.num_begun += 1
+        if self._restores is None or self._threads is None:
+            return False
+        is_long = sequence.num_findable >= MIN_BLOCKS * BLOCK_TOKENS
+        leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
+        if leaving is not None and is_long:
+            leaving.hurry()
+            leaving.waiting.append(sequence)
+            return True
+        return self._restores.begin(model, sequence)
+
+    def end(self, sequence: Sequence) -> bool:
+        """A sequence goes. True: it was still waiting."""
+        model = self._models[sequence.model_id]
+        model.num_active -= 1
+        model.idle_since_s = self._clock()
+        for leaving in self._leaving:
+            if sequence in leaving.waiting:
+                leaving.waiting.remove(sequence)
+                return True
+        return self._restores is not None and self._restores.withdraw(sequence)
+
+    @property
+    def has_restored(self) -> bool:
+        return self._restores is not None and bool(self._restores.ready)
+
+    def take_restored(self) -> list[Sequence]:
+        """Sequences that have waited long enough."""
+        if self._restores is None:
+            return []
+        ready, self._restores.ready = self._restores.ready, []
+        return ready
+
+    def num_waiting(self, model_id: str) -> int:
+        num_leaving = sum(len(old.waiting) for old in self._leaving if old.model_id == model_id)
+        return num_leaving + (self._restores.num_waiting(model_id) if self._restores else 0)
+
+    def put_away_idle(self) -> float | None:
+        """Puts away what models have that were idle for long enough; seconds until the next will have been,
+        None if there is none.
+        """
+        now_s, waits_s = self._clock(), []
+        for model_id, model in self._models.items():
+            if model.is_busy or not self._has_idle_memory(model_id, model):
+                continue
+            wait_s = model.idle_since_s + self._idle_s - now_s
+            if wait_s > 0:
+                waits_s.append(wait_s)
+            else:
+                model.idle_since_s = now_s  # should anything be left, there is no hurry
+                self.put_away(model_id)
+        return min(waits_s, default=None)
+
+    def put_away(self, model_id: str) -> None:
+        """Saves what is cached of a model, and gives its memory back if nobody came meanwhile."""
+        model = self._models[model_id]
+        num_begun = model.num_begun
+
+        def drop() -> None:
+            if self._models.get(model_id) is model and not model.is_busy and model.num_begun == num_begun:
+                self._slots.empty(model_id)
+                model.kv.pool.drop_cached()
+                model.kv.pool.trim()
+
+        if not self._begin_save(model, None, drop):
+            drop()
+
+    def save_all(self, done: Callable[[], None]) -> None:
+        """Saves what is cached of all models, last used first, for SAVE_S at most; then calls `done`."""
+        for model in sorted(self._models.values(), key=lambda m: (m.num_active == 0, -m.idle_since_s)):
+            self._begin_save(model, SAVE_S)
+        self._when_saved.append(done)
+        self._tell_if_saved()
+
+    @property
+    def pinned_bytes(self) -> int:
+        """What unpin_oldest() releases, now or when a thread is done with it."""
+        saving = (
+            len(save.blocks.blocks) * model.kv.pool.block_bytes
+            for model in self._all_models()
+            for save in model.saves
+        )
+        return sum(saving) + (self._restores.pinned_bytes if self._restores else 0)
+
+    def unpin_oldest(self) -> bool:
+        """Gives up what is being written, or else read; False: there is nothing."""
+        saves = (save for model in self._all_models() for save in model.saves)
+        save = next((save for save in saves if save.blocks.is_lent), None)
+        if save is not None:
+            save.blocks.take_back()
+            return True
+        return self._restores is not None and self._restores.give_up_oldest()
+
+    def held(self, model_id: str) -> list[BlockId]:
+        """The model's blocks that are being written or read, as often as they are."""
+        model = self._models[model_id]
+        restoring = self._restores.held(model) if self._restores else []
+        return restoring + [block for save in model.saves for block in save.blocks.blocks]
+
+    @property
+    def leaving_bytes(self) -> int:
+        """Memory of models that were unloaded."""
+        return sum(leaving.model.kv.pool.committed_bytes for leaving in self._leaving)
+
+    def stats(self) -> DiskStats | None:
+        """None: nothing is kept on disk."""
+        if self._store is None or self._restores is None:
+            return None
+        return DiskStats(
+            limit_bytes=self._store.limit_bytes,
+            num_bytes=self._store.num_bytes,
+            restored_tokens=self._restores.num_tokens,
+            saved_tokens=self._num_saved_tokens,
+        )
+
+    def _all_models(self) -> list[WarmModel]:
+        return [*(leaving.model for leaving in self._leaving), *self._models.values()]
+
+    def _begin_save(
+        self, model: WarmModel, seconds: float | None, then: Callable[[], None] | None = None
+    ) -> bool:
+        """False: there is nothing to save, or nowhere to save it."""
+        if self._threads is None or self._store is None or model.files is None:
+            return False
+        nodes = _known(model.kv)
+        if not nodes:
+            return False
+        model.kv.pool.retain([node.block for node in nodes])
+        lent = LentBlocks(model.kv.arena, model.kv.pool, [node.block for node in nodes])
+        deadline_s = None if seconds is None else time.monotonic() + seconds
+        save = PrefixSave(self._store, model.files, nodes, lent, deadline_s)
+        model.saves.append(save)
+        self._threads.write(save.run, lambda: self._end_save(model, save, then))
+        return True
+
+    def _end_save(self, model: WarmModel, save: PrefixSave, then: Callable[[], None] | None) -> None:
+        model.saves.remove(save)
+        save.blocks.end()
+        self._num_saved_tokens += save.num_saved_tokens
+        if then is not None:
+            then()
+        self._after_transfer(model)
+        self._tell_if_saved()
+
+    def _after_transfer(self, model: WarmModel) -> None:
+        for leaving in [old for old in self._leaving if old.model is model]:
+            self._close_unused(leaving)
+
+    def _close_unused(self, leaving: _Leaving) -> None:
+        if leaving.model.saves or leaving.model.num_restores:
+            return
+        self._leaving.remove(leaving)
+        leaving.model.kv.pool.close()
+        for sequence in leaving.waiting:
+            model = self._models[sequence.model_id]
+            assert self._restores is not None
+            if self._threads is None or not self._restores.begin(model, sequence):
+                self._restores.ready.append(sequence)
+
+    def _tell_if_saved(self) -> None:
+        if not any(model.saves for model in self._all_models()):
+            when_saved, self._when_saved = self._when_saved, []
+            for done in when_saved:
+                done()
+
+    def _has_idle_memory(self, model_id: str, model: WarmModel) -> bool:
+        return model.kv.pool.reclaimable_bytes > 0 or self._slots.has_blocks(model_id)
+
+
+def _store(settings: EngineSettings) -> PrefixStore | None:
+    if settings.kv_dir is None or settings.kv_disk_bytes == 0 or settings.cache_policy != "prefix":
+        return None
+    return PrefixStore(Path(settings.kv_dir), settings.kv_disk_bytes)
+
+
+def _known(kv: ModelKv) -> list[Node]:
+    """What can be saved, most valuable first, and none before what it builds on."""
+    used = kv.cache.nodes(kv.pool.references())
+    # The partial block of a running sequence is being written to.
+    used = sorted((node for node in used if node.is_full), key=lambda node: node.number)
+    return used + kv.cache.nodes(kv.pool.cached())
+
+
+def _nothing() -> None:
+    pass

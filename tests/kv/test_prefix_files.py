@@ -1,0 +1,159 @@
+"""A file gives back the block it was made of, to whoever asks for exactly that, or nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from puna.kv.prefix_files import PrefixFiles, StoredBlock
+
+pytestmark = pytest.mark.unit
+
+BLOCK_BYTES = 256
+CONTENT = np.arange(BLOCK_BYTES, dtype=np.uint8)
+
+
+def tokens(first: int, count: int = 16) -> bytes:
+    return np.arange(first, first + count, dtype=np.int32).tobytes()
+
+
+class Files(PrefixFiles):
+    def __init__(self, directory: Path, kind: bytes = b"kind", block_bytes: int = BLOCK_BYTES) -> None:
+        super().__init__(directory, kind, block_bytes, lambda text, _: self.reports.append(text))
+        self.reports: list[str] = []
+
+    def block(self, *firsts: int, salt: str = "") -> StoredBlock:
+        """The last of a path of blocks."""
+        key = self.root(salt)
+        for first in firsts:
+            block = StoredBlock.behind(key, tokens(first))
+            key = block.key
+        return block
+
+    def put(self, block: StoredBlock, content: NDArray[np.uint8] = CONTENT, following: bytes = b"") -> Path:
+        assert self.write(block, content, following, 10**18)
+        return next(path for path in self.directory.iterdir() if block.key.hex() in path.name)
+
+    def get(self, block: StoredBlock) -> bytes | None:
+        target = np.zeros(self.block_bytes, dtype=np.uint8)
+        return target.tobytes() if self.read(block, target) else None
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path / "kind")
+
+
+def test_what_was_written_is_read(files: Files):
+    block = files.block(0, 16)
+    assert not files.has(block)
+    assert files.get(block) is None
+    path = files.put(block, following=tokens(32, 5))
+    assert files.has(block)
+    assert files.get(block) == CONTENT.tobytes()
+    assert files.following(block) == tokens(32, 5)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.stat().st_mtime_ns == 10**18
+    assert not files.reports
+
+
+def test_a_block_that_is_there_is_not_written_again(files: Files):
+    block = files.block(0)
+    path = files.put(block, following=tokens(16))
+    before = path.stat().st_ino
+    assert not files.write(block, CONTENT, tokens(32), 2 * 10**18)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before, 2 * 10**18)
+    assert files.following(block) == tokens(32)
+    assert files.get(block) == CONTENT.tobytes()
+
+
+def test_a_block_stands_for_all_tokens_before_it(files: Files):
+    files.put(files.block(0, 16))
+    assert not files.has(files.block(1, 16))
+    assert not files.has(files.block(16))
+    assert not files.has(files.block(0, 0, 16))
+
+
+def test_other_salts_and_kinds_of_kv_have_other_names(files: Files):
+    files.put(files.block(0))
+    assert not files.has(files.block(0, salt="tenant"))
+    other = Files(files.directory, b"kind of another model")
+    assert not other.has(other.block(0))
+
+
+def test_a_file_under_another_name_is_refused(files: Files):
+    one, other = files.block(0), files.block(16)
+    files.put(one).rename(files.put(other))
+    assert files.get(other) is None
+    assert not files.has(other)
+    assert len(files.reports) == 1
+
+
+@pytest.mark.parametrize("size", [0, 10, 150, 192, 192 + BLOCK_BYTES - 1, 192 + BLOCK_BYTES + 1])
+def test_a_file_of_another_size_is_none(files: Files, size: int):
+    block = files.block(0)
+    path = files.put(block)
+    os.truncate(path, size)
+    assert not files.has(block)
+    assert files.following(block) in (b"", tokens(0, 0))
+    assert files.get(block) is None or size > files.file_bytes
+    if path.exists():  # and is replaced
+        files.put(block)
+    assert len(files.reports) <= 1
+
+
+@given(place=st.integers(0, 191 + BLOCK_BYTES), bit=st.integers(0, 7))
+@settings(max_examples=200, deadline=None)
+def test_a_damaged_file_is_removed_or_as_good_as_before(tmp_path_factory, place: int, bit: int):
+    files = Files(tmp_path_factory.mktemp("files"))
+    block = files.block(0)
+    path = files.put(block, following=tokens(16))
+    damaged = bytearray(path.read_bytes())
+    damaged[place] ^= 1 << bit
+    path.write_bytes(damaged)
+    hint = range(116, 192)  # and what fills the header up: neither can do harm
+    files.following(block)
+    if place in hint:
+        assert files.get(block) == CONTENT.tobytes()
+    else:
+        assert files.get(block) is None
+        assert not path.exists()
+        assert files.reports == ["removed a damaged file of a cached prefix"]
+
+
+def test_what_cannot_be_read_is_reported_and_left(files: Files):
+    block = files.block(0)
+    path = files.put(block)
+    path.unlink()
+    path.mkdir()
+    assert files.get(block) is None
+    assert files.reports == ["cannot read cached prefixes"]
+
+
+def test_a_failed_write_leaves_nothing(files: Files, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "writev", lambda _, parts: len(parts[0]))  # the disk is full
+    with pytest.raises(OSError, match="No space left"):
+        files.write(files.block(0), CONTENT, b"", 0)
+    assert list(files.directory.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path):
+    (tmp_path / "file").touch()
+    files = Files(tmp_path / "file" / "kind")
+    with pytest.raises(OSError, match="Not a directory"):
+        files.write(files.block(0), CONTENT, b"", 0)
+    assert files.get(files.block(0)) is None
+
+
+def test_touching_what_is_gone_does_nothing(files: Files):
+    files.touch(files.block(0), 10**18)
+    path = files.put(files.block(16))
+    files.touch(files.block(16), 3 * 10**18)
+    assert path.stat().st_mtime_ns == 3 * 10**18

@@ -1,0 +1,127 @@
+"""The worker's own threads take prefixes to disk and back; whoever leaves meanwhile is cleaned up after."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from puna.worker.client import WorkerClient
+from tests.engine.toy import expected_tokens, toy_request
+from tests.worker.harness import Served, generate, served
+
+pytestmark = pytest.mark.native
+
+TOY = Path("0")
+PROMPT = [i % 7 for i in range(1000)]
+
+
+async def cached(client: WorkerClient, request_id: str, **fields: object) -> int:
+    """How much of the prompt was cached."""
+    outputs = [o async for o in client.generate(toy_request(request_id, PROMPT, 5, **fields))]
+    assert [token for output in outputs for token in output.tokens] == expected_tokens(PROMPT, 5)
+    return outputs[-1].stats.cached_tokens
+
+
+async def until_empty(s: Served) -> None:
+    while s.engine.memory.budget.committed_bytes:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+
+
+def test_a_model_that_is_loaded_again_finds_its_prefixes(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:
+            for number in range(5):
+                await s.client.load("toy", TOY)
+                assert await cached(s.client, str(number)) == (len(PROMPT) - 1 if number else 0)
+                await s.client.unload("toy")
+
+    asyncio.run(main())
+
+
+def test_an_idle_model_gives_its_memory_back_and_finds_its_prefixes_again(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path), kv_idle_s=0.05) as s:
+            await s.client.load("toy", TOY)
+            assert await cached(s.client, "first") == 0
+            await until_empty(s)
+            assert await cached(s.client, "again") == len(PROMPT) - 1
+            disk = (await s.client.stats()).disk
+            assert disk.restored_tokens >= 992
+            assert disk.saved_tokens >= 992
+            assert 0 < disk.num_bytes <= disk.limit_bytes
+
+    asyncio.run(main())
+
+
+def test_an_idle_model_is_put_away_though_another_is_busy(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path), kv_idle_s=0.05) as s:
+            await s.client.load("toy", TOY)
+            await s.client.load("other", Path("1"))
+            stream = s.client.generate(toy_request("long", [1], None, model_id="other"))
+            await anext(stream)
+            assert await cached(s.client, "r") == 0
+            while (await s.client.stats()).models[0].committed_kv_bytes:
+                await anext(stream)
+            assert (await s.client.stats()).models[1].num_running == 1
+            await stream.aclose()
+
+    asyncio.run(main())
+
+
+def test_what_is_cached_when_the_worker_ends_is_there_in_the_next(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            assert await cached(s.client, "first") == 0
+            await s.client.save_prefixes()
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            assert await cached(s.client, "again") == len(PROMPT) - 1
+
+    asyncio.run(main())
+
+
+def test_saving_is_answered_without_a_disk_or_a_model(tmp_path: Path):
+    async def main() -> None:
+        async with served() as s:
+            await s.client.save_prefixes()
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.save_prefixes()
+
+    asyncio.run(main())
+
+
+def test_blocks_of_running_requests_are_saved_too(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            stream = s.client.generate(toy_request("long", PROMPT, None))
+            await anext(stream)
+            await s.client.save_prefixes()
+            await stream.aclose()
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            assert await cached(s.client, "again") >= 992
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_leaving_in_the_middle_of_it(tmp_path: Path, turn: int):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:  # which checks that nothing is left
+            await s.client.load("toy", TOY)
+            await cached(s.client, "first")
+            await s.client.unload("toy")
+            await s.client.load("toy", TOY)
+            request = asyncio.create_task(generate(s.client, toy_request("r", PROMPT, 5)))
+            await asyncio.sleep(0.002 * turn)
+            if turn % 2:
+                await s.client.unload("toy")
+            await s.client.close()
+            await asyncio.gather(request, return_exceptions=True)
+
+    asyncio.run(main())
