@@ -51,7 +51,7 @@ def _left(group: Path, limit_file: str, usage_file: str) -> Iterator[int]:
     limit, usage = read_text(group / limit_file).strip(), read_text(group / usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
         return
-    # Cached file pages, weights among them, count as used, but the system drops them when memory is asked for.
+    # Cached pages of files, of weights too, count as used, but the system drops them when memory is short.
     # The group's own are listed beside the totals that are counted: so in version 1.
     fields = dict(re.findall(r"^(\w+) (\d+)$", read_text(group / "memory.stat"), re.MULTILINE))
     names = ("active_file", "inactive_file")

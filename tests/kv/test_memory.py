@@ -36,7 +36,7 @@ def test_the_tightest_group_on_the_way_up_decides(tmp_path: Path):
             "proc/self/cgroup": "0::/user/box\n",
             "sys/fs/cgroup/user/memory.max": f"{4 * GIB}\n",
             "sys/fs/cgroup/user/memory.current": f"{3 * GIB}\n",
-            "sys/fs/cgroup/user/memory.stat": f"anon 5\ninactive_file {GIB // 4}\nactive_file {GIB * 3 // 4}\n",
+            "sys/fs/cgroup/user/memory.stat": f"anon 5\ninactive_file 5\nactive_file {GIB - 5}\n",
             "sys/fs/cgroup/user/box/memory.max": "max\n",
             "sys/fs/cgroup/user/box/memory.current": "123\n",
         },
