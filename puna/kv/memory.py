@@ -53,7 +53,8 @@ def _left(group: Path, limit_file: str, usage_file: str) -> Iterator[int]:
         return
     # Cached pages of files, of weights too, count as used, but the system drops them when memory is short.
     # The group's own are listed beside the totals that are counted: so in version 1.
-    fields: dict[str, str] = dict(re.findall(r"^(\w+) (\d+)$", read_text(group / "memory.stat"), re.MULTILINE))
+    stat = read_text(group / "memory.stat")
+    fields: dict[str, str] = dict(re.findall(r"^(\w+) (\d+)$", stat, re.MULTILINE))
     names = ("active_file", "inactive_file")
     cached = sum(int(fields.get(f"total_{name}") or fields.get(name, "0")) for name in names)
     yield max(int(limit) - int(usage) + cached, 0)
