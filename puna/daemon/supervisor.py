@@ -71,6 +71,11 @@ class WorkerSupervisor:
         self._num_failures = 0  # in a row
         self._closing = False
 
+    @property
+    def leased_bytes(self) -> int:
+        """What others than the models have of its memory."""
+        return self._leased_bytes
+
     def start(self) -> None:
         """Begins to start the worker, so that the first request finds it ready."""
         self._replace(None)

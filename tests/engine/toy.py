@@ -117,12 +117,12 @@ class ToyModel:
         self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
-        self.is_awake = False
+        self.is_asleep = False
         self.closed = False
 
     def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
-        assert self.is_awake
         assert not self.closed
+        self.is_asleep = False
         self._check(batch)
         if POISON in batch.tokens:
             raise NativeError("poisoned")
@@ -154,14 +154,9 @@ class ToyModel:
             moved = value, position + destination_begin - source_begin
             self._slot(arena, destination, destination_begin + index)[:] = moved
 
-    def wake(self) -> None:
-        assert not self.closed
-        assert not self.is_awake
-        self.is_awake = True
-
     def sleep(self) -> None:
-        assert self.is_awake
-        self.is_awake = False
+        assert not self.closed
+        self.is_asleep = True
 
     def close(self) -> None:
         assert not self.closed
