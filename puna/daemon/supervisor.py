@@ -74,7 +74,7 @@ class WorkerSupervisor:
     @property
     def leased_bytes(self) -> int:
         """What others than the models have of its memory."""
-        return self._leased_bytes
+        return self._memory.leased_bytes
 
     def start(self) -> None:
         """Begins to start the worker, so that the first request finds it ready."""

@@ -110,14 +110,14 @@ def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
         supervisor = supervised.supervisor
         await supervisor.load("b", B, 1.0, 77)
         await supervisor.set_limits(500, None)
-        await supervisor.set_limits(None, 900)
+        await supervisor.set_limits(None, 9000)
         assert (await supervisor.lease(600)).granted
         assert not (await supervisor.lease(600)).granted
         await supervisor.end_lease(200)
         supervised.worker.die()
         await asyncio.sleep(5)
         assert len(supervised.workers) == 2
-        assert supervised.worker.limits == (500, 900)
+        assert supervised.worker.limits == (500, 9000)
         assert supervised.worker.leased_bytes == 400
         assert supervised.worker.minimums == {"a": 0, "b": 77}
         await supervisor.end_lease(400)
