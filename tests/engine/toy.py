@@ -97,6 +97,7 @@ class ToyModel:
         *,
         is_habitual: bool = False,
         can_shift: bool = True,
+        weight_bytes: int = 0,
         clock: ToyClock | None = None,
         step_s: float = 0.0,
     ) -> None:
@@ -107,7 +108,7 @@ class ToyModel:
             num_layers=1,
             block_bytes=block_bytes,
             kv_type="f16",
-            weight_bytes=0,
+            weight_bytes=weight_bytes,
             can_shift=can_shift,
         )
         self.clock = clock or ToyClock()
