@@ -19,8 +19,8 @@ from benchmarks.servers import puna_server
 from benchmarks.watching import Sample, watching
 
 _POOL_S = 0.5
-"""Pool, in seconds of computing. A model has KV only of what it has computed, and memory is what is tested."""
-_PROMPT_TOKENS, _NEW_TOKENS = 96, 32
+"""Pool, in seconds of computing. A model has KV only of what it has computed, and memory is tested here."""
+_PROMPT_TOKENS, _NEW_TOKENS = 96, 16
 _CROWD = 1.5
 """Prompt tokens of a burst, as a multiple of those that the pool has room for."""
 _SHARE = 0.9
