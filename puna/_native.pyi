@@ -257,10 +257,6 @@ class Program:
         """Gives back the activations, and lets the system have the weights' pages; both return with the next
         run. The GIL is released.
         """
-    def read_ahead(self, begin: int, end: int) -> None:
-        """Has the system begin to read these bytes of the file, where it does not have them. It may take as
-        long as the reading; the GIL is released.
-        """
     def run(
         self,
         pool: ThreadPool,

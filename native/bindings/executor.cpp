@@ -109,12 +109,6 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("block_bytes", &Program::block_bytes)
       .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
       .def("release_memory", &Program::release_memory, nb::call_guard<nb::gil_scoped_release>())
-      .def(
-          "read_ahead",
-          [](const Program& program, size_t begin, size_t end) {
-            program.file().mapping().read_ahead(begin, end);
-          },
-          "begin"_a, "end"_a, nb::call_guard<nb::gil_scoped_release>())
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),

@@ -192,7 +192,6 @@ class Program {
   int64_t buffer_bytes();
   // Gives back the activations, and lets the system have the weights' pages. Both return with the next run.
   void release_memory();
-  const GgufFile& file() const { return *plan_.file; }
 
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
   // the batch does not fit the model or the arena.

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -41,13 +40,6 @@ FileMapping::FileMapping(const std::string& path) {
 }
 
 void FileMapping::release_pages() const { madvise(const_cast<uint8_t*>(data_), size_, MADV_DONTNEED); }
-
-void FileMapping::read_ahead(size_t begin, size_t end) const {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  begin = std::min(begin, size_) / page * page;
-  end = std::min(end, size_);
-  if (begin < end) madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_WILLNEED);
-}
 
 FileMapping::~FileMapping() { munmap(const_cast<uint8_t*>(data_), size_); }
 

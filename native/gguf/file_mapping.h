@@ -21,9 +21,6 @@ class FileMapping {
   // The pages are no longer this process's: the system keeps them in its page cache as long as it likes, and
   // whoever reads them has them back.
   void release_pages() const;
-  // Has the system begin to read a range of pages that it does not have. Reading them one by one as they are
-  // touched takes three times as long; where they are there already, this costs next to nothing.
-  void read_ahead(size_t begin, size_t end) const;
 
  private:
   const uint8_t* data_ = nullptr;

@@ -86,11 +86,8 @@ class DeviceModel(Protocol):
         and for a rotation unless can_shift.
         """
 
-    def wake(self) -> None:
-        """It will soon be run: begins to bring what that needs. Does not wait for it."""
-
     def sleep(self) -> None:
-        """It will not be run before the next wake(): keeps only what makes that one quick."""
+        """It will not be run for a while: keeps only what makes the next run quick."""
 
     def close(self) -> None: ...
 

@@ -16,14 +16,19 @@ from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.residency import Residency
 from puna.daemon.shortage import could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
+from puna.engine.request import Request
 from puna.engine.resident import ModelDoesNotFit
 from puna.gguf import GgufError, GgufFile
+from puna.kv.sequence_table import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+_FORESEEN_TOKENS = 8192
+"""For so long an answer there is to be room, if nobody says how long it may be."""
 
 
 @dataclass(slots=True)
@@ -56,6 +61,8 @@ class ModelLoader:
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
+        self._is_elastic = settings.elastic
+        self._limits: tuple[int, int] | None = None
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
@@ -87,6 +94,35 @@ class ModelLoader:
         asleep = self.residency.asleep()
         for model in await asyncio.to_thread(_deleted, asleep):
             await self.residency.unload(model.id)
+
+    async def make_room(self, model: LoadedModel, request: Request) -> None:
+        """Has idle models fall asleep if their weights take memory that the request will need. Raises
+        WorkerDied.
+        """
+        if not self._is_elastic:
+            return
+        kv_limit_bytes, memory_limit_bytes = await self._find_limits()
+        answer = _FORESEEN_TOKENS if request.max_tokens is None else request.max_tokens
+        num_tokens = min(len(request.prompt) + answer, request.context_length or model.info.context_length)
+        needed = min(blocks_for(num_tokens) * model.info.block_bytes, kv_limit_bytes)
+        while needed > memory_limit_bytes - self._worker.leased_bytes - self._weight_bytes():
+            if not await self.residency.put_one_to_sleep():
+                break
+
+    def forget_limits(self) -> None:
+        """They have changed."""
+        self._limits = None
+
+    async def _find_limits(self) -> tuple[int, int]:
+        """Of KV memory, and of all."""
+        if self._limits is None:
+            stats = await self._worker.stats()
+            self._limits = stats.kv_limit_bytes, stats.memory_limit_bytes
+        return self._limits
+
+    def _weight_bytes(self) -> int:
+        """Of models that are awake."""
+        return sum(entry.ready.result().info.weight_bytes for entry in self.residency.loaded())
 
     async def _timed(self, what: str, name: str, work: Awaitable[T]) -> T:
         start_s = time.monotonic()

@@ -18,7 +18,7 @@ from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.daemon.worker_protocols import Process
-from puna.engine.request import EngineStats, ModelStats, Request
+from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
@@ -228,8 +228,14 @@ class Runtime:
         await self._worker.end_lease(num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        """None: as before. Returns what running requests hold beyond the new limits. Raises WorkerDied."""
-        return await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        """None: as before. Idle models fall asleep where the memory limit wants it. Returns what others hold
+        beyond the new limits. Raises WorkerDied.
+        """
+        excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        self._loader.forget_limits()
+        while excess and memory_limit_bytes is not None and await self._residency.put_one_to_sleep():
+            excess = await self._worker.set_limits(None, None)
+        return excess
 
     async def trim_kv(self) -> int:
         """Gives back the KV memory that no request needs now: how much. Raises WorkerDied."""
@@ -269,5 +275,11 @@ class Runtime:
             num_draft=job.num_draft,
             draft_model_id=draft_model_id,
         )
-        outputs = self._worker.generate(request)
+        outputs = self._outputs(loaded, request)
         return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
+
+    async def _outputs(self, loaded: LoadedModel, request: Request) -> AsyncGenerator[StepOutput, None]:
+        await self._loader.make_room(loaded, request)
+        async with aclosing(self._worker.generate(request)) as outputs:
+            async for output in outputs:
+                yield output

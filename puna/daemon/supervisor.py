@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.daemon.kept_memory import KeptMemory
 from puna.daemon.worker_protocols import Client, Process
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.sessions import SessionStatus
@@ -62,15 +63,18 @@ class WorkerSupervisor:
         """Workers so far."""
         self._resident: dict[str, _Model] = {}
         self._asleep: dict[str, _Sleeper] = {}
-        self._kv_limit_bytes: int | None = None
-        self._memory_limit_bytes: int | None = None
-        self._leased_bytes = 0
+        self._memory = KeptMemory()
         self._process: Process | None = None
         self._ready: asyncio.Task[Process] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._started_s = 0.0
         self._num_failures = 0  # in a row
         self._closing = False
+
+    @property
+    def leased_bytes(self) -> int:
+        """What others than the models have of its memory."""
+        return self._memory.leased_bytes
 
     def start(self) -> None:
         """Begins to start the worker, so that the first request finds it ready."""
@@ -138,10 +142,7 @@ class WorkerSupervisor:
         """For this worker and later ones; None: as before. Returns by how many bytes what is in use exceeds
         the new limits: what running requests hold of it goes as they finish.
         """
-        if kv_limit_bytes is not None:
-            self._kv_limit_bytes = kv_limit_bytes
-        if memory_limit_bytes is not None:
-            self._memory_limit_bytes = memory_limit_bytes
+        self._memory.set_limits(kv_limit_bytes, memory_limit_bytes)
         return await self._call(lambda client: client.set_limits(kv_limit_bytes, memory_limit_bytes))
 
     async def lease(self, num_bytes: int) -> Leased:
@@ -156,12 +157,12 @@ class WorkerSupervisor:
             self._run_in_background(self._take_back(process, asked, num_bytes))
             raise
         if leased.granted:
-            self._leased_bytes += num_bytes
+            self._memory.leased_bytes += num_bytes
         return leased
 
     async def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again. Does not raise: a later worker is told what is left."""
-        self._leased_bytes -= num_bytes
+        self._memory.leased_bytes -= num_bytes
         if self._process is not None:
             with suppress(WorkerDied):
                 await self._process.client.end_lease(num_bytes)
@@ -275,11 +276,7 @@ class WorkerSupervisor:
 
     async def _restore_memory(self, process: Process) -> None:
         try:
-            if self._leased_bytes:
-                # First, and sent before anything else can be: who ends a lease now tells this worker, too.
-                await process.client.lease(self._leased_bytes, is_held=True)
-            if (self._kv_limit_bytes, self._memory_limit_bytes) != (None, None):
-                await process.client.set_limits(self._kv_limit_bytes, self._memory_limit_bytes)
+            await self._memory.restore(process.client)
         except WorkerDied as error:
             raise self._died(process) from error
 

@@ -128,7 +128,6 @@ class EngineCore:
         self.sessions.add_model(model_id, kv)
         self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
-        device_model.wake()
         return device_model.info
 
     def unload_model(self, model_id: str) -> None:

@@ -63,7 +63,7 @@ class EngineMemory:
 
     def settle(self) -> None:
         """Has everybody who can do without memory give it back, as long as there is too little."""
-        while self.budget.debt_bytes:
+        while self._is_elastic and self.budget.debt_bytes:
             self.budget.shrink()
             if not self.budget.debt_bytes or not self._scheduler.give_way():
                 break

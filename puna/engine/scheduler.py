@@ -247,7 +247,7 @@ class Scheduler:
             lane.pool.most_blocks * lane.pool.block_bytes,
         )
         self.remove(sequence)
-        reason = f"it needs {needed} bytes of KV memory, the limits leave it {most}"
+        reason = f"the request needs {needed} bytes of KV memory, the limits leave it {most}"
         self._hopeless.append(Hopeless(sequence, reason))
 
     def _preempt(self, sequence: Sequence) -> None:

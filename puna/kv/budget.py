@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
 import msgspec
+
+from puna.kv.reclaimable import Reclaimable, evict_oldest_of, held_bytes
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -20,33 +21,6 @@ class Shortage(msgspec.Struct, frozen=True):
     """By others, without what they can do without."""
     is_of_kv: bool = False
     """It is the limit on KV memory that is too low: then needed_bytes is without the weights."""
-
-
-class Reclaimable(Protocol):
-    """A pool that holds memory it can do without, in extents."""
-
-    @property
-    def committed_bytes(self) -> int: ...
-    @property
-    def extent_bytes(self) -> int:
-        """What the pool commits and gives back are multiples of this."""
-
-    @property
-    def spare_bytes(self) -> int:
-        """Memory that trim() would give back."""
-
-    @property
-    def reclaimable_bytes(self) -> int:
-        """Memory that trim() would give back after enough calls of evict_extent(), the spare included."""
-
-    def oldest_release(self) -> int | None:
-        """When what evict_extent() would evict was released, by Budget.tick(); None: there is nothing."""
-
-    def evict_extent(self) -> None:
-        """Drops the content that was used longest ago, and makes its memory spare."""
-
-    def trim(self) -> None:
-        """Gives spare memory back, through Budget.release()."""
 
 
 class Budget:
@@ -68,7 +42,7 @@ class Budget:
         self.weight_bytes = 0
         """Of the models that are awake."""
         self._pools: list[Reclaimable] = []
-        self._minimums: dict[Reclaimable, int] = {}
+        self._minimums: dict[Reclaimable, int] = {}  # of those that have one
         self._assured: dict[Reclaimable, int] = {}  # the minimums, or less if they exceed the limits
         self._ticks = itertools.count()
 
@@ -94,12 +68,10 @@ class Budget:
 
     def join(self, pool: Reclaimable) -> None:
         self._pools.append(pool)
-        self.set_minimum(pool, 0)
 
     def leave(self, pool: Reclaimable) -> None:
         self._pools.remove(pool)
-        del self._minimums[pool], self._assured[pool]
-        self._share_out()
+        self.set_minimum(pool, 0)
 
     def tick(self) -> int:
         """The time, for comparing when blocks of different pools were released."""
@@ -114,20 +86,23 @@ class Budget:
 
     def set_minimum(self, pool: Reclaimable, num_bytes: int) -> None:
         """Rounded up to whole extents; what others have of it makes room where it can. See shortage()."""
-        self._minimums[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
+        if num_bytes:
+            self._minimums[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
+        else:
+            self._minimums.pop(pool, None)
         self._share_out()
         self.shrink()
 
     def minimum_bytes(self, pool: Reclaimable) -> int:
-        return self._minimums[pool]
+        return self._minimums.get(pool, 0)
 
     def assured_bytes(self, pool: Reclaimable) -> int:
         """The pool's minimum; less where limits were lowered below the sum of all."""
-        return self._assured[pool]
+        return self._assured.get(pool, 0)
 
     def most_bytes(self, pool: Reclaimable) -> int:
         """What the pool could have if nobody else used more than their minimum."""
-        others = sum(self._assured.values()) - self._assured[pool]
+        others = sum(self._assured.values()) - self.assured_bytes(pool)
         return max(self.limit_bytes - self.leased_bytes - others, 0)
 
     def free_bytes(self, asking: Reclaimable | None) -> int:
@@ -156,7 +131,7 @@ class Budget:
 
     def evict_oldest(self, asking: Reclaimable | None) -> None:
         """Makes memory of another pool spare: what was used longest ago, and is above its minimum."""
-        evicted = _evict_oldest(self._evictable(asking))
+        evicted = evict_oldest_of(self._evictable(asking))
         assert evicted, "there is nothing to evict"
 
     def commit(self, num_bytes: int, asking: Reclaimable) -> None:
@@ -198,16 +173,16 @@ class Budget:
 
     def held_bytes(self, besides: Reclaimable) -> int:
         """What other pools cannot do without."""
-        return sum(map(_held_bytes, self._others(besides)))
+        return sum(map(held_bytes, self._others(besides)))
 
     def shortage(self, pool: Reclaimable, weight_bytes: int, minimum_bytes: int) -> Shortage | None:
         """Whether a model fits, beside what others cannot do without; pool: its own."""
-        kv_bytes = max(minimum_bytes, pool.extent_bytes, _held_bytes(pool))
+        kv_bytes = max(minimum_bytes, pool.extent_bytes, held_bytes(pool))
         others = [other for other in self._pools if other is not pool]
-        sure = self.leased_bytes + sum(self._minimums[other] for other in others)
+        sure = self.leased_bytes + sum(map(self.minimum_bytes, others))
         if sure + kv_bytes > self.kv_limit_bytes:
             return Shortage(kv_bytes, self.kv_limit_bytes, sure, is_of_kv=True)
-        held = (max(_held_bytes(other), self._minimums[other]) for other in others)
+        held = (max(held_bytes(other), self.minimum_bytes(other)) for other in others)
         taken = self.weight_bytes + self.leased_bytes + sum(held)
         if taken + weight_bytes + kv_bytes > self.memory_limit_bytes:
             return Shortage(weight_bytes + kv_bytes, self.memory_limit_bytes, taken)
@@ -228,9 +203,9 @@ class Budget:
         """Pays debts as far as memory is spare or cached; what pools are sure of goes last, and only where
         limits are exceeded.
         """
-        while self.uncached_bytes(None) < 0 and _evict_oldest(self._evictable(None)):
+        while self.uncached_bytes(None) < 0 and evict_oldest_of(self._evictable(None)):
             pass
-        while self.excess_bytes > self._spare_bytes() and _evict_oldest(self._pools):
+        while self.excess_bytes > self._spare_bytes() and evict_oldest_of(self._pools):
             pass
         for pool in self._pools:
             if self.debt_bytes:
@@ -251,7 +226,7 @@ class Budget:
     def evict_older_half(self) -> None:
         """Makes half of the cached content spare, what was used longest ago."""
         wanted = self._cached_bytes() // 2
-        while self._cached_bytes() > wanted and _evict_oldest(self._pools):
+        while self._cached_bytes() > wanted and evict_oldest_of(self._pools):
             pass
 
     def _free(self, num_bytes: int, asking: Reclaimable | None) -> None:
@@ -273,7 +248,7 @@ class Budget:
         }
 
     def _above_minimum(self, pool: Reclaimable) -> int:
-        return max(pool.committed_bytes - self._assured[pool], 0)
+        return max(pool.committed_bytes - self.assured_bytes(pool), 0)
 
     def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
         return (pool for pool in self._pools if pool is not asking)
@@ -287,21 +262,3 @@ class Budget:
 
     def _cached_bytes(self) -> int:
         return sum(pool.reclaimable_bytes - pool.spare_bytes for pool in self._pools)
-
-
-def _held_bytes(pool: Reclaimable) -> int:
-    """What the pool cannot do without."""
-    return pool.committed_bytes - pool.reclaimable_bytes
-
-
-def _evict_oldest(pools: Sequence[Reclaimable]) -> bool:
-    """False: nothing is cached."""
-    oldest, first = None, None
-    for pool in pools:
-        when = pool.oldest_release()
-        if when is not None and (oldest is None or when < oldest):
-            oldest, first = when, pool
-    if first is None:
-        return False
-    first.evict_extent()
-    return True

@@ -12,10 +12,9 @@ class ExtentMap:
 
     def __init__(self, num_blocks: int, extent_blocks: int) -> None:
         self.extent_blocks = extent_blocks
-        self.num_empty = 0
-        """Committed extents with spare blocks only."""
         self.num_unused = 0
         """Committed extents without blocks in use."""
+        self._empty: set[int] = set()
         self._num_blocks = num_blocks
         self.num_extents = -(-num_blocks // extent_blocks)
         # Extents from len(self._used) on were never committed; the lists grow as they are.
@@ -28,6 +27,11 @@ class ExtentMap:
         # (when touched, extent) of those with cached blocks and none in use: a heap, with entries that are
         # no longer true.
         self._unused: list[tuple[int, int]] = []
+
+    @property
+    def num_empty(self) -> int:
+        """Committed extents with spare blocks only."""
+        return len(self._empty)
 
     @property
     def num_committed(self) -> int:
@@ -70,23 +74,17 @@ class ExtentMap:
                 self._touched.append(-1)
                 self._is_committed.append(True)
             extents.append(extent)
-        self.num_empty += num_extents
+        self._empty.update(extents)
         self.num_unused += num_extents
         return extents
 
     def take_empty(self) -> list[int]:
         """All empty extents; they are uncommitted from now on."""
-        if not self.num_empty:
-            return []
-        empty = [
-            extent
-            for extent, committed in enumerate(self._is_committed)
-            if committed and self._used[extent] == self._cached[extent] == 0
-        ]
+        empty = sorted(self._empty)
+        self._empty.clear()
         for extent in empty:
             self._is_committed[extent] = False
             heapq.heappush(self._uncommitted, extent)
-        self.num_empty -= len(empty)
         self.num_unused -= len(empty)
         return empty
 
@@ -103,7 +101,7 @@ class ExtentMap:
         extent = block // self.extent_blocks
         if self._used[extent] == 0:
             self.num_unused -= 1
-            self.num_empty -= self._cached[extent] == 0
+            self._empty.discard(extent)
         self._used[extent] += 1
 
     def cached_used(self, block: int) -> None:
@@ -131,7 +129,7 @@ class ExtentMap:
         extent = block // self.extent_blocks
         self._cached[extent] -= 1
         if self._used[extent] == self._cached[extent] == 0:
-            self.num_empty += 1
+            self._empty.add(extent)
 
     def check(self, used: Iterable[int], cached: Iterable[int], spare: Iterable[int]) -> None:
         """All counts are right, and every block of a committed extent is in exactly one of these states."""
@@ -145,7 +143,7 @@ class ExtentMap:
             assert known == (len(self.blocks(extent)) if committed else 0), f"extent {extent}: a block leaked"
         unused = [e for e, committed in enumerate(self._is_committed) if committed and not num_used[e]]
         assert self.num_unused == len(unused), "unused extents"
-        assert self.num_empty == sum(not num_cached[extent] for extent in unused), "empty extents"
+        assert self._empty == {extent for extent in unused if not num_cached[extent]}, "empty extents"
         oldest = min(((self._touched[e], e) for e in unused if num_cached[e]), default=(None, -1))
         assert self.oldest_unused() == oldest[::-1], "oldest extent"
         assert len(self._used) <= self.num_extents, "more extents than the arena has"
@@ -153,7 +151,7 @@ class ExtentMap:
     def _became_unused(self, extent: int) -> None:
         self.num_unused += 1
         if self._cached[extent] == 0:
-            self.num_empty += 1
+            self._empty.add(extent)
             return
         if len(self._unused) > 2 * len(self._used) + 64:
             self._unused = [(self._touched[e], e) for e in range(len(self._used)) if self._is_unused(e)]

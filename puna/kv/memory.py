@@ -51,6 +51,10 @@ def _left(group: Path, limit_file: str, usage_file: str) -> Iterator[int]:
     limit, usage = read_text(group / limit_file).strip(), read_text(group / usage_file).strip()
     if not (limit.isdigit() and usage.isdigit()):  # "max", or no such file
         return
-    # Cached file pages count as used, but the system drops them when memory is asked for.
-    cached = re.search(r"^(?:total_)?inactive_file (\d+)$", read_text(group / "memory.stat"), re.MULTILINE)
-    yield max(int(limit) - int(usage) + (int(cached[1]) if cached else 0), 0)
+    # Cached pages of files, of weights too, count as used, but the system drops them when memory is short.
+    # The group's own are listed beside the totals that are counted: so in version 1.
+    stat = read_text(group / "memory.stat")
+    fields: dict[str, str] = dict(re.findall(r"^(\w+) (\d+)$", stat, re.MULTILINE))
+    names = ("active_file", "inactive_file")
+    cached = sum(int(fields.get(f"total_{name}") or fields.get(name, "0")) for name in names)
+    yield max(int(limit) - int(usage) + cached, 0)

@@ -18,6 +18,7 @@ import msgspec
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
 from puna.engine import EngineCore
 from puna.engine.resident import ModelDoesNotFit
+from puna.kv.pressure import MemoryPressure
 from puna.worker.memory_service import MemoryService
 from puna.worker.prefix_service import PrefixService
 from puna.worker.protocol import (
@@ -108,7 +109,7 @@ class WorkerServer:
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
         self._sessions = SessionService(engine.sessions, self._call_soon, self._send)
-        self._memory = MemoryService(engine, self._send)
+        self._memory = MemoryService(engine, self._send, MemoryPressure())
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
@@ -137,10 +138,10 @@ class WorkerServer:
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        idle_s = self._engine.prefixes.put_away_idle()
+        waits_s = self._engine.prefixes.put_away_idle(), self._memory.relieve_system()
         if self._engine.has_work:
             self._start_chores()
-        elif message := self._wait(idle_s):
+        elif message := self._wait(*waits_s):
             self._handle(message)
         while not self._inbox.empty():
             self._handle(self._inbox.get())
@@ -148,10 +149,10 @@ class WorkerServer:
     def _start_chores(self) -> None:
         self._trim_s = time.monotonic() + TRIM_S
 
-    def _wait(self, idle_s: float | None) -> _Message | None:
-        """None: there is something to be done, be it for the engine that was idle for so long."""
+    def _wait(self, *others_s: float | None) -> _Message | None:
+        """None: there is something to be done, after so many seconds for others."""
         trim_s = None if self._trim_s is None else max(self._trim_s - time.monotonic(), 0)
-        waits_s = [wait_s for wait_s in (idle_s, trim_s) if wait_s is not None]
+        waits_s = [wait_s for wait_s in (*others_s, trim_s) if wait_s is not None]
         try:
             return self._inbox.get(timeout=min(waits_s, default=None))
         except queue.Empty:

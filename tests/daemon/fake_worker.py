@@ -44,6 +44,7 @@ class FakeWorker(FakeSessions):
         self.limits: tuple[int | None, int | None] = None, None
         self.leased_bytes = 0
         self.asleep: dict[str, Path] = {}
+        self.kv_limit_bytes = 0
         self.needs: dict[str, int] = {}
         """Bytes of weights, where they are not those of INFO."""
         self.requests: list[Request] = []
@@ -98,7 +99,8 @@ class FakeWorker(FakeSessions):
     async def stats(self) -> EngineStats:
         await self._step()
         return EngineStats(
-            kv_limit_bytes=0,
+            kv_limit_bytes=self.kv_limit_bytes,
+            memory_limit_bytes=self._memory_bytes,
             models=[
                 ModelStats(
                     model_id, 0, 0, 0, 64, USED_BYTES, CACHED_BYTES, COMMITTED_BYTES, weight_bytes=1000
@@ -109,8 +111,9 @@ class FakeWorker(FakeSessions):
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         self.limits = kv_limit_bytes, memory_limit_bytes
+        self._memory_bytes = memory_limit_bytes or self._memory_bytes
         await self._step()
-        return 0
+        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, 0)
 
     async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
         granted = is_held or self.leased_bytes + num_bytes <= LEASABLE

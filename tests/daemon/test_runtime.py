@@ -534,3 +534,47 @@ def test_draft_model_that_does_not_fit_is_gone_without(daemon, weights):
         assert daemon.worker.requests[0].draft_model_id is None
 
     run(main, daemon)
+
+
+def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(daemon, weights):
+    for name, data in zip(("busy", "first", "second"), (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        for name in ("first", "second"):
+            await daemon.say(name, "x")
+        async with daemon.runtime.resident("busy"):
+            size = INFO.weight_bytes
+            assert await daemon.runtime.set_limits(None, 2 * size) == 0
+            assert sorted(await daemon.names()) == ["busy:latest", "second:latest"]
+            assert await daemon.runtime.set_limits(size // 2, None) == 0
+            assert await daemon.runtime.set_limits(None, size // 2) == size - size // 2
+            assert await daemon.names() == ["busy:latest"]
+
+    run(main, daemon)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "kv_limit", "sleepers"),
+    [(0, 1 << 60, 0), (1000, 1 << 60, 1), (None, 1 << 60, 2), (None, 500, 0), (None, 5000, 1)],
+)
+def test_idle_models_fall_asleep_for_the_kv_that_a_request_will_need(
+    daemon, weights, max_tokens, kv_limit, sleepers
+):
+    """A block of 16 tokens takes 64 bytes, a context of 2048 tokens 8192."""
+    size = INFO.weight_bytes
+    daemon.memory_bytes = 3 * size + 4000
+    for name, data in zip(("first", "second", "busy"), (*weights, weights[0] + b"x"), strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        for name in ("first", "second"):
+            async with daemon.runtime.resident(name):
+                pass
+        daemon.worker.kv_limit_bytes = kv_limit
+        async with daemon.runtime.resident("busy") as model:
+            async for _ in model.generate(GenerationJob(prompt=[1] * 64, max_tokens=max_tokens)):
+                pass
+        assert len(daemon.worker.asleep) == sleepers
+
+    run(main, daemon)

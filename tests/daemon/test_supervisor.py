@@ -104,6 +104,82 @@ def test_model_keeps_its_weight_in_the_next_worker(virtual_time):
     virtual_time(main)
 
 
+def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
+    async def main():
+        supervised = await started("a")
+        supervisor = supervised.supervisor
+        await supervisor.load("b", B, 1.0, 77)
+        await supervisor.set_limits(500, None)
+        await supervisor.set_limits(None, 9000)
+        assert (await supervisor.lease(600)).granted
+        assert not (await supervisor.lease(600)).granted
+        await supervisor.end_lease(200)
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert len(supervised.workers) == 2
+        assert supervised.worker.limits == (500, 9000)
+        assert supervised.worker.leased_bytes == 400
+        assert supervised.worker.minimums == {"a": 0, "b": 77}
+        await supervisor.end_lease(400)
+        assert supervised.worker.leased_bytes == 0
+
+    virtual_time(main)
+
+
+def test_a_worker_that_nobody_told_anything_keeps_its_own_limits(virtual_time):
+    async def main():
+        supervised = await started("a")
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.limits == (None, None)
+
+    virtual_time(main)
+
+
+@pytest.mark.parametrize("delay_s", [0, STEP_S / 2, 0.3, 0.6, 0.61, 0.65])
+def test_a_lease_that_ends_while_workers_change_is_ended_in_the_next(virtual_time, delay_s: float):
+    async def main():
+        supervised = await started("a")
+        await supervised.supervisor.lease(600)
+        supervised.worker.die()
+        await asyncio.sleep(delay_s)
+        await supervised.supervisor.end_lease(500)
+        await asyncio.sleep(5)
+        assert len(supervised.workers) == 2
+        assert supervised.worker.leased_bytes == 100
+
+    virtual_time(main)
+
+
+def test_a_lease_that_nobody_waits_for_is_given_back(virtual_time):
+    async def main():
+        supervised = await started("a")
+        asked = asyncio.create_task(supervised.supervisor.lease(600))
+        await asyncio.sleep(STEP_S / 2)
+        asked.cancel()
+        await asyncio.sleep(1)
+        assert supervised.worker.leased_bytes == 0
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        assert supervised.worker.leased_bytes == 0
+
+    virtual_time(main)
+
+
+def test_a_lease_that_was_asked_of_a_dying_worker_is_not_there(virtual_time):
+    async def main():
+        supervised = await started("a")
+        asked = asyncio.create_task(supervised.supervisor.lease(600))
+        await asyncio.sleep(STEP_S / 2)
+        supervised.worker.die()
+        with pytest.raises(WorkerDied, match="check puna server logs"):
+            await asked
+        await asyncio.sleep(5)
+        assert supervised.worker.leased_bytes == 0
+
+    virtual_time(main)
+
+
 def test_load_in_flight_fails_with_a_clear_error(virtual_time):
     async def main():
         supervised = await started("a")

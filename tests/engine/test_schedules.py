@@ -154,14 +154,16 @@ class Schedules(RuleBasedStateMachine):
             self._submit(**fields)
 
     def _load(self, model_id: str, minimum_kv_bytes: int = 0) -> None:
-        model = MODELS[model_id]()
+        model, shortage = MODELS[model_id](), None
         try:
             self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum_kv_bytes)
         except ModelDoesNotFit as error:
-            assert error.shortage.needed_bytes + error.shortage.taken_bytes > error.shortage.limit_bytes
-            assert model.closed
-        else:
+            shortage = error.shortage
+        if shortage is None:
             self.models[model_id] = model
+        else:
+            assert shortage.needed_bytes + shortage.taken_bytes > shortage.limit_bytes
+            assert model.closed
 
     def _most_blocks(self, model_id: str) -> int:
         block_bytes = self.models[model_id].info.block_bytes

@@ -20,7 +20,7 @@ def test_asleep_it_has_no_memory_and_awake_it_answers_as_before(settings: dict[s
         engine.submit(toy_request(f"r{round_number}", [1, 2, 3], 40))
         assert run_all(engine).tokens[f"r{round_number}"] == expected_tokens([1, 2, 3], 40)
         engine.sleep_model("toy")
-        assert not model.is_awake
+        assert model.is_asleep
         assert not model.closed
         (stats,) = engine.stats().models
         assert (stats.is_asleep, stats.committed_kv_bytes, stats.block_bytes) == (True, 0, 64)
@@ -63,7 +63,7 @@ def test_a_model_that_does_not_fit_sleeps_on():
     engine.set_limits(memory_limit_bytes=1)
     with pytest.raises(ModelLoadError):
         engine.wake_model("toy")
-    assert not model.is_awake
+    assert model.is_asleep
     engine.set_limits(memory_limit_bytes=1 << 30)
     engine.wake_model("toy")
     engine.close()

@@ -97,6 +97,7 @@ class ToyModel:
         *,
         is_habitual: bool = False,
         can_shift: bool = True,
+        weight_bytes: int = 0,
         clock: ToyClock | None = None,
         step_s: float = 0.0,
     ) -> None:
@@ -107,7 +108,7 @@ class ToyModel:
             num_layers=1,
             block_bytes=block_bytes,
             kv_type="f16",
-            weight_bytes=0,
+            weight_bytes=weight_bytes,
             can_shift=can_shift,
         )
         self.clock = clock or ToyClock()
@@ -116,12 +117,12 @@ class ToyModel:
         self.is_habitual = is_habitual
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
-        self.is_awake = False
+        self.is_asleep = False
         self.closed = False
 
     def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
-        assert self.is_awake
         assert not self.closed
+        self.is_asleep = False
         self._check(batch)
         if POISON in batch.tokens:
             raise NativeError("poisoned")
@@ -153,14 +154,9 @@ class ToyModel:
             moved = value, position + destination_begin - source_begin
             self._slot(arena, destination, destination_begin + index)[:] = moved
 
-    def wake(self) -> None:
-        assert not self.closed
-        assert not self.is_awake
-        self.is_awake = True
-
     def sleep(self) -> None:
-        assert self.is_awake
-        self.is_awake = False
+        assert not self.closed
+        self.is_asleep = True
 
     def close(self) -> None:
         assert not self.closed

@@ -53,6 +53,18 @@ def test_release_leaves_neighbours_untouched(block_bytes: int):
         np.testing.assert_array_equal(arena.block(block), block + 1)
 
 
+def test_committed_extents_have_memory_before_they_are_written():
+    arena = Arena(64, 1 << 20, 2, 2 << 20)
+    before = resident_bytes()
+    arena.block(3)[:] = 7
+    arena.commit([0, 1, 4, 31])
+    assert resident_bytes() - before >= 4 * (2 << 20)
+    assert set(arena.block(3).tolist()) == {7}, "contents stay"
+    with pytest.raises(NativeError, match="no extent 32"):
+        arena.commit([0, 32])
+    arena.close()
+
+
 def test_blocks_do_not_overlap():
     arena = Arena(3, 128)
     for block in range(3):

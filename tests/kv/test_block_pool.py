@@ -139,6 +139,25 @@ def test_closing_a_pool_in_use_is_caught():
         pool.close()
 
 
+def test_a_static_pool_has_all_its_memory_and_keeps_it():
+    memory, budget = FakeMemory(6, extent_blocks=2), Budget(10 * 64)
+    pool = BlockPool(memory, budget)
+    pool.make_static()
+    assert (memory.committed, budget.committed_bytes) == ([0, 1, 2], 6 * 64)
+    other = BlockPool(FakeMemory(10), budget)
+    assert (pool.most_blocks, other.num_available) == (6, 4)
+    blocks = pool.acquire(6) or []
+    assert len(blocks) == 6
+    assert pool.acquire(1) is None
+    pool.release(blocks)
+    pool.trim()
+    assert (pool.spare_bytes, pool.reclaimable_bytes, other.num_available) == (0, 0, 4)
+    assert other.acquire(5) is None
+    pool.check()
+    pool.close()
+    assert (sorted(memory.released), other.num_available) == ([0, 1, 2], 10)
+
+
 class PoolMachine(RuleBasedStateMachine):
     """Two pools with blocks of different sizes on one budget; the model is a list of owners."""
 

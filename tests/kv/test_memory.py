@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.kv.memory import available_bytes, default_kv_limit_bytes
+from puna.kv.memory import available_bytes, default_kv_limit_bytes, total_bytes
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,7 @@ def test_the_tightest_group_on_the_way_up_decides(tmp_path: Path):
             "proc/self/cgroup": "0::/user/box\n",
             "sys/fs/cgroup/user/memory.max": f"{4 * GIB}\n",
             "sys/fs/cgroup/user/memory.current": f"{3 * GIB}\n",
-            "sys/fs/cgroup/user/memory.stat": f"anon 5\ninactive_file {GIB}\n",
+            "sys/fs/cgroup/user/memory.stat": f"anon 5\ninactive_file 5\nactive_file {GIB - 5}\n",
             "sys/fs/cgroup/user/box/memory.max": "max\n",
             "sys/fs/cgroup/user/box/memory.current": "123\n",
         },
@@ -53,9 +53,10 @@ def test_version_1_groups_count_too(tmp_path: Path):
             # Inside a container the group is mounted at the top, whatever its path outside.
             "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GIB}\n",
             "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
+            "sys/fs/cgroup/memory/memory.stat": "active_file 5\ntotal_active_file 7\ntotal_inactive_file 8\n",
         },
     )
-    assert available_bytes(tmp_path) == GIB
+    assert available_bytes(tmp_path) == GIB + 15
 
 
 def test_an_exhausted_group_leaves_nothing(tmp_path: Path):
@@ -76,3 +77,10 @@ def test_a_silent_system_gets_a_guess(tmp_path: Path):
 
 def test_the_default_is_positive_here():
     assert default_kv_limit_bytes() > 0
+
+
+def test_the_machines_memory_is_what_it_says(tmp_path: Path):
+    write(tmp_path, MEMINFO)
+    assert total_bytes(tmp_path) == 16 * GIB
+    assert total_bytes(tmp_path / "nowhere") == 0
+    assert total_bytes() >= available_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +17,14 @@ from puna.graph import GraphError
 from puna.models import TracedModel, trace_model
 from puna.models.hyperparameters import HyperparameterError
 
-_READ_AHEAD_BYTES = 64 << 20
-"""So much at a time: nobody can interrupt the system while it reads."""
-
 
 class CpuModel:
-    """A GGUF file and the program that runs it. The mapping of the file lives as long as the program.
+    """A GGUF file and the program that runs it. The mapping of the file lives as long as the program."""
 
-    reader: the thread that has the system read the file ahead.
-    """
-
-    def __init__(
-        self, info: ModelInfo, program: Program, pool: ThreadPool, file_bytes: int, reader: Executor
-    ) -> None:
+    def __init__(self, info: ModelInfo, program: Program, pool: ThreadPool) -> None:
         self.info = info
         self._program: Program | None = program
         self._pool = pool
-        self._file_bytes = file_bytes
-        self._reader = reader
-        self._is_awake = False
 
     def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
         assert self._program is not None, "run after close"
@@ -65,26 +53,16 @@ class CpuModel:
             self._pool, arena, source, destination, source_begin, destination_begin, num_tokens
         )
 
-    def wake(self) -> None:
-        assert self._program is not None, "wake after close"
-        self._is_awake = True
-        self._reader.submit(self._read_ahead, self._program)
-
     def sleep(self) -> None:
-        """The weights stay in the system's page cache, until it has another use for that memory."""
+        """The weights stay in the system's page cache, until it has another use for that memory.
+
+        Nothing is brought back ahead of the next run: its threads do that as fast as the system would.
+        """
         assert self._program is not None, "sleep after close"
-        self._is_awake = False
         self._program.release_memory()
 
     def close(self) -> None:
-        self._is_awake = False
         self._program = None
-
-    def _read_ahead(self, program: Program) -> None:
-        for begin in range(0, self._file_bytes, _READ_AHEAD_BYTES):
-            if not self._is_awake:
-                break
-            program.read_ahead(begin, begin + _READ_AHEAD_BYTES)
 
 
 class CpuBackend:
@@ -92,7 +70,6 @@ class CpuBackend:
 
     def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
         self.pool = ThreadPool(num_threads or usable_cores())
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read ahead")
         self._isa = isa
         self._kv_type = kv_type
 
@@ -102,16 +79,13 @@ class CpuBackend:
             with GgufFile(path) as file:
                 traced = _trace(file)
                 program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
-                info = _describe(file, traced, program, self._kv_type)
-                file_bytes = max(tensor.offset + tensor.num_bytes for tensor in file.tensors.values())
-                return CpuModel(info, program, self.pool, file_bytes, self._reader)
+                return CpuModel(_describe(file, traced, program, self._kv_type), program, self.pool)
         except (GgufError, HyperparameterError, GraphError) as error:
             raise ModelLoadError(_with_path(path, error)) from error
         except NativeError as error:
             raise ModelLoadError(_with_path(path, error)) from error
 
     def close(self) -> None:
-        self._reader.shutdown(cancel_futures=True)
         self.pool.close()
 
 

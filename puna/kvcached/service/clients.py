@@ -85,9 +85,8 @@ class Clients:
 
 def _identify(peer: PeerSocket) -> tuple[int, int | None]:
     """Its pid, and a pidfd if there can be one."""
-    pid: int = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[
-        0
-    ]
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid: int = _CREDENTIALS.unpack(credentials)[0]
     if pid == 0:  # it lives in a namespace that this process does not see
         return pid, None
     try:

@@ -95,8 +95,10 @@ class GrpcConnection(asyncio.Protocol):
                 self._handle(event)
         except ProtocolError as error:
             log.debug("a client does not speak HTTP/2: %s", error)
+            self._flush()
             self._end()
-        self._flush()
+        else:
+            self._flush()
 
     def pause_writing(self) -> None:
         # Who does not read our answers is not listened to: they would pile up.
@@ -140,9 +142,8 @@ class GrpcConnection(asyncio.Protocol):
 
     def _collect(self, stream_id: int, data: bytes) -> None:
         call = self._calls.get(stream_id)
-        if (
-            call is not None and len(call.body) <= MAX_MESSAGE_BYTES
-        ):  # what is too long is answered at its end
+        # What is too long is not kept, and is answered at its end.
+        if call is not None and len(call.body) <= MAX_MESSAGE_BYTES:
             call.body += data
 
     async def _answer(self, stream_id: int, call: _Call) -> None:
