@@ -209,7 +209,6 @@ class PrefixRestores:
             kv.cache.record_tail(restore.cursor, restore.table, tokens)
             kv.pool.release(blocks[num_sound:])
             self._count(restore, num_sound)
-            self._threads.write(job.touch, _nothing)
         self._end(restore)
 
     def _count(self, restore: _Restore, num_blocks: int) -> None:
@@ -235,7 +234,3 @@ def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:
     if not sequence.request.cache_prompt:
         return sequence.tokens[:0]
     return sequence.tokens[: sequence.num_findable]
-
-
-def _nothing() -> None:
-    pass

@@ -98,7 +98,6 @@ class PrefixRestore:
         self._salt = salt
         self._tokens = tokens.copy()
         self._num_known = num_known
-        self._path: list[StoredBlock] = []  # from the first block on
         self._next = itertools.count()
         self._is_sound = bytearray()
         self._has_failed = False
@@ -117,13 +116,10 @@ class PrefixRestore:
 
     def probe(self) -> None:
         """Fills `found`. In one thread."""
-        self._path = self._full_blocks()
-        num_found = bisect_left(
-            range(self._num_known, len(self._path)), True, key=lambda i: not self._files.has(self._path[i])
-        )
+        wanted = self._full_blocks()[self._num_known :]
         # With most blocks, those before it are there, too; if one is not, reading ends there.
-        del self._path[self._num_known + num_found :]
-        self.found = self._path[self._num_known :]
+        num_found = bisect_left(wanted, True, key=lambda block: not self._files.has(block))
+        self.found = wanted[:num_found]
         if self.found:
             self._probe_partial(self.found[-1])
         self._is_sound = bytearray(len(self.found))
@@ -138,13 +134,12 @@ class PrefixRestore:
         return blocks
 
     def _probe_partial(self, last: StoredBlock) -> None:
-        wanted = self._tokens[len(self._path) * BLOCK_TOKENS :]
+        wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
         tokens = self._files.following(last)
         if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
             block = StoredBlock.behind(last.key, tokens)
             if self._files.has(block):
                 self.found.append(block)
-                self._path.append(block)
 
     def read(self) -> None:
         """Fills `blocks`. In as many threads as one likes."""
@@ -157,12 +152,6 @@ class PrefixRestore:
                     self._has_failed = True
                     return
             self._is_sound[index] = 1
-
-    def touch(self) -> None:
-        """What was used now goes last from the disk. In one thread, after read()."""
-        now_ns = time.time_ns()
-        for index, block in enumerate(self._path):
-            self._files.touch(block, now_ns - index * _AGE_STEP_NS)
 
 
 class PrefixSave:
