@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from benchmarks.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
@@ -16,13 +18,14 @@ from benchmarks.scenario import Finding, Findings, Setup
 from benchmarks.servers import puna_server
 from benchmarks.watching import Sample, watching
 
-# The pool is small, because a model holds only what it has computed, and that takes time of its own.
-_POOL_TOKENS = 1440
-_NUM_REQUESTS = 24
-_PROMPT_TOKENS, _NEW_TOKENS = 96, 32
+_POOL_S = 0.5
+"""Pool, in seconds of computing. A model has KV only of what it has computed, and memory is tested here."""
+_PROMPT_TOKENS, _NEW_TOKENS = 96, 16
+_CROWD = 1.5
+"""Prompt tokens of a burst, as a multiple of those that the pool has room for."""
 _SHARE = 0.9
 _LOOK_EVERY_S = 0.01
-_HALF_TOKENS = _POOL_TOKENS // 2 // 256 * 256 + 256  # llama.cpp's contexts are multiples; it gets the larger
+_CONTEXT_STEP = 256  # llama.cpp's contexts are multiples
 
 
 class Course(NamedTuple):
@@ -58,24 +61,43 @@ class Theirs(NamedTuple):
     second: list[Stream]
 
 
+class Plan(NamedTuple):
+    """texts: of both bursts."""
+
+    pool_tokens: int
+    texts: list[list[str]]
+
+
 def measure(setup: Setup) -> Findings:
     files = [bench_file("Q4_0"), bench_file("Q4_1")]
     prompts = Prompts(files[0].path)
-    rounds = 1 if setup.quick else 5
-    courses = [_puna(setup, files, _texts(prompts)) for _ in range(rounds)]
-    theirs = _llamacpp(setup, files, _texts(prompts))
-    limit = courses[0].limit
-    title = f"a burst of {_NUM_REQUESTS} requests moves from model A to model B, a pool of {mebibytes(limit)}"
+    pool_tokens = _pool_tokens(setup, files[1], prompts)
+    plans = [_plan(pool_tokens, prompts) for _ in range(1 if setup.quick else 5)]
+    courses = [_puna(setup, files, plan) for plan in plans]
+    theirs = _llamacpp(setup, files, plans[0])
+    title = (
+        f"a burst of {len(plans[0].texts[0])} requests moves from model A to model B, "
+        f"a pool of {mebibytes(courses[0].limit)}: what B computes in {seconds(_POOL_S)}"
+    )
     for row in _rows(courses, theirs, *(file.model for file in files)):
         yield Finding(title, row)
 
 
-def _texts(prompts: Prompts) -> list[list[str]]:
-    return [[prompts.take(_PROMPT_TOKENS) for _ in range(_NUM_REQUESTS)] for _ in range(2)]
+def _pool_tokens(setup: Setup, file: BenchFile, prompts: Prompts) -> int:
+    with puna_server(file, setup.threads) as server:
+        server.complete(prompts.take(512), 1)
+        completions = [server.complete(prompts.take(512), 1) for _ in range(5)]
+    return int(median(c.prompt_tokens / c.prompt_s for c in completions) * _POOL_S)
 
 
-def _puna(setup: Setup, files: Sequence[BenchFile], texts: Sequence[Sequence[str]]) -> Course:
-    limit = _POOL_TOKENS * kv_bytes_per_token(files[0])
+def _plan(pool_tokens: int, prompts: Prompts) -> Plan:
+    num_requests = math.ceil(_CROWD * pool_tokens / _PROMPT_TOKENS)
+    texts = [[prompts.take(_PROMPT_TOKENS) for _ in range(num_requests)] for _ in range(2)]
+    return Plan(pool_tokens, texts)
+
+
+def _puna(setup: Setup, files: Sequence[BenchFile], plan: Plan) -> Course:
+    limit = plan.pool_tokens * kv_bytes_per_token(files[0])
     environment = {"OLLAMA_KVCACHED_MEMORY_GB": f"{limit}B"}
     with puna_server(files[0], setup.threads, environment) as server:
         daemon, clients = Daemon(server.url), [PunaClient(server.url, file.model) for file in files]
@@ -83,24 +105,26 @@ def _puna(setup: Setup, files: Sequence[BenchFile], texts: Sequence[Sequence[str
             daemon.load(client.model)
         with watching(daemon.kv, _LOOK_EVERY_S) as looks:
             first, second = (
-                stream_all(client, of, _NEW_TOKENS) for client, of in zip(clients, texts, strict=True)
+                stream_all(client, texts, _NEW_TOKENS)
+                for client, texts in zip(clients, plan.texts, strict=True)
             )
         return Course(first, second, looks, limit)
 
 
-def _llamacpp(setup: Setup, files: Sequence[BenchFile], texts: Sequence[Sequence[str]]) -> Theirs:
+def _llamacpp(setup: Setup, files: Sequence[BenchFile], plan: Plan) -> Theirs:
     """A server for each model, with half of the pool."""
-    num_slots = _HALF_TOKENS // (_PROMPT_TOKENS + _NEW_TOKENS)
+    context = math.ceil(plan.pool_tokens / 2 / _CONTEXT_STEP) * _CONTEXT_STEP
+    num_slots = context // (_PROMPT_TOKENS + _NEW_TOKENS)
     a, b = (
         setup.peer.server(
-            file, setup.threads, num_slots, "default", context_tokens=_HALF_TOKENS, options=["--kv-unified"]
+            file, setup.threads, num_slots, "default", context_tokens=context, options=["--kv-unified"]
         )
         for file in files
     )
     with a as first, b as second:
-        stream_all(LlamaCppClient(first.url), texts[0], _NEW_TOKENS)
+        stream_all(LlamaCppClient(first.url), plan.texts[0], _NEW_TOKENS)
         before = memory_of(first.pid).pss
-        streams = stream_all(LlamaCppClient(second.url), texts[1], _NEW_TOKENS)
+        streams = stream_all(LlamaCppClient(second.url), plan.texts[1], _NEW_TOKENS)
         return Theirs(before, memory_of(first.pid).pss, streams)
 
 
@@ -122,9 +146,11 @@ def _rows(courses: Sequence[Course], theirs: Theirs, first: str, second: str) ->
         f"{_before(courses[0], first)} → {_after(courses[0], first)}",
         f"{mebibytes(theirs.before)} → {mebibytes(theirs.after)}",
     )
-    answered = sum(len(course.first) + len(course.second) for course in courses)
-    wanted = 2 * _NUM_REQUESTS * len(courses)
-    yield Row("requests answered", f"{answered} of {wanted}", target=Target(wanted), value=answered)
+    streams = [stream for course in courses for stream in (*course.first, *course.second)]
+    answered = sum(stream.usage is not None for stream in streams)
+    yield Row(
+        "requests answered", f"{answered} of {len(streams)}", target=Target(len(streams)), value=answered
+    )
     took, their_took = makespan_s(courses[0].second), makespan_s(theirs.second)
     yield Row("B's burst done after", seconds(took), seconds(their_took), their_took / took)
 

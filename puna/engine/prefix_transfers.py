@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Arena
-from puna.kv import BLOCK_TOKENS, BlockId, BlockPool
+from puna.kv import BLOCK_TOKENS, BlockId, BlockPool, PrefixCache
 from puna.kv.prefix_cache import Node, NodeId
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
 from puna.kv.prefix_store import PrefixStore
@@ -34,7 +34,7 @@ class LentBlocks:
         self._pool = pool
         self._blocks = list(blocks)
         self._in_use: set[int] = set()
-        self._is_wanted_back = False
+        self.is_wanted_back = False
         self._lock = threading.Lock()
 
     @property
@@ -45,14 +45,14 @@ class LentBlocks:
     @property
     def is_lent(self) -> bool:
         """Whether take_back() would release any."""
-        return bool(self._blocks) and not self._is_wanted_back
+        return bool(self._blocks) and not self.is_wanted_back
 
     @contextmanager
     def use(self, index: int) -> Iterator[NDArray[np.uint8] | None]:
         """The content [block_bytes] of one block; None if it is wanted back. For file threads."""
         content = None
         with self._lock:
-            if not self._is_wanted_back:
+            if not self.is_wanted_back:
                 content = self._arena.block(self._blocks[index])
                 self._in_use.add(index)
         try:
@@ -64,9 +64,9 @@ class LentBlocks:
     def take_back(self) -> None:
         """Releases all that no thread is using. By the engine's thread."""
         with self._lock:
-            if self._is_wanted_back:
+            if self.is_wanted_back:
                 return
-            self._is_wanted_back = True
+            self.is_wanted_back = True
             kept = [self._blocks[index] for index in sorted(self._in_use)]
         self._pool.release([block for block in reversed(self._blocks) if block not in kept])
         self._blocks = kept
@@ -78,7 +78,7 @@ class LentBlocks:
 
     def detach(self) -> list[BlockId]:
         """The blocks, which now belong to the caller; none if they were wanted back."""
-        if self._is_wanted_back:
+        if self.is_wanted_back:
             return []
         blocks, self._blocks = self._blocks, []
         return blocks
@@ -191,6 +191,8 @@ class PrefixSave:
             self._save()
         except OSError as error:
             self._store.report("cannot save cached prefixes", error)
+        if self.num_saved_tokens:
+            self._store.keep_limit()
 
     def _save(self) -> None:
         keys: dict[NodeId, bytes] = {}
@@ -212,3 +214,20 @@ class PrefixSave:
             if is_new:
                 self._store.added(self._files.file_bytes)
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
+
+
+def savable_nodes(pool: BlockPool, cache: PrefixCache) -> list[Node]:
+    """What the cache knows, used last first, but none before what it builds on."""
+    # The partial block of a running sequence is being written to.
+    in_use = [node for node in cache.nodes(pool.references()) if node.is_full]
+    nodes = {node.number: node for node in [*in_use, *cache.nodes(pool.cached())]}
+    ordered: dict[NodeId, Node] = {}
+    for node in nodes.values():
+        path = []
+        while node.number not in ordered:
+            path.append(node)
+            if isinstance(node.parent, str):
+                break
+            node = nodes[node.parent]
+        ordered |= {node.number: node for node in reversed(path)}
+    return list(ordered.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from puna.engine.prefix_restores import MIN_BLOCKS, FileThreads, PrefixRestores, WarmModel
-from puna.engine.prefix_transfers import LentBlocks, PrefixSave
+from puna.engine.prefix_transfers import LentBlocks, PrefixSave, savable_nodes
 from puna.engine.request import DiskStats
 from puna.engine.sequence import Sequence
 from puna.engine.sessions import ModelKv
@@ -16,7 +16,6 @@ from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots
 from puna.engine.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, BlockId
-from puna.kv.prefix_cache import Node
 from puna.kv.prefix_store import PrefixStore
 
 SAVE_S = 5.0
@@ -43,7 +42,8 @@ class _Leaving:
 class WarmPrefixes:
     """Says when idle models give up their KV memory, and keeps on disk what was in it.
 
-    For the engine's thread. With slots, or before use_threads(), nothing is kept.
+    For the engine's thread. Nothing is kept with slots, with memory that is reserved for good, and before
+    use_threads().
     """
 
     def __init__(self, settings: EngineSettings, clock: Callable[[], float], slots: IdleSlots) -> None:
@@ -142,7 +142,9 @@ class WarmPrefixes:
         return min(waits_s, default=None)
 
     def put_away(self, model_id: str) -> None:
-        """Saves what is cached of a model, and gives its memory back if nobody came meanwhile."""
+        """Saves what is cached of a model, then gives its memory back, unless somebody came meanwhile or took
+        some of it.
+        """
         model = self._models[model_id]
         num_begun = model.num_begun
 
@@ -187,11 +189,6 @@ class WarmPrefixes:
         restoring = self._restores.held(model) if self._restores else []
         return restoring + [block for save in model.saves for block in save.blocks.blocks]
 
-    @property
-    def leaving_bytes(self) -> int:
-        """Memory of models that were unloaded."""
-        return sum(leaving.model.kv.pool.committed_bytes for leaving in self._leaving)
-
     def stats(self) -> DiskStats | None:
         """None: nothing is kept on disk."""
         if self._store is None or self._restores is None:
@@ -212,7 +209,7 @@ class WarmPrefixes:
         """False: there is nothing to save, or nowhere to save it."""
         if self._threads is None or self._store is None or model.files is None:
             return False
-        nodes = _known(model.kv)
+        nodes = savable_nodes(model.kv.pool, model.kv.cache)
         if not nodes:
             return False
         model.kv.pool.retain([node.block for node in nodes])
@@ -227,7 +224,7 @@ class WarmPrefixes:
         model.saves.remove(save)
         save.blocks.end()
         self._num_saved_tokens += save.num_saved_tokens
-        if then is not None:
+        if then is not None and not save.blocks.is_wanted_back:
             then()
         self._after_transfer(model)
         self._tell_if_saved()
@@ -258,17 +255,11 @@ class WarmPrefixes:
 
 
 def _store(settings: EngineSettings) -> PrefixStore | None:
-    if settings.kv_dir is None or settings.kv_disk_bytes == 0 or settings.cache_policy != "prefix":
+    if settings.kv_dir is None or settings.kv_disk_bytes == 0:
+        return None
+    if settings.cache_policy != "prefix" or not settings.elastic:
         return None
     return PrefixStore(Path(settings.kv_dir), settings.kv_disk_bytes)
-
-
-def _known(kv: ModelKv) -> list[Node]:
-    """What can be saved, most valuable first, and none before what it builds on."""
-    used = kv.cache.nodes(kv.pool.references())
-    # The partial block of a running sequence is being written to.
-    used = sorted((node for node in used if node.is_full), key=lambda node: node.number)
-    return used + kv.cache.nodes(kv.pool.cached())
 
 
 def _nothing() -> None:

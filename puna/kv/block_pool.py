@@ -207,7 +207,7 @@ class BlockPool:
         return dict(self._references)
 
     def cached(self) -> list[BlockId]:
-        """All cached blocks, last released first; so none comes before one that it builds on."""
+        """All cached blocks, last released first."""
         return list(reversed(self._cached))
 
     def uncache(self, block: BlockId) -> None:

@@ -52,9 +52,9 @@ class PrefixStore:
         with suppress(OSError):
             for directory in self._directories():
                 remove_leftovers(Path(directory))
-        self.num_bytes = sum(file.num_bytes for file in self._files())
         if not self._has_limit:
-            free_bytes = _free_bytes(self.root) + self.num_bytes
+            num_bytes = sum(file.num_bytes for file in self._files())
+            free_bytes = _free_bytes(self.root) + num_bytes
             self.limit_bytes = min(_MAX_DEFAULT_BYTES, int(_DEFAULT_SHARE * free_bytes))
         self.keep_limit()
 
@@ -67,12 +67,11 @@ class PrefixStore:
     def added(self, num_bytes: int) -> None:
         """A file was made; others may have to go for it."""
         self.num_bytes += num_bytes
-        self.keep_limit()
+        if self.num_bytes > self.limit_bytes:
+            self.keep_limit()
 
     def keep_limit(self) -> None:
-        """Removes the files used longest ago, if there is too much."""
-        if self.num_bytes <= self.limit_bytes:
-            return
+        """Looks at what all processes have there; if it is too much, removes the files used longest ago."""
         files = sorted(self._files())
         self.num_bytes = sum(file.num_bytes for file in files)
         if self.num_bytes <= self.limit_bytes:

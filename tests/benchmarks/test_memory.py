@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import Stream
+from benchmarks.clients import Stream, Usage
 from benchmarks.figures import Report, Row, Target, mebibytes, median_interval, percent, seconds
 from benchmarks.files import BenchFile
 from benchmarks.memory import alternation, burst, elastic, idle, many, prefixes, switch
@@ -223,7 +223,9 @@ def test_rows_about_a_burst():
         Sample(10.5, state(a=5 * MIB, b=90 * MIB)),
         Sample(11.0, state(a=0, b=100 * MIB)),
     ]
-    course = burst.Course([stream(0, 1)] * 24, [stream(10, 12)] * 24, looks, 100 * MIB)
+    first, second = stream(0, 1), stream(10, 12)
+    first.usage = Usage(96, 32, 1.0)
+    course = burst.Course([first] * 4, [second], looks, 100 * MIB)
     assert course.reached_s("b") == pytest.approx(0.5)
     with pytest.raises(RuntimeError, match="a never had 90%"):
         course.reached_s("a")  # only before B's burst
@@ -232,8 +234,14 @@ def test_rows_about_a_burst():
     assert (reached.puna, reached.is_met) == ("500.0 ms", True)
     assert most.puna == "95.0% / 100.0%"
     assert (memory.puna, memory.peer) == (f"{mebibytes(95 * MIB)} → 0 bytes", "70.0 MiB → 70.0 MiB")
-    assert (answered.puna, answered.is_met) == ("48 of 48", True)
+    assert (answered.puna, answered.is_met) == ("4 of 5", False)
     assert took.ratio == 3
+
+
+def test_a_burst_is_more_than_the_pool_has_room_for():
+    plan = burst._plan(1000, FakePrompts())
+    assert [len(texts) for texts in plan.texts] == [16, 16]
+    assert len({*plan.texts[0], *plan.texts[1]}) == 32
 
 
 def test_rows_about_a_prefix():

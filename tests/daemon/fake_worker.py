@@ -51,6 +51,7 @@ class FakeWorker(FakeSessions):
         self.cancelled: list[str] = []
         self.terminated = False
         self.num_saves = 0
+        self.save_s = 0.0
         self._unloadable = unloadable
         self._deadly = deadly
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -135,6 +136,8 @@ class FakeWorker(FakeSessions):
 
     async def save_prefixes(self) -> None:
         await self._step()
+        await asyncio.sleep(self.save_s)
+        self._check()
         self.num_saves += 1
 
     async def cancel(self, request_id: str) -> None:

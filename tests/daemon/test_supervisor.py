@@ -366,6 +366,30 @@ def test_a_question_neither_starts_a_worker_nor_waits_for_one(virtual_time):
     virtual_time(main)
 
 
+def test_prefixes_are_saved_by_the_worker_that_is_there(virtual_time):
+    async def main():
+        supervised = Supervised()
+        await supervised.supervisor.save_prefixes()  # there is none
+        assert supervised.spawn_times == []
+        await supervised.supervisor.load("a", A)
+        await supervised.supervisor.save_prefixes()
+        assert supervised.worker.num_saves == 1
+
+    virtual_time(main)
+
+
+def test_saving_that_takes_too_long_is_not_waited_for(virtual_time):
+    async def main():
+        supervised = await started("a")
+        supervised.worker.save_s = 3600
+        begin_s = asyncio.get_running_loop().time()
+        await supervised.supervisor.save_prefixes()
+        assert asyncio.get_running_loop().time() - begin_s < 10
+        assert supervised.worker.num_saves == 0
+
+    virtual_time(main)
+
+
 def test_model_that_sleeps_is_woken_where_it_is(virtual_time):
     async def main():
         supervised = await started("a")

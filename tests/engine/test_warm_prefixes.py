@@ -173,6 +173,17 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_memory_that_is_reserved_for_good_is_kept_and_nothing_goes_to_disk(tmp_path: Path):
+    desk = Desk(tmp_path, elastic=False, static_context=800, max_running=1)
+    desk.say(PROMPT)
+    desk.engine._clock.now_s += 10
+    assert desk.engine.prefixes.put_away_idle() is None
+    assert desk.say(PROMPT) == len(PROMPT) - 1
+    desk.reload()
+    desk.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_slots_are_emptied_and_nothing_goes_to_disk(tmp_path: Path):
     desk = Desk(tmp_path, cache_policy="slots")
     desk.say(PROMPT)
@@ -347,9 +358,17 @@ def test_those_who_run_take_the_memory_that_is_written(tmp_path: Path):
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
     desk.engine.prefixes.put_away_idle()
-    runner = desk.submit([2] * 16 * 30, max_tokens=20, cache_prompt=False)
-    assert run_all(desk.engine).tokens[runner] == expected_tokens([2] * 16 * 30, 20)
+    desk.engine.attach_model("other", ToyModel(1))
+    runner = desk.submit([2] * 16 * 30, max_tokens=20, cache_prompt=False, model_id="other")
+    assert run_all(desk.engine).tokens[runner] == expected_tokens([2] * 16 * 30, 20, salt=1)
     desk.run()
+    assert desk.disk.saved_tokens == 0
+    assert desk.model.cached_kv_bytes > 0, "what was not taken may be saved later"
+    desk.engine._clock.now_s += 10
+    desk.engine.prefixes.put_away_idle()
+    desk.run()
+    assert desk.disk.saved_tokens > 0
+    assert desk.model.committed_kv_bytes == 0
     desk.close()
 
 

@@ -109,6 +109,8 @@ def test_processes_that_share_a_directory_see_what_the_others_wrote(tmp_path: Pa
         blocks.append(put(stores[0], number, 20 - number))
     assert numbers(stores[0], blocks) == [5, 6, 7, 8, 9]
     assert stores[0].num_bytes == on_disk(tmp_path)
+    stores[1].keep_limit()
+    assert stores[1].num_bytes == on_disk(tmp_path)
 
 
 def test_leftovers_of_killed_processes_go(tmp_path: Path):

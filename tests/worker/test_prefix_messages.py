@@ -40,6 +40,22 @@ def test_a_model_that_is_loaded_again_finds_its_prefixes(tmp_path: Path):
     asyncio.run(main())
 
 
+def test_a_model_that_slept_finds_its_prefixes(tmp_path: Path):
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            assert await cached(s.client, "first") == 0
+            await s.client.sleep("toy")
+            await until_empty(s)
+            await s.client.wake("toy")
+            assert await cached(s.client, "again") == len(PROMPT) - 1
+            await s.client.sleep("toy")
+            await s.client.wake("toy")  # at once
+            assert await cached(s.client, "once more") == len(PROMPT) - 1
+
+    asyncio.run(main())
+
+
 def test_an_idle_model_gives_its_memory_back_and_finds_its_prefixes_again(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path), kv_idle_s=0.05) as s:
