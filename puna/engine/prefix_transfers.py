@@ -205,8 +205,9 @@ class PrefixSave:
                 hint = following.get(node.number, b"")
                 is_new = self._files.write(stored, content, hint, now_ns - index * _AGE_STEP_NS)
             if is_new:
-                self._store.added(self._files.file_bytes)
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
+                if not self._store.added(self._files.file_bytes):
+                    return
                 if self._is_engine_busy():
                     # Steps wait for their slowest thread: a core that one is kept from slows down all.
                     time.sleep(_PAUSE_S)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,7 +79,7 @@ class PrefixFiles:
     def has(self, block: StoredBlock) -> bool:
         """Whether there is a file of the right size."""
         try:
-            return Path(self._path(block)).stat().st_size == self.file_bytes
+            return self._may_be_one(Path(self._path(block)).lstat())
         except OSError:
             return False
 
@@ -118,7 +119,7 @@ class PrefixFiles:
     ) -> bool:
         """Makes a file, of the given age, if there is none; otherwise its hint and its age are changed.
 
-        content: [block_bytes]. Whether one was made. Raises OSError.
+        content: [block_bytes]. Whether one was made. Raises OSError where none could be made at all.
         """
         hint = _HINT.pack(len(following) // _TOKEN_BYTES, following)
         if self._renew(block, hint, modified_ns):
@@ -129,11 +130,17 @@ class PrefixFiles:
         try:
             self._write_new(temporary, [header, content.data], modified_ns)
             temporary.replace(self._path(block))
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 temporary.unlink()
-            raise
+            if not isinstance(error, IsADirectoryError):
+                raise
+            self._report("a directory is in the way of a cached prefix", error)
+            return False
         return True
+
+    def _may_be_one(self, status: os.stat_result) -> bool:
+        return stat.S_ISREG(status.st_mode) and status.st_size == self.file_bytes
 
     def _path(self, block: StoredBlock) -> str:
         return f"{self.directory}/{block.key.hex()}{SUFFIX}"
@@ -143,18 +150,15 @@ class PrefixFiles:
         return _FRONT.pack(_MAGIC, VERSION, num_tokens, self.block_bytes, block.parent, block.tokens)
 
     def _renew(self, block: StoredBlock, hint: bytes, modified_ns: int) -> bool:
-        try:
-            with _opened(self._path(block), os.O_WRONLY) as file:
-                if os.fstat(file).st_size != self.file_bytes:
-                    return False
+        with suppress(OSError), _opened(self._path(block), os.O_WRONLY) as file:
+            if self._may_be_one(os.fstat(file)):
                 os.pwrite(file, hint, _HINT_OFFSET)
                 os.utime(file, ns=(modified_ns, modified_ns))
                 return True
-        except FileNotFoundError:
-            return False
+        return False  # nothing, or nothing that we made
 
     def _write_new(self, path: Path, parts: list[bytes | memoryview], modified_ns: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             opened = os.open(path, flags, 0o600)  # a conversation can be read off it
         except FileNotFoundError:
@@ -176,7 +180,8 @@ def _checksum(front: bytes, content: NDArray[np.uint8]) -> bytes:
 
 @contextmanager
 def _opened(path: str, flags: int) -> Iterator[int]:
-    file = os.open(path, flags)
+    # Whatever somebody put there: nobody waits for the other end of a pipe, or writes where a link points to.
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         yield file
     finally:

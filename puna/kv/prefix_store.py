@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -64,11 +65,12 @@ class PrefixStore:
         name = hashlib.blake2b(kind, digest_size=20).hexdigest()
         return PrefixFiles(self.root / name, kind, kv.block_bytes, self.report)
 
-    def added(self, num_bytes: int) -> None:
-        """A file was made; others may have to go for it."""
+    def added(self, num_bytes: int) -> bool:
+        """A file was made; others may have to go for it. False: they cannot be removed."""
         self.num_bytes += num_bytes
         if self.num_bytes > self.limit_bytes:
             self.keep_limit()
+        return self.num_bytes <= self.limit_bytes
 
     def keep_limit(self) -> None:
         """Looks at what all processes have there; if it is too much, removes the files used longest ago."""
@@ -85,7 +87,7 @@ class PrefixStore:
                 pass
             except OSError as error:
                 self.report("cannot remove cached prefixes", error)
-                return
+                continue
             self.num_bytes -= file.num_bytes
 
     def report(self, text: str, error: Exception | None) -> None:
@@ -104,7 +106,8 @@ class PrefixStore:
                     if entry.name.endswith(SUFFIX):
                         with suppress(OSError):  # gone meanwhile
                             status = entry.stat(follow_symlinks=False)
-                            yield _File(status.st_mtime_ns, status.st_size, entry.path)
+                            if not stat.S_ISDIR(status.st_mode):
+                                yield _File(status.st_mtime_ns, status.st_size, entry.path)
 
     def _directories(self) -> list[str]:
         try:

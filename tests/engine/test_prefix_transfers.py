@@ -189,3 +189,12 @@ def test_no_more_is_written_than_may_be_there(kv: Kv):
     save.blocks.end()
     assert len(kv.restore().found) == 10
     assert kv.store.num_bytes == kv.store.limit_bytes
+
+
+def test_nothing_more_is_written_where_nothing_can_be_removed(kv: Kv, monkeypatch: pytest.MonkeyPatch):
+    kv.fill()
+    monkeypatch.setattr(kv.store, "added", lambda _: False)
+    save = kv.save()
+    save.run()
+    save.blocks.end()
+    assert len(kv.restore().found) == 1

@@ -137,6 +137,51 @@ def test_what_cannot_be_read_is_reported_and_left(files: Files):
     assert files.reports == ["cannot read cached prefixes"]
 
 
+def test_a_directory_in_the_place_of_a_file_is_left_and_others_are_written(files: Files):
+    block = files.block(0)
+    path = files.put(block)
+    path.unlink()
+    path.mkdir()
+    assert not files.write(block, CONTENT, b"", 0)
+    assert files.reports == ["a directory is in the way of a cached prefix"]
+    assert [entry.name for entry in files.directory.iterdir()] == [path.name]
+    files.put(files.block(0, 16))
+
+
+def test_nobody_waits_for_the_other_end_of_a_pipe(files: Files):
+    block = files.block(0)
+    path = files.put(block)
+    path.unlink()
+    os.mkfifo(path)
+    assert not files.has(block)
+    assert files.get(block) is None
+    assert files.following(block) == b""
+    assert files.put(block) == path
+    assert files.get(block) == CONTENT.tobytes()
+
+
+def test_what_a_link_points_to_is_not_touched(files: Files, tmp_path: Path):
+    block = files.block(0)
+    path = files.put(block)
+    elsewhere = path.rename(tmp_path / "elsewhere")
+    before = elsewhere.read_bytes(), elsewhere.stat().st_mtime_ns
+    path.symlink_to(elsewhere)
+    assert not files.has(block)
+    assert files.write(block, CONTENT, tokens(32), 1)
+    assert (elsewhere.read_bytes(), elsewhere.stat().st_mtime_ns) == before
+    assert not path.is_symlink()
+    assert files.has(block)
+
+
+def test_what_cannot_be_opened_is_replaced(files: Files):
+    block = files.block(0)
+    path = files.put(block)
+    path.write_bytes(b"no")
+    path.chmod(0)
+    assert files.put(block) == path
+    assert files.get(block) == CONTENT.tobytes()
+
+
 def test_a_failed_write_leaves_nothing(files: Files, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "writev", lambda _, parts: len(parts[0]))  # the disk is full
     with pytest.raises(OSError, match="No space left"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -66,6 +67,34 @@ def test_the_oldest_files_go(tmp_path: Path):
         10,
     ]  # and one more, so that it is not at once again
     assert store.num_bytes == 9 * FILE_BYTES == on_disk(tmp_path)
+
+
+def test_what_is_no_file_keeps_nothing_from_going(tmp_path: Path):
+    store = opened(tmp_path, 10)
+    blocks = [put(store, 0, 1)]
+    directory = next(tmp_path.iterdir())
+    (directory / "ours.kv").mkdir()
+    (directory / "nowhere.kv").symlink_to("nowhere")
+    os.utime(directory / "ours.kv", (0, 0))
+    blocks += [put(store, number, 0) for number in range(1, 11)]
+    assert numbers(store, blocks)[0] > 0
+    assert store.num_bytes <= 10 * FILE_BYTES
+
+
+def test_what_cannot_be_removed_keeps_others_from_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = opened(tmp_path, 10)
+    for number in range(10):
+        put(store, number, number)
+
+    def unlink(_: Path) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    put(store, 10, 0)
+    assert store.added(0) is False
+    assert store.num_bytes == 11 * FILE_BYTES == on_disk(tmp_path)
 
 
 def on_disk(root: Path) -> int:
