@@ -173,6 +173,8 @@ class PrefixSave:
         self.blocks = blocks
         self.num_saved_tokens = 0
         self.deadline_s = deadline_s
+        self.is_cut_short = False
+        """The deadline came before all was written."""
         self._store = store
         self._files = files
         self._nodes = nodes
@@ -195,6 +197,7 @@ class PrefixSave:
         now_ns = time.time_ns()
         for index, node in enumerate(self._nodes[: self._store.limit_bytes // self._files.file_bytes]):
             if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+                self.is_cut_short = True
                 return
             parent = self._files.root(node.parent) if isinstance(node.parent, str) else keys[node.parent]
             stored = StoredBlock.behind(parent, node.tokens)

@@ -230,17 +230,26 @@ class WarmPrefixes:
             return False
         model.kv.pool.retain([node.block for node in nodes])
         lent = LentBlocks(model.kv.arena, model.kv.pool, [node.block for node in nodes])
-        deadline_s = None if seconds is None else time.monotonic() + seconds
+        deadline_s = None if seconds is None else self._hurried_deadline_s(seconds)
         save = PrefixSave(self._store, model.files, nodes, lent, self._is_engine_busy, deadline_s)
         model.saves.append(save)
         self._threads.write(save.run, lambda: self._end_save(model, save, then))
         return True
 
+    def _hurried_deadline_s(self, seconds: float) -> float:
+        """Of a save that begins now. Those of idle models, which have all the time, end for it: there is one
+        thread, and they begin again later."""
+        now_s = time.monotonic()
+        for save in [save for model in self._all_models() for save in model.saves]:
+            if save.deadline_s is None:
+                save.deadline_s = now_s
+        return now_s + seconds
+
     def _end_save(self, model: WarmModel, save: PrefixSave, then: Callable[[], None] | None) -> None:
         model.saves.remove(save)
         save.blocks.end()
         self._num_saved_tokens += save.num_saved_tokens
-        if then is not None and not save.blocks.is_wanted_back:
+        if then is not None and not (save.blocks.is_wanted_back or save.is_cut_short):
             then()
         self._after_transfer(model)
         self._tell_if_saved()

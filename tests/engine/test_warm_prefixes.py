@@ -228,6 +228,24 @@ def test_who_comes_while_an_unloaded_model_is_still_written_finds_it(desk: Desk)
     assert desk.run().last[request_id].stats.cached_tokens == len(PROMPT) - 1
 
 
+def test_a_model_that_goes_does_not_wait_until_an_idle_one_is_saved(desk: Desk):
+    desk.engine.attach_model("idle", ToyModel(1, clock=desk.engine._clock))
+    desk.say(PROMPT)
+    desk.submit(OTHER, model_id="idle")
+    desk.run()
+    desk.engine.prefixes.put_away("idle")  # a save without a deadline
+    desk.reload()
+    assert desk.say(PROMPT) == len(PROMPT) - 1
+    idle = next(model for model in desk.engine.stats().models if model.model_id == "idle")
+    assert idle.cached_kv_bytes == idle.committed_kv_bytes > 0, "what was not saved is still there"
+    desk.engine.prefixes.put_away("idle")
+    desk.threads.run()
+    desk.engine.unload_model("idle")
+    desk.engine.attach_model("idle", ToyModel(1, clock=desk.engine._clock))
+    again = desk.submit(OTHER, model_id="idle")
+    assert desk.run().last[again].stats.cached_tokens == len(OTHER) - 1
+
+
 @pytest.mark.parametrize("num_jobs", [0, 1])
 def test_cancelling_while_a_prefix_is_looked_for_or_read(desk: Desk, num_jobs: int):
     desk.say(PROMPT)
