@@ -29,8 +29,12 @@ Work = Callable[[], None]
 class FileThreads(Protocol):
     """Threads for what waits for a disk."""
 
+    def look(self, work: Work, done: Work) -> None:
+        """Has a thread run `work`, which is short, and then the engine's thread `done`. It does not wait for
+        what is read."""
+
     def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
-        """Has so many threads run `work`, and then the engine's thread `done`."""
+        """The same, with so many threads, for what takes longer."""
 
     def write(self, work: Work, done: Work) -> None:
         """The same, in the one thread that writes."""
@@ -77,6 +81,10 @@ class _Restore:
         lent = [] if self.job.blocks is None else self.job.blocks.blocks
         return [*self.table.blocks, *lent]
 
+    def brings(self, model: WarmModel, wanted: Hashable) -> bool:
+        """Whether who wants this had better wait for it."""
+        return self.model is model and self.wanted == wanted and not self.is_given_up
+
     def give_up(self) -> list[Sequence]:
         """What was read is lost. Returns those who wait."""
         self.is_given_up = True
@@ -118,7 +126,7 @@ class PrefixRestores:
         cursor = cache.start(salt)
         covered = cache.follow(cursor, table, tokens, len(tokens))
         wanted = cache.next_key(cursor, tokens)
-        same = next((r for r in self._restores if r.model is model and r.wanted == wanted), None)
+        same = next((r for r in self._restores if r.brings(model, wanted)), None)
         if len(tokens) - covered < MIN_BLOCKS * BLOCK_TOKENS or same is not None:
             table.release()
             if same is not None:
@@ -128,7 +136,7 @@ class PrefixRestores:
         restore = _Restore(model, job, wanted, cursor, table, [sequence])
         self._restores.append(restore)
         model.num_restores += 1
-        self._threads.read(job.probe, lambda: self._read(restore))
+        self._threads.look(job.probe, lambda: self._read(restore))
         return True
 
     def withdraw(self, sequence: Sequence) -> bool:

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from puna.engine.prefix_restores import MIN_BLOCKS, FileThreads, PrefixRestores, WarmModel
+from puna.engine.prefix_restores import (
+    MIN_BLOCKS,
+    FileThreads,
+    PrefixRestores,
+    WarmModel,
+    findable_tokens,
+)
 from puna.engine.prefix_transfers import LentBlocks, PrefixSave, savable_nodes
 from puna.engine.request import DiskStats
 from puna.engine.sequence import Sequence
@@ -197,7 +203,7 @@ class WarmPrefixes:
     def _begin(self, model: WarmModel, sequence: Sequence) -> bool:
         if self._restores is None or self._threads is None:
             return False
-        is_long = sequence.num_findable >= MIN_BLOCKS * BLOCK_TOKENS
+        is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
         if leaving is not None and is_long:
             leaving.hurry()

@@ -46,10 +46,16 @@ class PrefixService:
         self._prefixes = prefixes
         self._call_soon = call_soon
         self._jobs: list[_Job] = []
+        # Whoever begins anew looks what there is, and should not wait until others have read theirs.
+        self._finder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find prefixes")
         self._readers = ThreadPoolExecutor(_NUM_READERS, thread_name_prefix="read prefixes")
         # A disk that is slow to write must not keep anybody from reading.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="write prefixes")
         prefixes.use_threads(self)
+
+    def look(self, work: Work, done: Work) -> None:
+        """See FileThreads."""
+        self._start(self._finder, _Job(work, done, 1))
 
     def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
         """See FileThreads."""
@@ -62,6 +68,7 @@ class PrefixService:
     def close(self) -> None:
         """Before the engine closes; waits for threads to be done with the block that they are at."""
         self._prefixes.stop()
+        self._finder.shutdown()
         self._readers.shutdown()
         self._writer.shutdown()
         for job in list(self._jobs):

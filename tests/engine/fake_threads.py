@@ -19,6 +19,9 @@ class FakeThreads:
     def has_work(self) -> bool:
         return bool(self.reads or self.writes)
 
+    def look(self, work: Work, done: Work) -> None:
+        self.read(work, done)
+
     def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
         self.reads.append((work, done, num_threads))
 

@@ -271,6 +271,27 @@ def test_cancelling_while_a_prefix_is_looked_for_or_read(desk: Desk, num_jobs: i
 
 
 @pytest.mark.parametrize("num_jobs", [0, 1])
+def test_who_comes_after_somebody_who_left_while_it_was_read(desk: Desk, num_jobs: int):
+    desk.say(PROMPT)
+    desk.reload()
+    desk.threads.run()
+    gone = desk.submit(PROMPT)
+    for _ in range(num_jobs):
+        desk.threads.run_one(reads=True)
+    desk.engine.cancel(gone)
+    again = desk.submit(PROMPT)
+    desk.engine.check()
+    assert desk.run().last[again].stats.cached_tokens == len(PROMPT) - 1
+
+
+def test_who_wants_nothing_cached_does_not_wait_for_what_is_written(desk: Desk):
+    desk.say(PROMPT)
+    desk.reload()
+    desk.submit(PROMPT, cache_prompt=False)
+    assert desk.engine.has_work
+
+
+@pytest.mark.parametrize("num_jobs", [0, 1])
 def test_unloading_while_a_prefix_is_read(desk: Desk, num_jobs: int):
     desk.say(PROMPT)
     desk.reload()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import threading
 from pathlib import Path
 
 import pytest
 
 from puna.worker.client import WorkerClient
-from tests.engine.toy import expected_tokens, toy_request
+from puna.worker.prefix_service import PrefixService
+from tests.engine.toy import expected_tokens, toy_engine, toy_request
 from tests.worker.harness import Served, generate, served
 
 pytestmark = pytest.mark.native
@@ -141,3 +144,18 @@ def test_leaving_in_the_middle_of_it(tmp_path: Path, turn: int):
             await asyncio.gather(request, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_who_looks_for_a_prefix_does_not_wait_for_what_others_read():
+    engine, to_do, go_on = toy_engine(), queue.SimpleQueue(), threading.Event()
+    service, done = PrefixService(engine.prefixes, to_do.put), []
+    try:
+        service.read(go_on.wait, lambda: done.append("read"), num_threads=2)
+        service.look(lambda: None, lambda: done.append("looked"))
+        to_do.get(timeout=30)()
+        assert done == ["looked"]
+    finally:
+        go_on.set()
+        service.close()
+        engine.close()
+    assert done == ["looked", "read"]
