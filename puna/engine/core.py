@@ -62,6 +62,8 @@ class EngineCore:
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
+        self.is_stalled = False
+        """The last step() could do nothing: what requests need is still in use by threads that read files."""
 
     @property
     def has_work(self) -> bool:
@@ -199,6 +201,7 @@ class EngineCore:
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
+        self.is_stalled = step is None and not outputs
         if step is not None:
             start_s = self._clock()
             step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))

@@ -26,7 +26,8 @@ _PAUSE_S = 0.002
 class LentBlocks:
     """Blocks that file threads use, one at a time each, until the engine wants them back.
 
-    It does not wait for a disk: what a thread is using at that moment is released when the thread is done.
+    It does not wait for a disk: what is written was copied before, and what a thread is reading into at that
+    moment is released when the thread is done.
     """
 
     def __init__(self, arena: Arena, pool: BlockPool, blocks: Sequence[BlockId]) -> None:
@@ -48,9 +49,14 @@ class LentBlocks:
         """Whether take_back() would release any."""
         return bool(self._blocks) and not self.is_wanted_back
 
+    def copy(self, index: int) -> NDArray[np.uint8] | None:
+        """The content [block_bytes] of one block; None if it is wanted back. For file threads."""
+        with self._lock:
+            return None if self.is_wanted_back else self._arena.block(self._blocks[index]).copy()
+
     @contextmanager
     def use(self, index: int) -> Iterator[NDArray[np.uint8] | None]:
-        """The content [block_bytes] of one block; None if it is wanted back. For file threads."""
+        """The same, to be written to."""
         content = None
         with self._lock:
             if not self.is_wanted_back:
@@ -202,11 +208,11 @@ class PrefixSave:
             parent = self._files.root(node.parent) if isinstance(node.parent, str) else keys[node.parent]
             stored = StoredBlock.behind(parent, node.tokens)
             keys[node.number] = stored.key
-            with self.blocks.use(index) as content:
-                if content is None:
-                    return
-                hint = following.get(node.number, b"")
-                is_new = self._files.write(stored, content, hint, now_ns - index * _AGE_STEP_NS)
+            content = self.blocks.copy(index)
+            if content is None:
+                return
+            hint = following.get(node.number, b"")
+            is_new = self._files.write(stored, content, hint, now_ns - index * _AGE_STEP_NS)
             if is_new:
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
                 if not self._store.added(self._files.file_bytes):

@@ -62,6 +62,8 @@ log = logging.getLogger(__name__)
 
 TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
+STALL_S = 0.002
+"""So long to wait where requests need memory that other threads are about to give back."""
 
 
 class _Attach(msgspec.Struct):
@@ -138,10 +140,11 @@ class WorkerServer:
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        waits_s = self._engine.prefixes.put_away_idle(), self._memory.relieve_system()
-        if self._engine.has_work:
+        waits_s = [self._engine.prefixes.put_away_idle(), self._memory.relieve_system()]
+        if has_work := self._engine.has_work:
             self._start_chores()
-        elif message := self._wait(*waits_s):
+            waits_s.append(STALL_S)
+        if (not has_work or self._engine.is_stalled) and (message := self._wait(*waits_s)):
             self._handle(message)
         while not self._inbox.empty():
             self._handle(self._inbox.get())

@@ -12,7 +12,7 @@ from puna._native import Arena
 from puna.engine.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave, savable_nodes
 from puna.kv import BLOCK_TOKENS, BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import KvIdentity
-from puna.kv.prefix_files import PrefixFiles
+from puna.kv.prefix_files import PrefixFiles, StoredBlock
 from puna.kv.prefix_store import PrefixStore
 
 pytestmark = pytest.mark.native
@@ -81,6 +81,23 @@ def test_what_a_thread_is_using_stays_until_it_is_done(kv: Kv):
     assert kv.pool.num_used == 1
     lent.end()
     assert kv.pool.num_used == 0
+
+
+def test_what_is_being_written_to_a_file_comes_back_at_once(kv: Kv, monkeypatch: pytest.MonkeyPatch):
+    kv.fill()
+    save, written = kv.save(), []
+
+    def write(_: StoredBlock, content: np.ndarray, *__: object) -> bool:
+        save.blocks.take_back()
+        assert kv.pool.num_used == 0
+        written.append(content)
+        return True
+
+    monkeypatch.setattr(kv.files, "write", write)
+    save.run()
+    kv.arena.block(0)[:] = 99  # somebody else's
+    assert len(written) == 1
+    assert (written[0] == 0).all()
 
 
 def test_detached_blocks_are_somebody_elses(kv: Kv):
