@@ -69,5 +69,6 @@ def next_chunk(sequence: Sequence, budget: int) -> int:
 
 
 def is_sure(lane: Lane, sequence: Sequence) -> bool:
-    """Whether it takes no more than its model is sure of."""
-    return lane.pool.is_sure_of(needed_blocks(sequence))
+    """Whether it, and those before it, will take no more than its model is sure of."""
+    earlier = [other for other in lane.running if other.order < sequence.order]
+    return lane.pool.is_sure_of(sum(map(needed_blocks, [*earlier, sequence])))

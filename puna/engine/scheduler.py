@@ -53,6 +53,7 @@ class Scheduler:
         self._lanes: dict[str, Lane] = {}
         self._contention = Contention(self._lanes, pins)
         self._waiting: list[Sequence] = []  # in order, of all models
+        self._preempted: set[Sequence] = set()  # since the last step began
         self._hopeless: list[Hopeless] = []
         self._now_s = 0.0  # virtual time of the model that ran last
 
@@ -126,13 +127,16 @@ class Scheduler:
     def _admit(self) -> None:
         full: set[str] = set()  # models of which nobody can start
         is_short = False
+        self._preempted.clear()
         while len(full) < len(self._lanes):
             sequence = next((s for s in self._waiting if s.model_id not in full), None)
             if sequence is None:
                 break
             lane = self._lanes[sequence.model_id]
             num_tokens = min(sequence.num_tokens, sequence.context_length)
-            if self._contention.is_hopeless(lane, sequence, num_tokens):
+            if sequence in self._preempted:  # or who is sure, and who comes first, might take turns for ever
+                full.add(sequence.model_id)
+            elif self._contention.is_hopeless(lane, sequence, num_tokens):
                 self._give_up(lane, sequence, num_tokens)
             elif not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
                 full.add(sequence.model_id)
@@ -254,6 +258,7 @@ class Scheduler:
         self._stop(sequence)
         sequence.start_over()
         self.add(sequence)
+        self._preempted.add(sequence)
         sequence.record.preempted()
 
     def _stop(self, sequence: Sequence) -> None:

@@ -120,7 +120,7 @@ class BlockPool:
 
     def shared_bytes(self, num_blocks: int) -> int:
         """What that many more blocks take, beyond what the pool is sure of."""
-        promised = max(self._budget.assured_bytes(self) - self.committed_bytes, 0)
+        promised = max(self._budget.assured_bytes(self) - self.num_used * self.block_bytes, 0)
         return max(num_blocks * self.block_bytes - promised, 0)
 
     @property

@@ -49,7 +49,9 @@ class Chaos:
             kv_disk_bytes=self.random.choice([12, 60, 1000]) * FILE_BYTES,
             max_running=self.random.choice([None, None, 1, 3]),
             prefill_tokens=self.random.choice([32, 256]),
+            cache_policy=self.random.choice(["prefix", "prefix", "slots"]),
         )
+        self.has_sessions = chosen.cache_policy == "prefix"
         self.engine = EngineCore(self.backend, chosen, self.clock)
         self.engine.prefixes.use_threads(self.threads)
         self.budget = self.engine.memory.budget
@@ -66,6 +68,7 @@ class Chaos:
         self.num_idle_steps = 0
         for model_id in BLOCKS:
             self.load(model_id)
+        self.check()
 
     @property
     def unfinished(self) -> list[str]:
@@ -132,7 +135,7 @@ class Chaos:
             cache_salt=random.choice(["", "", "", "tenant"]),
             cache_prompt=random.random() < 0.8,
             priority=random.choice([-1, 0, 0, 1]),
-            session=random.choice([None, None, "s", "t"]),
+            session=random.choice([None, None, "s", "t"]) if self.has_sessions else None,
             shift=False,
         )
         self.wanted[request_id] = []

@@ -424,3 +424,18 @@ def test_pressure_takes_the_older_half_of_what_is_cached():
     engine.memory.relieve()
     assert blocks(engine, "committed") == [4, 4]
     engine.check()
+
+
+def test_those_who_are_sure_and_those_who_come_first_do_not_drive_each_other_out_for_ever():
+    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=24 * BLOCK_BYTES))
+    engine.attach_model("free", ToyModel())
+    engine.attach_model("sure", ToyModel(1), minimum_kv_bytes=10 * BLOCK_BYTES)
+    engine.submit(toy_request("before", [6] * 220, 1, model_id="sure"))
+    run_all(engine)
+    engine.submit(toy_request("first", [1] * 113, 3, model_id="free", priority=1))
+    engine.submit(toy_request("long", [2] * 162, 3, model_id="sure"))
+    engine.submit(toy_request("short", [3] * 83, 3, model_id="sure"))
+    results = run_all(engine)
+    assert results.tokens["first"] == expected_tokens([1] * 113, 3)
+    assert results.tokens["long"] == expected_tokens([2] * 162, 3, 1)
+    assert results.tokens["short"] == expected_tokens([3] * 83, 3, 1)
