@@ -43,10 +43,10 @@ class Served:
 
 
 @asynccontextmanager
-async def served(**settings: float) -> AsyncIterator[Served]:
+async def served(num_blocks: int = NUM_BLOCKS, **settings: float) -> AsyncIterator[Served]:
     """Asserts at the end that the server has ended and gave everything back."""
     backend = SlowBackend()
-    engine = EngineCore(backend, EngineSettings(kv_limit_bytes=NUM_BLOCKS * BLOCK_BYTES, **settings))
+    engine = EngineCore(backend, EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **settings))
     ours, theirs = socket.socketpair()
     server = threading.Thread(target=WorkerServer(engine, theirs).run)
     server.start()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import queue
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from puna.kv.prefix_files import PrefixFiles
+from puna.worker import server
 from puna.worker.client import WorkerClient
 from puna.worker.prefix_service import PrefixService
 from tests.engine.toy import expected_tokens, toy_engine, toy_request
@@ -20,10 +24,11 @@ TOY = Path("0")
 PROMPT = [i % 7 for i in range(1000)]
 
 
-async def cached(client: WorkerClient, request_id: str, **fields: object) -> int:
+async def cached(client: WorkerClient, request_id: str, max_tokens: int = 5, **fields: object) -> int:
     """How much of the prompt was cached."""
-    outputs = [o async for o in client.generate(toy_request(request_id, PROMPT, 5, **fields))]
-    assert [token for output in outputs for token in output.tokens] == expected_tokens(PROMPT, 5)
+    request = toy_request(request_id, PROMPT, max_tokens, **fields)
+    outputs = [o async for o in client.generate(request)]
+    assert [token for output in outputs for token in output.tokens] == expected_tokens(PROMPT, max_tokens)
     return outputs[-1].stats.cached_tokens
 
 
@@ -144,6 +149,43 @@ def test_leaving_in_the_middle_of_it(tmp_path: Path, turn: int):
             await asyncio.gather(request, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    go_on, read, num_steps = threading.Event(), PrefixFiles.read, itertools.count()
+
+    def slow_read(*arguments: Any) -> bool:
+        go_on.wait()
+        return read(*arguments)
+
+    async def main() -> None:
+        async with served(num_blocks=len(PROMPT) // 16 + 1, kv_dir=str(tmp_path)) as s:
+            await s.client.load("toy", TOY)
+            await cached(s.client, "first", max_tokens=1)
+            await s.client.unload("toy")
+            await s.client.load("toy", TOY)
+            reads = asyncio.create_task(cached(s.client, "reads", max_tokens=1))
+            while not s.engine.prefixes.pinned_bytes:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            step = s.engine.step
+            monkeypatch.setattr(s.engine, "step", lambda: (next(num_steps), step())[1])
+            other = toy_request("other", [1] * len(PROMPT), 1)
+            takes = asyncio.create_task(generate(s.client, other))
+            while not s.engine.is_stalled or not s.engine.has_work:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await s.client.stats()
+            assert next(num_steps) < 20
+            go_on.set()
+            await asyncio.gather(reads, takes)
+
+    monkeypatch.setattr(PrefixFiles, "read", slow_read)
+    monkeypatch.setattr(server, "STALL_S", 3600.0)
+    try:
+        asyncio.run(main())
+    finally:
+        go_on.set()
 
 
 def test_who_looks_for_a_prefix_does_not_wait_for_what_others_read():
