@@ -9,8 +9,8 @@ from pathlib import Path
 
 from puna._native import NativeError
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
+from puna.engine.admission import new_sequence
 from puna.engine.batch import Slice, build_batch
-from puna.engine.draft_state import DraftState
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
 from puna.engine.pins import AllPins
@@ -19,15 +19,14 @@ from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
 from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
-from puna.engine.sequence import Sequence, new_sampler
+from puna.engine.sequence import Sequence
 from puna.engine.sessions import Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
 from puna.engine.trace import EngineTrace
-from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.engine.validation import InvalidRequest
 from puna.engine.warm_prefixes import WarmPrefixes
-from puna.kv import SequenceTable
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
@@ -174,7 +173,8 @@ class EngineCore:
         """Queues a request. One that cannot be run finishes with an error at the next step."""
         assert request.id not in self._sequences, f"request {request.id} is already there"
         try:
-            sequence = self._new_sequence(request)
+            order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
+            sequence = new_sequence(request, self._models, self.settings, order, self._recorder)
         except (InvalidRequest, NativeError) as error:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
@@ -244,36 +244,6 @@ class EngineCore:
         """Unloads everything. The backend stays the caller's."""
         for model_id in [*self._models, *self._asleep]:
             self.unload_model(model_id)
-
-    def _new_sequence(self, request: Request) -> Sequence:
-        model = self._models.get(request.model_id)
-        if model is None:
-            raise InvalidRequest(f"model {request.model_id} is not loaded")
-        info = model.device_model.info
-        check_request(request, info.vocab_size)
-        if request.session is not None and self.settings.cache_policy != "prefix":
-            raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
-        draft = self._draft_state(request, info)
-        return Sequence(
-            request,
-            order=(self._clock() - PRIORITY_S * request.priority, next(self._arrivals)),
-            context_length=context_limit(request, info, model.pool.most_blocks),
-            can_shift=info.can_shift,
-            table=SequenceTable(model.pool),
-            sampler=new_sampler(request.sampling, request.prompt),
-            record=self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
-            draft=draft,
-        )
-
-    def _draft_state(self, request: Request, info: ModelInfo) -> DraftState | None:
-        """None if nothing is to be guessed, or the draft model is not there: then it goes without."""
-        if request.draft_model_id is None or request.num_draft == 0:
-            return None
-        draft = self._models.get(request.draft_model_id)
-        if draft is None:
-            return None
-        check_draft_model(draft.device_model.info, info)
-        return draft.draft_model.new_state()
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         if not self.prefixes.end(sequence):

@@ -118,6 +118,21 @@ def test_who_can_never_fit_again_is_told_so_and_the_others_go_on():
     assert results.tokens["small"] == expected_tokens([2] * 20, 60, 2)
 
 
+def test_memory_that_will_come_back_is_waited_for():
+    engine = two_models(12)
+    pool = engine._models["b"].pool
+    moved = pool.acquire(6) or []  # as by a thread that reads a file
+    engine.submit(toy_request("r", [1] * 60, 80, model_id="a", num_draft=0))
+    results = Results()
+    for _ in range(100):
+        results.add(engine.step())
+    assert "r" not in results.last
+    assert len(results.tokens["r"]) < 80
+    pool.release(moved)
+    run_all(engine, results)
+    assert results.tokens["r"] == expected_tokens([1] * 60, 80, 1)
+
+
 def test_without_any_memory_requests_fail_and_with_it_they_work_again():
     engine = toy_engine(num_blocks=10)
     engine.submit(toy_request("running", [1] * 20, 50))

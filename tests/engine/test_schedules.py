@@ -222,7 +222,7 @@ class Schedules(RuleBasedStateMachine):
             assert excess == 0
         self._check()
 
-    @rule(num_bytes=st.integers(0, 12 * BLOCK_BYTES))
+    @rule(num_bytes=st.integers(1, 12 * BLOCK_BYTES))
     def lease(self, num_bytes: int) -> None:
         leasable = self.engine.memory.leasable_bytes
         used = [model.used_kv_bytes for model in self.engine.stats().models]

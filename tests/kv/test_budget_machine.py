@@ -47,8 +47,11 @@ class Owner:
 
 
 class BudgetMachine(RuleBasedStateMachine):
-    @initialize(limit=st.integers(0, 30), more=st.integers(0, 10))
-    def begin(self, limit: int, more: int) -> None:
+    @initialize(
+        limit=st.integers(0, 30), more=st.integers(0, 10), static=st.sampled_from([None, None, None, 0, 1, 2])
+    )
+    def begin(self, limit: int, more: int, static: int | None) -> None:
+        """static: which pool has all its memory from the beginning, if that fits."""
         self.budget = Budget(limit * 64, (limit + more) * 64)
         self.owners: list[Owner] = []
         self.leases: list[int] = []
@@ -59,6 +62,11 @@ class BudgetMachine(RuleBasedStateMachine):
             pool = BlockPool(memory, self.budget)
             pool.cache = Index(pool)
             self.owners.append(Owner(memory, pool, pool.cache))
+        if static is not None:
+            pool = self.owners[static].pool
+            if self.budget.shortage(pool, 0, pool.reserved_bytes) is None:
+                self.budget.set_minimum(pool, pool.reserved_bytes)
+                pool.make_static()
 
     def others_keep(self, asking: Owner | None):
         """What the others are sure of before something happens, to be compared with it afterwards."""

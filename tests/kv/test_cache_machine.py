@@ -54,6 +54,7 @@ class CacheMachine(RuleBasedStateMachine):
     )
     def begin(self, limit: int, extents: tuple[int, int], waste: bool) -> None:
         self.budget = Budget(limit * 64)
+        self.most_bytes = 0
         self.kvs = [
             FakeKv(24, self.budget, 64, extents[0], 16 * waste),
             FakeKv(8, self.budget, 192, extents[1], 16 * waste),
@@ -200,6 +201,27 @@ class CacheMachine(RuleBasedStateMachine):
         pool.trim()
         assert pool.spare_bytes == 0
 
+    @rule(limit=st.integers(0, 40), memory_limit=st.integers(0, 60))
+    def limit(self, limit: int, memory_limit: int) -> None:
+        self.budget.set_limits(limit * 64, memory_limit * 64)
+
+    @rule(num_bytes=st.integers(0, 1000))
+    def lease(self, num_bytes: int) -> None:
+        self.budget.lease(num_bytes)
+
+    @rule()
+    def end_leases(self) -> None:
+        self.budget.end_lease(self.budget.leased_bytes)
+
+    @rule(which=WHICH, num_bytes=st.integers(0, 500))
+    def minimum(self, which: int, num_bytes: int) -> None:
+        self.budget.set_minimum(self.kvs[which].pool, num_bytes)
+
+    @rule()
+    def pressure(self) -> None:
+        self.budget.evict_older_half()
+        self.budget.trim()
+
     @rule(which=WHICH, data=st.data())
     def available_is_a_promise(self, which: int, data: st.DataObject) -> None:
         pool = self.kvs[which].pool
@@ -224,7 +246,11 @@ class CacheMachine(RuleBasedStateMachine):
             kv.check()
             kv.memory.in_use = {block for table in kv.tables for block in table.blocks}
         committed = sum(kv.pool.committed_bytes for kv in self.kvs)
-        assert committed == self.budget.committed_bytes <= self.budget.limit_bytes
+        total = committed + self.budget.leased_bytes
+        self.most_bytes = max(self.budget.limit_bytes, min(self.most_bytes, total))
+        assert committed == self.budget.committed_bytes
+        assert total <= self.most_bytes, "more than the limit, and than there was when it was lowered"
+        self.budget.check()
         # What blocks were written to and not released takes memory, whoever counts what.
         assert sum(kv.memory.backed_bytes for kv in self.kvs) <= committed
 
