@@ -14,7 +14,7 @@ from typing import TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.residency import Residency
-from puna.daemon.shortage import could_fit, describe_shortage
+from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.engine.request import Request
 from puna.engine.resident import ModelDoesNotFit
@@ -108,6 +108,16 @@ class ModelLoader:
         while needed > memory_limit_bytes - self._worker.leased_bytes - self._weight_bytes():
             if not await self.residency.put_one_to_sleep():
                 break
+
+    async def make_room_for_lease(self, num_bytes: int) -> bool:
+        """Has an idle model fall asleep, if so much could be leased once all of them do. False: it could not.
+        Raises WorkerDied.
+        """
+        if not self._is_elastic:
+            return False
+        stats = await self._worker.stats()
+        idle = {idle.id for idle in self.residency.idle()}
+        return could_be_leased(num_bytes, stats, idle) and await self.residency.put_one_to_sleep()
 
     def forget_limits(self) -> None:
         """They have changed."""

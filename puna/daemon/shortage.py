@@ -19,6 +19,14 @@ def could_fit(shortage: Shortage, stats: EngineStats, idle: Collection[str]) -> 
     return shortage.needed_bytes + shortage.taken_bytes - given <= shortage.limit_bytes
 
 
+def could_be_leased(num_bytes: int, stats: EngineStats, idle: Collection[str]) -> bool:
+    """Whether so much would be there for somebody outside the worker if all these models slept."""
+    busy = [model for model in stats.models if model.model_id not in idle and not model.is_asleep]
+    kv_bytes = sum(max(model.used_kv_bytes, model.minimum_kv_bytes) for model in busy)
+    left = stats.memory_limit_bytes - sum(model.weight_bytes for model in busy)
+    return stats.leased_bytes + kv_bytes + num_bytes <= min(stats.kv_limit_bytes, left)
+
+
 def describe_shortage(
     name: str, weight_bytes: int, shortage: Shortage, stats: EngineStats, names: Mapping[str, str]
 ) -> str:

@@ -101,6 +101,7 @@ class FakeWorker(FakeSessions):
         return EngineStats(
             kv_limit_bytes=self.kv_limit_bytes,
             memory_limit_bytes=self._memory_bytes,
+            leased_bytes=self.leased_bytes,
             models=[
                 ModelStats(
                     model_id, 0, 0, 0, 64, USED_BYTES, CACHED_BYTES, COMMITTED_BYTES, weight_bytes=1000
@@ -116,10 +117,11 @@ class FakeWorker(FakeSessions):
         return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, 0)
 
     async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
-        granted = is_held or self.leased_bytes + num_bytes <= LEASABLE
+        leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)
+        granted = is_held or self.leased_bytes + num_bytes <= leasable
         self.leased_bytes += num_bytes * granted
         await self._step()
-        return Leased(0, granted, LEASABLE - self.leased_bytes)
+        return Leased(0, granted, leasable - self.leased_bytes)
 
     async def end_lease(self, num_bytes: int) -> None:
         self.leased_bytes -= num_bytes

@@ -578,3 +578,40 @@ def test_idle_models_fall_asleep_for_the_kv_that_a_request_will_need(
         assert len(daemon.worker.asleep) == sleepers
 
     run(main, daemon)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "is_granted", "sleepers"), [(400, True, 0), (401, True, 1), (900, True, 1), (901, False, 0)]
+)
+def test_idle_models_fall_asleep_for_a_lease_but_not_in_vain(
+    daemon, weights, num_bytes, is_granted, sleepers
+):
+    """Of the 1000 bytes that can be leased, 64 are in use by the busy model."""
+    daemon.memory_bytes = 2 * INFO.weight_bytes + 400
+    daemon.add("idle", weights[0])
+    daemon.add("busy", weights[1])
+
+    async def main():
+        await daemon.say("idle", "x")
+        async with daemon.runtime.resident("busy"):
+            daemon.worker.kv_limit_bytes = 900 + 64
+            assert (await daemon.runtime.lease(num_bytes)).granted == is_granted
+            assert len(daemon.worker.asleep) == sleepers
+            assert daemon.worker.leased_bytes == num_bytes * is_granted
+            assert (await daemon.runtime.lease(1000)).granted is False
+            assert "busy:latest" in await daemon.names()
+
+    run(main, daemon)
+
+
+def test_a_lease_waits_for_no_model_where_memory_is_reserved_for_good(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", elastic=False)
+    daemon.memory_bytes = INFO.weight_bytes + 400
+    daemon.add("idle", weights[0])
+
+    async def main():
+        await daemon.say("idle", "x")
+        assert (await daemon.runtime.lease(500)).granted is False
+        assert await daemon.names() == ["idle:latest"]
+
+    run(main, daemon)
