@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.human import binary_size
 from puna.quantities import parse_limit
+from puna.sizes import binary_size
 
 _MIN_LIMIT = 1 << 20
 """Whoever types less has forgotten the unit."""
