@@ -91,7 +91,11 @@ class PrefixRestores:
     """Those of all models. For the engine's thread."""
 
     def __init__(
-        self, threads: FileThreads, clock: Callable[[], float], on_end: Callable[[WarmModel], None]
+        self,
+        threads: FileThreads,
+        clock: Callable[[], float],
+        is_engine_busy: Callable[[], bool],
+        on_end: Callable[[WarmModel], None],
     ) -> None:
         """clock: seconds. on_end: told of whose model a restore has ended."""
         self.ready: list[Sequence] = []
@@ -100,6 +104,7 @@ class PrefixRestores:
         """Restored so far."""
         self._threads = threads
         self._clock = clock
+        self._is_engine_busy = is_engine_busy
         self._on_end = on_end
         self._restores: list[_Restore] = []
         self._bytes_per_s: float | None = None
@@ -171,7 +176,9 @@ class PrefixRestores:
         kv = restore.model.kv
         restore.job.blocks = LentBlocks(kv.arena, kv.pool, blocks)
         restore.started_s = self._clock()
-        self._threads.read(restore.job.read, lambda: self._finish(restore), _NUM_READERS)
+        # Those who run need the cores, too.
+        num_readers = 1 if self._is_engine_busy() else _NUM_READERS
+        self._threads.read(restore.job.read, lambda: self._finish(restore), num_readers)
 
     def _pays(self, restore: _Restore) -> bool:
         """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
@@ -202,7 +209,6 @@ class PrefixRestores:
             kv.cache.record_tail(restore.cursor, restore.table, tokens)
             kv.pool.release(blocks[num_sound:])
             self._count(restore, num_sound)
-            self._threads.write(job.touch, _nothing)
         self._end(restore)
 
     def _count(self, restore: _Restore, num_blocks: int) -> None:
@@ -228,7 +234,3 @@ def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:
     if not sequence.request.cache_prompt:
         return sequence.tokens[:0]
     return sequence.tokens[: sequence.num_findable]
-
-
-def _nothing() -> None:
-    pass

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,6 +20,7 @@ from puna.kv.prefix_store import PrefixStore
 
 _AGE_STEP_NS = 1000  # by which a block's file is younger than that of the next
 _TOKEN_BYTES = 4
+_PAUSE_S = 0.002
 
 
 class LentBlocks:
@@ -97,7 +98,6 @@ class PrefixRestore:
         self._salt = salt
         self._tokens = tokens.copy()
         self._num_known = num_known
-        self._path: list[StoredBlock] = []  # from the first block on
         self._next = itertools.count()
         self._is_sound = bytearray()
         self._has_failed = False
@@ -116,13 +116,10 @@ class PrefixRestore:
 
     def probe(self) -> None:
         """Fills `found`. In one thread."""
-        self._path = self._full_blocks()
-        num_found = bisect_left(
-            range(self._num_known, len(self._path)), True, key=lambda i: not self._files.has(self._path[i])
-        )
+        wanted = self._full_blocks()[self._num_known :]
         # With most blocks, those before it are there, too; if one is not, reading ends there.
-        del self._path[self._num_known + num_found :]
-        self.found = self._path[self._num_known :]
+        num_found = bisect_left(wanted, True, key=lambda block: not self._files.has(block))
+        self.found = wanted[:num_found]
         if self.found:
             self._probe_partial(self.found[-1])
         self._is_sound = bytearray(len(self.found))
@@ -137,13 +134,12 @@ class PrefixRestore:
         return blocks
 
     def _probe_partial(self, last: StoredBlock) -> None:
-        wanted = self._tokens[len(self._path) * BLOCK_TOKENS :]
+        wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
         tokens = self._files.following(last)
         if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
             block = StoredBlock.behind(last.key, tokens)
             if self._files.has(block):
                 self.found.append(block)
-                self._path.append(block)
 
     def read(self) -> None:
         """Fills `blocks`. In as many threads as one likes."""
@@ -157,12 +153,6 @@ class PrefixRestore:
                     return
             self._is_sound[index] = 1
 
-    def touch(self) -> None:
-        """What was used now goes last from the disk. In one thread, after read()."""
-        now_ns = time.time_ns()
-        for index, block in enumerate(self._path):
-            self._files.touch(block, now_ns - index * _AGE_STEP_NS)
-
 
 class PrefixSave:
     """Makes files of blocks that have none."""
@@ -173,9 +163,11 @@ class PrefixSave:
         files: PrefixFiles,
         nodes: list[Node],
         blocks: LentBlocks,
+        is_engine_busy: Callable[[], bool],
         deadline_s: float | None = None,
     ) -> None:
         """nodes: of the blocks, most valuable first, and none before what it builds on.
+        is_engine_busy: then writing takes its time. For any thread.
         deadline_s: of time.monotonic(); what is not written then, is not written.
         """
         self.blocks = blocks
@@ -184,6 +176,7 @@ class PrefixSave:
         self._store = store
         self._files = files
         self._nodes = nodes
+        self._is_engine_busy = is_engine_busy
 
     def run(self) -> None:
         """In one thread."""
@@ -214,6 +207,9 @@ class PrefixSave:
             if is_new:
                 self._store.added(self._files.file_bytes)
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
+                if self._is_engine_busy():
+                    # Steps wait for their slowest thread: a core that one is kept from slows down all.
+                    time.sleep(_PAUSE_S)
 
 
 def savable_nodes(pool: BlockPool, cache: PrefixCache) -> list[Node]:

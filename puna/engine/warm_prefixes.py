@@ -58,12 +58,13 @@ class WarmPrefixes:
         self._leaving: list[_Leaving] = []
         self._when_saved: list[Callable[[], None]] = []
         self._num_saved_tokens = 0
+        self._num_running = 0  # sequences that do not wait here
 
     def use_threads(self, threads: FileThreads) -> None:
         """From now on there is a disk."""
         if self._store is not None:
             self._threads = threads
-            self._restores = PrefixRestores(threads, self._clock, self._after_transfer)
+            self._restores = PrefixRestores(threads, self._clock, self._is_engine_busy, self._after_transfer)
             threads.write(self._store.open, _nothing)
 
     def stop(self) -> None:
@@ -89,26 +90,18 @@ class WarmPrefixes:
         model = self._models[sequence.model_id]
         model.num_active += 1
         model.num_begun += 1
-        if self._restores is None or self._threads is None:
-            return False
-        is_long = sequence.num_findable >= MIN_BLOCKS * BLOCK_TOKENS
-        leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
-        if leaving is not None and is_long:
-            leaving.hurry()
-            leaving.waiting.append(sequence)
-            return True
-        return self._restores.begin(model, sequence)
+        waits = self._begin(model, sequence)
+        self._num_running += not waits
+        return waits
 
     def end(self, sequence: Sequence) -> bool:
         """A sequence goes. True: it was still waiting."""
         model = self._models[sequence.model_id]
         model.num_active -= 1
         model.idle_since_s = self._clock()
-        for leaving in self._leaving:
-            if sequence in leaving.waiting:
-                leaving.waiting.remove(sequence)
-                return True
-        return self._restores is not None and self._restores.withdraw(sequence)
+        waited = self._withdraw(sequence)
+        self._num_running -= not waited
+        return waited
 
     @property
     def has_restored(self) -> bool:
@@ -119,6 +112,7 @@ class WarmPrefixes:
         if self._restores is None:
             return []
         ready, self._restores.ready = self._restores.ready, []
+        self._num_running += len(ready)
         return ready
 
     def num_waiting(self, model_id: str) -> int:
@@ -200,6 +194,28 @@ class WarmPrefixes:
             saved_tokens=self._num_saved_tokens,
         )
 
+    def _begin(self, model: WarmModel, sequence: Sequence) -> bool:
+        if self._restores is None or self._threads is None:
+            return False
+        is_long = sequence.num_findable >= MIN_BLOCKS * BLOCK_TOKENS
+        leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
+        if leaving is not None and is_long:
+            leaving.hurry()
+            leaving.waiting.append(sequence)
+            return True
+        return self._restores.begin(model, sequence)
+
+    def _withdraw(self, sequence: Sequence) -> bool:
+        for leaving in self._leaving:
+            if sequence in leaving.waiting:
+                leaving.waiting.remove(sequence)
+                return True
+        return self._restores is not None and self._restores.withdraw(sequence)
+
+    def _is_engine_busy(self) -> bool:
+        """Whether threads might disturb what is computed; when the engine ends, that does not matter."""
+        return self._num_running > 0 and not self._when_saved
+
     def _all_models(self) -> list[WarmModel]:
         return [*(leaving.model for leaving in self._leaving), *self._models.values()]
 
@@ -215,7 +231,7 @@ class WarmPrefixes:
         model.kv.pool.retain([node.block for node in nodes])
         lent = LentBlocks(model.kv.arena, model.kv.pool, [node.block for node in nodes])
         deadline_s = None if seconds is None else time.monotonic() + seconds
-        save = PrefixSave(self._store, model.files, nodes, lent, deadline_s)
+        save = PrefixSave(self._store, model.files, nodes, lent, self._is_engine_busy, deadline_s)
         model.saves.append(save)
         self._threads.write(save.run, lambda: self._end_save(model, save, then))
         return True

@@ -135,11 +135,6 @@ class PrefixFiles:
             raise
         return True
 
-    def touch(self, block: StoredBlock, modified_ns: int) -> None:
-        """Changes the age of the file, if there is one."""
-        with suppress(OSError):
-            os.utime(self._path(block), ns=(modified_ns, modified_ns))
-
     def _path(self, block: StoredBlock) -> str:
         return f"{self.directory}/{block.key.hex()}{SUFFIX}"
 

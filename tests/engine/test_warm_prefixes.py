@@ -74,6 +74,7 @@ class Desk:
         self.engine.prefixes.stop()
         self.threads.run()
         self.engine.close()
+        assert self.engine.prefixes._num_running == 0
         assert self.engine.memory.budget.committed_bytes == 0
 
 
@@ -392,6 +393,24 @@ def test_reading_that_takes_longer_than_computing_is_left(tmp_path: Path):
     else:
         raise AssertionError("it is never tried again")
     desk.close()
+
+
+def test_saving_takes_its_time_while_others_run(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    pauses: list[float] = []
+    monkeypatch.setattr(prefix_transfers.time, "sleep", pauses.append)
+    desk.engine.attach_model("other", ToyModel(1))
+    desk.say(PROMPT)
+    desk.engine.prefixes.put_away("toy")
+    desk.submit([1, 2, 3], model_id="other", max_tokens=100)
+    desk.engine.step()
+    desk.threads.run()
+    assert len(pauses) == 21
+    desk.run()
+    desk.say(OTHER)
+    desk.reload()
+    desk.submit(OTHER)  # does not run: it waits for what is written
+    desk.run()
+    assert len(pauses) == 21
 
 
 def test_saving_ends_in_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):

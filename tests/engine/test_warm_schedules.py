@@ -171,6 +171,7 @@ class WarmSchedules(RuleBasedStateMachine):
         assert disk.num_bytes <= disk.limit_bytes
         self.engine.prefixes.stop()
         self.engine.close()
+        assert self.engine.prefixes._num_running == 0
         assert self.engine.memory.budget.committed_bytes == 0
         self.backend.close()
         self.directory.cleanup()

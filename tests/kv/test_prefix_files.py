@@ -150,10 +150,3 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="Not a directory"):
         files.write(files.block(0), CONTENT, b"", 0)
     assert files.get(files.block(0)) is None
-
-
-def test_touching_what_is_gone_does_nothing(files: Files):
-    files.touch(files.block(0), 10**18)
-    path = files.put(files.block(16))
-    files.touch(files.block(16), 3 * 10**18)
-    assert path.stat().st_mtime_ns == 3 * 10**18
