@@ -17,8 +17,9 @@ class InvalidRequest(ValueError):
 
 
 def context_limit(request: Request, info: ModelInfo, pool: BlockPool) -> int:
-    """Tokens that this request's sequence may have. Raises InvalidRequest if its prompt has more, or there can
-    be no memory for it.
+    """Tokens that this request's sequence may have.
+
+    Raises InvalidRequest if its prompt has more, or there can be no memory for it.
     """
     wanted = info.context_length if request.context_length is None else request.context_length
     num_prompt = len(request.prompt)

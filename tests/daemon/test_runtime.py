@@ -494,9 +494,9 @@ def test_model_that_does_not_fit_is_refused_with_who_holds_the_rest(daemon, weig
                 await daemon.say("large", "x")
             assert await daemon.names() == ["busy:latest"]
         text = str(refusal.value)
-        assert text.startswith("large:latest needs 1 KB (weights ")
+        assert text.startswith("large:latest needs 1000 B (weights ")
         assert text.endswith(
-            "the memory limit is 1 KB: busy:latest holds 1 KB of weights and 64 B of KV in use"
+            "the memory limit is 1000 B: busy:latest holds 1000 B of weights and 64 B of KV in use"
         )
         assert await daemon.say("large", "now it fits") == "now it fits"
 
@@ -512,7 +512,9 @@ def test_nobody_is_put_to_sleep_in_vain(daemon, weights):
         await daemon.say("idle", "x")
         async with daemon.runtime.resident("busy"):
             daemon.worker.needs[daemon.store.find(ModelName.parse("large")).weights_id] = 2300
-            with pytest.raises(ModelLoadError, match="the memory limit is 3 KB: idle:latest holds 1 KB"):
+            with pytest.raises(
+                ModelLoadError, match=r"the memory limit is 2\.93 KiB: idle:latest holds 1000 B"
+            ):
                 await daemon.say("large", "x")
             assert sorted(await daemon.names()) == ["busy:latest", "idle:latest"]
         await daemon.say("large", "x")
