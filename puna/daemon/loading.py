@@ -119,6 +119,11 @@ class ModelLoader:
         idle = {idle.id for idle in self.residency.idle()}
         return could_be_leased(num_bytes, stats, idle) and await self.residency.put_one_to_sleep()
 
+    async def are_weights_in_the_way(self) -> bool:
+        """Whether they leave KV less than its own limit does. Raises WorkerDied."""
+        kv_limit_bytes, memory_limit_bytes = await self._find_limits()
+        return memory_limit_bytes - self._weight_bytes() < kv_limit_bytes
+
     def forget_limits(self) -> None:
         """They have changed."""
         self._limits = None

@@ -238,7 +238,11 @@ class Runtime:
         """
         excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
         self._loader.forget_limits()
-        while excess and memory_limit_bytes is not None and await self._residency.put_one_to_sleep():
+        while (
+            excess
+            and await self._loader.are_weights_in_the_way()
+            and await self._residency.put_one_to_sleep()
+        ):
             excess = await self._worker.set_limits(None, None)
         return excess
 

@@ -45,6 +45,8 @@ class FakeWorker(FakeSessions):
         self.leased_bytes = 0
         self.asleep: dict[str, Path] = {}
         self.kv_limit_bytes = 0
+        self.kv_excess_bytes = 0
+        """That running requests hold."""
         self.needs: dict[str, int] = {}
         """Bytes of weights, where they are not those of INFO."""
         self.requests: list[Request] = []
@@ -114,7 +116,7 @@ class FakeWorker(FakeSessions):
         self.limits = kv_limit_bytes, memory_limit_bytes
         self._memory_bytes = memory_limit_bytes or self._memory_bytes
         await self._step()
-        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, 0)
+        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, self.kv_excess_bytes)
 
     async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
         leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)

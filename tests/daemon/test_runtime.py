@@ -556,6 +556,21 @@ def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(d
     run(main, daemon)
 
 
+def test_nobody_falls_asleep_where_it_is_the_limit_of_kv_that_is_exceeded(daemon, weights):
+    daemon.add("idle", weights[0])
+
+    async def main():
+        await daemon.say("idle", "x")
+        size = INFO.weight_bytes
+        daemon.worker.kv_limit_bytes, daemon.worker.kv_excess_bytes = size, 100
+        assert await daemon.runtime.set_limits(size, 2 * size) == 100
+        assert await daemon.names() == ["idle:latest"]
+        assert await daemon.runtime.set_limits(None, 2 * size - 1) == 100
+        assert await daemon.names() == []
+
+    run(main, daemon)
+
+
 @pytest.mark.parametrize(
     ("max_tokens", "kv_limit", "sleepers"),
     [(0, 1 << 60, 0), (1000, 1 << 60, 1), (None, 1 << 60, 2), (None, 500, 0), (None, 5000, 1)],

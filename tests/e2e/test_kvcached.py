@@ -212,6 +212,8 @@ def test_daemon_after_a_killed_one(models, tmp_path):
     path = tmp_path / "kvcached.sock"
     with running(models, path) as daemon, clients(daemon, 1) as (client,):
         name = client.call("allocate", size=MIB)["shm_name"]
+        daemon.process.kill()
+        daemon.process.wait()
     assert path.exists()
     assert Path(f"/dev/shm{name}").exists()
     with running(models, path) as daemon, clients(daemon, 1) as (client,):
