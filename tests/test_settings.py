@@ -107,6 +107,11 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
         ),
         ("OLLAMA_KVCACHED_ENABLED", "maybe", 'OLLAMA_KVCACHED_ENABLED: "maybe" is neither true nor false'),
         ("PUNA_MEMORY_LIMIT", "-1", 'PUNA_MEMORY_LIMIT: "-1" is not a size (try 12GiB)'),
+        (
+            "PUNA_MEMORY_LIMIT",
+            "12",
+            'PUNA_MEMORY_LIMIT: "12" is 12 B, less than any model can use (try 4GB)',
+        ),
         ("PUNA_KV_DISK", "all", 'PUNA_KV_DISK: "all" is not a size (try 12GiB)'),
         (
             "PUNA_MODEL_KV_MIN",
