@@ -257,4 +257,6 @@ def test_origins_are_a_list():
 def test_importing_settings_loads_no_other_room():
     code = "import sys, puna.settings; print(*sorted(m for m in sys.modules if m.startswith('puna.')))"
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert listed.stdout.split() == ["puna.host", "puna.quantities", "puna.settings", "puna.variables"]
+    assert listed.stdout.split() == [
+        f"puna.{name}" for name in ("host", "quantities", "settings", "sizes", "variables")
+    ]
