@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from puna.sizes import binary_size
+
 # Go's time.ParseDuration, with its error texts: clients know them.
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
@@ -44,6 +46,7 @@ def keep_alive_seconds(value: float | str) -> float:
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.ASCII | re.IGNORECASE)
 MAX_SIZE = 2**63 - 1
+_MIN_MEMORY_LIMIT = 1 << 20
 
 
 def parse_size(text: str, unit: int = 1) -> int:
@@ -65,4 +68,11 @@ def parse_limit(text: str, unit: int = 1) -> int:
     """A size that leaves room for something. Raises ValueError."""
     if (num_bytes := parse_size(text, unit)) < 1:
         raise ValueError(f'"{text}" is no memory at all (try 12GiB)')
+    return num_bytes
+
+
+def parse_memory_limit(text: str) -> int:
+    """A limit, in bytes, of 1 MiB at least: who gives less has forgotten the unit. Raises ValueError."""
+    if (num_bytes := parse_limit(text)) < _MIN_MEMORY_LIMIT:
+        raise ValueError(f'"{text}" is {binary_size(num_bytes)}, less than any model can use (try 4GB)')
     return num_bytes

@@ -1,4 +1,4 @@
-"""Sizes as people read them."""
+"""Sizes as people read them: decimal ones of files, binary ones of memory."""
 
 from __future__ import annotations
 
@@ -11,3 +11,13 @@ def human_size(num_bytes: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{int(value)} {unit}" if value >= 10 or value.is_integer() else f"{value:.1f} {unit}"
+
+
+def binary_size(num_bytes: int) -> str:
+    """Units of 1024, as sizes of memory are given: `0 B`, `1.25 GiB`, `512 MiB`; at most 8 characters."""
+    value, unit = float(num_bytes), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{int(value)} {unit}" if value >= 100 else f"{value:.3g} {unit}"

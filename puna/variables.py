@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from puna.host import parse_host
-from puna.quantities import keep_alive_seconds, parse_limit, parse_size
+from puna.quantities import keep_alive_seconds, parse_limit, parse_memory_limit, parse_size
 
 CACHE_POLICIES = ("prefix", "slots")
 """How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
@@ -175,7 +175,7 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_MEMORY_LIMIT",
         "memory_limit_bytes",
         "by memory",
-        parse_limit,
+        parse_memory_limit,
         "memory for weights and KV of all models, such as 12GiB",
     ),
     Variable(

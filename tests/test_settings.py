@@ -107,6 +107,11 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
         ),
         ("OLLAMA_KVCACHED_ENABLED", "maybe", 'OLLAMA_KVCACHED_ENABLED: "maybe" is neither true nor false'),
         ("PUNA_MEMORY_LIMIT", "-1", 'PUNA_MEMORY_LIMIT: "-1" is not a size (try 12GiB)'),
+        (
+            "PUNA_MEMORY_LIMIT",
+            "12",
+            'PUNA_MEMORY_LIMIT: "12" is 12 B, less than any model can use (try 4GB)',
+        ),
         ("PUNA_KV_DISK", "all", 'PUNA_KV_DISK: "all" is not a size (try 12GiB)'),
         (
             "PUNA_MODEL_KV_MIN",
@@ -252,4 +257,6 @@ def test_origins_are_a_list():
 def test_importing_settings_loads_no_other_room():
     code = "import sys, puna.settings; print(*sorted(m for m in sys.modules if m.startswith('puna.')))"
     listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert listed.stdout.split() == ["puna.host", "puna.quantities", "puna.settings", "puna.variables"]
+    assert listed.stdout.split() == [
+        f"puna.{name}" for name in ("host", "quantities", "settings", "sizes", "variables")
+    ]

@@ -8,16 +8,6 @@ from datetime import datetime, timedelta, timezone
 from puna.sizes import human_size as human_size
 
 
-def binary_size(num_bytes: int) -> str:
-    """Units of 1024, as sizes of memory are given: `0 B`, `1.25 GiB`, `512 MiB`; at most 8 characters."""
-    value, unit = float(num_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{int(value)} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-
-
 def human_duration(duration: timedelta) -> str:
     """`5 minutes`, `About an hour`, `3 weeks`."""
     seconds = duration.total_seconds()

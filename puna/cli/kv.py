@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.human import binary_size
-from puna.quantities import parse_limit
-
-_MIN_LIMIT = 1 << 20
-"""Whoever types less has forgotten the unit."""
+from puna.quantities import parse_memory_limit
+from puna.sizes import binary_size
 
 _MIN_NAME_WIDTH = 12
 _COLUMNS = (("RESERVED", 8), ("COMMITTED", 9), ("IN USE", 8), ("CACHED", 8), ("HITS", 4), ("REQUESTS", 8))
@@ -49,12 +46,9 @@ def parse_limit_argument(text: str) -> int | None:
     if not text:
         return None
     try:
-        num_bytes = parse_limit(text)
+        return parse_memory_limit(text)
     except ValueError as error:
         raise CliError(str(error)) from None
-    if num_bytes < _MIN_LIMIT:
-        raise CliError(f'"{text}" is {binary_size(num_bytes)}, less than any model can use (try 4GB)')
-    return num_bytes
 
 
 def kv_bytes(memory: Json) -> int:

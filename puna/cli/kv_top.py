@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from puna.cli.client import Client, Json
-from puna.cli.human import binary_size
 from puna.cli.kv import kv_bytes, model_lines, show_stats, used_bytes, weight_bytes
+from puna.sizes import binary_size
 
 _INTERVAL_S = 1.0
 _LEGEND = "# in use  = cached or spare  - free"

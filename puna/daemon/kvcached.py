@@ -11,6 +11,8 @@ from puna.kvcached.service.endpoint import Endpoint
 
 log = logging.getLogger(__name__)
 
+_MISSING = 'OLLAMA_KVCACHED_SOCKET needs further packages: pip install "puna[kvcached]"'
+
 
 class MissingPackage(RuntimeError):
     """The text says how to install it."""
@@ -19,10 +21,13 @@ class MissingPackage(RuntimeError):
 def require_packages() -> None:
     """Raises MissingPackage."""
     try:
+        from google.protobuf.runtime_version import VersionError
+    except ImportError as error:
+        raise MissingPackage(_MISSING) from error
+    try:
         import puna.kvcached.service.service  # noqa: F401
-    except ModuleNotFoundError as error:
-        text = 'OLLAMA_KVCACHED_SOCKET needs further packages: pip install "puna[kvcached]"'
-        raise MissingPackage(text) from error
+    except (ImportError, VersionError) as error:
+        raise MissingPackage(_MISSING) from error
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from typing import TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.chat.template import ChatTemplate, TemplateError
 from puna.daemon.residency import Residency
-from puna.daemon.shortage import could_fit, describe_shortage
+from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.engine.request import Request
 from puna.engine.resident import ModelDoesNotFit
@@ -63,6 +63,8 @@ class ModelLoader:
         )
         self._is_elastic = settings.elastic
         self._limits: tuple[int, int] | None = None
+        self._limits_of = 0
+        """The number of the worker that has them; each looks anew at how much memory there is."""
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
@@ -109,15 +111,31 @@ class ModelLoader:
             if not await self.residency.put_one_to_sleep():
                 break
 
+    async def make_room_for_lease(self, num_bytes: int) -> bool:
+        """Has an idle model fall asleep, if so much could be leased once all of them do. False: it could not.
+        Raises WorkerDied.
+        """
+        if not self._is_elastic:
+            return False
+        stats = await self._worker.stats()
+        idle = {idle.id for idle in self.residency.idle()}
+        return could_be_leased(num_bytes, stats, idle) and await self.residency.put_one_to_sleep()
+
+    async def are_weights_in_the_way(self) -> bool:
+        """Whether they leave KV less than its own limit does. Raises WorkerDied."""
+        kv_limit_bytes, memory_limit_bytes = await self._find_limits()
+        return memory_limit_bytes - self._weight_bytes() < kv_limit_bytes
+
     def forget_limits(self) -> None:
         """They have changed."""
         self._limits = None
 
     async def _find_limits(self) -> tuple[int, int]:
         """Of KV memory, and of all."""
-        if self._limits is None:
+        if self._limits is None or self._limits_of != self._worker.num_started:
             stats = await self._worker.stats()
             self._limits = stats.kv_limit_bytes, stats.memory_limit_bytes
+            self._limits_of = self._worker.num_started
         return self._limits
 
     def _weight_bytes(self) -> int:

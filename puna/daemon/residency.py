@@ -186,6 +186,8 @@ class Residency(Generic[T]):
         except BaseException:
             if sleeper is not None:
                 self._sleepers.add(entry.key, sleeper)
+                if entry.keep_alive_s <= 0:  # unload() was called meanwhile, or would be at the end
+                    await self._sleepers.unload(entry.key)
             raise
         value = await (load() if sleeper is None else self._wake(sleeper))
         entry.loaded = True

@@ -220,8 +220,13 @@ class Runtime:
         return Observation(stats, self._worker.num_started, dict(self._loader.names))
 
     async def lease(self, num_bytes: int) -> Leased:
-        """KV memory for somebody outside the worker; it outlives the worker. Raises WorkerDied."""
-        return await self._worker.lease(num_bytes)
+        """KV memory for somebody outside the worker; it outlives the worker. Idle models fall asleep if that
+        helps. Raises WorkerDied.
+        """
+        leased = await self._worker.lease(num_bytes)
+        while not leased.granted and await self._loader.make_room_for_lease(num_bytes):
+            leased = await self._worker.lease(num_bytes)
+        return leased
 
     async def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
@@ -233,7 +238,11 @@ class Runtime:
         """
         excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
         self._loader.forget_limits()
-        while excess and memory_limit_bytes is not None and await self._residency.put_one_to_sleep():
+        while (
+            excess
+            and await self._loader.are_weights_in_the_way()
+            and await self._residency.put_one_to_sleep()
+        ):
             excess = await self._worker.set_limits(None, None)
         return excess
 

@@ -25,7 +25,7 @@ from puna.settings import Settings
 log = logging.getLogger(__name__)
 
 _GRACE_S = 2.0
-"""Running requests have this long to finish after a signal; then the worker goes, and they fail."""
+"""Running requests have this long to finish after a signal, and while prefixes are saved; then they fail."""
 _LAST_WORDS_S = 2.0
 """They have this long to tell their clients so; connections that nobody reads are cut then."""
 
@@ -121,6 +121,11 @@ class _Shutdown:
             self.asked.set()
             self._server.should_exit = True
 
+    async def wait_until_forced(self, timeout_s: float) -> None:
+        """No longer than that."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.forced.wait(), timeout_s)
+
     def force(self) -> None:
         self.asked.set()
         self.forced.set()
@@ -134,7 +139,6 @@ async def _run(settings: Settings, listener: socket.socket, endpoint: Endpoint |
         log_config=None,
         lifespan="off",
         server_header=False,
-        timeout_graceful_shutdown=int(_GRACE_S + _LAST_WORDS_S),
     )
     server = _Server(config)
     shutdown = _Shutdown(server)
@@ -155,10 +159,11 @@ async def _run(settings: Settings, listener: socket.socket, endpoint: Endpoint |
 
 async def _close_when_asked(runtime: Runtime, shutdown: _Shutdown) -> None:
     await shutdown.asked.wait()
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(shutdown.forced.wait(), _GRACE_S)
+    await shutdown.wait_until_forced(_GRACE_S)
     last_work = [asyncio.create_task(work) for work in (runtime.save_prefixes(), shutdown.hurried.wait())]
     await asyncio.wait(last_work, return_when=asyncio.FIRST_COMPLETED)
     for task in last_work:
         task.cancel()
     await runtime.close()
+    await shutdown.wait_until_forced(_LAST_WORDS_S)
+    shutdown.force()

@@ -34,7 +34,7 @@ def new_sequence(
     return Sequence(
         request,
         order=order,
-        context_length=context_limit(request, info, model.pool.most_blocks),
+        context_length=context_limit(request, info, model.pool),
         can_shift=info.can_shift,
         table=SequenceTable(model.pool),
         sampler=new_sampler(request.sampling, request.prompt),

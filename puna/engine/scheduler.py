@@ -246,12 +246,8 @@ class Scheduler:
         return True
 
     def _give_up(self, lane: Lane, sequence: Sequence, num_tokens: int) -> None:
-        needed, most = (
-            blocks_for(num_tokens) * lane.pool.block_bytes,
-            lane.pool.most_blocks * lane.pool.block_bytes,
-        )
+        reason = f"the request {lane.pool.describe_need(blocks_for(num_tokens))}"
         self.remove(sequence)
-        reason = f"the request needs {needed} bytes of KV memory, the limits leave it {most}"
         self._hopeless.append(Hopeless(sequence, reason))
 
     def _preempt(self, sequence: Sequence) -> None:

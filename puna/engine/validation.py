@@ -5,7 +5,7 @@ from __future__ import annotations
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
 from puna.engine.sessions import InvalidSessionName, check_session_name
-from puna.kv import BLOCK_TOKENS
+from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
 MAX_PRIORITY = 1000
@@ -16,19 +16,20 @@ class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
 
 
-def context_limit(request: Request, info: ModelInfo, max_blocks: int) -> int:
-    """Tokens that this request's sequence may have. Raises InvalidRequest if its prompt has more."""
+def context_limit(request: Request, info: ModelInfo, pool: BlockPool) -> int:
+    """Tokens that this request's sequence may have.
+
+    Raises InvalidRequest if its prompt has more, or there can be no memory for it.
+    """
     wanted = info.context_length if request.context_length is None else request.context_length
     num_prompt = len(request.prompt)
     limit = min(wanted, info.context_length)
     if num_prompt > limit:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed := blocks_for(num_prompt)) > max_blocks:
-        raise InvalidRequest(
-            f"the prompt of {num_prompt} tokens needs {needed * info.block_bytes} bytes of KV memory, "
-            f"more than the limit of {max_blocks * info.block_bytes}"
-        )
-    return min(limit, max_blocks * BLOCK_TOKENS)
+    if (needed := blocks_for(num_prompt)) > pool.most_blocks:
+        raise InvalidRequest(f"the prompt of {num_prompt} tokens {pool.describe_need(needed)}")
+    # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
+    return min(limit, pool.most_blocks_without_leases * BLOCK_TOKENS)
 
 
 def check_request(request: Request, vocab_size: int) -> None:

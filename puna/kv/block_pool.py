@@ -9,6 +9,7 @@ from typing import NewType, Protocol
 
 from puna.kv.budget import Budget
 from puna.kv.extent_map import ExtentMap
+from puna.sizes import binary_size
 
 BlockId = NewType("BlockId", int)
 
@@ -99,10 +100,19 @@ class BlockPool:
     @property
     def most_blocks(self) -> int:
         """Blocks that could be in use at once if other pools used no more than their minimum."""
-        if self._is_static:
-            return self.num_blocks
-        extents = self._budget.most_bytes(self) // self.extent_bytes
-        return min(extents * self._extents.extent_blocks, self.num_blocks)
+        return self._blocks_within(self._budget.most_bytes(self) - self._budget.leased_bytes)
+
+    @property
+    def most_blocks_without_leases(self) -> int:
+        """The same when all leases have ended."""
+        return self._blocks_within(self._budget.most_bytes(self))
+
+    def describe_need(self, num_blocks: int) -> str:
+        """For users: what so many blocks take, and why there are not that many."""
+        needed, most = (binary_size(count * self.block_bytes) for count in (num_blocks, self.most_blocks))
+        text = f"needs {needed} of KV memory, the limits leave it {most}"
+        taken = "" if self._is_static else self._budget.taken_for_long(self)
+        return f"{text}: {taken}" if taken else text
 
     @property
     def minimum_bytes(self) -> int:
@@ -262,6 +272,11 @@ class BlockPool:
             assert all(map(self.cache.num_recorded, self._cached)), "a cached block that nobody can find"
             assert not any(map(self.cache.num_recorded, self._spare)), "a spare block that can be found"
         self._extents.check(self._references, self._cached, self._spare)
+
+    def _blocks_within(self, num_bytes: int) -> int:
+        if self._is_static:
+            return self.num_blocks
+        return min(max(num_bytes, 0) // self.extent_bytes * self._extents.extent_blocks, self.num_blocks)
 
     def _find_memory(self, num_blocks: int) -> None:
         """Until `num_blocks`, at most num_available, are spare: fresh memory, then the oldest content."""

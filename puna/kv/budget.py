@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from puna.kv.reclaimable import Reclaimable, evict_oldest_of, held_bytes
+from puna.sizes import binary_size
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -101,9 +102,18 @@ class Budget:
         return self._assured.get(pool, 0)
 
     def most_bytes(self, pool: Reclaimable) -> int:
-        """What the pool could have if nobody else used more than their minimum."""
-        others = sum(self._assured.values()) - self.assured_bytes(pool)
-        return max(self.limit_bytes - self.leased_bytes - others, 0)
+        """What the pool could have if no other used more than its minimum, and all leases ended."""
+        return max(self.limit_bytes - self._assured_to_others(pool), 0)
+
+    def taken_for_long(self, pool: Reclaimable) -> str:
+        """Who has what of the KV limit, for users, as far as it is not the pool's for a time unknown."""
+        limit = self.memory_limit_bytes - self.weight_bytes
+        taken = {
+            "are leased to others": self.leased_bytes,
+            "are what other models are sure of": self._assured_to_others(pool),
+            "are weights": self.weight_bytes if limit < self.kv_limit_bytes else 0,
+        }
+        return " and ".join(f"{binary_size(size)} {what}" for what, size in taken.items() if size)
 
     def free_bytes(self, asking: Reclaimable | None) -> int:
         """What `asking` (None: somebody without a pool) could commit now; negative while there is debt."""
@@ -249,6 +259,9 @@ class Budget:
 
     def _above_minimum(self, pool: Reclaimable) -> int:
         return max(pool.committed_bytes - self.assured_bytes(pool), 0)
+
+    def _assured_to_others(self, pool: Reclaimable) -> int:
+        return sum(self._assured.values()) - self.assured_bytes(pool)
 
     def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
         return (pool for pool in self._pools if pool is not asking)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from puna.cli.human import binary_size
 from puna.cli.kv import model_lines
 from puna.cli.kv_top import _Bar, _bar_line
+from puna.sizes import binary_size
 from tests.cli.kv_memory import GIB, MIB, kv_memory, kv_model
 
 pytestmark = pytest.mark.unit

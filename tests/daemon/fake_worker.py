@@ -45,6 +45,8 @@ class FakeWorker(FakeSessions):
         self.leased_bytes = 0
         self.asleep: dict[str, Path] = {}
         self.kv_limit_bytes = 0
+        self.kv_excess_bytes = 0
+        """That running requests hold."""
         self.needs: dict[str, int] = {}
         """Bytes of weights, where they are not those of INFO."""
         self.requests: list[Request] = []
@@ -101,6 +103,7 @@ class FakeWorker(FakeSessions):
         return EngineStats(
             kv_limit_bytes=self.kv_limit_bytes,
             memory_limit_bytes=self._memory_bytes,
+            leased_bytes=self.leased_bytes,
             models=[
                 ModelStats(
                     model_id, 0, 0, 0, 64, USED_BYTES, CACHED_BYTES, COMMITTED_BYTES, weight_bytes=1000
@@ -113,13 +116,14 @@ class FakeWorker(FakeSessions):
         self.limits = kv_limit_bytes, memory_limit_bytes
         self._memory_bytes = memory_limit_bytes or self._memory_bytes
         await self._step()
-        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, 0)
+        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, self.kv_excess_bytes)
 
     async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
-        granted = is_held or self.leased_bytes + num_bytes <= LEASABLE
+        leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)
+        granted = is_held or self.leased_bytes + num_bytes <= leasable
         self.leased_bytes += num_bytes * granted
         await self._step()
-        return Leased(0, granted, LEASABLE - self.leased_bytes)
+        return Leased(0, granted, leasable - self.leased_bytes)
 
     async def end_lease(self, num_bytes: int) -> None:
         self.leased_bytes -= num_bytes

@@ -50,7 +50,14 @@ def test_address_that_cannot_be_bound_is_an_error_in_one_line(tmp_path, capsys, 
 
 WITHOUT = """
 import sys
-sys.modules[sys.argv[1]] = None
+if sys.argv[1] == "old protobuf":
+    import google.protobuf.runtime_version
+    google.protobuf.runtime_version.MAJOR = 5
+elif sys.argv[1] == "very old protobuf":
+    import google.protobuf.runtime_version
+    del google.protobuf.runtime_version.VersionError
+else:
+    sys.modules[sys.argv[1]] = None
 from pathlib import Path
 from puna.daemon.server import serve
 from puna.host import Host
@@ -60,7 +67,7 @@ sys.exit(serve(Settings(models=path, host=Host(port=0), kvcached_socket=path / "
 """
 
 
-@pytest.mark.parametrize("package", ["h2", "google.protobuf"])
+@pytest.mark.parametrize("package", ["h2", "google.protobuf", "old protobuf", "very old protobuf"])
 def test_kvcached_without_its_packages_says_what_to_install(tmp_path, package):
     command = [sys.executable, "-c", WITHOUT, package, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -410,6 +410,26 @@ def test_unload_of_a_model_that_sleeps_or_falls_asleep_is_for_good(virtual_time)
     virtual_time(main)
 
 
+@pytest.mark.parametrize("is_unloaded", [False, True])
+def test_model_whose_wake_is_called_off_sleeps_on_unless_it_was_to_be_unloaded(virtual_time, is_unloaded):
+    models = Models(max_loaded=1)
+
+    async def main():
+        await models.use("a")
+        async with models.hold("b"):
+            assert models.residency.asleep() == ["a"]
+            waiting = asyncio.create_task(models.use("a"))
+            await asyncio.sleep(1)
+            if is_unloaded:
+                await models.residency.unload("a")
+            waiting.cancel()
+            await asyncio.sleep(1)
+            assert models.residency.asleep() == ["a"] * (not is_unloaded)
+        assert ("unload a" in [what for what, _ in models.events]) == is_unloaded
+
+    virtual_time(main)
+
+
 def test_request_during_the_unload_of_a_sleeper_loads_when_that_is_done(virtual_time):
     async def main():
         models = Models()

@@ -494,9 +494,9 @@ def test_model_that_does_not_fit_is_refused_with_who_holds_the_rest(daemon, weig
                 await daemon.say("large", "x")
             assert await daemon.names() == ["busy:latest"]
         text = str(refusal.value)
-        assert text.startswith("large:latest needs 1 KB (weights ")
+        assert text.startswith("large:latest needs 1000 B (weights ")
         assert text.endswith(
-            "the memory limit is 1 KB: busy:latest holds 1 KB of weights and 64 B of KV in use"
+            "the memory limit is 1000 B: busy:latest holds 1000 B of weights and 64 B of KV in use"
         )
         assert await daemon.say("large", "now it fits") == "now it fits"
 
@@ -512,7 +512,9 @@ def test_nobody_is_put_to_sleep_in_vain(daemon, weights):
         await daemon.say("idle", "x")
         async with daemon.runtime.resident("busy"):
             daemon.worker.needs[daemon.store.find(ModelName.parse("large")).weights_id] = 2300
-            with pytest.raises(ModelLoadError, match="the memory limit is 3 KB: idle:latest holds 1 KB"):
+            with pytest.raises(
+                ModelLoadError, match=r"the memory limit is 2\.93 KiB: idle:latest holds 1000 B"
+            ):
                 await daemon.say("large", "x")
             assert sorted(await daemon.names()) == ["busy:latest", "idle:latest"]
         await daemon.say("large", "x")
@@ -554,6 +556,38 @@ def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(d
     run(main, daemon)
 
 
+def test_limits_are_those_of_the_worker_that_is_there(daemon, weights):
+    for name, data in zip(("idle", "busy"), weights, strict=True):
+        daemon.add(name, data)
+
+    async def main():
+        await daemon.say("idle", "x")
+        await daemon.say("busy", "x")
+        daemon.memory_bytes = 2 * INFO.weight_bytes + 100
+        daemon.worker.die()
+        await until(lambda: len(daemon.workers) == 2)
+        daemon.worker.kv_limit_bytes = 1 << 60
+        await daemon.say("busy", "x")
+        assert await daemon.names() == ["busy:latest"]
+
+    run(main, daemon)
+
+
+def test_nobody_falls_asleep_where_it_is_the_limit_of_kv_that_is_exceeded(daemon, weights):
+    daemon.add("idle", weights[0])
+
+    async def main():
+        await daemon.say("idle", "x")
+        size = INFO.weight_bytes
+        daemon.worker.kv_limit_bytes, daemon.worker.kv_excess_bytes = size, 100
+        assert await daemon.runtime.set_limits(size, 2 * size) == 100
+        assert await daemon.names() == ["idle:latest"]
+        assert await daemon.runtime.set_limits(None, 2 * size - 1) == 100
+        assert await daemon.names() == []
+
+    run(main, daemon)
+
+
 @pytest.mark.parametrize(
     ("max_tokens", "kv_limit", "sleepers"),
     [(0, 1 << 60, 0), (1000, 1 << 60, 1), (None, 1 << 60, 2), (None, 500, 0), (None, 5000, 1)],
@@ -576,5 +610,42 @@ def test_idle_models_fall_asleep_for_the_kv_that_a_request_will_need(
             async for _ in model.generate(GenerationJob(prompt=[1] * 64, max_tokens=max_tokens)):
                 pass
         assert len(daemon.worker.asleep) == sleepers
+
+    run(main, daemon)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "is_granted", "sleepers"), [(400, True, 0), (401, True, 1), (900, True, 1), (901, False, 0)]
+)
+def test_idle_models_fall_asleep_for_a_lease_but_not_in_vain(
+    daemon, weights, num_bytes, is_granted, sleepers
+):
+    """Of the 1000 bytes that can be leased, 64 are in use by the busy model."""
+    daemon.memory_bytes = 2 * INFO.weight_bytes + 400
+    daemon.add("idle", weights[0])
+    daemon.add("busy", weights[1])
+
+    async def main():
+        await daemon.say("idle", "x")
+        async with daemon.runtime.resident("busy"):
+            daemon.worker.kv_limit_bytes = 900 + 64
+            assert (await daemon.runtime.lease(num_bytes)).granted == is_granted
+            assert len(daemon.worker.asleep) == sleepers
+            assert daemon.worker.leased_bytes == num_bytes * is_granted
+            assert (await daemon.runtime.lease(1000)).granted is False
+            assert "busy:latest" in await daemon.names()
+
+    run(main, daemon)
+
+
+def test_a_lease_waits_for_no_model_where_memory_is_reserved_for_good(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", elastic=False)
+    daemon.memory_bytes = INFO.weight_bytes + 400
+    daemon.add("idle", weights[0])
+
+    async def main():
+        await daemon.say("idle", "x")
+        assert (await daemon.runtime.lease(500)).granted is False
+        assert await daemon.names() == ["idle:latest"]
 
     run(main, daemon)

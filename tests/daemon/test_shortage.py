@@ -10,7 +10,7 @@ from puna.kv.budget import Shortage
 
 pytestmark = pytest.mark.unit
 
-GB, MB = 10**9, 10**6
+GB, MB = 1 << 30, 1 << 20
 
 
 def model(model_id: str, *, weights=0, used=0, committed=0, minimum=0, is_asleep=False) -> ModelStats:
@@ -42,27 +42,27 @@ NAMES = {"1": "qwen3", "3": "tiny"}
 
 
 def test_it_says_what_is_needed_and_who_holds_the_rest():
-    shortage = Shortage(2064 * MB, 4 * GB, 3900 * MB)
+    shortage = Shortage(2 * GB + 64 * MB, 4 * GB, 3900 * MB)
     assert describe_shortage("llama3.2", 2 * GB, shortage, STATS, NAMES) == (
-        "llama3.2 needs 2.1 GB (weights 2 GB, KV at least 64 MB), the memory limit is 4 GB: "
-        "qwen3 holds 3 GB of weights and 200 MB of KV in use, "
-        "tiny holds 500 MB of weights and 256 MB of KV that it is sure of, 1 GB are leased to others"
+        "llama3.2 needs 2.06 GiB (weights 2 GiB, KV at least 64 MiB), the memory limit is 4 GiB: "
+        "qwen3 holds 3 GiB of weights and 200 MiB of KV in use, "
+        "tiny holds 500 MiB of weights and 256 MiB of KV that it is sure of, 1 GiB are leased to others"
     )
 
 
 def test_of_kv_memory_weights_are_no_part():
     shortage = Shortage(GB, 2 * GB, 1256 * MB, is_of_kv=True)
     assert describe_shortage("llama3.2", 2 * GB, shortage, STATS, NAMES) == (
-        "llama3.2 needs 1 GB of KV memory, the limit is 2 GB: qwen3 holds 200 MB of KV in use, "
-        "tiny holds 256 MB of KV that it is sure of, 1 GB are leased to others"
+        "llama3.2 needs 1 GiB of KV memory, the limit is 2 GiB: qwen3 holds 200 MiB of KV in use, "
+        "tiny holds 256 MiB of KV that it is sure of, 1 GiB are leased to others"
     )
 
 
 def test_alone_it_may_be_too_large():
     shortage = Shortage(9 * GB, 4 * GB, 0)
     stats = EngineStats(kv_limit_bytes=GB, models=[])
-    text = "huge needs 9 GB (weights 8.9 GB, KV at least 100 MB), the memory limit is 4 GB"
-    assert describe_shortage("huge", 8900 * MB, shortage, stats, {}) == text
+    text = "huge needs 9 GiB (weights 8.9 GiB, KV at least 100 MiB), the memory limit is 4 GiB"
+    assert describe_shortage("huge", 9 * GB - 100 * MB, shortage, stats, {}) == text
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
+from puna.daemon import server
 from puna.daemon.server import _close_when_asked, _Shutdown
+from puna.settings import Settings
 
 pytestmark = pytest.mark.unit
 
@@ -16,6 +22,10 @@ class FakeRuntime:
     def __init__(self, save_s: float) -> None:
         self.did: list[str] = []
         self._save_s = save_s
+        self.closed = asyncio.Event()
+
+    async def start(self) -> None:
+        pass
 
     async def save_prefixes(self) -> None:
         self.did.append("begin")
@@ -24,6 +34,7 @@ class FakeRuntime:
 
     async def close(self) -> None:
         self.did.append("closed")
+        self.closed.set()
 
 
 @pytest.mark.parametrize(
@@ -42,3 +53,42 @@ def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_
         assert runtime.did == did
 
     virtual_time(main)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypatch, is_read):
+    runtime: FakeRuntime
+
+    def new_runtime(_: Settings) -> FakeRuntime:
+        nonlocal runtime
+        runtime = FakeRuntime(save_s=0.5)
+        return runtime
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        body = b"begun" + b"." * (0 if is_read else 16 << 20)
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await runtime.closed.wait()
+        await send({"type": "http.response.body", "body": b"shutting down"})
+
+    monkeypatch.setattr(server, "Runtime", new_runtime)
+    monkeypatch.setattr(server, "create_app", lambda _: app)
+    monkeypatch.setattr(server, "_GRACE_S", 0.1)
+    monkeypatch.setattr(server, "_LAST_WORDS_S", 0.5)
+
+    async def main() -> bytes:
+        with server.bind(server.Host(port=0)) as listener:
+            running = asyncio.create_task(server._run(Settings(models=Path("/nowhere")), listener, None))
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: puna\r\n\r\n")
+            text = await reader.readuntil(b"begun")
+            os.kill(os.getpid(), signal.SIGTERM)
+            if is_read:
+                text += await reader.read()
+            await running
+            writer.close()
+        return text
+
+    text = uvloop.run(main())
+    assert runtime.did == ["begin", "saved", "closed"]
+    assert (b"shutting down" in text) == is_read

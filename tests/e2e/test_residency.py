@@ -73,6 +73,6 @@ def test_beside_a_busy_one_there_is_no_room_and_nothing_else_suffers(narrow):
         refusal = generate(url, "two")["error"]
         text = "".join(json.loads(line)["response"] for line in [first, *lines])
     assert refusal.startswith("two:latest needs ")
-    assert "the memory limit is 167 MB: one:latest holds 96 MB of weights and " in refusal
+    assert "the memory limit is 160 MiB: one:latest holds 92." in refusal
     assert text == alone
     assert generate(url, "two")["response"]

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.native
         ({"prompt": [2**40]}, "outside of the vocabulary"),
         ({"prompt": [1] * 51}, "51 tokens, more than the context of 50"),
         ({"context_length": 2}, "3 tokens, more than the context of 2"),
-        ({"prompt": [1] * 40}, "needs 192 bytes of KV memory, more than the limit of 128"),
+        ({"prompt": [1] * 40}, "the prompt of 40 tokens needs 192 B of KV memory, the limits leave it 128 B"),
         ({"max_tokens": -1}, "max_tokens is -1"),
         ({"num_threads": 0}, "num_threads is 0"),
         ({"num_threads": 2**31}, "num_threads is 2147483648"),

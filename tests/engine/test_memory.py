@@ -112,8 +112,8 @@ def test_who_can_never_fit_again_is_told_so_and_the_others_go_on():
     engine.set_limits(kv_limit_bytes=6 * BLOCK_BYTES)
     run_all(engine, results)
     assert results.last["large"].finish_reason == results.last["waits"].finish_reason == "error"
-    assert results.last["large"].error == "the request needs 512 bytes of KV memory, the limits leave it 384"
-    assert results.last["waits"].error == "the request needs 1600 bytes of KV memory, the limits leave it 384"
+    assert results.last["large"].error == "the request needs 512 B of KV memory, the limits leave it 384 B"
+    assert results.last["waits"].error == "the request needs 1.56 KiB of KV memory, the limits leave it 384 B"
     assert results.tokens["large"] == expected_tokens([1] * 100, 200, 1)[: len(results.tokens["large"])]
     assert results.tokens["small"] == expected_tokens([2] * 20, 60, 2)
 
@@ -140,8 +140,8 @@ def test_without_any_memory_requests_fail_and_with_it_they_work_again():
     engine.set_limits(kv_limit_bytes=0)
     engine.submit(toy_request("late", [1], 5))
     run_all(engine, results)
-    assert "bytes of KV memory" in results.last["running"].error
-    assert "more than the limit of 0" in results.last["late"].error
+    assert "of KV memory" in results.last["running"].error
+    assert "the limits leave it 0 B" in results.last["late"].error
     assert engine.set_limits(kv_limit_bytes=10 * BLOCK_BYTES) == 0
     engine.submit(toy_request("again", [1] * 20, 50))
     assert run_all(engine).tokens["again"] == expected_tokens([1] * 20, 50)
@@ -200,7 +200,10 @@ def test_the_cache_within_a_minimum_is_safe_from_others():
     compute(engine, "b", 14, token=3)
     assert blocks(engine, "cached") == [6, 14], "b can have all but that"
     engine.submit(toy_request("too long", [1] * 16 * 15, 5, model_id="b"))
-    assert "more than the limit of 896" in run_all(engine).last["too long"].error
+    assert (
+        "the limits leave it 896 B: 384 B are what other models are sure of"
+        in run_all(engine).last["too long"].error
+    )
 
 
 def test_what_a_model_is_sure_of_is_there_though_others_want_it():
@@ -270,6 +273,22 @@ def test_a_lease_takes_what_is_cached_and_nothing_that_is_in_use():
     engine.end_lease(10 * BLOCK_BYTES)
     engine.submit(toy_request("again", [7] * 79, 1, model_id="b"))
     assert run_all(engine).last["again"].finish_reason == "length"
+
+
+def test_a_lease_shortens_no_context_and_who_does_not_fit_beside_it_is_told():
+    engine = two_models(20)
+    assert engine.lease(18 * BLOCK_BYTES)
+    engine.submit(toy_request("r", [5] * 20, 40, model_id="a", num_draft=0, shift=True))
+    engine.submit(toy_request("long", [6] * 40, 1, model_id="b"))
+    results = run_all(engine)
+    reason = "needs 192 B of KV memory, the limits leave it 128 B: 1.12 KiB are leased to others"
+    assert results.last["r"].error == f"the request {reason}"
+    assert results.last["long"].error == f"the prompt of 40 tokens {reason}"
+    assert results.tokens["r"] == expected_tokens([5] * 20, 40, 1)[: len(results.tokens["r"])]
+    engine.submit(toy_request("r", [5] * 20, 40, model_id="a", num_draft=0, shift=True))
+    steps(engine, 2)
+    engine.end_lease(18 * BLOCK_BYTES)
+    assert run_all(engine).last["r"].finish_reason == "length"
 
 
 def test_running_requests_are_not_touched_by_a_lease_and_go_on_beside_it():

@@ -92,14 +92,17 @@ requests = st.fixed_dictionaries(
 )
 
 
-def expected(request: Request, model: ToyModel, max_blocks: int) -> list[int] | None:
-    """The tokens that a request must get; None: it must be refused. max_blocks: that the model may have."""
+def expected(request: Request, model: ToyModel, max_blocks: int, num_leased: int) -> list[int] | None:
+    """The tokens that a request must get; None: it must be refused.
+
+    max_blocks: that the model may have; num_leased: further ones that it may have one day.
+    """
     wanted = model.info.context_length if request.context_length is None else request.context_length
     context = min(wanted, model.info.context_length)
     num_prompt = len(request.prompt)
     if not 0 < num_prompt <= min(context, max_blocks * BLOCK_TOKENS):
         return None
-    context = min(context, max_blocks * BLOCK_TOKENS)
+    context = min(context, (max_blocks + num_leased) * BLOCK_TOKENS)
     shifts = request.shift and model.info.can_shift
     count = request.max_tokens if shifts else min(request.max_tokens, max(context - num_prompt, 1))
     tokens = expected_tokens(
@@ -165,14 +168,15 @@ class Schedules(RuleBasedStateMachine):
             assert shortage.needed_bytes + shortage.taken_bytes > shortage.limit_bytes
             assert model.closed
 
-    def _most_blocks(self, model_id: str) -> int:
+    def _most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
         block_bytes = self.models[model_id].info.block_bytes
         others = sum(
             self.budget.assured_bytes(self.engine._models[other].pool)
             for other in self.models
             if other != model_id
         )
-        return max(self.budget.limit_bytes - self.budget.leased_bytes - others, 0) // block_bytes
+        leased = 0 if are_leases_over else self.budget.leased_bytes
+        return max(self.budget.limit_bytes - leased - others, 0) // block_bytes
 
     @rule(values=requests, count=st.sampled_from([1, 1, 8]))
     def submit(self, values: dict[str, Any], count: int) -> None:
@@ -192,7 +196,8 @@ class Schedules(RuleBasedStateMachine):
         )
         if is_possible:
             model, most_blocks = self.models[request.model_id], self._most_blocks(request.model_id)
-            wanted = expected(request, model, most_blocks)
+            num_leased = self._most_blocks(request.model_id, are_leases_over=True) - most_blocks
+            wanted = expected(request, model, most_blocks, num_leased)
             longest = len(request.prompt) + len(wanted or [])
             self.num_blocks[request.id] = min(blocks_for(longest), blocks_for(model.info.context_length))
         self.wanted[request.id] = wanted if is_possible else None

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
+    ConnectionTerminated,
     DataReceived,
     Event,
     RemoteSettingsChanged,
@@ -136,6 +137,8 @@ class GrpcConnection(asyncio.Protocol):
             call.task = asyncio.create_task(self._answer(event.stream_id, call))
         elif isinstance(event, StreamReset):
             self._forget(event.stream_id)
+        elif isinstance(event, ConnectionTerminated):
+            self._end()  # h2 lets nothing be sent after that, so replies would be lost
         elif isinstance(event, (WindowUpdated, RemoteSettingsChanged)):
             for stream_id in list(self._calls):
                 self._send_rest(stream_id)

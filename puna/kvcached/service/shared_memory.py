@@ -94,9 +94,11 @@ class SharedMemory:
         for owner in owners - {self._lock_path.name}:
             with suppress(OSError):  # another user's
                 if (lock := _lock(self._directory / owner)) is not None:
-                    self._unlink_objects(owner)
-                    (self._directory / owner).unlink()
-                    os.close(lock)
+                    try:
+                        self._unlink_objects(owner)
+                        (self._directory / owner).unlink()
+                    finally:
+                        os.close(lock)
 
     def _unlink_objects(self, owner: str) -> None:
         for path in self._directory.glob(f"{owner}-*"):

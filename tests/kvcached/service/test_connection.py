@@ -83,13 +83,17 @@ def test_reply_comes_as_the_window_opens(served, raw):
     assert len(MESSAGES.StatsResponse.FromString(body[5:]).allocations) == 300
 
 
-@pytest.mark.parametrize("end", ["connection", "stream"])
+@pytest.mark.parametrize("end", ["connection", "goodbye", "stream"])
 def test_call_that_breaks_off_leaves_nothing(served, raw, end):
     served.budget.may_answer.clear()
     stream = raw.call("Allocate", MESSAGES.AllocRequest(size=PAGE))
     eventually(lambda: served.service.allocations._work)
     if end == "connection":
         raw.socket.close()
+        eventually(lambda: not served.service.connections)
+    elif end == "goodbye":
+        raw.h2.close_connection()
+        raw.send()
         eventually(lambda: not served.service.connections)
     else:
         raw.h2.reset_stream(stream)
