@@ -77,7 +77,7 @@ def measure(setup: Setup) -> Findings:
     theirs = _llamacpp(setup, files, plans[0])
     title = (
         f"a burst of {len(plans[0].texts[0])} requests moves from model A to model B, "
-        f"a pool of {mebibytes(courses[0].limit)}: what B computes in {seconds(_POOL_S)}"
+        f"a pool of {mebibytes(courses[0].limit)}: what B computes in {_POOL_S:g} s"
     )
     for row in _rows(courses, theirs, *(file.model for file in files)):
         yield Finding(title, row)
