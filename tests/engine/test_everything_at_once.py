@@ -141,8 +141,10 @@ class Chaos:
         self.wanted[request_id] = []
         self.model_of[request_id] = model_id
         if model := self.models.get(model_id):
-            context = min(model.info.context_length, self.most_blocks(model_id) * BLOCK_TOKENS)
-            if len(prompt) <= context:
+            context = min(
+                model.info.context_length, self.most_blocks(model_id, are_leases_over=True) * BLOCK_TOKENS
+            )
+            if len(prompt) <= min(context, self.most_blocks(model_id) * BLOCK_TOKENS):
                 count = min(max_tokens, max(context - len(prompt), 1))
                 self.wanted[request_id] = expected_tokens(prompt, count, model.salt)
                 length = len(prompt) + count
@@ -153,12 +155,13 @@ class Chaos:
             self.spoilt.add(request_id)
         self.engine.submit(request)
 
-    def most_blocks(self, model_id: str) -> int:
+    def most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
         pool = self.engine._models[model_id].pool
         others = sum(
             self.budget.assured_bytes(m.pool) for n, m in self.engine._models.items() if n != model_id
         )
-        room = max(self.budget.limit_bytes - self.budget.leased_bytes - others, 0)
+        leased = 0 if are_leases_over else self.budget.leased_bytes
+        room = max(self.budget.limit_bytes - leased - others, 0)
         return room // pool.extent_bytes * (pool.extent_bytes // pool.block_bytes)
 
     def step(self) -> None:
