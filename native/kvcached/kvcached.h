@@ -34,7 +34,7 @@ typedef enum kvcached_status {
   KVCACHED_ERR_UNKNOWN_HANDLE = -2,
   /* Not an allocation of this context, or one that was already freed. */
   KVCACHED_ERR_UNKNOWN_POINTER = -3,
-  /* No such block in the pool, or one that is not allocated. */
+  /* No such block in the pool, one that is not allocated, or one that comes twice. */
   KVCACHED_ERR_UNKNOWN_BLOCK = -4,
   /* It would exceed the limit. */
   KVCACHED_ERR_LIMIT = -5,
