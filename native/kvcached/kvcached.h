@@ -64,8 +64,8 @@ typedef struct kvcached_ctx* kvcached_ctx_t;
 
 /* A context: one limit, and what is allocated under it. device_id: 0, this machine's memory; other devices
  * are not supported. The limit is, to begin with, OLLAMA_KVCACHED_MEMORY_GB of the environment (GiB, or with
- * a unit, such as 512MiB); if that is not set, half of the memory that the system and the control groups of
- * this process have available. NULL on failure. */
+ * a unit, such as 512MiB; at least 1 MiB); if that is not set, half of the memory that the system and the
+ * control groups of this process have available. NULL on failure. */
 KVCACHED_API kvcached_ctx_t kvcached_init(int device_id);
 
 /* Releases everything that was allocated in the context, its pools included. */
