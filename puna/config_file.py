@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import msgspec.yaml
 
-from puna.quantities import parse_limit
+from puna.quantities import parse_memory_limit
 
 _GIB = 1 << 30
 
 
-class _Kvcached(msgspec.Struct, forbid_unknown_fields=True):
+class _Kvcached(msgspec.Struct):
     enabled: bool | None = None
     memory_limit: int | float | str | None = None
     """A number counts GiB, as that of OLLAMA_KVCACHED_MEMORY_GB does."""
@@ -36,10 +36,20 @@ def read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
     try:
-        config = msgspec.yaml.decode(text, type=_Config | None)
-        return _fields(config.kvcached) if config and config.kvcached else {}
+        given = msgspec.yaml.decode(text)
+        config = msgspec.convert(given, _Config | None)
+        if config is None or config.kvcached is None:
+            return {}
+        _check_names(given["kvcached"])
+        return _fields(config.kvcached)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{path}: {_one_line(error)}") from error
+
+
+def _check_names(given: dict[Any, Any]) -> None:
+    for name in given:
+        if name not in _Kvcached.__struct_fields__:
+            raise ValueError(f'kvcached: there is no "{name}", only {", ".join(_Kvcached.__struct_fields__)}')
 
 
 def _fields(kvcached: _Kvcached) -> dict[str, Any]:
@@ -51,7 +61,7 @@ def _fields(kvcached: _Kvcached) -> dict[str, Any]:
         fields["elastic"] = kvcached.enabled
     if kvcached.memory_limit is not None:
         try:
-            fields["kv_limit_bytes"] = parse_limit(str(kvcached.memory_limit), unit=_GIB)
+            fields["kv_limit_bytes"] = parse_memory_limit(str(kvcached.memory_limit), unit=_GIB)
         except ValueError as error:
             raise ValueError(f"kvcached.memory_limit: {error}") from None
     return fields

@@ -45,7 +45,7 @@ def keep_alive_seconds(value: float | str) -> float:
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.ASCII | re.IGNORECASE)
-MAX_SIZE = 2**63 - 1
+_MAX_SIZE = 2**63 - 1
 _MIN_MEMORY_LIMIT = 1 << 20
 
 
@@ -59,20 +59,18 @@ def parse_size(text: str, unit: int = 1) -> int:
         raise ValueError(f'"{text}" is not a size (try 12GiB)')
     has_unit = match[0][-1].isalpha()
     value = float(match[1]) * (1024 ** " KMGT".index((match[2] or " ").upper()) if has_unit else unit)
-    if value > MAX_SIZE:
+    if value > _MAX_SIZE:
         raise ValueError(f'"{text}" is more than any memory')
     return int(value)
 
 
-def parse_limit(text: str, unit: int = 1) -> int:
-    """A size that leaves room for something. Raises ValueError."""
+def parse_memory_limit(text: str, unit: int = 1) -> int:
+    """A limit, in bytes, of 1 MiB at least: who gives less has forgotten the unit. unit: as for parse_size().
+
+    Raises ValueError.
+    """
     if (num_bytes := parse_size(text, unit)) < 1:
         raise ValueError(f'"{text}" is no memory at all (try 12GiB)')
-    return num_bytes
-
-
-def parse_memory_limit(text: str) -> int:
-    """A limit, in bytes, of 1 MiB at least: who gives less has forgotten the unit. Raises ValueError."""
-    if (num_bytes := parse_limit(text)) < _MIN_MEMORY_LIMIT:
+    if num_bytes < _MIN_MEMORY_LIMIT:
         raise ValueError(f'"{text}" is {binary_size(num_bytes)}, less than any model can use (try 4GB)')
     return num_bytes

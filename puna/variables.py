@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from puna.host import parse_host
-from puna.quantities import keep_alive_seconds, parse_limit, parse_memory_limit, parse_size
+from puna.quantities import keep_alive_seconds, parse_memory_limit, parse_size
 
 CACHE_POLICIES = ("prefix", "slots")
 """How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
@@ -27,6 +27,8 @@ def _parse_timeout(text: str) -> float:
 
 
 def _parse_count(text: str) -> int:
+    if re.fullmatch(r"-\d+", text, re.ASCII):
+        raise ValueError(f'"{text}" is negative')
     if not re.fullmatch(r"\d+", text, re.ASCII):
         raise ValueError(f'"{text}" is not a number')
     return int(text)
@@ -55,7 +57,11 @@ def _parse_switch(text: str) -> bool:
 
 
 def _parse_gigabytes(text: str) -> int:
-    return parse_limit(text, unit=1 << 30)
+    return parse_memory_limit(text, unit=1 << 30)
+
+
+def _parse_most_on_disk(text: str) -> int:
+    return parse_memory_limit(text) if parse_size(text) else 0
 
 
 def _parse_list(text: str) -> tuple[str, ...]:
@@ -189,7 +195,7 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_KV_DISK",
         "kv_disk_bytes",
         "8GiB, or a tenth of what is free",
-        parse_size,
+        _parse_most_on_disk,
         "most that KV of earlier prompts takes on disk; 0: none is kept there",
     ),
     Variable("PUNA_KV_DIR", "kv_dir", "~/.puna/kv", Path, "directory of that"),

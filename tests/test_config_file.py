@@ -67,7 +67,14 @@ def test_there_need_not_be_a_file(tmp_path: Path):
             'kvcached.eviction_policy: there is no policy "fifo", only lru',
         ),
         ("kvcached: {enabled: 3}", "Expected `bool | null`, got `int` - at `$.kvcached.enabled`"),
-        ("kvcached: {memory: 3GB}", "Object contains unknown field `memory` - at `$.kvcached`"),
+        (
+            "kvcached: {memory_limit: 0.0001}",
+            'kvcached.memory_limit: "0.0001" is 104 KiB, less than any model can use (try 4GB)',
+        ),
+        (
+            "kvcached: {memory: 3GB}",
+            'kvcached: there is no "memory", only enabled, memory_limit, eviction_policy',
+        ),
         ("kvcached: 20GB", "Expected `object | null`, got `str` - at `$.kvcached`"),
         ("- kvcached", "Expected `object | null`, got `array`"),
         ("kvcached: [", "while parsing a flow node did not find expected node content, line 2, column 1"),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from puna.quantities import keep_alive_seconds, parse_duration, parse_limit, parse_size
+from puna.quantities import keep_alive_seconds, parse_duration, parse_memory_limit, parse_size
 
 pytestmark = pytest.mark.unit
 
@@ -99,4 +99,14 @@ def test_sizes_beyond_any_memory(text):
 @pytest.mark.parametrize("text", ["0", "0GB", "0.0", "0.1b"])
 def test_a_limit_leaves_room_for_something(text):
     with pytest.raises(ValueError, match="is no memory at all"):
-        parse_limit(text)
+        parse_memory_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "size"),
+    [("4", 1, "4 B"), ("1023KB", 1, "1023 KiB"), ("0.0001", 1 << 30, "104 KiB")],
+)
+def test_a_limit_leaves_room_for_a_model(text, unit, size):
+    with pytest.raises(ValueError, match=f'"{text}" is {size}, less than any model can use'):
+        parse_memory_limit(text, unit)
+    assert parse_memory_limit("1MiB", unit) == 1 << 20

@@ -85,7 +85,7 @@ def test_booleans_are_gos_and_anything_else_is_true(text, meant):
     assert from_environment(OLLAMA_DEBUG=text).debug is meant
 
 
-@pytest.mark.parametrize("text", ["many", "-1", "1.5", "1_000", "٣"])
+@pytest.mark.parametrize("text", ["many", "1.5", "1_000", "٣"])
 def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
     settings = from_environment(OLLAMA_MAX_QUEUE=text)
     assert settings.max_queue == 512
@@ -128,6 +128,17 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
             "=1",
             'PUNA_MODEL_KV_MIN: "=1" is not a model and a size (try llama3.2=512MiB)',
         ),
+        (
+            "OLLAMA_KVCACHED_MEMORY_GB",
+            "0.0001",
+            'OLLAMA_KVCACHED_MEMORY_GB: "0.0001" is 104 KiB, less than any model can use (try 4GB)',
+        ),
+        (
+            "PUNA_KV_DISK",
+            "1KB",
+            'PUNA_KV_DISK: "1KB" is 1 KiB, less than any model can use (try 4GB)',
+        ),
+        ("PUNA_NUM_THREADS", "-2", 'PUNA_NUM_THREADS: "-2" is negative'),
         ("PUNA_NUM_THREADS", "0", 'PUNA_NUM_THREADS: "0" is not a positive number'),
         ("PUNA_NUM_THREADS", "all", 'PUNA_NUM_THREADS: "all" is not a number'),
         ("PUNA_CACHE_POLICY", "lru", 'PUNA_CACHE_POLICY: "lru" is not one of prefix, slots'),
@@ -171,6 +182,12 @@ def test_unknown_kv_cache_type_becomes_the_default_with_a_warning():
     assert settings.warnings == (
         'OLLAMA_KV_CACHE_TYPE: "q5_1" is not one of f16, q8_0, q4_0, f32, using the default (f16)',
     )
+
+
+def test_a_negative_number_is_told_as_such():
+    settings = from_environment(OLLAMA_MAX_LOADED_MODELS="-1")
+    assert settings.max_loaded_models == 0
+    assert settings.warnings == ('OLLAMA_MAX_LOADED_MODELS: "-1" is negative, using the default (0)',)
 
 
 @pytest.mark.parametrize(("text", "most"), [("4", 4), ("0", None), ("", None)])

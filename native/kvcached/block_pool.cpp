@@ -22,11 +22,12 @@ int64_t checked_stride(int64_t num_blocks, int64_t block_bytes) {
   if (num_blocks < 1 || num_blocks > INT32_MAX)
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   "num_blocks is " + std::to_string(num_blocks) + ", not within 1 and 2^31 - 1");
-  if (block_bytes < 1 || block_bytes > kMaxBytes / num_blocks ||
-      round_up(block_bytes, kAlignment) > kMaxBytes / num_blocks)
-    throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, std::to_string(num_blocks) + " blocks of " +
-                                                     std::to_string(block_bytes) +
-                                                     " bytes make no sense: at most 64 TiB together");
+  if (block_bytes < 1) throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, "block_bytes is 0");
+  if (block_bytes > kMaxBytes / num_blocks || round_up(block_bytes, kAlignment) > kMaxBytes / num_blocks)
+    throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
+                  "blocks of " + std::to_string(block_bytes) + " bytes" +
+                      (num_blocks > 1 ? ", " + std::to_string(num_blocks) + " of them," : "") +
+                      " make no sense: at most 64 TiB together");
   return round_up(block_bytes, kAlignment);
 }
 
@@ -86,7 +87,8 @@ void BlockPool::alloc(int64_t count, int64_t* ids) {
                                               std::to_string(num_blocks_) + " are free");
   // Before ids are gathered for what cannot be.
   const int64_t num_dry = std::max<int64_t>(count - ready_.size(), 0);
-  budget_->check(num_dry * block_bytes_ - num_pages_with_memory_ * page_bytes_);
+  const int64_t least = num_dry * block_bytes_ - num_pages_with_memory_ * page_bytes_;
+  if (least > 0) budget_->check(least);  // else they may find room on pages that have memory
   const std::vector<int64_t> blocks = choose(count), missing = missing_pages(blocks);
   commit(missing);
   for (const int64_t block : blocks) {
@@ -154,7 +156,9 @@ void BlockPool::free_locked(const int64_t* ids, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     if (ids[i] >= 0 && used_.erase(ids[i])) continue;
     for (int64_t j = 0; j < i; ++j) used_.insert(ids[j]);
-    throw Failure(KVCACHED_ERR_UNKNOWN_BLOCK, "block " + std::to_string(ids[i]) + " is not allocated");
+    const bool is_repeated = std::find(ids, ids + i, ids[i]) != ids + i;
+    throw Failure(KVCACHED_ERR_UNKNOWN_BLOCK,
+                  "block " + std::to_string(ids[i]) + (is_repeated ? " comes twice" : " is not allocated"));
   }
   const std::vector<int64_t> empty = leave_pages(ids, count);
   for (int64_t i = 0; i < count; ++i) sort_free_block(ids[i]);

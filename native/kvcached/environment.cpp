@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kVariable = "OLLAMA_KVCACHED_MEMORY_GB";
 constexpr double kGib = 1 << 30;
+constexpr int64_t kMinBytes = 1 << 20;  // as for the daemon
 
 // Without blanks and quotes around it, and without what only separates digits; in lower case.
 std::string simplified(std::string_view text) {
@@ -58,7 +59,12 @@ std::optional<int64_t> limit_from_environment() {
   if (bytes < 1 || bytes >= static_cast<double>(INT64_MAX))
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   std::string(kVariable) + " is no limit (try 12GiB): \"" + given + "\"");
-  return static_cast<int64_t>(bytes);
+  const auto limit = static_cast<int64_t>(bytes);
+  if (limit < kMinBytes)
+    throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, std::string(kVariable) + ": \"" + given + "\" is " +
+                                                     std::to_string(limit) +
+                                                     " bytes, less than any model can use (try 4GB)");
+  return limit;
 }
 
 }  // namespace puna::kvcached

@@ -34,7 +34,7 @@ typedef enum kvcached_status {
   KVCACHED_ERR_UNKNOWN_HANDLE = -2,
   /* Not an allocation of this context, or one that was already freed. */
   KVCACHED_ERR_UNKNOWN_POINTER = -3,
-  /* No such block in the pool, or one that is not allocated. */
+  /* No such block in the pool, one that is not allocated, or one that comes twice. */
   KVCACHED_ERR_UNKNOWN_BLOCK = -4,
   /* It would exceed the limit. */
   KVCACHED_ERR_LIMIT = -5,
@@ -64,8 +64,8 @@ typedef struct kvcached_ctx* kvcached_ctx_t;
 
 /* A context: one limit, and what is allocated under it. device_id: 0, this machine's memory; other devices
  * are not supported. The limit is, to begin with, OLLAMA_KVCACHED_MEMORY_GB of the environment (GiB, or with
- * a unit, such as 512MiB); if that is not set, half of the memory that the system and the control groups of
- * this process have available. NULL on failure. */
+ * a unit, such as 512MiB; at least 1 MiB); if that is not set, half of the memory that the system and the
+ * control groups of this process have available. NULL on failure. */
 KVCACHED_API kvcached_ctx_t kvcached_init(int device_id);
 
 /* Releases everything that was allocated in the context, its pools included. */

@@ -8,8 +8,18 @@ from puna.quantities import parse_memory_limit
 from puna.sizes import binary_size
 
 _MIN_NAME_WIDTH = 12
-_COLUMNS = (("RESERVED", 8), ("COMMITTED", 9), ("IN USE", 8), ("CACHED", 8), ("HITS", 4), ("REQUESTS", 8))
-"""And their widths: those of the largest numbers, so that columns stay where they are as numbers change."""
+_WIDTHS = {
+    "RESERVED": 8,
+    "COMMITTED": 9,
+    "IN USE": 8,
+    "CACHED": 8,
+    "MIN": 8,
+    "HITS": 4,
+    "REQUESTS": 8,
+}
+"""Those of the largest numbers, so that columns stay where they are as numbers change."""
+_LEAST_MISSED = ("RESERVED", "MIN", "HITS", "CACHED", "COMMITTED")
+"""Columns that go where lines are short, the first first."""
 _GAP = "  "
 
 
@@ -31,6 +41,8 @@ def limit(client: Client, kv_limit: int | None, memory_limit: int | None) -> Non
     body = {"kv_limit": kv_limit, "memory_limit": memory_limit}
     now = client.post("/api/kv/limit", {name: size for name, size in body.items() if size is not None})
     print(f"limit of KV: {binary_size(now['kv_limit'])}, of all memory: {binary_size(now['memory_limit'])}")
+    for warning in now.get("warnings", []):
+        print(f"note: {warning}")
     if now["excess"]:
         held = binary_size(now["excess"])
         print(f"{held} more than that is in use: it shrinks as requests finish, and takes nothing until then")
@@ -68,49 +80,69 @@ def weight_bytes(memory: Json) -> int:
 
 def model_lines(memory: Json, width: int | None = None) -> list[str]:
     """A table of the models, none if there are none. width: what lines may take; None: what they need."""
-    models, leased = memory["models"], memory["leased"]
-    rows = [[model["name"], *_cells(model)] for model in models]
-    if leased:
-        rows.append(["(others)", "", binary_size(leased), binary_size(leased), "", "", ""])
+    rows = [_cells(model) for model in memory["models"]]
+    if memory["leased"]:
+        leased = binary_size(memory["leased"])
+        rows.append({"NAME": "(others)", "COMMITTED": leased, "IN USE": leased})
     if len(rows) > 1:
-        rows.append(["(all)", *_total_cells(memory)])
+        rows.append(_total_cells(memory))
     if not rows:
         return []
-    rows = [["NAME", *(title for title, _ in _COLUMNS)], *rows]
-    name_width = max(len(row[0]) for row in rows)
-    widths = [column_width for _, column_width in _COLUMNS]
-    if width is None:
-        return [_line(row, name_width, widths) for row in rows]
-    if _left(width, widths) < _MIN_NAME_WIDTH:
-        rows, widths = [[row[0], *row[2:]] for row in rows], widths[1:]  # mere addresses are missed least
-    name_width = min(name_width, max(_left(width, widths), _MIN_NAME_WIDTH))
-    return [_line(row, name_width, widths) for row in rows]
+    columns = _columns(memory, width)
+    rows.insert(0, {title: title for title in ("NAME", *columns)})
+    name_width = max(len(row["NAME"]) for row in rows)
+    if width is not None:
+        name_width = min(name_width, max(_left(width, columns), _MIN_NAME_WIDTH))
+    return [_line(row, name_width, columns) for row in rows]
 
 
-def _left(width: int, widths: list[int]) -> int:
-    return width - sum(widths) - len(_GAP) * len(widths)
+def _columns(memory: Json, width: int | None) -> list[str]:
+    columns = list(_WIDTHS)
+    if not any(model["minimum"] for model in memory["models"]):
+        columns.remove("MIN")
+    for column in _LEAST_MISSED:
+        if width is not None and _left(width, columns) < _MIN_NAME_WIDTH and column in columns:
+            columns.remove(column)
+    return columns
 
 
-def _line(row: list[str], name_width: int, widths: list[int]) -> str:
-    name, *cells = row
+def _left(width: int, columns: list[str]) -> int:
+    return width - sum(_WIDTHS[column] + len(_GAP) for column in columns)
+
+
+def _line(row: dict[str, str], name_width: int, columns: list[str]) -> str:
+    name = row["NAME"]
     if len(name) > name_width:
         name = name[: name_width - 1] + "…"
-    aligned = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+    aligned = (row.get(column, "").rjust(_WIDTHS[column]) for column in columns)
     return _GAP.join([name.ljust(name_width), *aligned]).rstrip()
 
 
-def _cells(model: Json) -> list[str]:
-    sizes = [binary_size(model[field]) for field in ("reserved", "committed", "used", "cached")]
-    hits = "-" if model["hit_rate"] is None else f"{model['hit_rate']:.0%}"
-    return [*sizes, hits, "asleep" if model["state"] == "asleep" else _requests(model)]
+def _cells(model: Json) -> dict[str, str]:
+    return {
+        "NAME": model["name"],
+        "RESERVED": binary_size(model["reserved"]),
+        "COMMITTED": binary_size(model["committed"]),
+        "IN USE": binary_size(model["used"]),
+        "CACHED": binary_size(model["cached"]),
+        "MIN": binary_size(model["minimum"]),
+        "HITS": "-" if model["hit_rate"] is None else f"{model['hit_rate']:.0%}",
+        "REQUESTS": "asleep" if model["state"] == "asleep" else _requests(model),
+    }
 
 
-def _total_cells(memory: Json) -> list[str]:
-    models = memory["models"]
-    total = {field: sum(model[field] for model in models) for field in ("reserved", "running", "waiting")}
-    cached = sum(model["cached"] for model in models)
-    sizes = [total["reserved"], kv_bytes(memory), used_bytes(memory), cached]
-    return [*map(binary_size, sizes), "", _requests(total)]
+def _total_cells(memory: Json) -> dict[str, str]:
+    fields = ("reserved", "cached", "minimum", "running", "waiting")
+    total = {field: sum(model[field] for model in memory["models"]) for field in fields}
+    return {
+        "NAME": "(all)",
+        "RESERVED": binary_size(total["reserved"]),
+        "COMMITTED": binary_size(kv_bytes(memory)),
+        "IN USE": binary_size(used_bytes(memory)),
+        "CACHED": binary_size(total["cached"]),
+        "MIN": binary_size(total["minimum"]),
+        "REQUESTS": _requests(total),
+    }
 
 
 def _requests(counts: Json) -> str:

@@ -20,7 +20,8 @@ from puna.sizes import binary_size
 
 _INTERVAL_S = 1.0
 _LEGEND = "# in use  = cached or spare  - free"
-_MIN_BAR_WIDTH = 10
+_MIN_WIDTH = 56
+"""For less there are no bars, only their figures."""
 
 
 class _Bar(NamedTuple):
@@ -53,7 +54,8 @@ def top(client: Client) -> None:
 
 def _view(memory: Json, width: int) -> Group:
     bars = [_bar_line(bar, width) for bar in _bars(memory)]
-    legend = Text(f"{'':8}{_LEGEND:<{max(width - 17, 0)}}q: quit", style="dim", no_wrap=True, overflow="crop")
+    explained = f"{'':8}{_LEGEND}" if width >= _MIN_WIDTH else ""
+    legend = Text(f"{explained:<{max(width - 9, 0)}}q: quit", style="dim", no_wrap=True, overflow="crop")
     lines = model_lines(memory, width) or ["no model is loaded"]
     models = [Text(line, no_wrap=True, overflow="crop", style=_style(line)) for line in lines]
     return Group(*bars, legend, Text(), *models)
@@ -72,10 +74,12 @@ def _bars(memory: Json) -> Iterator[_Bar]:
 
 
 def _bar_line(bar: _Bar, width: int) -> Text:
-    """`KV      [####===-----]  1.25 GiB of 4 GiB  31%`"""
+    """`KV      [####===-----]  1.25 GiB of 4 GiB  31%`, or without the bar."""
     taken, limit = bar.used + bar.other, max(bar.limit, 1)
     figures = f"{binary_size(taken):>8} of {binary_size(bar.limit):<8} {taken / limit:>4.0%}"
-    num_cells = max(width - 8 - 2 - 2 - len(figures), _MIN_BAR_WIDTH)
+    if width < _MIN_WIDTH:
+        return Text(f"{bar.label:<8}{figures:>{max(width - 8, 0)}}", no_wrap=True, overflow="crop")
+    num_cells = width - 8 - 2 - 2 - len(figures)
     num_taken = min(-(-taken * num_cells // limit), num_cells)  # whatever is there is seen
     num_used = min(-(-bar.used * num_cells // limit), num_taken)
     cells = "#" * num_used + "=" * (num_taken - num_used)

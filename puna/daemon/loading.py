@@ -192,12 +192,15 @@ class ModelLoader:
 
 def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:
     """By ModelName.key. Raises SettingsError."""
-    by_model = {}
+    by_model: dict[tuple[str, ...], T] = {}
     for name, value in values:
         try:
-            by_model[ModelName.parse(name).key] = value
+            key = ModelName.parse(name).key
         except InvalidModelName as error:
             raise SettingsError(f"{variable}: {error}: {name}") from error
+        if key in by_model:
+            raise SettingsError(f"{variable}: {name} comes twice")
+        by_model[key] = value
     return by_model
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from puna.kv.checkpoint import KvIdentity, remove_leftovers
 from puna.kv.prefix_files import SUFFIX, VERSION, PrefixFiles
+from puna.sizes import binary_size
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,9 @@ class PrefixStore:
             num_bytes = sum(file.num_bytes for file in self._files())
             free_bytes = _free_bytes(self.root) + num_bytes
             self.limit_bytes = min(_MAX_DEFAULT_BYTES, int(_DEFAULT_SHARE * free_bytes))
-        self.keep_limit()
+        if removed_bytes := self.keep_limit():
+            limit, removed = binary_size(self.limit_bytes), binary_size(removed_bytes)
+            log.info("removed %s of cached prefixes in %s, where they may take %s", removed, self.root, limit)
 
     def files(self, kv: KvIdentity, kernels: str) -> PrefixFiles:
         """kernels: what computed it. Other kernels' KV may differ in the last bits."""
@@ -72,15 +75,17 @@ class PrefixStore:
             self.keep_limit()
         return self.num_bytes <= self.limit_bytes
 
-    def keep_limit(self) -> None:
-        """Looks at what all processes have there; if it is too much, removes the files used longest ago."""
+    def keep_limit(self) -> int:
+        """Looks at what all processes have there; if it is too much, removes the files used longest ago.
+        Returns the bytes that are gone.
+        """
         files = sorted(self._files())
-        self.num_bytes = sum(file.num_bytes for file in files)
+        found_bytes = self.num_bytes = sum(file.num_bytes for file in files)
         if self.num_bytes <= self.limit_bytes:
-            return
+            return 0
         for file in files:
             if self.num_bytes <= (1 - _SLACK) * self.limit_bytes:
-                return
+                break
             try:
                 Path(file.path).unlink()
             except FileNotFoundError:  # another process was faster
@@ -89,6 +94,7 @@ class PrefixStore:
                 self.report("cannot remove cached prefixes", error)
                 continue
             self.num_bytes -= file.num_bytes
+        return found_bytes - self.num_bytes
 
     def report(self, text: str, error: Exception | None) -> None:
         """Logs it, once for each kind of error."""

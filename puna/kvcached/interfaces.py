@@ -181,8 +181,8 @@ def free_kv_bridge(block_ids: Sequence[int] | NDArray[np.int64]) -> int:
 
 
 def set_memory_limit(limit_bytes: int) -> bool:
-    """Returns False if more than that is committed: nothing is revoked, and nothing more is committed until
-    enough is freed.
+    """In bytes. Returns False if more than that is committed: nothing is revoked, and nothing more is
+    committed until enough is freed.
 
     Raises ValueError for a limit that makes no sense, RuntimeError without init_kvcached().
     """

@@ -104,8 +104,8 @@ class Context:
 
     def set_limit(self, limit_bytes: int) -> bool:
         """Returns whether it applies at once."""
-        if not 0 <= limit_bytes < 1 << 63:
-            raise ValueError(f"a limit of {limit_bytes} bytes makes no sense")
+        if not isinstance(limit_bytes, int | np.integer) or not 0 <= limit_bytes < 1 << 63:
+            raise ValueError(f"a limit of {limit_bytes!r:.100} makes no sense: bytes, as an integer")
         _library().kvcached_set_limit(self.handle, limit_bytes)
         return _check() != _DEFERRED
 

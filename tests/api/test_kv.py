@@ -110,13 +110,23 @@ def test_limits_in_bytes_or_as_text(client, runtime, body, asked):
     response = client.post("/api/kv/limit", body)
     assert response.status_code == 200
     assert runtime.limits_set == [asked]
-    expected = {"kv_limit": asked[0] or 64 * MIB, "memory_limit": asked[1] or 256 * MIB, "excess": 0}
-    assert response.json() == expected
+    limits = response.json()
+    assert (limits["kv_limit"], limits["memory_limit"]) == (asked[0] or 64 * MIB, asked[1] or 256 * MIB)
+    assert (limits["excess"], limits["warnings"]) == (0, [])
+
+
+def test_limits_beyond_the_machine_are_told(client, runtime, monkeypatch, caplog):
+    monkeypatch.setattr("puna.daemon.odd_settings.total_bytes", lambda: 24 << 30)
+    response = client.post("/api/kv/limit", {"kv_limit": "99999TB", "memory_limit": "24GB"})
+    warning = "the limit of KV, 97.7 PiB, is more than this machine has: 24 GiB"
+    assert response.json()["warnings"] == [warning]
+    assert runtime.limits_set == [(99999 << 40, 24 << 30)]
+    assert warning in caplog.messages
 
 
 def test_a_limit_below_what_is_in_use_says_by_how_much(client):
     response = client.post("/api/kv/limit", {"kv_limit": "2MB"})
-    assert response.json() == {"kv_limit": 2 * MIB, "memory_limit": 256 * MIB, "excess": 7 * MIB}
+    assert response.json()["excess"] == 7 * MIB
 
 
 @pytest.mark.parametrize(
@@ -128,9 +138,11 @@ def test_a_limit_below_what_is_in_use_says_by_how_much(client):
         ({"kv_limit": ""}, 'kv_limit: "" is not a size (try 12GiB)'),
         ({"memory_limit": "0GB"}, 'memory_limit: "0GB" is no memory at all (try 12GiB)'),
         ({"kv_limit": "99999999T"}, 'kv_limit: "99999999T" is more than any memory'),
-        ({"kv_limit": 0}, "kv_limit: 0 bytes are no limit"),
-        ({"kv_limit": -5}, "kv_limit: -5 bytes are no limit"),
-        ({"kv_limit": 1 << 63}, f"kv_limit: {1 << 63} bytes are no limit"),
+        ({"kv_limit": 0}, 'kv_limit: "0" is no memory at all (try 12GiB)'),
+        ({"kv_limit": -5}, 'kv_limit: "-5" is not a size (try 12GiB)'),
+        ({"kv_limit": 1 << 63}, f'kv_limit: "{1 << 63}" is more than any memory'),
+        ({"kv_limit": 4}, 'kv_limit: "4" is 4 B, less than any model can use (try 4GB)'),
+        ({"memory_limit": "4"}, 'memory_limit: "4" is 4 B, less than any model can use (try 4GB)'),
         ({"kv_limit": 1.5}, "invalid request: Expected `int | str | null`, got `float` - at `$.kv_limit`"),
         ({"kv_limit": True}, "invalid request: Expected `int | str | null`, got `bool` - at `$.kv_limit`"),
         # Nothing changes if one of the two is wrong.

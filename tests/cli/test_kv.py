@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.console import Console
 
 from puna.cli.kv import model_lines
-from puna.cli.kv_top import _Bar, _bar_line
+from puna.cli.kv_top import _Bar, _bar_line, _view
 from puna.sizes import binary_size
 from tests.cli.kv_memory import GIB, MIB, kv_memory, kv_model
 
@@ -63,6 +64,34 @@ def test_one_model_needs_no_total(server, puna):
         "KV          0 B of 1 GiB, 0 B of it in use",
         "all memory  100 MiB of 8 GiB, 100 MiB of it weights",
     ]
+
+
+def test_minimums_are_shown_where_there_are_any(server, puna):
+    server.answers["GET", "/api/kv"] = kv_memory(kv_model("a", minimum=40 * MIB), kv_model("b"), leased=MIB)
+    assert puna("kv", "stats").out.splitlines()[:5] == [
+        "NAME      RESERVED  COMMITTED    IN USE    CACHED       MIN  HITS  REQUESTS",
+        "a            4 GiB        0 B       0 B       0 B    40 MiB     -         0",
+        "b            4 GiB        0 B       0 B       0 B       0 B     -         0",
+        "(others)                1 MiB     1 MiB",
+        "(all)        8 GiB      1 MiB     1 MiB       0 B    40 MiB               0",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 47, 55, 56, 80])
+def test_narrow_terminals_see_whole_columns(width):
+    memory = kv_memory(BUSY, kv_model("long" * 30, minimum=MIB), kv_limit=23 * GIB, memory_limit=999 * GIB)
+    lines = model_lines(memory, width)
+    assert max(map(len, lines)) == width
+    assert ("COMMITTED" in lines[0]) == (width > 40)
+    for bar in (_Bar("memory", 0, int(11.5 * GIB), 23 * GIB), _Bar("memory", 1, 0, 1 << 50)):
+        line = _bar_line(bar, width).plain
+        assert len(line) == width
+        assert line.endswith("%")
+        assert ("[" in line) == (width >= 56)
+    console = Console(width=width)
+    with console.capture() as screen:
+        console.print(_view(memory, width))
+    assert "q: quit" in screen.get()
 
 
 def test_without_models_there_is_no_table(server, puna):
@@ -135,6 +164,12 @@ def test_limits_are_set(server, puna, arguments, body):
     server.answers["POST", "/api/kv/limit"] = {"kv_limit": 4 * GIB, "memory_limit": 12 * GIB, "excess": 0}
     assert puna("kv", "limit", *arguments).out == "limit of KV: 4 GiB, of all memory: 12 GiB\n"
     assert server.bodies("/api/kv/limit") == [body]
+
+
+def test_what_is_odd_about_a_limit_is_told(server, puna):
+    answer = {"kv_limit": 9 * GIB, "memory_limit": 12 * GIB, "excess": 0, "warnings": ["too much", "of it"]}
+    server.answers["POST", "/api/kv/limit"] = answer
+    assert puna("kv", "limit", "9GB").out.splitlines()[1:] == ["note: too much", "note: of it"]
 
 
 def test_a_limit_below_what_is_in_use(server, puna):

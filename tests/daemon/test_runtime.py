@@ -158,6 +158,13 @@ def test_weight_of_what_cannot_be_a_model_is_an_error(tmp_path):
         Runtime(Settings(models=tmp_path, model_weights=(("a b", 2.0),)))
 
 
+@pytest.mark.parametrize("again", ["q4", "Q4:latest", "library/q4"])
+def test_a_name_that_comes_twice_is_an_error(tmp_path, again):
+    for field, name in (("model_weights", "PUNA_MODEL_WEIGHTS"), ("kv_minimums", "PUNA_MODEL_KV_MIN")):
+        with pytest.raises(SettingsError, match=f"{name}: {again} comes twice"):
+            Runtime(Settings(models=tmp_path, **{field: (("q4", 1), ("q4:v2", 1), (again, 2))}))
+
+
 def test_names_that_share_weights_share_one_resident_model(daemon, weights):
     daemon.add("first", weights[0])
     daemon.add("second:v2", weights[0])

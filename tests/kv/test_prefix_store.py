@@ -15,6 +15,7 @@ import pytest
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
 from puna.kv.prefix_store import PrefixStore
+from puna.sizes import binary_size
 
 pytestmark = pytest.mark.unit
 
@@ -128,6 +129,20 @@ def test_a_store_finds_what_there_is_and_keeps_its_limit(tmp_path: Path):
     second = opened(tmp_path, 4)
     assert numbers(second, blocks) == [5, 6, 7]
     assert second.num_bytes == 3 * FILE_BYTES
+
+
+def test_what_a_lower_limit_removes_at_the_start_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    store = opened(tmp_path, 10)
+    for number in range(10):
+        put(store, number, number)
+    caplog.set_level(logging.INFO)
+    opened(tmp_path, 10)
+    assert caplog.messages == []
+    opened(tmp_path, 4)
+    (message,) = caplog.messages
+    assert message.startswith(
+        f"removed {binary_size(7 * FILE_BYTES)} of cached prefixes in {tmp_path}, where"
+    )
 
 
 def test_processes_that_share_a_directory_see_what_the_others_wrote(tmp_path: Path):

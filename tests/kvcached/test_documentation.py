@@ -26,6 +26,17 @@ def test_c(tmp_path: Path):
     assert run_program(compile_program("cc", [source], tmp_path / "main", [])).stderr == ""
 
 
+@pytest.mark.parametrize("limit", ["lots", "0", "-1"])
+def test_c_says_why_it_cannot_begin(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    source = tmp_path / "main.c"
+    source.write_text(example("c"))
+    program = compile_program("cc", [source], tmp_path / "main", [])
+    monkeypatch.setenv("OLLAMA_KVCACHED_MEMORY_GB", limit)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == f'OLLAMA_KVCACHED_MEMORY_GB is no limit (try 12GiB): "{limit}"\n'
+
+
 def test_python():
     done = subprocess.run([sys.executable, "-c", example("python")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

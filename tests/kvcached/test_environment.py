@@ -29,7 +29,7 @@ def limit_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
 
 @pytest.mark.parametrize(
     "text",
-    ["20", "0.5", "512MiB", "512mb", "1.5g", "7 GB", "1_000,000b", "64k", '"2"', " 3 ", "1tb", "8191T"],
+    ["20", "0.5", "512MiB", "512mb", "1.5g", "7 GB", "1_048,576b", "2000k", '"2"', " 3 ", "1tb", "8191T"],
 )
 def test_as_the_daemon_reads_it(limit_of: Callable[[str], int], text: str):
     assert limit_of(text) == Settings.from_environment({"HOME": "/nowhere", NAME: text}).kv_limit_bytes
@@ -59,6 +59,16 @@ def test_what_is_no_limit_for_either(limit_of: Callable[[str], int], text: str):
     with pytest.raises(SettingsError):
         Settings.from_environment({"HOME": "/nowhere", NAME: text})
     with pytest.raises(ValueError, match=rf'{NAME} is no limit \(try 12GiB\): "{text[:200]}'):
+        limit_of(text)
+
+
+@pytest.mark.parametrize(("text", "num_bytes"), [("0.0001", 107374), ("1023k", 1047552), ("100b", 100)])
+def test_what_is_less_than_any_model_can_use(limit_of: Callable[[str], int], text: str, num_bytes: int):
+    with pytest.raises(SettingsError, match=r"less than any model can use \(try 4GB\)"):
+        Settings.from_environment({"HOME": "/nowhere", NAME: text})
+    with pytest.raises(
+        ValueError, match=rf'{NAME}: "{text}" is {num_bytes} bytes, less than any model can use \(try 4GB\)'
+    ):
         limit_of(text)
 
 

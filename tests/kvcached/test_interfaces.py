@@ -206,7 +206,7 @@ def test_nothing_works_before_its_time():
     ("ids", "message"),
     [
         ([0, 1, 5], "block 5 is not allocated"),
-        ([0, 0], "block 0 is not allocated"),
+        ([0, 0], "block 0 comes twice"),
         ([-1], "block -1 is not allocated"),
         ([1 << 62], "block 4611686018427387904 is not allocated"),
         ([0.5], "a list of integers"),
@@ -273,10 +273,12 @@ def test_what_cannot_be_initialized(arguments: dict[str, Any], message: str):
         kvcached.init_kvcached(**arguments)
 
 
-@pytest.mark.parametrize("limit", [-1, 1 << 63])
-def test_limits_that_make_no_sense(limit: int):
-    with pytest.raises(ValueError, match="makes no sense"):
+@pytest.mark.parametrize("limit", [-1, 1 << 63, "256MB", 1e9, None])
+def test_limits_that_make_no_sense(limit: Any):
+    with pytest.raises(ValueError, match=re.escape(f"a limit of {limit!r} makes no sense")) as error:
         kvcached.set_memory_limit(limit)
+    assert "bytes" in str(error.value)
+    assert kvcached.memory_stats().limit == 32 * MIB
 
 
 def test_negative_numbers_of_blocks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Literal
 
@@ -14,10 +15,13 @@ from puna.api.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.replies import json_response
+from puna.daemon.odd_settings import odd_limits
 from puna.daemon.runtime import Runtime
 from puna.engine.metrics import ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
-from puna.quantities import MAX_SIZE, parse_limit
+from puna.quantities import parse_memory_limit
+
+log = logging.getLogger(__name__)
 
 
 class LimitRequest(msgspec.Struct, kw_only=True):
@@ -34,6 +38,8 @@ class Limits(msgspec.Struct, kw_only=True):
     memory_limit: int
     excess: int
     """What running requests hold beyond the limits; it goes as they finish."""
+    warnings: list[str]
+    """What is odd about what was asked for."""
 
 
 class ModelMemory(msgspec.Struct, kw_only=True):
@@ -93,11 +99,16 @@ async def limit(request: Request) -> Response:
     if body.kv_limit is None and body.memory_limit is None:
         raise ApiError(400, "kv_limit or memory_limit is required")
     runtime = context_of(request).runtime
-    excess = await runtime.set_limits(
-        _size("kv_limit", body.kv_limit), _size("memory_limit", body.memory_limit)
-    )
+    asked = _size("kv_limit", body.kv_limit), _size("memory_limit", body.memory_limit)
+    excess = await runtime.set_limits(*asked)
+    warnings = odd_limits(*asked)
+    for warning in warnings:
+        log.warning(warning)
     memory = await _memory(runtime)
-    return json_response(Limits(kv_limit=memory.kv_limit, memory_limit=memory.memory_limit, excess=excess))
+    limits = Limits(
+        kv_limit=memory.kv_limit, memory_limit=memory.memory_limit, excess=excess, warnings=warnings
+    )
+    return json_response(limits)
 
 
 async def trim(request: Request) -> Response:
@@ -155,12 +166,6 @@ def _size(field: str, value: int | str | None) -> int | None:
     if value is None:
         return None
     try:
-        return parse_limit(value) if isinstance(value, str) else _checked(value)
+        return parse_memory_limit(str(value))
     except ValueError as error:
         raise ApiError(400, f"{field}: {error}") from None
-
-
-def _checked(num_bytes: int) -> int:
-    if not 1 <= num_bytes <= MAX_SIZE:
-        raise ValueError(f"{num_bytes} bytes are no limit")
-    return num_bytes

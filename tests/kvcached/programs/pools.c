@@ -115,8 +115,22 @@ static void num_blocks_follows_from_the_limit(void) {
   kvcached_shutdown(ctx);
 }
 
+static void blocks_that_exceed_the_limit_are_counted(void) {
+  kvcached_ctx_t ctx = context_with(64 * MIB);
+  kvcached_pool_t pool = kvcached_pool_create(ctx, 1000, 100000);
+  int64_t ids[610];
+  CHECK(kvcached_pool_alloc(pool, 610, ids) == KVCACHED_OK);
+  CHECK(kvcached_pool_free(pool, ids + 600, 10) == KVCACHED_OK);
+  kvcached_set_limit(ctx, 0);
+  CHECK(kvcached_pool_alloc(pool, 1, ids + 600) == KVCACHED_ERR_LIMIT);
+  CHECK(atoll(kvcached_last_error_message()) > 0); /* "98304 bytes exceed the limit of 0, ..." */
+  kvcached_shutdown(ctx);
+}
+
 static void nonsense_is_refused(void) {
   kvcached_ctx_t ctx = context_with(MIB);
+  CHECK(kvcached_pool_create(ctx, 0, 0) == NULL);
+  CHECK_ERROR(KVCACHED_ERR_INVALID_ARGUMENT, "block_bytes is 0");
   const size_t sizes[][2] = {{1, 0},
                              {0, 0},
                              {1, SIZE_MAX},
@@ -141,7 +155,7 @@ static void nonsense_is_refused(void) {
   const int64_t wrong[][3] = {{0, 1, 3}, {0, 1, 0}, {2, -1, 1}, {1, INT64_MAX, 0}, {INT64_MIN, 0, 1}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
     CHECK(kvcached_pool_free(pool, wrong[i], 3) == KVCACHED_ERR_UNKNOWN_BLOCK);
-    CHECK_ERROR(KVCACHED_ERR_UNKNOWN_BLOCK, "is not allocated");
+    CHECK_ERROR(KVCACHED_ERR_UNKNOWN_BLOCK, i == 1 ? "block 0 comes twice" : "is not allocated");
     CHECK(pool_stats_of(pool).num_used == 3 && stats_of(ctx).committed_bytes == 3 * kPage);
   }
   CHECK(is_filled(kvcached_pool_base(pool), 3, 3 * kPage));
@@ -194,6 +208,7 @@ int main(void) {
   blocks_that_cost_nothing_come_first();
   large_pools_come_in_huge_pages();
   num_blocks_follows_from_the_limit();
+  blocks_that_exceed_the_limit_are_counted();
   nonsense_is_refused();
   every_function_knows_an_unknown_pool();
   pools_and_allocations_share_the_limit();
