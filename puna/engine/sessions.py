@@ -108,6 +108,10 @@ class Sessions:
     def add_model(self, model_id: str, kv: ModelKv) -> None:
         self._models[model_id] = kv
 
+    def refit_model(self, model_id: str, kv: ModelKv) -> None:
+        """Its KV is kept elsewhere from now on; nothing is pinned."""
+        self._models[model_id] = kv
+
     def remove_model(self, model_id: str) -> None:
         """Forgets the model's sessions; what reads or writes their files gives up."""
         for key in [key for key in self._sessions if key[0] == model_id]:
