@@ -556,23 +556,6 @@ def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(d
     run(main, daemon)
 
 
-def test_limits_are_those_of_the_worker_that_is_there(daemon, weights):
-    for name, data in zip(("idle", "busy"), weights, strict=True):
-        daemon.add(name, data)
-
-    async def main():
-        await daemon.say("idle", "x")
-        await daemon.say("busy", "x")
-        daemon.memory_bytes = 2 * INFO.weight_bytes + 100
-        daemon.worker.die()
-        await until(lambda: len(daemon.workers) == 2)
-        daemon.worker.kv_limit_bytes = 1 << 60
-        await daemon.say("busy", "x")
-        assert await daemon.names() == ["busy:latest"]
-
-    run(main, daemon)
-
-
 def test_nobody_falls_asleep_where_it_is_the_limit_of_kv_that_is_exceeded(daemon, weights):
     daemon.add("idle", weights[0])
 
