@@ -309,7 +309,7 @@ def test_after_the_workers_death_the_next_request_works(daemon, weights):
     run(main, daemon)
 
 
-def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
+def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights, caplog):
     daemon.add("m", weights[0])
 
     async def main():
@@ -322,6 +322,7 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights):
         assert await daemon.names() == []
 
     run(main, daemon)
+    assert "m:latest is no longer loaded: " in caplog.text
 
 
 def test_a_saved_session_outlives_worker_and_model(daemon, weights):

@@ -28,7 +28,7 @@ class Supervised(Workshop):
     def __init__(self) -> None:
         super().__init__()
         self.lost: list[str] = []
-        self.supervisor = WorkerSupervisor(self.spawn, self.lost.append)
+        self.supervisor = WorkerSupervisor(self.spawn, lambda model_id, _: self.lost.append(model_id))
 
     async def tokens(self, model_id, prompt):
         request = Request(id=f"{model_id}{len(prompt)}", model_id=model_id, prompt=prompt)
