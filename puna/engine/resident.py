@@ -24,6 +24,7 @@ from puna.kv.extents import Extent, plan_extent
 from puna.kv.input_cache import InputCache
 from puna.kv.memory import total_bytes
 from puna.kv.sequence_table import blocks_for
+from puna.sizes import binary_size
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
@@ -33,11 +34,11 @@ class ModelDoesNotFit(ModelLoadError):
 
     def __init__(self, shortage: Shortage, text: str | None = None) -> None:
         what = "KV memory" if shortage.is_of_kv else "memory"
-        taken = f", and others hold {shortage.taken_bytes}" if shortage.taken_bytes else ""
+        taken = f", and others hold {binary_size(shortage.taken_bytes)}" if shortage.taken_bytes else ""
         super().__init__(
             text
-            or f"the model needs at least {shortage.needed_bytes} bytes of {what}, "
-            f"the limit is {shortage.limit_bytes}{taken}"
+            or f"the model needs at least {binary_size(shortage.needed_bytes)} of {what}, "
+            f"the limit is {binary_size(shortage.limit_bytes)}{taken}"
         )
         self.shortage = shortage
 
