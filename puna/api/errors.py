@@ -63,14 +63,21 @@ KNOWN_ERRORS = (ApiError, *(kind for kind, _ in _STATUS))
 
 
 def to_api_error(error: Exception) -> ApiError:
-    """Status and text for any error; one that nobody foresaw is logged and becomes a plain 500."""
-    if isinstance(error, ApiError):
-        return error
-    for kind, status in _STATUS:
-        if isinstance(error, kind):
-            return ApiError(status, str(error))
+    """Status and text for any error; one that nobody foresaw becomes a plain 500. Logs why it is a 500."""
+    known = _known(error)
+    if known is not None:
+        if known.status == 500:
+            log.warning("a request failed: %s", known.text)
+        return known
     log.error("unexpected error in a request", exc_info=error)
     return ApiError(500, "internal server error")
+
+
+def _known(error: Exception) -> ApiError | None:
+    if isinstance(error, ApiError):
+        return error
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    return None if status is None else ApiError(status, str(error))
 
 
 def native_error_body(error: ApiError) -> bytes:

@@ -8,6 +8,7 @@ from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
 from puna.cli.human import human_size, time_ago, time_until
 from puna.cli.table import table
+from puna.sizes import binary_size
 
 _NOT_FOUND = 404
 
@@ -43,7 +44,7 @@ def list_loaded(client: Client, prefix: str = "") -> None:
 def _kv(model: Json) -> list[str]:
     """KV memory, and how much of it is only cached; nothing if the server does not say."""
     kv = model.get("kv")
-    return [human_size(kv["committed"]), human_size(kv["cached"])] if kv else ["", ""]
+    return [binary_size(kv["committed"]), binary_size(kv["cached"])] if kv else ["", ""]
 
 
 def _starting_with(prefix: str, models: list[Json]) -> list[Json]:

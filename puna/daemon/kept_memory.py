@@ -6,7 +6,7 @@ from puna.daemon.worker_protocols import Client
 
 
 class KeptMemory:
-    """Limits that were set, and what others have leased."""
+    """Limits that were set, or that the first worker found, and what others have leased."""
 
     def __init__(self) -> None:
         self.leased_bytes = 0
@@ -27,3 +27,7 @@ class KeptMemory:
             await client.lease(self.leased_bytes, is_held=True)
         if (self._kv_limit_bytes, self._memory_limit_bytes) != (None, None):
             await client.set_limits(self._kv_limit_bytes, self._memory_limit_bytes)
+        if None in (self._kv_limit_bytes, self._memory_limit_bytes):
+            # Later there may be less, because of what is leased: that would count twice.
+            stats = await client.stats()
+            self._kv_limit_bytes, self._memory_limit_bytes = stats.kv_limit_bytes, stats.memory_limit_bytes

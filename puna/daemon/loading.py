@@ -63,8 +63,6 @@ class ModelLoader:
         )
         self._is_elastic = settings.elastic
         self._limits: tuple[int, int] | None = None
-        self._limits_of = 0
-        """The number of the worker that has them; each looks anew at how much memory there is."""
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
@@ -132,10 +130,9 @@ class ModelLoader:
 
     async def _find_limits(self) -> tuple[int, int]:
         """Of KV memory, and of all."""
-        if self._limits is None or self._limits_of != self._worker.num_started:
+        if self._limits is None:
             stats = await self._worker.stats()
             self._limits = stats.kv_limit_bytes, stats.memory_limit_bytes
-            self._limits_of = self._worker.num_started
         return self._limits
 
     def _weight_bytes(self) -> int:

@@ -260,7 +260,8 @@ class Runtime:
     async def _spawn(self) -> Process:
         return await WorkerProcess.start(self.settings)
 
-    def _lost(self, model_id: str) -> None:
+    def _lost(self, model_id: str, error: Exception) -> None:
+        log.warning("%s is no longer loaded: %s", self._loader.names.get(model_id, model_id), error)
         self._residency.lose(model_id)
 
     def _generate(

@@ -52,11 +52,13 @@ class WorkerSupervisor:
     """A worker that is always there, or on its way.
 
     spawn: starts a worker process.
-    on_lost: told the id of a model that could not be loaded again after a restart.
+    on_lost: told the id of a model that could not be loaded again after a restart, and why.
     All methods raise WorkerDied, with a text for users, when the worker dies or cannot be started.
     """
 
-    def __init__(self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, spawn: Callable[[], Awaitable[Process]], on_lost: Callable[[str, Exception], None]
+    ) -> None:
         self._spawn = spawn
         self._on_lost = on_lost
         self.num_started = 0
@@ -292,9 +294,8 @@ class WorkerSupervisor:
                 await process.client.load(model_id, *model)
             except (ModelLoadError, WorkerDied) as error:
                 # Dropped even if the worker died of it: the next one must not die of it, too.
-                log.warning("%s is no longer loaded: %s", model_id, error)
                 self._resident.pop(model_id, None)
-                self._on_lost(model_id)
+                self._on_lost(model_id, error)
                 if isinstance(error, WorkerDied):
                     raise self._died(process) from error
             else:

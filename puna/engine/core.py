@@ -15,6 +15,7 @@ from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
 from puna.engine.pins import AllPins
 from puna.engine.recorder import Recorder
+from puna.engine.refit import Refitting
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
 from puna.engine.sampling import Drawn, sample
@@ -56,6 +57,15 @@ class EngineCore:
         pins = AllPins(self.prefixes, self.sessions, self._idle_slots)
         self._scheduler = Scheduler(settings, pins)
         self.memory = EngineMemory(settings, self._scheduler, pins)
+        self._refitting = Refitting(
+            settings,
+            clock,
+            self.memory.budget,
+            self._scheduler,
+            self.sessions,
+            self._idle_slots,
+            self.prefixes,
+        )
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
         self._asleep: dict[str, Asleep] = {}
@@ -158,7 +168,10 @@ class EngineCore:
         Usable at once if higher. If lower, what is spare or cached goes at once. Returns how many bytes are
         still above the limits: what running requests hold goes as they finish, and nobody gets more before.
         """
-        return self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
+        self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
+        self._refit()
+        self.memory.settle()
+        return self.memory.budget.excess_bytes
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
         """Takes memory for somebody outside: what is free, or cached, but nothing that models are sure of.
@@ -174,6 +187,7 @@ class EngineCore:
     def submit(self, request: Request) -> None:
         """Queues a request. One that cannot be run finishes with an error at the next step."""
         assert request.id not in self._sequences, f"request {request.id} is already there"
+        self._refit()
         try:
             order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
             sequence = new_sequence(request, self._models, self.settings, order, self._recorder)
@@ -193,6 +207,7 @@ class EngineCore:
 
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
+        self._refit()
         self.memory.settle()
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
@@ -247,6 +262,10 @@ class EngineCore:
         """Unloads everything. The backend stays the caller's."""
         for model_id in [*self._models, *self._asleep]:
             self.unload_model(model_id)
+
+    def _refit(self) -> None:
+        """Has models that use no KV memory suit the limits."""
+        self._refitting.refit_all(self._models, self._sequences.values())
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         if not self.prefixes.end(sequence):

@@ -51,15 +51,13 @@ class EngineMemory:
         self.budget.remove_weights(model.device_model.info.weight_bytes)
         self.budget.set_minimum(model.pool, 0)
 
-    def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        """None: as before. Returns by how much running sequences, leases and weights exceed the limits."""
+    def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
+        """None: as before."""
         budget = self.budget
         budget.set_limits(
             budget.kv_limit_bytes if kv_limit_bytes is None else kv_limit_bytes,
             budget.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
         )
-        self.settle()
-        return budget.excess_bytes
 
     def settle(self) -> None:
         """Has everybody who can do without memory give it back, as long as there is too little."""

@@ -24,6 +24,7 @@ from puna.kv.extents import Extent, plan_extent
 from puna.kv.input_cache import InputCache
 from puna.kv.memory import total_bytes
 from puna.kv.sequence_table import blocks_for
+from puna.sizes import binary_size
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 
@@ -33,11 +34,11 @@ class ModelDoesNotFit(ModelLoadError):
 
     def __init__(self, shortage: Shortage, text: str | None = None) -> None:
         what = "KV memory" if shortage.is_of_kv else "memory"
-        taken = f", and others hold {shortage.taken_bytes}" if shortage.taken_bytes else ""
+        taken = f", and others hold {binary_size(shortage.taken_bytes)}" if shortage.taken_bytes else ""
         super().__init__(
             text
-            or f"the model needs at least {shortage.needed_bytes} bytes of {what}, "
-            f"the limit is {shortage.limit_bytes}{taken}"
+            or f"the model needs at least {binary_size(shortage.needed_bytes)} of {what}, "
+            f"the limit is {binary_size(shortage.limit_bytes)}{taken}"
         )
         self.shortage = shortage
 
@@ -74,10 +75,31 @@ class Resident:
         minimum_kv_bytes: int,
     ) -> Resident:
         """Reserves address space for as much KV as there might ever be. Raises ModelLoadError."""
-        arena = _reserve(device_model.info, budget, settings)
+        room_bytes = budget.most_bytes(None) - budget.leased_bytes - device_model.info.weight_bytes
+        arena = _reserve(device_model.info, budget, settings, room_bytes)
+        return cls._on(arena, device_model, budget, settings, clock, minimum_kv_bytes, StepCosts())
+
+    def refitted(self, budget: Budget, settings: EngineSettings, clock: Callable[[], float]) -> Resident:
+        """The same model with KV memory of its own, in extents that suit what it could have now. Raises
+        ModelLoadError.
+        """
+        model, minimum = self.device_model, self.minimum_kv_bytes
+        arena = _reserve(model.info, budget, settings, self.pool.most_bytes)
+        return self._on(arena, model, budget, settings, clock, minimum, self.costs)
+
+    @classmethod
+    def _on(
+        cls,
+        arena: Arena,
+        device_model: DeviceModel,
+        budget: Budget,
+        settings: EngineSettings,
+        clock: Callable[[], float],
+        minimum_kv_bytes: int,
+        costs: StepCosts,
+    ) -> Resident:
         pool = BlockPool(arena, budget)
         cache = PrefixCache(pool)
-        costs = StepCosts()
         return cls(
             device_model,
             arena,
@@ -114,8 +136,9 @@ class Asleep(NamedTuple):
         )
 
 
-def _reserve(info: ModelInfo, budget: Budget, settings: EngineSettings) -> Arena:
-    extent = plan_extent(info.block_bytes, budget.limit_bytes - info.weight_bytes)
+def _reserve(info: ModelInfo, budget: Budget, settings: EngineSettings, room_bytes: int) -> Arena:
+    """room_bytes: what the model could have now."""
+    extent = plan_extent(info.block_bytes, room_bytes)
     if settings.elastic:
         # Limits may be raised later. Where address space is limited, too, they cannot be.
         sizes = [max(total_bytes(), budget.limit_bytes), max(budget.limit_bytes, extent.num_bytes)]

@@ -237,7 +237,8 @@ class Scheduler:
             sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
             victim = self._contention.victim(lane, sequence, is_sure=sure)
             assert victim is not None, "a running sequence could at least stop itself"
-            if victim is sequence and lane.pool.is_all_held_by(sequence.table.num_blocks):
+            is_alone = victim is sequence and lane.pool.is_all_held_by(sequence.table.num_blocks)
+            if is_alone and not lane.pool.is_too_coarse:  # or there is more for it in a finer one
                 self._give_up(lane, sequence, length)
                 return False
             self._preempt(victim)

@@ -19,6 +19,7 @@ from puna._native import Arena
 from puna.engine.session_files import HeldBlocks, SessionLoad, SessionSave, Transfer
 from puna.kv import BlockPool, PrefixCache, SequenceTable
 from puna.kv.checkpoint import Checkpoint, CheckpointHeader, KvIdentity
+from puna.sizes import binary_size
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _MAX_UNPINNED = 1000
@@ -106,6 +107,10 @@ class Sessions:
         )
 
     def add_model(self, model_id: str, kv: ModelKv) -> None:
+        self._models[model_id] = kv
+
+    def refit_model(self, model_id: str, kv: ModelKv) -> None:
+        """Its KV is kept elsewhere from now on; nothing is pinned."""
         self._models[model_id] = kv
 
     def remove_model(self, model_id: str) -> None:
@@ -206,8 +211,8 @@ class Sessions:
         table = SequenceTable(model.pool)
         while not table.grow(header.num_tokens):
             if not self.unpin_oldest():
-                needed = header.num_blocks * model.pool.block_bytes
-                raise SessionError(f"session '{name}' needs {needed} bytes of KV memory, which are not free")
+                needed = binary_size(header.num_blocks * model.pool.block_bytes)
+                raise SessionError(f"session '{name}' needs {needed} of KV memory, which is not free")
         load = SessionLoad(model_id, name, checkpoint, HeldBlocks(model.arena, table))
         self._transfers.append(load)
         return load

@@ -91,6 +91,16 @@ class WarmPrefixes:
         self._begin_save(leaving.model, SAVE_S)
         self._close_unused(leaving)
 
+    def refit_model(self, model_id: str, kv: ModelKv) -> None:
+        """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
+        old = self._models[model_id]
+        new = WarmModel(kv, old.files, old.costs, old.idle_since_s, old.num_active, old.num_begun)
+        self.remove_model(model_id)
+        self._models[model_id] = new
+
+    def is_reading(self, model_id: str) -> bool:
+        return self._models[model_id].num_restores > 0
+
     def begin(self, sequence: Sequence) -> bool:
         """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
         model = self._models[sequence.model_id]

@@ -9,6 +9,7 @@ from typing import NewType, Protocol
 
 from puna.kv.budget import Budget
 from puna.kv.extent_map import ExtentMap
+from puna.kv.extents import is_too_coarse
 from puna.sizes import binary_size
 
 BlockId = NewType("BlockId", int)
@@ -67,7 +68,7 @@ class BlockPool:
         self._cached: OrderedDict[BlockId, int] = OrderedDict()
         self._spare: list[BlockId] = []  # a heap
         self._references: dict[BlockId, int] = {}  # of blocks in use
-        self._is_static = False
+        self._is_static = self._keeps_extents = False
         budget.join(self)
 
     @property
@@ -98,9 +99,16 @@ class BlockPool:
         return len(self._spare) + len(self._cached) + self._extents.num_blocks_of(fresh)
 
     @property
+    def most_bytes(self) -> int:
+        """What the pool could have if others used no more than their minimum."""
+        return self._budget.most_bytes(self) - self._budget.leased_bytes
+
+    @property
     def most_blocks(self) -> int:
-        """Blocks that could be in use at once if other pools used no more than their minimum."""
-        return self._blocks_within(self._budget.most_bytes(self) - self._budget.leased_bytes)
+        """Blocks that could be in use at once if other pools used no more than their minimum; in a pool that
+        is too coarse, once it was replaced by a finer one.
+        """
+        return self._blocks_within(self.most_bytes)
 
     @property
     def most_blocks_without_leases(self) -> int:
@@ -113,6 +121,15 @@ class BlockPool:
         text = f"needs {needed} of KV memory, the limits leave it {most}"
         taken = "" if self._is_static else self._budget.taken_for_long(self)
         return f"{text}: {taken}" if taken else text
+
+    @property
+    def is_too_coarse(self) -> bool:
+        """Whether its extents are large against what it could have."""
+        return self._is_too_coarse_for(self.most_bytes)
+
+    def keep_extents(self) -> None:
+        """It is never too coarse: there is no address space for a finer one."""
+        self._keeps_extents = True
 
     @property
     def minimum_bytes(self) -> int:
@@ -276,7 +293,14 @@ class BlockPool:
     def _blocks_within(self, num_bytes: int) -> int:
         if self._is_static:
             return self.num_blocks
+        if self._is_too_coarse_for(num_bytes):
+            return min(max(num_bytes, 0) // self.block_bytes, self.num_blocks)
         return min(max(num_bytes, 0) // self.extent_bytes * self._extents.extent_blocks, self.num_blocks)
+
+    def _is_too_coarse_for(self, num_bytes: int) -> bool:
+        if self._is_static or self._keeps_extents or self._extents.extent_blocks == 1:
+            return False
+        return is_too_coarse(self.extent_bytes, num_bytes)
 
     def _find_memory(self, num_blocks: int) -> None:
         """Until `num_blocks`, at most num_available, are spare: fresh memory, then the oldest content."""

@@ -101,8 +101,10 @@ class Budget:
         """The pool's minimum; less where limits were lowered below the sum of all."""
         return self._assured.get(pool, 0)
 
-    def most_bytes(self, pool: Reclaimable) -> int:
-        """What the pool could have if no other used more than its minimum, and all leases ended."""
+    def most_bytes(self, pool: Reclaimable | None) -> int:
+        """What the pool (None: a new one) could have if no other used more than its minimum, and all leases
+        ended.
+        """
         return max(self.limit_bytes - self._assured_to_others(pool), 0)
 
     def taken_for_long(self, pool: Reclaimable) -> str:
@@ -260,8 +262,8 @@ class Budget:
     def _above_minimum(self, pool: Reclaimable) -> int:
         return max(pool.committed_bytes - self.assured_bytes(pool), 0)
 
-    def _assured_to_others(self, pool: Reclaimable) -> int:
-        return sum(self._assured.values()) - self.assured_bytes(pool)
+    def _assured_to_others(self, pool: Reclaimable | None) -> int:
+        return sum(assured for other, assured in self._assured.items() if other is not pool)
 
     def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
         return (pool for pool in self._pools if pool is not asking)

@@ -8,6 +8,7 @@ HUGE_PAGE_BYTES = 2 << 20
 _MIN_PAGES = 64  # of the limit: below that, whole huge pages would be too coarse
 _MAX_EXTENT_PAGES = 8
 _TOLERATED_WASTE = 0.06
+_FEWEST_EXTENTS = 8
 
 
 class Extent(NamedTuple):
@@ -30,6 +31,11 @@ def plan_extent(block_bytes: int, limit_bytes: int) -> Extent:
         if extent.num_blocks * block_bytes >= (1 - _TOLERATED_WASTE) * extent.num_bytes:
             return extent
     return Extent(1, block_bytes)
+
+
+def is_too_coarse(extent_bytes: int, limit_bytes: int) -> bool:
+    """Whether so few extents are within a limit that blocks had better get their memory one by one."""
+    return limit_bytes < _FEWEST_EXTENTS * extent_bytes
 
 
 def _extent(num_pages: int, block_bytes: int) -> Extent:

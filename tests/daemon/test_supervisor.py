@@ -28,7 +28,7 @@ class Supervised(Workshop):
     def __init__(self) -> None:
         super().__init__()
         self.lost: list[str] = []
-        self.supervisor = WorkerSupervisor(self.spawn, self.lost.append)
+        self.supervisor = WorkerSupervisor(self.spawn, lambda model_id, _: self.lost.append(model_id))
 
     async def tokens(self, model_id, prompt):
         request = Request(id=f"{model_id}{len(prompt)}", model_id=model_id, prompt=prompt)
@@ -126,12 +126,20 @@ def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
     virtual_time(main)
 
 
-def test_a_worker_that_nobody_told_anything_keeps_its_own_limits(virtual_time):
+def test_the_limits_that_the_first_worker_found_are_those_of_later_ones(virtual_time):
     async def main():
         supervised = await started("a")
+        assert supervised.worker.limits == (None, None)
+        found = await supervised.supervisor.stats()
+        supervised.memory_bytes = 5000
+        for _ in range(2):
+            supervised.worker.die()
+            await asyncio.sleep(5)
+            assert supervised.worker.limits == (found.kv_limit_bytes, found.memory_limit_bytes)
+        await supervised.supervisor.set_limits(None, 7000)
         supervised.worker.die()
         await asyncio.sleep(5)
-        assert supervised.worker.limits == (None, None)
+        assert supervised.worker.limits == (found.kv_limit_bytes, 7000)
 
     virtual_time(main)
 

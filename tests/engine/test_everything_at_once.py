@@ -10,7 +10,7 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings, resident
 from puna.kv import BLOCK_TOKENS
-from puna.kv.extents import Extent
+from puna.kv.extents import Extent, is_too_coarse
 from puna.kv.prefix_files import PrefixFiles
 from puna.kv.sequence_table import blocks_for
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
@@ -141,10 +141,9 @@ class Chaos:
         self.wanted[request_id] = []
         self.model_of[request_id] = model_id
         if model := self.models.get(model_id):
-            context = min(
-                model.info.context_length, self.most_blocks(model_id, are_leases_over=True) * BLOCK_TOKENS
-            )
-            if len(prompt) <= min(context, self.most_blocks(model_id) * BLOCK_TOKENS):
+            most_blocks = self.most_blocks(model_id, leased_bytes=0)
+            context = min(model.info.context_length, most_blocks * BLOCK_TOKENS)
+            if len(prompt) <= context:
                 count = min(max_tokens, max(context - len(prompt), 1))
                 self.wanted[request_id] = expected_tokens(prompt, count, model.salt)
                 length = len(prompt) + count
@@ -155,13 +154,16 @@ class Chaos:
             self.spoilt.add(request_id)
         self.engine.submit(request)
 
-    def most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
+    def most_blocks(self, model_id: str, leased_bytes: int | None = None) -> int:
+        """leased_bytes: None: what is leased."""
+        leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
         pool = self.engine._models[model_id].pool
         others = sum(
             self.budget.assured_bytes(m.pool) for n, m in self.engine._models.items() if n != model_id
         )
-        leased = 0 if are_leases_over else self.budget.leased_bytes
-        room = max(self.budget.limit_bytes - leased - others, 0)
+        room = max(self.budget.limit_bytes - leased_bytes - others, 0)
+        if pool.extent_bytes > pool.block_bytes and is_too_coarse(pool.extent_bytes, room):
+            return room // pool.block_bytes
         return room // pool.extent_bytes * (pool.extent_bytes // pool.block_bytes)
 
     def step(self) -> None:
@@ -323,9 +325,16 @@ class Chaos:
 @pytest.mark.parametrize("seed", range(24))
 def test_everything_at_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     extent_blocks = seed % 3 + 1
-    monkeypatch.setattr(
-        resident, "plan_extent", lambda num_bytes, _: Extent(extent_blocks, extent_blocks * num_bytes)
-    )
+
+    def plan(block_bytes: int, limit_bytes: int) -> Extent:
+        num_bytes = extent_blocks * block_bytes
+        return (
+            Extent(1, block_bytes)
+            if is_too_coarse(num_bytes, limit_bytes)
+            else Extent(extent_blocks, num_bytes)
+        )
+
+    monkeypatch.setattr(resident, "plan_extent", plan)
     stop_at_each_block(monkeypatch)
     chaos = Chaos(seed, tmp_path)
     for _ in range(NUM_ACTIONS):

@@ -242,7 +242,9 @@ def test_a_model_gets_its_minimum_from_earlier_requests_that_hold_more_than_thei
 def test_minimums_must_fit_the_limit():
     engine = two_models(20, (6, 8))
     late = ToyModel(3)
-    with pytest.raises(ModelDoesNotFit, match="at least 448 bytes of KV memory, the limit is 1280") as error:
+    with pytest.raises(
+        ModelDoesNotFit, match=r"at least 448 B of KV memory, the limit is 1\.25 KiB"
+    ) as error:
         engine.attach_model("c", late, minimum_kv_bytes=7 * BLOCK_BYTES)
     assert late.closed
     assert error.value.shortage.taken_bytes == 14 * BLOCK_BYTES

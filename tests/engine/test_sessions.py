@@ -264,7 +264,7 @@ def test_loading_takes_nothing_from_running_sequences(tmp_path: Path):
     bench.sessions.remove("m", "a")
     running = SequenceTable(bench.kv.pool)
     running.grow(80)
-    with pytest.raises(SessionError, match="needs 384 bytes of KV memory"):
+    with pytest.raises(SessionError, match="needs 384 B of KV memory"):
         bench.load("a", tmp_path / "a.kv")
     assert bench.kv.pool.num_used == running.num_blocks
 

@@ -17,6 +17,7 @@ from puna.kv.memory import available_bytes
 from puna.kvcached.service.clients import Client
 from puna.kvcached.service.grpc_connection import RpcError, Status
 from puna.kvcached.service.shared_memory import PAGE_BYTES, OutOfSharedMemory, SharedMemory
+from puna.sizes import binary_size
 from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Allocations:
         """Everything of a client that has ended."""
         if left := self.of(owner):
             size = sum(each.size for each in left)
-            log.info("%s has ended, reclaiming %d bytes in %d allocations", owner, size, len(left))
+            log.info("%s has ended, reclaiming %s in %d allocations", owner, binary_size(size), len(left))
             self._give_back(left)
 
     def of(self, owner: Client) -> list[Allocation]:
@@ -136,7 +137,9 @@ class Allocations:
     def _commit(self, handle: int, size: int, stop: threading.Event) -> str:
         # The system would rather end a process than refuse it.
         if size > (available := available_bytes()):
-            raise OutOfSharedMemory(f"{size} bytes are needed, the system has {available} bytes available")
+            raise OutOfSharedMemory(
+                f"{binary_size(size)} are needed, the system has {binary_size(available)} available"
+            )
         return self._memory.create(handle, size, stop)
 
     def _discard(self, work: asyncio.Task[Allocation]) -> None:
@@ -165,8 +168,10 @@ class Allocations:
         held = _held_by_models(await self._budget.observe())
         for each in self._by_handle.values():
             held[str(each.owner)] += each.size
-        holders = ", ".join(f"{name} {num_bytes}" for name, num_bytes in held.items() if num_bytes)
-        text = f"{size} bytes are needed, {available} bytes are available"
+        holders = ", ".join(
+            f"{name} {binary_size(num_bytes)}" for name, num_bytes in held.items() if num_bytes
+        )
+        text = f"{binary_size(size)} are needed, {binary_size(available)} are available"
         return text + (f"; in use: {holders}" if holders else "")
 
     async def _in_thread(self, function: Callable[[], T]) -> T:

@@ -11,6 +11,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from puna.sizes import binary_size
+
 SHM_DIR = Path("/dev/shm")
 """Where shm_open() looks."""
 
@@ -59,7 +61,9 @@ class SharedMemory:
         """
         path = self._directory / f"{self._lock_path.name}-{key:x}"
         if num_bytes > (free := self.free_bytes()):
-            raise OutOfSharedMemory(f"{num_bytes} bytes are needed, {self._directory} has {free} bytes free")
+            raise OutOfSharedMemory(
+                f"{binary_size(num_bytes)} are needed, {self._directory} has {binary_size(free)} free"
+            )
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _commit(descriptor, num_bytes, stop)

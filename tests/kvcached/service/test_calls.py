@@ -102,12 +102,12 @@ def test_limit_says_what_is_needed_available_and_who_holds_the_rest(served):
     served.budget.models = [ModelStats("sha256:1", 1, 0, 0, 64, 4096, 0, 8192)]
     client.allocate(60 * MIB)
     pid = os.getpid()
-    expected = f"{5 * MIB} bytes are needed, {4 * MIB} bytes are available; in use: "
-    with refused("RESOURCE_EXHAUSTED", f"{expected}llama3.2 4096, process {pid} {60 * MIB}"):
+    expected = "5 MiB are needed, 4 MiB are available; in use: "
+    with refused("RESOURCE_EXHAUSTED", f"{expected}llama3.2 4 KiB, process {pid} 60 MiB"):
         client.allocate(5 * MIB)
     served.budget.models = [ModelStats("sha256:2", 1, 0, 0, 64, 0, 0, 0, minimum_kv_bytes=5, weight_bytes=7)]
     served.budget.memory_limit = 64 * MIB
-    with refused("RESOURCE_EXHAUSTED", f"{expected}sha256:2 5, weights 7, process {pid} {60 * MIB}"):
+    with refused("RESOURCE_EXHAUSTED", f"{expected}sha256:2 5 B, weights 7 B, process {pid} 60 MiB"):
         client.allocate(5 * MIB)
     client.allocate(4 * MIB)
     with refused("RESOURCE_EXHAUSTED"):
@@ -119,7 +119,7 @@ def test_full_shared_memory(served):
     served.budget.limit = 1 << 60
     space = os.statvfs("/dev/shm")
     client = served.client()
-    with refused("RESOURCE_EXHAUSTED", "bytes are needed"):
+    with refused("RESOURCE_EXHAUSTED", "are needed"):
         client.allocate(space.f_blocks * space.f_frsize + PAGE)
     assert served.budget.leased == 0
     client.allocate(PAGE)
@@ -144,7 +144,7 @@ def test_shared_memory_that_fills_up_meanwhile(served, monkeypatch):
 def test_system_without_memory(served, monkeypatch):
     monkeypatch.setattr(allocations, "available_bytes", lambda: MIB)
     client = served.client()
-    with refused("RESOURCE_EXHAUSTED", f"the system has {MIB} bytes available"):
+    with refused("RESOURCE_EXHAUSTED", "the system has 1 MiB available"):
         client.allocate(MIB + 1)
     assert served.budget.leased == 0
     client.allocate(MIB)
