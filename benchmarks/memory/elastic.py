@@ -10,16 +10,22 @@ from statistics import median
 from benchmarks.figures import Row, Target, median_interval, percent, rate
 from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
+from benchmarks.memory.static import static_kv_bytes
 from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
 from benchmarks.servers import Puna, Server, puna_server
 from benchmarks.workloads import WORKLOADS, EndedEarly, Workload
 
+_SLOTS, _CONTEXT_TOKENS = 4, 2048
+# As a server at work has it: nothing is given back between two requests.
+_SAME = {
+    "OLLAMA_NUM_PARALLEL": str(_SLOTS),
+    "OLLAMA_CONTEXT_LENGTH": str(_CONTEXT_TOKENS),
+    "PUNA_KV_IDLE": "1h",
+}
 _STATIC = {"OLLAMA_KVCACHED_ENABLED": "false"}
-_SAME = {"OLLAMA_NUM_PARALLEL": "4", "OLLAMA_CONTEXT_LENGTH": "4096"}
-"""What the static one reserves; the elastic one may serve as much."""
 
-# Prompts are recorded, as they always are, though none begins like another: so prefill takes fresh memory.
+# Prompts are recorded, as they always are, though none begins like another: so what was cached makes way.
 _DECODE, _PREFILL = (replace(WORKLOADS[name], same_prompt=True) for name in ("decode", "prefill"))
 
 
@@ -70,12 +76,14 @@ def measure(setup: Setup) -> Findings:
 
 def _alternate(setup: Setup, file: BenchFile, prompts: Prompts, rates: Sequence[Rates], rounds: int) -> None:
     """In the life of two daemons, of which one works and the other sleeps."""
+    same_size = {"OLLAMA_KVCACHED_MEMORY_GB": f"{static_kv_bytes(file, _CONTEXT_TOKENS, _SLOTS)}B"}
     with (
-        puna_server(file, setup.threads, _SAME) as elastic,
+        puna_server(file, setup.threads, _SAME | same_size) as elastic,
         puna_server(file, setup.threads, _SAME | _STATIC) as static,
     ):
         for server in (elastic, static):
-            server.complete(prompts.take(512), 16)
+            for _ in range(_SLOTS * _CONTEXT_TOKENS // _PREFILL.prompt_tokens + 1):  # its memory is full
+                server.complete(prompts.take(_PREFILL.prompt_tokens), 1)
         for i in range(rounds):
             for figure, of in zip(_FIGURES, rates, strict=True):
                 turns = [(elastic, of.elastic), (static, of.static)]

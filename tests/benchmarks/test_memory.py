@@ -249,12 +249,20 @@ def test_rows_about_a_prefix():
         return prefixes.Answers(list(texts), [first_token_s] * len(texts))
 
     ours = prefixes.Course(
-        answers(0.02, "a"), answers(0.03, "b"), answers(0.2, "c"), answers(0.05, "d"), answers(2, *"abce")
+        warm=answers(0.02, "a"),
+        reloaded=answers(0.03, "b"),
+        reloaded_at_hand=answers(0.025, "b2"),
+        reloading=answers(0.2, "c"),
+        restarted=answers(0.05, "d"),
+        computed=answers(2, "a", "b", "b2", "c", "e"),
+        fresh_memory_s=[0.256],
     )
     theirs = prefixes.Course(warm=answers(0.1, "a"), restarted=answers(6, "b"))
     rows = prefixes._rows(ours, theirs)
-    _, _, reloaded, reload_ratio, restarted, restart_ratio, _, same = rows
+    _, _, reloaded, reload_ratio, _, at_hand_ratio, restarted, restart_ratio, _, fresh, same = rows
     assert (reloaded.ratio, restarted.ratio) == (pytest.approx(200), pytest.approx(120))
     assert (reload_ratio.puna, reload_ratio.is_met) == ("1.5", True)
     assert (restart_ratio.puna, restart_ratio.is_met) == ("2.5", False)
-    assert (same.puna, same.is_met) == ("3 of 4", False)
+    assert at_hand_ratio.puna == "1.25"
+    assert fresh.puna.startswith("1.0 ms")
+    assert (same.puna, same.is_met) == ("4 of 5", False)
