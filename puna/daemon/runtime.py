@@ -15,6 +15,7 @@ from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
+from puna.daemon.odd_settings import odd_settings
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.daemon.worker_protocols import Process
@@ -105,8 +106,12 @@ class Runtime:
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:
-        """Begins to start the worker, and clears up what killed processes left on disk."""
+        """Begins to start the worker, says what is odd about the settings, and clears up what killed
+        processes left on disk.
+        """
         self._worker.start()
+        for warning in await asyncio.to_thread(odd_settings, self.settings, self.store):
+            log.warning(warning)
         await asyncio.to_thread(remove_leftovers, self.store.root)
         await self.sessions.remove_leftovers()
 

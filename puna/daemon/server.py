@@ -17,7 +17,6 @@ import uvloop
 import puna
 from puna.api.app import create_app
 from puna.daemon.kvcached import MissingPackage, lending, require_packages
-from puna.daemon.odd_settings import odd_settings
 from puna.daemon.runtime import Runtime
 from puna.host import Host, join_host_port
 from puna.kvcached.service.endpoint import Endpoint, open_endpoint
@@ -148,8 +147,6 @@ async def _run(settings: Settings, listener: socket.socket, endpoint: Endpoint |
         loop.add_signal_handler(number, shutdown.on_signal)
     address, port = listener.getsockname()[:2]
     log.info("listening on %s (version %s)", join_host_port(address, port), puna.__version__)
-    for warning in await asyncio.to_thread(odd_settings, settings, runtime.store):
-        log.warning(warning)
     await runtime.start()
     async with lending(runtime, endpoint):
         closing = asyncio.create_task(_close_when_asked(runtime, shutdown))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from puna.daemon import odd_settings as module
 from puna.daemon.odd_settings import odd_limits, odd_settings
+from puna.daemon.runtime import Runtime
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
 from puna.settings import Settings
+from tests.daemon.fake_worker import Workshop
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -84,3 +87,14 @@ def test_names_of_no_model(tmp_path):
     assert said(tmp_path, model_weights=(("llama3.2", 2.0),)) == [
         "PUNA_MODEL_WEIGHTS: there is no model llama3.2:latest yet"
     ]
+
+
+def test_a_daemon_says_it_at_its_start(tmp_path, caplog):
+    async def main() -> None:
+        settings = Settings(models=tmp_path / "models", sessions=tmp_path / "s", kv_dir=Path("/dev/null"))
+        runtime = Runtime(settings, spawn=Workshop().spawn)
+        await runtime.start()
+        await runtime.close()
+
+    asyncio.run(main())
+    assert "PUNA_KV_DIR: no prefix is kept on disk: /dev/null is not a directory" in caplog.messages
