@@ -32,8 +32,7 @@ def limit(client: Client, kv_limit: int | None, memory_limit: int | None) -> Non
     now = client.post("/api/kv/limit", {name: size for name, size in body.items() if size is not None})
     print(f"limit of KV: {binary_size(now['kv_limit'])}, of all memory: {binary_size(now['memory_limit'])}")
     if now["excess"]:
-        held = binary_size(now["excess"])
-        print(f"{held} more than that is in use: it shrinks as requests finish, and takes nothing until then")
+        print(now["note"])
 
 
 def trim(client: Client) -> None:

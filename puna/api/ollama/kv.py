@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Literal
 
@@ -14,10 +15,13 @@ from puna.api.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.replies import json_response
-from puna.daemon.runtime import Runtime
+from puna.daemon.runtime import Observation, Runtime
+from puna.daemon.shortage import describe_excess
 from puna.engine.metrics import ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
 from puna.quantities import MAX_SIZE, parse_limit
+
+log = logging.getLogger(__name__)
 
 
 class LimitRequest(msgspec.Struct, kw_only=True):
@@ -33,7 +37,9 @@ class Limits(msgspec.Struct, kw_only=True):
     kv_limit: int
     memory_limit: int
     excess: int
-    """What running requests hold beyond the limits; it goes as they finish."""
+    """What is taken beyond the limits."""
+    note: str
+    """Who has that, and when it goes; empty if there is no excess."""
 
 
 class ModelMemory(msgspec.Struct, kw_only=True):
@@ -96,8 +102,13 @@ async def limit(request: Request) -> Response:
     excess = await runtime.set_limits(
         _size("kv_limit", body.kv_limit), _size("memory_limit", body.memory_limit)
     )
-    memory = await _memory(runtime)
-    return json_response(Limits(kv_limit=memory.kv_limit, memory_limit=memory.memory_limit, excess=excess))
+    stats = (await _observed(runtime)).stats
+    assert stats is not None, "the worker was waited for"
+    note = describe_excess(excess, stats, is_elastic=runtime.settings.elastic) if excess else ""
+    if note:
+        log.warning("lower limits of memory: %s", note)
+    kv_limit, memory_limit = stats.kv_limit_bytes, stats.memory_limit_bytes
+    return json_response(Limits(kv_limit=kv_limit, memory_limit=memory_limit, excess=excess, note=note))
 
 
 async def trim(request: Request) -> Response:
@@ -105,12 +116,17 @@ async def trim(request: Request) -> Response:
     return json_response({"freed": await context_of(request).runtime.trim_kv()})
 
 
-async def _memory(runtime: Runtime) -> Memory:
+async def _observed(runtime: Runtime) -> Observation:
     """ApiError (503), WorkerDied."""
     try:
-        observation = await runtime.observe(wait=True)
+        return await runtime.observe(wait=True)
     except asyncio.TimeoutError:
         raise ApiError(503, "the worker does not answer") from None
+
+
+async def _memory(runtime: Runtime) -> Memory:
+    """ApiError (503), WorkerDied."""
+    observation = await _observed(runtime)
     assert observation.stats is not None, "the worker was waited for"
     return _described(observation.stats, observation.model_names)
 
