@@ -44,8 +44,7 @@ def limit(client: Client, kv_limit: int | None, memory_limit: int | None) -> Non
     for warning in now.get("warnings", []):
         print(f"note: {warning}")
     if now["excess"]:
-        held = binary_size(now["excess"])
-        print(f"{held} more than that is in use: it shrinks as requests finish, and takes nothing until then")
+        print(now["note"])
 
 
 def trim(client: Client) -> None:

@@ -32,6 +32,7 @@ from puna.worker.protocol import Leased
 log = logging.getLogger(__name__)
 
 _ANSWER_TIMEOUT_S = 5.0
+_MOMENT_S = 0.05
 _LIST_TIMEOUT_S = 1.0
 """It answers between two steps; a list of models need not wait for a long one."""
 
@@ -238,8 +239,8 @@ class Runtime:
         await self._worker.end_lease(num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        """None: as before. Idle models fall asleep where the memory limit wants it. Returns what others hold
-        beyond the new limits. Raises WorkerDied.
+        """None: as before. Idle models fall asleep where the memory limit wants it. Returns what is taken
+        beyond the new limits: see describe_excess(). Raises WorkerDied.
         """
         excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
         self._loader.forget_limits()
@@ -248,6 +249,9 @@ class Runtime:
             and await self._loader.are_weights_in_the_way()
             and await self._residency.put_one_to_sleep()
         ):
+            excess = await self._worker.set_limits(None, None)
+        if excess:  # what files are made of goes in a moment
+            await asyncio.sleep(_MOMENT_S)
             excess = await self._worker.set_limits(None, None)
         return excess
 

@@ -44,6 +44,28 @@ def describe_shortage(
     return f"{text}: {', '.join(holders)}" if holders else text
 
 
+def describe_excess(excess_bytes: int, stats: EngineStats, *, is_elastic: bool) -> str:
+    """A sentence for users: who has what exceeds a limit that was lowered, and when it goes."""
+    awake = [model for model in stats.models if not model.is_asleep]
+    used = sum(model.used_kv_bytes for model in awake)
+    committed, weights = (
+        sum(getattr(m, field) for m in awake) for field in ("committed_kv_bytes", "weight_bytes")
+    )
+    if stats.memory_limit_bytes - weights >= stats.kv_limit_bytes:
+        weights = 0  # they are not in the way
+    taken = [
+        (committed * (not is_elastic), "reserved for models that are loaded"),
+        (used * is_elastic, "in use by requests"),
+        ((committed - used) * is_elastic, "in the same extents"),
+        (stats.leased_bytes, "leased to others"),
+        (weights, "of weights"),
+    ]
+    holders = ", ".join(f"{binary_size(num_bytes)} {what}" for num_bytes, what in taken if num_bytes > 0)
+    promise = "it shrinks as requests finish" if used and is_elastic else ""
+    text = f"{binary_size(excess_bytes)} more than that is taken" + (f": {holders}" if holders else "")
+    return "; ".join(part for part in (text, promise, "nothing more is taken until then") if part)
+
+
 def _models(stats: EngineStats, names: Mapping[str, str], is_of_kv: bool) -> Iterator[str]:
     for model in stats.models:
         held = [] if is_of_kv else [f"{binary_size(model.weight_bytes)} of weights"]

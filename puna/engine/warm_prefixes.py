@@ -26,6 +26,8 @@ from puna.kv.prefix_store import PrefixStore
 
 SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
+_COUNT_S = 5.0
+"""Others use the directory, too: what is told of it is counted again after so long."""
 _HURRIED_SAVE_S = 0.3  # once somebody waits to read it
 
 
@@ -64,12 +66,14 @@ class WarmPrefixes:
         self._leaving: list[_Leaving] = []
         self._when_saved: list[Callable[[], None]] = []
         self._num_saved_tokens = 0
+        self._counted_s = 0.0
         self._num_running = 0  # sequences that do not wait here
 
     def use_threads(self, threads: FileThreads) -> None:
         """From now on there is a disk."""
         if self._store is not None:
             self._threads = threads
+            self._counted_s = self._clock()
             self._restores = PrefixRestores(threads, self._clock, self._is_engine_busy, self._after_transfer)
             threads.write(self._store.open, _nothing)
 
@@ -200,9 +204,12 @@ class WarmPrefixes:
         return restoring + [block for save in model.saves for block in save.blocks.blocks]
 
     def stats(self) -> DiskStats | None:
-        """None: nothing is kept on disk."""
+        """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
         if self._store is None or self._restores is None:
             return None
+        if self._threads is not None and self._clock() - self._counted_s >= _COUNT_S:
+            self._counted_s = self._clock()
+            self._threads.write(self._store.count, _nothing)
         return DiskStats(
             limit_bytes=self._store.limit_bytes,
             num_bytes=self._store.num_bytes,

@@ -41,7 +41,7 @@ class MemoryService:
     def handle(self, message: MemoryMessage) -> None:
         match message:
             case SetLimits(call, kv_limit_bytes, memory_limit_bytes):
-                self._send(LimitsSet(call, self._set_limits(kv_limit_bytes, memory_limit_bytes)))
+                self._send(LimitsSet(call, self._engine.set_limits(kv_limit_bytes, memory_limit_bytes)))
             case Lease(call, num_bytes, is_held):
                 granted = self._engine.lease(num_bytes, is_held=is_held)
                 self._send(Leased(call, granted, self._engine.memory.leasable_bytes))
@@ -67,9 +67,3 @@ class MemoryService:
             self._engine.memory.relieve()
         self._look_s = now_s + LOOK_S
         return LOOK_S
-
-    def _set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        excess = self._engine.set_limits(kv_limit_bytes, memory_limit_bytes)
-        if excess:
-            log.warning("%d bytes in use are above the new limits; they go as requests finish", excess)
-        return excess

@@ -161,7 +161,12 @@ def test_limits_are_shown(server, puna):
     ],
 )
 def test_limits_are_set(server, puna, arguments, body):
-    server.answers["POST", "/api/kv/limit"] = {"kv_limit": 4 * GIB, "memory_limit": 12 * GIB, "excess": 0}
+    server.answers["POST", "/api/kv/limit"] = {
+        "kv_limit": 4 * GIB,
+        "memory_limit": 12 * GIB,
+        "excess": 0,
+        "note": "",
+    }
     assert puna("kv", "limit", *arguments).out == "limit of KV: 4 GiB, of all memory: 12 GiB\n"
     assert server.bodies("/api/kv/limit") == [body]
 
@@ -173,11 +178,10 @@ def test_what_is_odd_about_a_limit_is_told(server, puna):
 
 
 def test_a_limit_below_what_is_in_use(server, puna):
-    answer = {"kv_limit": 4 * GIB, "memory_limit": 12 * GIB, "excess": 300 * MIB}
+    note = "300 MiB more than that is taken: ..."
+    answer = {"kv_limit": 4 * GIB, "memory_limit": 12 * GIB, "excess": 300 * MIB, "note": note}
     server.answers["POST", "/api/kv/limit"] = answer
-    assert puna("kv", "limit", "4GB").out.splitlines()[1:] == [
-        "300 MiB more than that is in use: it shrinks as requests finish, and takes nothing until then"
-    ]
+    assert puna("kv", "limit", "4GB").out.splitlines()[1:] == [note]
 
 
 @pytest.mark.parametrize(

@@ -564,6 +564,16 @@ def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(d
     run(main, daemon)
 
 
+def test_what_goes_in_a_moment_is_no_excess(daemon):
+    async def main():
+        await daemon.runtime.stats()
+        daemon.worker.kv_excess_bytes = 100
+        asyncio.get_running_loop().call_later(0.02, setattr, daemon.worker, "kv_excess_bytes", 0)
+        assert await daemon.runtime.set_limits(1000, None) == 0
+
+    run(main, daemon)
+
+
 def test_nobody_falls_asleep_where_it_is_the_limit_of_kv_that_is_exceeded(daemon, weights):
     daemon.add("idle", weights[0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.daemon.shortage import could_fit, describe_shortage
+from puna.daemon.shortage import could_fit, describe_excess, describe_shortage
 from puna.engine.request import EngineStats, ModelStats
 from puna.kv.budget import Shortage
 
@@ -79,3 +79,29 @@ def test_whether_it_would_help_if_others_slept(needed, is_of_kv, idle, expected)
     limit = 2 * GB if is_of_kv else 4 * GB
     taken = 1800 * MB if is_of_kv else 3700 * MB
     assert could_fit(Shortage(needed, limit, taken, is_of_kv), STATS, idle) is expected
+
+
+@pytest.mark.parametrize(
+    ("stats", "is_elastic", "expected"),
+    [
+        (
+            EngineStats(12 * MB, [model("1", used=42 * MB, committed=60 * MB)], memory_limit_bytes=GB),
+            True,
+            "42 MiB in use by requests, 18 MiB in the same extents; it shrinks as requests finish",
+        ),
+        (EngineStats(12 * MB, [], memory_limit_bytes=GB, leased_bytes=GB), True, "1 GiB leased to others"),
+        (
+            EngineStats(500 * MB, [model("1", committed=748 * MB)], memory_limit_bytes=GB),
+            False,
+            "748 MiB reserved for models that are loaded",
+        ),
+        (
+            EngineStats(GB, [model("1", weights=90 * MB)], memory_limit_bytes=50 * MB),
+            True,
+            "90 MiB of weights",
+        ),
+    ],
+)
+def test_who_exceeds_a_limit_and_whether_that_shrinks(stats: EngineStats, is_elastic: bool, expected: str):
+    text = describe_excess(48 * MB, stats, is_elastic=is_elastic)
+    assert text == f"48 MiB more than that is taken: {expected}; nothing more is taken until then"

@@ -174,6 +174,20 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_others_remove_from_the_disk_is_noticed(desk: Desk, tmp_path: Path):
+    desk.say(PROMPT)
+    desk.engine.prefixes.put_away("toy")
+    desk.threads.run()
+    assert desk.disk.num_bytes > 0
+    for path in tmp_path.glob("*/*.kv"):
+        path.unlink()
+    desk.engine._clock.now_s += 10
+    assert desk.disk.num_bytes > 0, "a look at many files takes its time"
+    desk.threads.run()
+    assert desk.disk.num_bytes == 0
+    assert not desk.threads.has_work, "not at every question"
+
+
 def test_memory_that_is_reserved_for_good_is_kept_and_nothing_goes_to_disk(tmp_path: Path):
     desk = Desk(tmp_path, elastic=False, static_context=800, max_running=1)
     desk.say(PROMPT)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.native
 TOY = Path("0")
 
 
-def test_limits_change_while_requests_run():
+def test_limits_change_while_requests_run(caplog: pytest.LogCaptureFixture):
     async def main() -> None:
         async with served() as s:
             await s.client.load("toy", TOY)
@@ -35,6 +35,7 @@ def test_limits_change_while_requests_run():
             assert (await s.client.stats()).memory_limit_bytes == 1 << 30
 
     asyncio.run(main())
+    assert not caplog.records, "who set them says what is left when idle models sleep"
 
 
 def test_leases_are_granted_refused_and_ended():

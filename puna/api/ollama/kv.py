@@ -16,7 +16,8 @@ from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.replies import json_response
 from puna.daemon.odd_settings import odd_limits
-from puna.daemon.runtime import Runtime
+from puna.daemon.runtime import Observation, Runtime
+from puna.daemon.shortage import describe_excess
 from puna.engine.metrics import ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
 from puna.quantities import parse_memory_limit
@@ -37,7 +38,9 @@ class Limits(msgspec.Struct, kw_only=True):
     kv_limit: int
     memory_limit: int
     excess: int
-    """What running requests hold beyond the limits; it goes as they finish."""
+    """What is taken beyond the limits."""
+    note: str
+    """Who has that, and when it goes; empty if there is no excess."""
     warnings: list[str]
     """What is odd about what was asked for."""
 
@@ -101,12 +104,20 @@ async def limit(request: Request) -> Response:
     runtime = context_of(request).runtime
     asked = _size("kv_limit", body.kv_limit), _size("memory_limit", body.memory_limit)
     excess = await runtime.set_limits(*asked)
+    stats = (await _observed(runtime)).stats
+    assert stats is not None, "the worker was waited for"
+    note = describe_excess(excess, stats, is_elastic=runtime.settings.elastic) if excess else ""
+    if note:
+        log.warning("lower limits of memory: %s", note)
     warnings = odd_limits(*asked)
     for warning in warnings:
         log.warning(warning)
-    memory = await _memory(runtime)
     limits = Limits(
-        kv_limit=memory.kv_limit, memory_limit=memory.memory_limit, excess=excess, warnings=warnings
+        kv_limit=stats.kv_limit_bytes,
+        memory_limit=stats.memory_limit_bytes,
+        excess=excess,
+        note=note,
+        warnings=warnings,
     )
     return json_response(limits)
 
@@ -116,12 +127,17 @@ async def trim(request: Request) -> Response:
     return json_response({"freed": await context_of(request).runtime.trim_kv()})
 
 
-async def _memory(runtime: Runtime) -> Memory:
+async def _observed(runtime: Runtime) -> Observation:
     """ApiError (503), WorkerDied."""
     try:
-        observation = await runtime.observe(wait=True)
+        return await runtime.observe(wait=True)
     except asyncio.TimeoutError:
         raise ApiError(503, "the worker does not answer") from None
+
+
+async def _memory(runtime: Runtime) -> Memory:
+    """ApiError (503), WorkerDied."""
+    observation = await _observed(runtime)
     assert observation.stats is not None, "the worker was waited for"
     return _described(observation.stats, observation.model_names)
 
