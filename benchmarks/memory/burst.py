@@ -18,8 +18,10 @@ from benchmarks.scenario import Finding, Findings, Setup
 from benchmarks.servers import puna_server
 from benchmarks.watching import Sample, watching
 
-_POOL_S = 0.5
-"""Pool, in seconds of computing. A model has KV only of what it has computed, and memory is tested here."""
+_POOL_S = 0.25
+"""Pool, in seconds of computing, alone. A model has KV only of what it has computed, beside streams that want
+their tokens, and it is memory that is tested here.
+"""
 _PROMPT_TOKENS, _NEW_TOKENS = 96, 16
 _CROWD = 1.5
 """Prompt tokens of a burst, as a multiple of those that the pool has room for."""
