@@ -131,7 +131,7 @@ def test_clients_and_models_share_one_limit(daemon):
         assert client.call("allocate", size=(1 << 63) - 1)["error"] == "RESOURCE_EXHAUSTED"
         refused = client.call("allocate", size=1)
         assert refused["error"] == "RESOURCE_EXHAUSTED"
-        assert f"process {client.process.pid} {LIMIT}" in refused["text"]
+        assert f"process {client.process.pid} 64 MiB" in refused["text"]
         assert client.call("free", handle=made["handle"]) == LIMIT
     assert daemon.generate(prompt) == before
 
