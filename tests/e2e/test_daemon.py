@@ -9,9 +9,8 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,26 +23,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from puna.api.app import create_app
 from puna.daemon.runtime import Runtime
-from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
 from puna.settings import Settings
+from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, eventually, launch
 
 pytestmark = pytest.mark.e2e
 
-MODEL = "smollm2:135m"
 RUNNER_STOPPED = "model runner has unexpectedly stopped"
 BUSY = "server busy, please try again.  maximum pending requests exceeded"
-TIMEOUT_S = 60
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, smollm2_path) -> Path:
-    """A store with the one model."""
-    store = Store(tmp_path_factory.mktemp("models"))
-    with smollm2_path.open("rb") as file:
-        digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
-    return store.root
 
 
 @dataclass
@@ -74,28 +60,11 @@ def body(prompt: str, num_predict: int, *, stream: bool = True) -> dict:
     return {"model": MODEL, "prompt": prompt, "raw": True, "stream": stream, "options": options}
 
 
-def eventually(condition: Callable[[], object]) -> object:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return value
-
-
-def start(models: Path, host: str) -> subprocess.Popen[str]:
-    kv = str(models.parent / "kv")
-    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), "PUNA_KV_DIR": kv}
-    return subprocess.Popen(
-        [sys.executable, "-m", "puna.cli", "serve"], env=environ, stderr=subprocess.PIPE, text=True
-    )
-
-
 @pytest.fixture
 def daemon(models) -> Iterator[Daemon]:
-    process = start(models, "127.0.0.1:0")
+    process = launch(models, PUNA_KV_DIR=str(models.parent / "kv"))
     try:
-        line = next(line for line in process.stderr if "listening on" in line)
-        yield Daemon(process, "http://" + re.search(r"listening on (\S+)", line)[1])
+        yield Daemon(process, f"http://{address_of(process)}")
     finally:
         process.kill()
         process.communicate()
@@ -233,7 +202,7 @@ def test_worker_does_not_outlive_a_killed_daemon(daemon):
 
 def test_port_in_use_is_said_clearly(daemon, models):
     address = daemon.url.removeprefix("http://")
-    second = start(models, address)
+    second = launch(models, host=address, PUNA_KV_DISK="0")
     _, errors = second.communicate(timeout=TIMEOUT_S)
     assert second.returncode == 1
     assert errors.splitlines()[-1] == f"Error: listen tcp {address}: bind: address already in use"
@@ -242,10 +211,9 @@ def test_port_in_use_is_said_clearly(daemon, models):
 
 @pytest.mark.parametrize("models_path", ["/proc/nowhere", "/dev/null"])
 def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models_path):
-    process = start(Path(models_path), "127.0.0.1:0")
+    process = launch(Path(models_path), PUNA_KV_DISK="0")
     try:
-        line = next(line for line in process.stderr if "listening on" in line)
-        url = "http://" + re.search(r"listening on (\S+)", line)[1]
+        url = f"http://{address_of(process)}"
         assert httpx.get(f"{url}/api/tags").json() == {"models": []}
         assert httpx.post(f"{url}/api/generate", json=body("Hello", 1)).status_code == 404
     finally:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.e2e.test_sessions import MODEL, TIMEOUT_S, daemon, models
-
-__all__ = ["models"]  # a fixture
+from tests.e2e.launching import MODEL, TIMEOUT_S, eventually
+from tests.e2e.test_sessions import Puna, daemon
 
 pytestmark = pytest.mark.e2e
 
 MIB = 1 << 20
-Puna = Callable[..., str]
 
 
 @pytest.fixture
@@ -36,13 +33,6 @@ def generate(url: str, num_predict: int) -> dict[str, Any]:
     return httpx.post(f"{url}/api/generate", json=body, timeout=TIMEOUT_S).json()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
-
-
 def memory(url: str) -> dict[str, Any]:
     return httpx.get(f"{url}/api/kv", timeout=TIMEOUT_S).json()
 
@@ -52,7 +42,7 @@ def test_a_limit_below_what_is_in_use(busy: tuple[str, Puna]):
     replies: list[dict[str, Any]] = []
     request = threading.Thread(target=lambda: replies.append(generate(url, 2000)))
     request.start()
-    wait_until(lambda: sum(model["used"] for model in memory(url)["models"]) > 4 * MIB)
+    eventually(lambda: sum(model["used"] for model in memory(url)["models"]) > 4 * MIB)
     assert puna("kv", "limit", "1MiB").startswith("limit of KV: 1 MiB, ")
     request.join()
     assert "error" in replies[0]  # it could not go on with two blocks

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,26 +16,14 @@ from typing import Any
 import httpx
 import pytest
 
-from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, eventually, launch
 from tests.kvcached.service.client_process import ClientProcess, mapped
 from tests.kvcached.service.stubs import Client
 
 pytestmark = pytest.mark.e2e
 
-MODEL = "smollm2:135m"
-TIMEOUT_S = 60
 MIB = 1 << 20
 LIMIT = 64 * MIB
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, smollm2_path) -> Path:
-    store = Store(tmp_path_factory.mktemp("models"))
-    with smollm2_path.open("rb") as file:
-        digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
-    return store.root
 
 
 class Daemon:
@@ -68,33 +54,22 @@ class Daemon:
         return int(eventually(lambda: children.read_text().split())[0])
 
 
-def eventually(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return value
-
-
 def start(models: Path, path: Path) -> subprocess.Popen[str]:
-    variables = {
-        "OLLAMA_HOST": "127.0.0.1:0",
-        "OLLAMA_MODELS": str(models),
-        "OLLAMA_KVCACHED_SOCKET": str(path),
-        "OLLAMA_KVCACHED_MEMORY_GB": "64MiB",
-        "PUNA_KV_DISK": "0",
-    }
-    command = [sys.executable, "-m", "puna.cli", "serve"]
-    return subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE, text=True)
+    return launch(
+        models,
+        OLLAMA_KVCACHED_SOCKET=str(path),
+        OLLAMA_KVCACHED_MEMORY_GB="64MiB",
+        PUNA_KV_DISK="0",
+    )
 
 
 @contextmanager
 def running(models: Path, path: Path) -> Iterator[Daemon]:
     process = start(models, path)
     try:
-        line = next(line for line in process.stderr if "listening on" in line)
+        address = address_of(process)
         eventually(path.exists)
-        yield Daemon(process, "http://" + re.search(r"listening on (\S+)", line)[1], path)
+        yield Daemon(process, f"http://{address}", path)
     finally:
         process.terminate()  # a killed one would leave its lock in /dev/shm
         process.communicate()

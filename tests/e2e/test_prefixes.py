@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,38 +11,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, launch
 
 pytestmark = pytest.mark.e2e
 
-MODEL = "smollm2:135m"
-TIMEOUT_S = 60
 TEXT = "The quick brown fox jumps over the lazy dog. " * 40
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, smollm2_path) -> Path:
-    store = Store(tmp_path_factory.mktemp("models"))
-    with smollm2_path.open("rb") as file:
-        digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
-    return store.root
 
 
 @contextmanager
 def daemon(models: Path, kv_dir: Path, **variables: str) -> Iterator[str]:
     """Its URL. Ends it politely."""
-    environ = {**os.environ, "OLLAMA_HOST": "127.0.0.1:0", "OLLAMA_MODELS": str(models), **variables}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "puna.cli", "serve"],
-        env={**environ, "PUNA_KV_DIR": str(kv_dir)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = launch(models, PUNA_KV_DIR=str(kv_dir), **variables)
     try:
-        line = next(line for line in process.stderr if "listening on" in line)
-        yield "http://" + re.search(r"listening on (\S+)", line)[1]
+        yield f"http://{address_of(process)}"
     finally:
         process.send_signal(signal.SIGTERM)
         try:

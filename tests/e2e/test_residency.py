@@ -13,7 +13,8 @@ import pytest
 
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
-from tests.e2e.test_sessions import TIMEOUT_S, Puna, daemon
+from tests.e2e.launching import TIMEOUT_S
+from tests.e2e.test_sessions import Puna, daemon
 
 pytestmark = pytest.mark.e2e
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,46 +12,25 @@ from pathlib import Path
 import httpx
 import pytest
 
-from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from tests.e2e.launching import MODEL, PUNA, TIMEOUT_S, address_of, launch
 
 pytestmark = pytest.mark.e2e
 
-MODEL = "smollm2:135m"
-TIMEOUT_S = 60
 Puna = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, smollm2_path) -> Path:
-    store = Store(tmp_path_factory.mktemp("models"))
-    with smollm2_path.open("rb") as file:
-        digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
-    return store.root
 
 
 @contextmanager
 def daemon(models: Path, sessions: Path, **variables: str) -> Iterator[tuple[str, Puna]]:
     """(URL, a function that runs a command and returns what it printed)"""
-    environ = {
-        **os.environ,
-        "OLLAMA_MODELS": str(models),
-        "PUNA_SESSIONS": str(sessions),
-        "PUNA_KV_DIR": str(sessions.parent / "kv"),
-        **variables,
-    }
-    command = [sys.executable, "-m", "puna.cli"]
-    process = subprocess.Popen(
-        [*command, "serve"], env={**environ, "OLLAMA_HOST": "127.0.0.1:0"}, stderr=subprocess.PIPE, text=True
-    )
+    directories = {"PUNA_SESSIONS": str(sessions), "PUNA_KV_DIR": str(sessions.parent / "kv")}
+    process = launch(models, **directories, **variables)
     try:
-        line = next(line for line in process.stderr if "listening on" in line)
-        address = re.search(r"listening on (\S+)", line)[1]
+        address = address_of(process)
+        environ = {**os.environ, "OLLAMA_MODELS": str(models), **directories, **variables}
 
         def puna(*arguments: str) -> str:
             done = subprocess.run(
-                [*command, *arguments],
+                [*PUNA, *arguments],
                 env={**environ, "OLLAMA_HOST": address},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,39 @@
+"""Starts real daemons."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+MODEL = "smollm2:135m"
+TIMEOUT_S = 60
+PUNA = [sys.executable, "-m", "puna.cli"]
+
+T = TypeVar("T")
+
+
+def launch(models: Path, *, host: str = "127.0.0.1:0", **variables: str) -> subprocess.Popen[str]:
+    """A daemon whose log can be read. Give it a PUNA_KV_DIR, or PUNA_KV_DISK 0: not the real home."""
+    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), **variables}
+    return subprocess.Popen([*PUNA, "serve"], env=environ, stderr=subprocess.PIPE, text=True)
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Waits until the daemon listens."""
+    line = next(line for line in process.stderr if "listening on" in line)
+    return re.search(r"listening on (\S+)", line)[1]
+
+
+def eventually(condition: Callable[[], T]) -> T:
+    """Its first true value."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return value
