@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from puna.sizes import human_size as human_size
 
@@ -32,12 +31,12 @@ def human_duration(duration: timedelta) -> str:
 
 def time_ago(text: str, now: datetime | None = None) -> str:
     """`3 days ago`, for an RFC 3339 time."""
-    return f"{human_duration((now or datetime.now(timezone.utc)) - parse_time(text))} ago"
+    return f"{human_duration((now or datetime.now(UTC)) - parse_time(text))} ago"
 
 
 def time_until(text: str, now: datetime | None = None) -> str:
     """`4 minutes from now`; `Stopping...` if it is past, `Forever` if it is more than 20 years away."""
-    left = parse_time(text) - (now or datetime.now(timezone.utc))
+    left = parse_time(text) - (now or datetime.now(UTC))
     if left <= timedelta(0):
         return "Stopping..."
     return "Forever" if left > timedelta(days=20 * 365) else f"{human_duration(left)} from now"
@@ -45,10 +44,7 @@ def time_until(text: str, now: datetime | None = None) -> str:
 
 def parse_time(text: str) -> datetime:
     """An RFC 3339 time, which may have nanoseconds; they are cut to microseconds."""
-    cut = re.sub(r"(\.\d{6})\d+", r"\1", text.replace("Z", "+00:00"))
-    # Python 3.10 knows fractions of three or six digits only.
-    cut = re.sub(r"\.(\d{1,5})(?=[+-])", lambda match: f".{match[1]:0<6}", cut)
-    return datetime.fromisoformat(cut)
+    return datetime.fromisoformat(text)
 
 
 def go_duration(nanoseconds: int) -> str:

@@ -143,7 +143,7 @@ class ModelLoader:
         start_s = time.monotonic()
         try:
             result = await asyncio.wait_for(work, self._timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise ModelLoadError(f"loading {name} took longer than {self._timeout_s:g} s") from None
         log.info("%s %s in %.3f s", what, name, time.monotonic() - start_s)
         return result

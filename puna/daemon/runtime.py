@@ -195,7 +195,7 @@ class Runtime:
     async def loaded(self) -> list[LoadedStatus]:
         """The resident models, last to expire first. Does not wait for a worker to start."""
         stats = None
-        with suppress(asyncio.TimeoutError):
+        with suppress(TimeoutError):
             stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _LIST_TIMEOUT_S)
         by_id = {model.model_id: model for model in stats.models} if stats else {}
         return [
@@ -219,7 +219,7 @@ class Runtime:
     async def observe(self, *, wait: bool = False) -> Observation:
         """Loads no model. wait: for a worker that starts, so that there are statistics.
 
-        Raises asyncio.TimeoutError if the worker does not answer, and WorkerDied if it was waited for.
+        Raises TimeoutError if the worker does not answer, and WorkerDied if it was waited for.
         """
         asking = self._worker.stats() if wait else self._worker.ask(lambda worker: worker.stats())
         stats = await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S)
@@ -261,7 +261,7 @@ class Runtime:
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
         """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no
-        worker), and the models' names by id. Raises asyncio.TimeoutError as observe() does.
+        worker), and the models' names by id. Raises TimeoutError as observe() does.
         """
         asking = self._worker.ask(lambda worker: worker.trace(seconds))
         return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._loader.names)

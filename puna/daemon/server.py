@@ -123,7 +123,7 @@ class _Shutdown:
 
     async def wait_until_forced(self, timeout_s: float) -> None:
         """No longer than that."""
-        with suppress(asyncio.TimeoutError):
+        with suppress(TimeoutError):
             await asyncio.wait_for(self.forced.wait(), timeout_s)
 
     def force(self) -> None:

@@ -193,7 +193,7 @@ class WorkerSupervisor:
         """Before close(): has the worker keep on disk what it has cached, as far as that takes no more than a
         few seconds. Does not raise.
         """
-        with suppress(asyncio.TimeoutError):
+        with suppress(TimeoutError):
             await asyncio.wait_for(self.ask(lambda client: client.save_prefixes()), _SAVE_TIMEOUT_S)
 
     async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -188,7 +188,7 @@ class Sessions:
             name=name,
             cache_salt=session.cache_salt,
             num_tokens=session.num_tokens,
-            created_at=datetime.now(timezone.utc),
+            created_at=datetime.now(UTC),
         )
         model.pool.retain(session.table.blocks)
         table = SequenceTable(model.pool)

@@ -85,7 +85,7 @@ class WorkerProcess:
         await self.client.close()
         try:
             await asyncio.wait_for(self._process.wait(), _GRACE_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             await _end(self._process)
 
 

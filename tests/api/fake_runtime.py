@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
@@ -166,7 +166,7 @@ class FakeRuntime:
 
     async def observe(self, *, wait: bool = False) -> Observation:
         if self.worker_hangs:
-            raise asyncio.TimeoutError
+            raise TimeoutError
         if wait and self.observation.stats is None:
             raise WorkerDied(RUNNER_STOPPED)
         return self.observation
@@ -184,7 +184,7 @@ class FakeRuntime:
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, dict[str, str]]:
         if self.worker_hangs:
-            raise asyncio.TimeoutError
+            raise TimeoutError
         self.trace_seconds.append(seconds)
         return self.engine_trace, dict(self.observation.model_names)
 
@@ -201,7 +201,7 @@ class FakeRuntime:
                 name=name,
                 digest=loaded.model.digest,
                 size=loaded.model.size,
-                expires_at=datetime.now(timezone.utc) + timedelta(minutes=minutes),
+                expires_at=datetime.now(UTC) + timedelta(minutes=minutes),
                 context_length=loaded.num_ctx or 2048,
                 config=loaded.model.config,
                 kv=self.kv.get(name),

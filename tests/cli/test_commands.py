@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,7 +14,7 @@ DIGEST = "0123456789abcdef" * 4
 
 
 def ago(**delta):
-    return (datetime.now(timezone.utc) - timedelta(**delta)).isoformat()
+    return (datetime.now(UTC) - timedelta(**delta)).isoformat()
 
 
 def model(name, size=92_000_000, **fields):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_durations(seconds, text):
 
 
 def test_relative_times():
-    now = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    now = datetime(2026, 1, 2, tzinfo=UTC)
     assert time_ago("2026-01-01T00:00:00Z", now) == "24 hours ago"
     assert time_until("2026-01-02T00:05:00.5Z", now) == "5 minutes from now"
     assert time_until("2026-01-01T23:59:59+00:00", now) == "Stopping..."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 pytestmark = pytest.mark.unit
 
-HOUR_AGO = (datetime.now(timezone.utc) - timedelta(hours=3)).isoformat()
+HOUR_AGO = (datetime.now(UTC) - timedelta(hours=3)).isoformat()
 
 
 def session(name="work", model="smollm2:135m", tokens=1234, size=28_000_000, **fields):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from puna.engine.sessions import SessionStatus, UnknownSession
 from puna.kv.checkpoint import CheckpointHeader, KvIdentity, read_header, write_checkpoint
 
 BLOCK_BYTES = 64
-SAVED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+SAVED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def identity(model_id: str, kv_type: str = "f16") -> KvIdentity:

@@ -399,7 +399,7 @@ def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkey
     async def main():
         await daemon.say("m", "x")
         monkeypatch.setattr(daemon.worker, "stats", asyncio.Event().wait)
-        with pytest.raises(asyncio.TimeoutError):
+        with pytest.raises(TimeoutError):
             await daemon.runtime.observe()
         assert [status.kv for status in await daemon.runtime.loaded()] == [None]
 

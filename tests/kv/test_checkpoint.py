@@ -7,7 +7,7 @@ import stat
 import struct
 import zlib
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -30,7 +30,7 @@ from puna.kv.checkpoint import (
 
 pytestmark = pytest.mark.unit
 
-CREATED = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone.utc)
+CREATED = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 KV = KvIdentity(model_id="sha256-abc", kv_type="q8_0", num_layers=3, block_bytes=64)
 
 

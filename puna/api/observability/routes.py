@@ -23,7 +23,7 @@ async def metrics(request: Request) -> Response:
     context = context_of(request)
     try:
         observation = await context.runtime.observe()
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise ApiError(503, _NO_ANSWER) from None
     return await asyncio.to_thread(_exposition, observation, context.http_counts.copy())
 
@@ -33,7 +33,7 @@ async def trace(request: Request) -> Response:
     seconds = _seconds(request.query_params.get("seconds"))
     try:
         recorded, names = await context_of(request).runtime.trace(seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise ApiError(503, _NO_ANSWER) from None
     body = await asyncio.to_thread(chrome_trace.encode, recorded, names)
     headers = {"Content-Disposition": 'attachment; filename="puna-trace.json"'}

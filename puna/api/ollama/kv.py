@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Literal
@@ -131,7 +130,7 @@ async def _observed(runtime: Runtime) -> Observation:
     """ApiError (503), WorkerDied."""
     try:
         return await runtime.observe(wait=True)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise ApiError(503, "the worker does not answer") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -131,7 +131,7 @@ class ReplyFraming:
         delta = event if isinstance(event, Delta) else text or Delta()
         fields: dict[str, Any] = {
             "model": self._model,
-            "created_at": datetime.now(timezone.utc),
+            "created_at": datetime.now(UTC),
             "done": isinstance(event, Finish),
             "logprobs": logprob_replies(delta.logprobs),
         }

@@ -108,7 +108,7 @@ def _method(kind: type[Request], call: Callable[[Request], Awaitable[Message]]) 
             return (await call(request)).SerializeToString()
         except WorkerDied as error:
             raise RpcError(Status.UNAVAILABLE, str(error)) from error
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise RpcError(Status.UNAVAILABLE, "the engine does not answer") from error
 
     return method
