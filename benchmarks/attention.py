@@ -20,6 +20,7 @@ import gguf
 import numpy as np
 
 from puna import _native
+from puna.gguf import GgufFile
 
 BLOCK_TOKENS = 16
 VOCABULARY = 256
@@ -130,7 +131,7 @@ def write_tables(path: Path, shape: Shape) -> _native.GgufFile:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return _native.GgufFile(path)
+    return GgufFile(path).native
 
 
 if __name__ == "__main__":

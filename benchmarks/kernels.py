@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from puna import _native
+from puna.gguf import GgufFile
 from tests.kernels.weights import TYPES, random_weight, write_weights
 
 COLS = 4096
@@ -39,7 +40,7 @@ def measure(path: Path, weight_type: str, isa: str, seconds: float) -> list[str]
     small = random_weight(weight_type, SMALL_ROWS, COLS)
     copies = LARGE_BYTES // small.nbytes
     write_weights(path, weight_type, {"large": np.tile(small, (copies, 1)), "small": small})
-    file = _native.GgufFile(path)
+    file = GgufFile(path).native
     cells = []
     for tokens in (*FEW_TOKENS, *MANY_TOKENS):
         weight, rows = ("large", copies * SMALL_ROWS) if tokens in FEW_TOKENS else ("small", SMALL_ROWS)

@@ -1,6 +1,5 @@
 """The native core (C++, bound with nanobind)."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ class NativeError(ValueError):
 class GgufFile:
     """A mapped, completely checked GGUF file. Use puna.gguf.GgufFile."""
 
-    def __init__(self, path: str | bytes | os.PathLike[str]) -> None: ...
+    def __init__(self, descriptor: int) -> None: ...
     @property
     def version(self) -> int: ...
     def keys(self) -> list[str]: ...

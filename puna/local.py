@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from puna.backends.base import ModelInfo
+from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.stop import StopStrings
 from puna.chat.template import ChatTemplate, TemplateError
@@ -78,7 +78,8 @@ class Engine:
         self._backend = CpuBackend(num_threads, kv_type=kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
-            self.info: ModelInfo = self._core.load_model(_MODEL_ID, path)
+            with ModelSource.open(path) as source:
+                self.info: ModelInfo = self._core.load_model(_MODEL_ID, source)
         except BaseException:
             self.close()
             raise
@@ -192,7 +193,7 @@ def _chat_template(file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
     try:
         return ChatTemplate.from_gguf(file.metadata, tokenizer)
     except TemplateError as error:
-        log.warning("%s: the chat template cannot be used: %s", file.path, error)
+        log.warning("%s: the chat template cannot be used: %s", file.name, error)
         return None
 
 

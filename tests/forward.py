@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Arena
-from puna.backends.base import Batch, DeviceModel
+from puna.backends.base import Batch, DeviceModel, ModelSource
+from puna.backends.cpu import CpuBackend
+from puna.backends.cpu.backend import CpuModel
 from puna.kv import BLOCK_TOKENS
+
+
+def load_file(backend: CpuBackend, path: Path) -> CpuModel:
+    with ModelSource.open(path) as source:
+        return backend.load(source)
 
 
 def all_logits(model: DeviceModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:

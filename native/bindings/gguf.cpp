@@ -107,13 +107,9 @@ nb::object to_python(Reader& reader, ValueType type) {
   return nb::none();
 }
 
-std::shared_ptr<GgufFile> open(nb::handle path) {
-  PyObject* encoded = nullptr;
-  if (!PyUnicode_FSConverter(path.ptr(), &encoded)) throw nb::python_error();
-  const nb::bytes bytes = nb::steal<nb::bytes>(encoded);
-  const std::string name(bytes.c_str(), bytes.size());
+std::shared_ptr<GgufFile> open(int descriptor) {
   const nb::gil_scoped_release release;
-  return GgufFile::open(name);
+  return GgufFile::open(descriptor);
 }
 
 nb::list tensors(const GgufFile& file) {
@@ -157,7 +153,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
 
 void bind_gguf(nb::module_& m) {
   nb::class_<GgufFile>(m, "GgufFile")
-      .def(nb::new_(&open), nb::arg("path"))
+      .def(nb::new_(&open), nb::arg("descriptor"))
       .def_prop_ro("version", &GgufFile::version)
       .def("keys",
            [](const GgufFile& file) {

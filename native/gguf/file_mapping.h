@@ -5,13 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+
+#include "gguf/regular_file.h"
 
 namespace puna {
 
 class FileMapping {
  public:
-  explicit FileMapping(const std::string& path);  // Error: cannot be opened, no regular file, empty
+  explicit FileMapping(const RegularFile& file);  // Error if it cannot be mapped
   ~FileMapping();
   FileMapping(const FileMapping&) = delete;
   FileMapping& operator=(const FileMapping&) = delete;

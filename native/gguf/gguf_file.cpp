@@ -79,8 +79,8 @@ std::string type_name(TensorType type) {
   return traits != nullptr ? traits->name : "type " + std::to_string(static_cast<uint32_t>(type));
 }
 
-std::shared_ptr<GgufFile> GgufFile::open(const std::string& path) {
-  std::shared_ptr<GgufFile> file(new GgufFile(path));
+std::shared_ptr<GgufFile> GgufFile::open(int descriptor) {
+  std::shared_ptr<GgufFile> file(new GgufFile(descriptor));
   file->parse();
   return file;
 }

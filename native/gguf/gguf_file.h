@@ -32,8 +32,9 @@ struct TensorEntry {
 
 class GgufFile : public std::enable_shared_from_this<GgufFile> {
  public:
-  // Throws Error, which names the field and what is wrong; the caller knows the path.
-  static std::shared_ptr<GgufFile> open(const std::string& path);
+  // The caller keeps its descriptor. Throws Error, which names the field and what is wrong; the caller knows
+  // the file's name.
+  static std::shared_ptr<GgufFile> open(int descriptor);
 
   uint32_t version() const { return version_; }
   const std::vector<MetadataEntry>& metadata() const { return metadata_; }
@@ -57,7 +58,7 @@ class GgufFile : public std::enable_shared_from_this<GgufFile> {
   }
 
  private:
-  explicit GgufFile(const std::string& path) : mapping_(path) {}
+  explicit GgufFile(int descriptor) : mapping_(RegularFile(descriptor)) {}
   void parse();
   void read_metadata(Reader& reader, uint64_t count);
   void read_tensors(Reader& reader, uint64_t count);

@@ -15,6 +15,8 @@
 //   build RESULT
 //   run POSITION TOKENS...          a step of one sequence, whose blocks are 0, 1, ...
 //   move SOURCE_BEGIN DESTINATION_BEGIN NUM_TOKENS      within this sequence
+#include <fcntl.h>
+
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -36,6 +38,11 @@ namespace puna {
 namespace {
 
 constexpr int kNumBlocks = 16;
+
+std::shared_ptr<GgufFile> open_file(const std::string& path) {
+  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return GgufFile::open(descriptor.get());
+}
 
 struct Driver {
   std::ofstream results;
@@ -124,7 +131,7 @@ Command op(Method method) {
 }
 
 const std::map<std::string, Command> kCommands = {
-    {"file", [](Driver& d, std::istream& in) { d.file = GgufFile::open(next<std::string>(in)); }},
+    {"file", [](Driver& d, std::istream& in) { d.file = open_file(next<std::string>(in)); }},
     {"program",
      [](Driver& d, std::istream& in) {
        call<std::string, std::string>(in, [&](const auto& isa, const auto& kv_type) {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from puna.gguf import GgufError, open_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,13 +96,35 @@ class DeviceModel(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A model's file, opened for reading by somebody who closes it once load() has returned.
+
+    name: for error texts.
+    descriptors: of a split file's parts, in order; of any other file exactly one.
+    """
+
+    name: str
+    descriptors: tuple[int, ...]
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[ModelSource]:
+        """Raises ModelLoadError if the file cannot be opened."""
+        try:
+            with open_file(path) as descriptor:
+                yield cls(str(path), (descriptor,))
+        except GgufError as error:
+            raise ModelLoadError(str(error)) from error
+
+
 class Backend(Protocol):
     """A device."""
 
     @property
     def pool(self) -> ThreadPool: ...
 
-    def load(self, path: Path) -> DeviceModel:
+    def load(self, source: ModelSource) -> DeviceModel:
         """Raises ModelLoadError for a file that cannot be run."""
 
     def close(self) -> None: ...

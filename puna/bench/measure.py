@@ -12,7 +12,7 @@ from types import TracebackType
 
 import msgspec
 
-from puna.backends.base import ModelInfo
+from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.bench.cost import Cost, model_cost
 from puna.bench.machine import Roofs, measure_roofs
@@ -84,7 +84,8 @@ class Bench:
         self._backend = CpuBackend(num_threads, kv_type=kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
-            self.info: ModelInfo = self._core.load_model(_MODEL_ID, path)
+            with ModelSource.open(path) as source:
+                self.info: ModelInfo = self._core.load_model(_MODEL_ID, source)
         except BaseException:
             self.close()
             raise

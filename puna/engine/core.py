@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from puna._native import NativeError
-from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError
+from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
 from puna.engine.batch import Slice, build_batch
 from puna.engine.inspection import check_books, engine_stats
@@ -80,9 +79,9 @@ class EngineCore:
         """Whether step() has something to do or to say."""
         return bool(self._outputs) or self._scheduler.has_work or self.prefixes.has_restored
 
-    def load_model(self, model_id: str, path: Path) -> ModelInfo:
+    def load_model(self, model_id: str, source: ModelSource) -> ModelInfo:
         """Raises ModelLoadError."""
-        return self.attach_model(model_id, self.backend.load(path))
+        return self.attach_model(model_id, self.backend.load(source))
 
     def attach_model(
         self, model_id: str, device_model: DeviceModel, weight: float = 1.0, minimum_kv_bytes: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,6 +61,21 @@ class Metadata(Mapping[str, Any]):
         return len(self._keys)
 
 
+@contextmanager
+def open_file(path: Path | str) -> Iterator[int]:
+    """A descriptor to read the file with, closed at the end. Raises GgufError if it cannot be opened."""
+    try:
+        # O_NONBLOCK: opening a named pipe must not wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise GgufError(f"{path}: cannot open the file: {reason}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class GgufFile:
     """Opens, maps and checks a GGUF file (version 2 or 3, little endian).
 
@@ -68,9 +84,20 @@ class GgufFile:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        with open_file(path) as descriptor:
+            self._open(descriptor, str(path))
+
+    @classmethod
+    def from_descriptor(cls, descriptor: int, name: str) -> GgufFile:
+        """The caller keeps its descriptor. name: for error texts."""
+        file = cls.__new__(cls)
+        file._open(descriptor, name)
+        return file
+
+    def _open(self, descriptor: int, name: str) -> None:
+        self.name = name
         try:
-            self._native: _native.GgufFile | None = _native.GgufFile(os.fspath(path))
+            self._native: _native.GgufFile | None = _native.GgufFile(descriptor)
         except _native.NativeError as error:
             raise self._error(error) from error
         self.version = self._native.version
@@ -82,7 +109,7 @@ class GgufFile:
     def native(self) -> _native.GgufFile:
         """For backends; keeps the mapping alive. Raises GgufError after close."""
         if self._native is None:
-            raise GgufError(f"{self.path}: the file is closed")
+            raise GgufError(f"{self.name}: the file is closed")
         return self._native
 
     def data(self, name: str) -> NDArray[np.uint8]:
@@ -111,4 +138,4 @@ class GgufFile:
         self.close()
 
     def _error(self, error: _native.NativeError) -> GgufError:
-        return GgufError(f"{self.path}: {error}")
+        return GgufError(f"{self.name}: {error}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
+from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine import EngineCore
 from puna.engine.resident import ModelDoesNotFit
 from puna.kv.pressure import MemoryPressure
@@ -222,7 +222,8 @@ class WorkerServer:
     def _load(self, message: Load) -> None:
         path = Path(os.fsdecode(message.path))
         try:
-            device_model = self._engine.backend.load(path)
+            with ModelSource.open(path) as source:
+                device_model = self._engine.backend.load(source)
         except ModelLoadError as error:
             self._inbox.put(LoadFailed(message.call, printable(str(error))))
         except Exception as error:  # a file must not end the worker, whatever it hits

@@ -15,7 +15,7 @@ from puna.backends.base import ModelLoadError
 from puna.backends.cpu import CpuBackend
 from puna.gguf import GgufFile
 from puna.variables import KV_TYPES
-from tests.forward import all_logits
+from tests.forward import all_logits, load_file
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -33,7 +33,7 @@ def backend() -> Iterator[CpuBackend]:
 def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
     tiny = TINY["qwen3"]
     path = write_tiny(tmp_path / "tiny.gguf", tiny)
-    model = backend.load(path)
+    model = load_file(backend, path)
     assert (model.info.architecture, model.info.num_layers) == ("qwen3", tiny.layers)
     assert (model.info.vocab_size, model.info.context_length) == (270, tiny.context)
     assert model.info.block_bytes == tiny.layers * 2 * tiny.kv_heads * tiny.head_dim * 16 * 2
@@ -44,7 +44,7 @@ def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TINY)
 def test_every_architecture_can_shift(name: str, backend: CpuBackend, tmp_path: Path) -> None:
-    model = backend.load(write_tiny(tmp_path / "tiny.gguf", TINY[name]))
+    model = load_file(backend, write_tiny(tmp_path / "tiny.gguf", TINY[name]))
     assert model.info.can_shift
     model.close()
 
@@ -56,7 +56,7 @@ def test_logits_do_not_depend_on_chunks_or_threads(kv_type: str, tmp_path: Path)
     results = []
     for num_threads, chunk in ((1, 50), (2, 50), (2, 1), (3, 7)):
         backend = CpuBackend(num_threads, kv_type=kv_type)
-        model = backend.load(path)
+        model = load_file(backend, path)
         results.append(all_logits(model, TOKENS, chunk))
         model.close()
         backend.close()
@@ -67,7 +67,7 @@ def test_logits_do_not_depend_on_chunks_or_threads(kv_type: str, tmp_path: Path)
 def test_unknown_kv_type_is_refused(tmp_path: Path) -> None:
     backend = CpuBackend(1, kv_type="f8")
     with pytest.raises(ModelLoadError, match='unknown type of keys and values "f8"'):
-        backend.load(write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
+        load_file(backend, write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
     backend.close()
 
 
@@ -77,12 +77,12 @@ def test_truncated_file_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
     for size in (0, 3, 20, 500, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(ModelLoadError, match=r"tiny\.gguf"):
-            backend.load(path)
+            load_file(backend, path)
 
 
 def test_missing_file_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
     with pytest.raises(ModelLoadError, match=r"nothing\.gguf"):
-        backend.load(tmp_path / "nothing.gguf")
+        load_file(backend, tmp_path / "nothing.gguf")
 
 
 def test_file_that_lacks_a_layer_is_refused(backend: CpuBackend, tmp_path: Path) -> None:
@@ -92,19 +92,19 @@ def test_file_that_lacks_a_layer_is_refused(backend: CpuBackend, tmp_path: Path)
     broken = path.read_bytes().replace(number + b"\x02", number + b"\x03")
     path.write_bytes(broken)
     with pytest.raises(ModelLoadError, match=r"blk\.2\.attn_norm\.weight is missing"):
-        backend.load(path)
+        load_file(backend, path)
 
 
 def test_experts_are_refused(backend: CpuBackend, tmp_path: Path) -> None:
     tiny = replace(TINY["llama"], metadata={"expert_count": 8})
     with pytest.raises(ModelLoadError, match="mixture-of-experts"):
-        backend.load(write_tiny(tmp_path / "tiny.gguf", tiny))
+        load_file(backend, write_tiny(tmp_path / "tiny.gguf", tiny))
 
 
 def test_two_models_share_the_pool(backend: CpuBackend, tmp_path: Path) -> None:
-    first = backend.load(write_tiny(tmp_path / "a.gguf", TINY["llama"]))
+    first = load_file(backend, write_tiny(tmp_path / "a.gguf", TINY["llama"]))
     alone = all_logits(first, TOKENS)
-    second = backend.load(write_tiny(tmp_path / "b.gguf", TINY["qwen2"]))
+    second = load_file(backend, write_tiny(tmp_path / "b.gguf", TINY["qwen2"]))
     all_logits(second, TOKENS)
     np.testing.assert_array_equal(all_logits(first, TOKENS), alone)
     second.close()
@@ -113,7 +113,7 @@ def test_two_models_share_the_pool(backend: CpuBackend, tmp_path: Path) -> None:
 
 
 def test_batch_that_does_not_fit_is_refused_and_harms_nothing(backend: CpuBackend, tmp_path: Path) -> None:
-    model = backend.load(write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
+    model = load_file(backend, write_tiny(tmp_path / "tiny.gguf", TINY["llama"]))
     alone = all_logits(model, TOKENS)
     with pytest.raises(NativeError, match="token"):
         all_logits(model, [*TOKENS, 270])
@@ -133,7 +133,7 @@ def test_a_model_that_sleeps_holds_no_weights_and_wakes_with_the_same_logits(
     backend: CpuBackend, tmp_path: Path
 ) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
-    model = backend.load(path)
+    model = load_file(backend, path)
     before = all_logits(model, TOKENS)
     assert resident_bytes(path) > 0
     model.sleep()

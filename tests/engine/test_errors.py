@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tests.engine.toy import (
     run_all,
     toy_engine,
     toy_request,
+    toy_source,
 )
 
 pytestmark = pytest.mark.native
@@ -100,12 +100,12 @@ def test_unloading_fails_the_requests_of_that_model_only():
 def test_a_model_that_cannot_be_loaded_leaves_nothing():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=BLOCK_BYTES))
     with pytest.raises(ModelLoadError, match="not a toy"):
-        engine.load_model("m", Path("nonsense"))
+        engine.load_model("m", toy_source("nonsense"))
     large = ToyModel(block_bytes=2 * BLOCK_BYTES)
     with pytest.raises(ModelLoadError, match="needs at least 128 B of KV memory, the limit is 64 B"):
         engine.attach_model("m", large)
     assert large.closed
-    assert engine.load_model("m", Path("3")).architecture == "toy"
+    assert engine.load_model("m", toy_source("3")).architecture == "toy"
     again = ToyModel()
     with pytest.raises(ModelLoadError, match="model m is already loaded"):
         engine.attach_model("m", again)

@@ -20,6 +20,7 @@ from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.kv.checkpoint import Checkpoint
 from puna.tokenizer import Tokenizer, load_tokenizer
+from tests.forward import load_file
 
 pytestmark = pytest.mark.native
 
@@ -55,7 +56,7 @@ class Engine:
     """SmolLM2 with memory for so many tokens. Time goes on steadily, so guesses ahead always seem to pay."""
 
     def __init__(self, backend: CpuBackend, path: Path, max_tokens: int = 8000, **settings: Any) -> None:
-        model = backend.load(path)
+        model = load_file(backend, path)
         limit_bytes = max_tokens // BLOCK_TOKENS * model.info.block_bytes
         clock = itertools.count(0, 0.001)
         self.core = EngineCore(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby, pairwise
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
 from puna.engine import EngineCore
 from puna.engine.metrics import ModelMetrics
 from puna.engine.trace import EngineTrace
-from tests.engine.toy import POISON, Results, ToyModel, run_all, toy_engine, toy_request
+from tests.engine.toy import POISON, Results, ToyModel, run_all, toy_engine, toy_request, toy_source
 
 pytestmark = pytest.mark.native
 
@@ -158,7 +157,7 @@ def test_totals_outlive_the_model():
     results.add(engine.step())
     check_books(engine, results)
     assert engine.stats().models == []
-    engine.load_model("toy", Path("0"))
+    engine.load_model("toy", toy_source("0"))
     engine.submit(toy_request("c", [1] * 5, 2))
     run_all(engine, results)
     check_books(engine, results)
@@ -167,7 +166,7 @@ def test_totals_outlive_the_model():
 
 def test_each_model_has_its_own():
     engine = toy_engine()
-    engine.load_model("other", Path("1"))
+    engine.load_model("other", toy_source("1"))
     engine.submit(toy_request("a", [1] * 5, 2))
     engine.submit(toy_request("b", [1] * 7, 2, model_id="other"))
     run_all(engine)

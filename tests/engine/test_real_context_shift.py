@@ -15,6 +15,7 @@ import pytest
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from tests.engine.toy import run_all
+from tests.forward import load_file
 from tests.tiny import Tiny, write_tiny
 
 pytestmark = pytest.mark.native
@@ -58,7 +59,7 @@ def generate(
 ) -> tuple[dict[str, list[int]], int]:
     """(tokens by request, number of preemptions)"""
     engine = EngineCore(backend, EngineSettings(**settings))
-    engine.load_model("model", path)
+    engine.attach_model("model", load_file(backend, path))
     for request in requests:
         engine.submit(request)
     tokens = run_all(engine).tokens
@@ -85,7 +86,7 @@ def test_in_small_chunks(backend: CpuBackend, path: Path, alone: dict[str, list[
 
 
 def test_preempted(backend: CpuBackend, path: Path, alone: dict[str, list[int]]) -> None:
-    model = backend.load(path)
+    model = load_file(backend, path)
     block_bytes = model.info.block_bytes
     model.close()
     tokens, num_preemptions = generate(

@@ -13,6 +13,7 @@ from msgspec import structs
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from tests.engine.toy import run_all
+from tests.forward import load_file
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -62,7 +63,7 @@ def generate(
     ticks = count(step=0.001)
     engine = EngineCore(backend, settings, lambda: next(ticks))
     for model_id, path in paths.items():
-        engine.load_model(model_id, path)
+        engine.attach_model(model_id, load_file(backend, path))
     for request in requests:
         engine.submit(request)
     results = run_all(engine)
@@ -95,7 +96,7 @@ def test_chunk_sizes_do_not_matter(backend: CpuBackend, paths: dict[str, Path], 
 def test_memory_for_a_few_is_enough_for_all(
     backend: CpuBackend, paths: dict[str, Path], alone: dict[str, list[int]]
 ):
-    largest_block = max(backend.load(path).info.block_bytes for path in paths.values())
+    largest_block = max(load_file(backend, path).info.block_bytes for path in paths.values())
     settings = EngineSettings(kv_limit_bytes=12 * largest_block)
     tokens, num_preemptions = generate(backend, paths, requests(16), settings)
     assert num_preemptions > 0
@@ -107,7 +108,7 @@ def test_guesses_change_no_bit(backend: CpuBackend, paths: dict[str, Path], samp
     ticks = count(step=0.001)
     engine = EngineCore(backend, EngineSettings(), lambda: next(ticks))
     for model_id, path in paths.items():
-        engine.load_model(model_id, path)
+        engine.attach_model(model_id, load_file(backend, path))
     prompt = np.random.default_rng(5).integers(0, 260, 12).tolist() * 4
     sampling = structs.replace(sampling, num_logprobs=2)
     runs = []

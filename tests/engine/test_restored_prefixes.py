@@ -9,6 +9,7 @@ import pytest
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from tests.engine.fake_threads import FakeThreads
+from tests.forward import load_file
 
 pytestmark = pytest.mark.native
 
@@ -27,7 +28,7 @@ class Engine:
         )
         self.threads = FakeThreads()
         self.core.prefixes.use_threads(self.threads)
-        self.core.load_model("m", path)
+        self.core.attach_model("m", load_file(self.backend, path))
 
     def __enter__(self) -> Engine:
         return self

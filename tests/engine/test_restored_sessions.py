@@ -9,6 +9,7 @@ import pytest
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from puna.kv.checkpoint import Checkpoint, CheckpointMismatch
+from tests.forward import load_file
 
 pytestmark = pytest.mark.native
 
@@ -23,7 +24,7 @@ class Engine:
     def __init__(self, path: Path, kv_type: str, num_threads: int = 1) -> None:
         self.backend = CpuBackend(num_threads, kv_type=kv_type)
         self.core = EngineCore(self.backend, EngineSettings(kv_limit_bytes=64 << 20))
-        self.core.load_model("m", path)
+        self.core.attach_model("m", load_file(self.backend, path))
 
     def __enter__(self) -> Engine:
         return self

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import Arena, NativeError, ThreadPool
-from puna.backends.base import Batch, ModelInfo, ModelLoadError
+from puna.backends.base import Batch, ModelInfo, ModelLoadError, ModelSource
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from puna.kv import BLOCK_TOKENS
 
@@ -204,18 +204,24 @@ class ToyModel:
 
 
 class ToyBackend:
-    """`load` takes a path named after the salt: Path("7"); a name that is no number cannot be loaded."""
+    """`load` takes a source named after the salt, whose file it never reads; see toy_source()."""
 
     def __init__(self) -> None:
         self.pool = ThreadPool(1)
 
-    def load(self, path: Path) -> ToyModel:
-        if not path.name.isdigit():
-            raise ModelLoadError(f"{path}: not a toy")
-        return ToyModel(int(path.name))
+    def load(self, source: ModelSource) -> ToyModel:
+        name = Path(source.name).name
+        if not name.isdigit():
+            raise ModelLoadError(f"{name}: not a toy")
+        return ToyModel(int(name))
 
     def close(self) -> None:
         self.pool.close()
+
+
+def toy_source(name: str) -> ModelSource:
+    """A name that is no number cannot be loaded."""
+    return ModelSource(name, ())
 
 
 def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: object) -> EngineCore:

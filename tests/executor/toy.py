@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+import puna.gguf
 from puna._native import Arena, GgufFile, Program, ProgramBuilder, ThreadPool
 
 BLOCK_TOKENS = 16
@@ -43,7 +44,7 @@ def write_gguf(path: Path, tensors: Mapping[str, NDArray | Encoded]) -> GgufFile
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return GgufFile(path)
+    return puna.gguf.GgufFile(path).native
 
 
 @dataclass

@@ -126,7 +126,7 @@ def test_tensors_are_indexed_and_read_in_place(tmp_path: Path) -> None:
     info = file.tensors["blk.0.weight"]
     assert info == TensorInfo("blk.0.weight", "F32", (4, 3), info.offset, 48)
     expected = np.arange(12, dtype=np.float32).reshape(3, 4)
-    assert file.path.read_bytes()[info.offset : info.offset + 48] == expected.tobytes()
+    assert (tmp_path / "a.gguf").read_bytes()[info.offset : info.offset + 48] == expected.tobytes()
     data = file.data("blk.0.weight")
     assert data.tobytes() == expected.tobytes()
     assert not data.flags.writeable

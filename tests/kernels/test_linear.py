@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from puna import _native
+from puna.gguf import GgufFile
 from tests.kernels.weights import FLOAT_TYPES, TYPES, columns, random_weight, values, write_weights
 
 pytestmark = pytest.mark.oracle
@@ -42,7 +43,7 @@ def test_agrees_with_exact_arithmetic_for_any_shape(weight_type: str, isa: str, 
         for rows in ROWS
         for cols in columns(weight_type)
     }
-    file = _native.GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, tensors))
+    file = GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, tensors)).native
     rng = np.random.default_rng(1)
     for name, packed in tensors.items():
         weight = values(weight_type, packed)
@@ -57,7 +58,7 @@ def test_agrees_with_exact_arithmetic_for_any_shape(weight_type: str, isa: str, 
 
 def test_long_sums_stay_accurate(weight_type: str, isa: str, tmp_path: Path) -> None:
     packed = random_weight(weight_type, 3, 16384)
-    file = _native.GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, {"w": packed}))
+    file = GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, {"w": packed})).native
     x = np.random.default_rng(2).standard_normal((2, 16384)).astype(np.float32)
     exact_x = x.astype(np.float64) if weight_type in FLOAT_TYPES else rounded_activations(x)
     weight = values(weight_type, packed)
@@ -69,7 +70,7 @@ def test_long_sums_stay_accurate(weight_type: str, isa: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("fill", [0x00, 0x7F, 0x80, 0xFF])
 def test_extreme_integers_do_not_overflow(weight_type: str, isa: str, fill: int, tmp_path: Path) -> None:
     packed = random_weight(weight_type, 2, columns(weight_type)[-1], fill=fill)
-    file = _native.GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, {"w": packed}))
+    file = GgufFile(write_weights(tmp_path / "weights.gguf", weight_type, {"w": packed})).native
     weight = values(weight_type, packed)
     x = np.ones((3, weight.shape[1]), np.float32)  # rounded to 127 or -127, exactly
     x[1] = -1

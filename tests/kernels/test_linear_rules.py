@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from puna import _native
+from puna.gguf import GgufFile
 from tests.kernels.weights import TYPES, columns, random_weight, write_weights
 
 pytestmark = pytest.mark.native
@@ -19,7 +20,7 @@ TOKENS = 33
 @pytest.fixture(params=TYPES)
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> _native.GgufFile:
     packed = random_weight(request.param, ROWS, columns(request.param)[-1])
-    return _native.GgufFile(write_weights(tmp_path / "weights.gguf", request.param, {"w": packed}))
+    return GgufFile(write_weights(tmp_path / "weights.gguf", request.param, {"w": packed})).native
 
 
 @pytest.fixture(params=_native.cpu_info().isas)

@@ -27,7 +27,7 @@ from puna.backends.base import Batch, DeviceModel
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.kv import BLOCK_TOKENS, BlockPool, Budget, SequenceTable
-from tests.forward import log_softmax
+from tests.forward import load_file, log_softmax
 from tests.oracle.llamacpp import LlamaCpp
 from tests.oracle.texts import TEXTS
 from tests.tiny import TINY, Tiny, write_tiny
@@ -103,7 +103,7 @@ class Direct:
 @contextmanager
 def loaded(path: Path, kv_type: str) -> Iterator[DeviceModel]:
     backend = CpuBackend(num_threads=2, kv_type=kv_type)
-    model = backend.load(path)
+    model = load_file(backend, path)
     yield model
     model.close()
     backend.close()
@@ -113,7 +113,7 @@ def our_answer(path: Path, kv_type: str, prompt: list[int], sampling: SamplingPa
     """From the engine, which shifts by itself."""
     backend = CpuBackend(num_threads=2, kv_type=kv_type)
     engine = EngineCore(backend)
-    engine.load_model("model", path)
+    engine.attach_model("model", load_file(backend, path))
     request = Request(
         id="x", model_id="model", prompt=prompt, sampling=sampling, max_tokens=NUM_TOKENS,
         context_length=CONTEXT, shift=True, num_keep=NUM_KEEP,

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from puna.backends.cpu import CpuBackend
-from tests.forward import all_logits, log_softmax
+from tests.forward import all_logits, load_file, log_softmax
 from tests.oracle.llamacpp import LlamaCpp
 from tests.tiny import TINY, Tiny, write_tiny
 
@@ -30,7 +30,7 @@ def tokens() -> list[int]:
 
 def our_logprobs(path: Path, tokens: list[int], kv_type: str, chunk: int) -> NDArray[np.float64]:
     backend = CpuBackend(num_threads=2, kv_type=kv_type)
-    model = backend.load(path)
+    model = load_file(backend, path)
     logits = all_logits(model, tokens, chunk)
     model.close()
     backend.close()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from puna.backends.cpu import CpuBackend
 from tests import ggml
-from tests.forward import all_logits, log_softmax
+from tests.forward import all_logits, load_file, log_softmax
 from tests.kernels.weights import random_weight, values
 from tests.oracle.llamacpp import LlamaCpp
 from tests.tiny import TINY, Quantize, Tiny, write_tiny
@@ -31,7 +31,7 @@ def prompts() -> list[list[int]]:
 def compare(path: Path, prompts: list[list[int]], *, kv_type: str, isa: str = "auto") -> tuple[float, float]:
     """(share of positions whose likeliest token agrees, largest difference of a log-probability)"""
     backend = CpuBackend(num_threads=2, isa=isa, kv_type=kv_type)
-    model = backend.load(path)
+    model = load_file(backend, path)
     agree, difference = [], 0.0
     with LlamaCpp(path, kv_type=kv_type) as oracle:
         for prompt in prompts:

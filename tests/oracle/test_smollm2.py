@@ -11,7 +11,7 @@ import pytest
 
 from puna.backends.base import DeviceModel
 from puna.backends.cpu import CpuBackend
-from tests.forward import all_logits, log_softmax
+from tests.forward import all_logits, load_file, log_softmax
 from tests.oracle.llamacpp import LlamaCpp
 from tests.oracle.texts import TEXTS
 
@@ -38,7 +38,7 @@ def oracle(smollm2_path: Path) -> Iterator[LlamaCpp]:
 @pytest.fixture(scope="module")
 def model(smollm2_path: Path) -> Iterator[DeviceModel]:
     backend = CpuBackend(num_threads=2)
-    loaded = backend.load(smollm2_path)
+    loaded = load_file(backend, smollm2_path)
     yield loaded
     loaded.close()
     backend.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tempfile
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, chdir, contextmanager
 from pathlib import Path
 
+from puna.backends.base import ModelSource
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.worker.client import WorkerClient
 from puna.worker.server import WorkerServer
@@ -25,13 +27,13 @@ class SlowBackend(ToyBackend):
         self.gate = threading.Event()
         self.models: list[ToyModel] = []
 
-    def load(self, path: Path) -> ToyModel:
-        if path.name == "9":
+    def load(self, source: ModelSource) -> ToyModel:
+        if source.name == "9":
             assert self.gate.wait(60)
-        if path.name == "13":
+        if source.name == "13":
             raise KeyError("bug")
         # Without a limit, a request fills the memory: more than any test waits for.
-        self.models.append(ToyModel(salt=super().load(path).salt, context_length=1_000_000))
+        self.models.append(ToyModel(salt=super().load(source).salt, context_length=1_000_000))
         return self.models[-1]
 
 
@@ -40,6 +42,15 @@ class Served:
         self.backend = backend
         self.engine = engine
         self.client = client
+
+
+@contextmanager
+def _toy_files() -> Iterator[None]:
+    """Files of the models that tests load, in the current directory."""
+    with tempfile.TemporaryDirectory() as directory, chdir(directory):
+        for name in ("0", "1", "9", "13", "nonsense", "\udcff.gguf"):
+            Path(name).touch()
+        yield
 
 
 @asynccontextmanager
@@ -52,7 +63,8 @@ async def served(num_blocks: int = NUM_BLOCKS, **settings: float) -> AsyncIterat
     server.start()
     client = await WorkerClient.connect(ours)
     try:
-        yield Served(backend, engine, client)
+        with _toy_files():
+            yield Served(backend, engine, client)
     finally:
         backend.gate.set()
         await client.close()

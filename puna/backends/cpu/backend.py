@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 import puna
 from puna._native import Arena, NativeError, Program, ProgramBuilder, ThreadPool
-from puna.backends.base import Batch, ModelInfo, ModelLoadError
+from puna.backends.base import Batch, ModelInfo, ModelLoadError, ModelSource
 from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.lower import lower
 from puna.gguf import GgufError, GgufFile
@@ -73,17 +71,19 @@ class CpuBackend:
         self._isa = isa
         self._kv_type = kv_type
 
-    def load(self, path: Path) -> CpuModel:
+    def load(self, source: ModelSource) -> CpuModel:
         """Raises ModelLoadError."""
+        if len(source.descriptors) != 1:
+            raise ModelLoadError(f"{source.name}: split files are not supported")
         try:
-            with GgufFile(path) as file:
+            with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
                 traced = _trace(file)
                 program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
                 return CpuModel(_describe(file, traced, program, self._kv_type), program, self.pool)
         except (GgufError, HyperparameterError, GraphError) as error:
-            raise ModelLoadError(_with_path(path, error)) from error
+            raise ModelLoadError(_with_name(source.name, error)) from error
         except NativeError as error:
-            raise ModelLoadError(_with_path(path, error)) from error
+            raise ModelLoadError(_with_name(source.name, error)) from error
 
     def close(self) -> None:
         self.pool.close()
@@ -109,6 +109,6 @@ def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: st
     )
 
 
-def _with_path(path: Path, error: Exception) -> str:
+def _with_name(name: str, error: Exception) -> str:
     text = str(error)
-    return text if str(path) in text else f"{path}: {text}"
+    return text if text.startswith(name) else f"{name}: {text}"
