@@ -12,7 +12,8 @@ from types import TracebackType
 from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.stop import StopStrings
-from puna.chat.template import ChatTemplate, TemplateError
+from puna.chat.errors import TemplateError
+from puna.chat.template import ChatTemplate
 from puna.engine import (
     EngineCore,
     EngineSettings,

@@ -7,7 +7,7 @@ import logging
 import msgspec
 
 from puna.backends.base import ModelLoadError
-from puna.chat.template import TemplateError
+from puna.chat.errors import TemplateError
 from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError
 from puna.engine.sessions import InvalidSessionName, SessionError, UnknownSession

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from puna.chat.template import ChatTemplate, TemplateError
+from puna.chat.errors import TemplateError
+from puna.chat.template import ChatTemplate
 from puna.gguf import GgufFile
 from puna.registry import StoredModel
 

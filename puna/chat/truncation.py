@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from puna.chat.messages import Message
-from puna.chat.template import TemplateError
+from puna.chat.errors import TemplateError
 
 
 def fit_messages(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError
-from puna.chat.template import ChatTemplate, TemplateError
+from puna.chat.errors import TemplateError
+from puna.chat.template import ChatTemplate
 from puna.daemon.residency import Residency
 from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor

@@ -1,0 +1,166 @@
+"""From a request to the tokens that the model continues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from puna.chat.errors import PromptError
+from puna.chat.messages import Message
+from puna.chat.thinking import ends_with_open_tag, without_old_thoughts
+from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
+
+if TYPE_CHECKING:  # who only asks for prompts need not load what renders them
+    from puna.chat.template import ChatTemplate
+    from puna.tokenizer import Tokenizer
+
+_TOO_LONG = (
+    "the prompt is longer than the context length currently available to the model; shorten the prompt, "
+    "adjust the context length in settings, or use a model with a longer context length"
+)
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is given."""
+
+    text: str
+    """As it was before it became tokens; "" if it came as such."""
+    tokens: list[int]
+    inside_thoughts: bool | None = None
+    """Whether the reply begins with thoughts already open; None: it has none."""
+    num_keep: int
+    """How many tokens at the front stay when the context is full."""
+
+
+class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A conversation (`messages`), or `prompts`: texts, or tokens as they are, each a prompt of its own."""
+
+    messages: list[Message] = []
+    prompts: list[str | list[int]] = []
+    raw: bool = False
+    """Texts become prompts as they are; else each is the user's part of a conversation."""
+    context: list[int] = []
+    """Tokens of an earlier conversation, which such a text continues."""
+    system: str = ""
+    """For conversations that do not begin with a system message."""
+    embedded: list[Message] = []
+    """What the model puts before every conversation."""
+    think: bool = False
+    think_level: str | None = None
+    forgets_thoughts: bool = False
+    """The model must not see what it thought before the user's latest message."""
+    context_length: int
+    """Longest prompt and answer together, in tokens."""
+    num_keep: int = 0
+    """Of the prompt's tokens; negative: all."""
+    truncate: bool = True
+    """Whether messages, or the middle of a prompt, may be left out to make it fit..."""
+    shift: bool = True
+    """...the latter only if tokens may be left out later, too."""
+
+    @property
+    def num_chars(self) -> int:
+        """Roughly how long it is."""
+        texts = [message.content for message in [*self.embedded, *self.messages]]
+        return sum(map(len, texts)) + sum(map(len, self.prompts)) + len(self.context)
+
+
+def build_prompts(
+    request: PromptRequest, template: ChatTemplate | None, tokenizer: Tokenizer
+) -> list[Prompt]:
+    """One for each of the request's prompts, or the one of its conversation.
+
+    template: None: then a conversation is just what user and model wrote. Raises PromptError, TemplateError.
+    """
+    builder = _Builder(request, template, tokenizer)
+    if not request.prompts:
+        return [builder.chat()]
+    return [builder.generate(prompt) for prompt in request.prompts]
+
+
+class _Builder:
+    """Raises PromptError, TemplateError."""
+
+    def __init__(self, request: PromptRequest, template: ChatTemplate | None, tokenizer: Tokenizer) -> None:
+        self._request = request
+        self._template = template
+        self._tokenizer = tokenizer
+        self._latest: tuple[list[Message], str, list[int]] | None = None
+        self._variables: dict[str, Any] = {}
+        if template is not None and template.supports_thinking:
+            self._variables["enable_thinking"] = request.think
+            if request.think_level is not None:
+                self._variables["reasoning_effort"] = request.think_level
+
+    def generate(self, prompt: str | list[int]) -> Prompt:
+        request = self._request
+        if isinstance(prompt, list):
+            return self._fitted("", self._checked(prompt, "prompt"))
+        if request.raw:
+            return self._fitted(prompt, self._tokenizer.encode(prompt))
+        system = [Message("system", request.system)] if request.system else []
+        embedded = [] if request.context else request.embedded
+        return self._conversation([*system, *embedded, Message("user", prompt)])
+
+    def chat(self) -> Prompt:
+        request = self._request
+        requested = [
+            msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages
+        ]
+        messages = [*request.embedded, *requested]
+        if request.system and not (requested and requested[0].role == "system"):
+            messages.insert(0, Message("system", request.system))
+        if request.forgets_thoughts:
+            messages = without_old_thoughts(messages)
+        return self._conversation(messages)
+
+    def _conversation(self, messages: list[Message]) -> Prompt:
+        """Renders the messages that fit, and puts the tokens of the context in front."""
+        request = self._request
+        if request.truncate:
+            messages = fit_messages(messages, lambda cut: len(self._encoded(cut)[1]), request.context_length)
+        text, tokens = self._encoded(messages)
+        prompt = self._with_special_tokens(tokens)
+        if request.context:
+            continuation = prompt[1:] if self._tokenizer.add_bos else prompt
+            prompt = [*self._checked(request.context, "context"), *continuation]
+        return self._fitted(text, prompt, ends_with_open_tag(text) if request.think else None)
+
+    def _encoded(self, messages: list[Message]) -> tuple[str, list[int]]:
+        """The rendered messages as text and as tokens, without BOS and EOS of the tokenizer."""
+        if self._latest is None or self._latest[0] != messages:
+            text = self._render(messages)
+            self._latest = messages, text, self._tokenizer.encode(text, add_special=False)
+        return self._latest[1:]
+
+    def _with_special_tokens(self, tokens: list[int]) -> list[int]:
+        """BOS and EOS as the model wants them; many chat templates write a BOS of their own."""
+        bos_id, eos_id = self._tokenizer.bos_id, self._tokenizer.eos_id
+        add_bos = self._tokenizer.add_bos and bos_id is not None and tokens[:1] != [bos_id]
+        add_eos = self._tokenizer.add_eos and eos_id is not None
+        return [*([bos_id] if add_bos else []), *tokens, *([eos_id] if add_eos else [])]
+
+    def _render(self, messages: list[Message]) -> str:
+        if self._template is None:
+            return "".join(message.content for message in messages if message.role in ("user", "assistant"))
+        return self._template.render(messages, **self._variables)
+
+    def _fitted(self, text: str, tokens: list[int], inside_thoughts: bool | None = None) -> Prompt:
+        """With tokens that leave room in the context for at least one more."""
+        request, add_bos = self._request, self._tokenizer.add_bos
+        if not tokens:
+            raise PromptError("the prompt is empty")
+        if len(tokens) >= request.context_length:
+            if not (request.truncate and request.shift):
+                raise PromptError(_TOO_LONG)
+            tokens = fit_prompt(tokens, request.context_length, request.num_keep, add_bos)
+        num_keep = kept_tokens(request.num_keep, len(tokens), request.context_length, add_bos)
+        return Prompt(text=text, tokens=tokens, inside_thoughts=inside_thoughts, num_keep=num_keep)
+
+    def _checked(self, tokens: list[int], field: str) -> list[int]:
+        vocab_size = self._tokenizer.vocab_size
+        for token in tokens:
+            if not 0 <= token < vocab_size:
+                raise PromptError(f"{field} has token {token}, which the model does not have")
+        return tokens
