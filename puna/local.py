@@ -11,8 +11,8 @@ from types import TracebackType
 
 from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
-from puna.chat.stop import StopStrings
 from puna.chat.errors import TemplateError
+from puna.chat.stop import StopStrings
 from puna.chat.template import ChatTemplate
 from puna.engine import (
     EngineCore,

@@ -66,11 +66,21 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return sum(map(len, texts)) + sum(map(len, self.prompts)) + len(self.context)
 
 
+def check_tokens(request: PromptRequest, vocab_size: int) -> None:
+    """PromptError for tokens that the model does not have."""
+    given = [("prompt", prompt) for prompt in request.prompts if isinstance(prompt, list)]
+    for field, tokens in [*given, ("context", request.context)]:
+        for token in (min(tokens, default=0), max(tokens, default=0)):
+            if not 0 <= token < vocab_size:
+                raise PromptError(f"{field} has token {token}, which the model does not have")
+
+
 def build_prompts(
     request: PromptRequest, template: ChatTemplate | None, tokenizer: Tokenizer
 ) -> list[Prompt]:
     """One for each of the request's prompts, or the one of its conversation.
 
+    request: its tokens are taken as they are, see check_tokens().
     template: None: then a conversation is just what user and model wrote. Raises PromptError, TemplateError.
     """
     builder = _Builder(request, template, tokenizer)
@@ -96,7 +106,7 @@ class _Builder:
     def generate(self, prompt: str | list[int]) -> Prompt:
         request = self._request
         if isinstance(prompt, list):
-            return self._fitted("", self._checked(prompt, "prompt"))
+            return self._fitted("", prompt)
         if request.raw:
             return self._fitted(prompt, self._tokenizer.encode(prompt))
         system = [Message("system", request.system)] if request.system else []
@@ -124,7 +134,7 @@ class _Builder:
         prompt = self._with_special_tokens(tokens)
         if request.context:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
-            prompt = [*self._checked(request.context, "context"), *continuation]
+            prompt = [*request.context, *continuation]
         return self._fitted(text, prompt, ends_with_open_tag(text) if request.think else None)
 
     def _encoded(self, messages: list[Message]) -> tuple[str, list[int]]:
@@ -157,10 +167,3 @@ class _Builder:
             tokens = fit_prompt(tokens, request.context_length, request.num_keep, add_bos)
         num_keep = kept_tokens(request.num_keep, len(tokens), request.context_length, add_bos)
         return Prompt(text=text, tokens=tokens, inside_thoughts=inside_thoughts, num_keep=num_keep)
-
-    def _checked(self, tokens: list[int], field: str) -> list[int]:
-        vocab_size = self._tokenizer.vocab_size
-        for token in tokens:
-            if not 0 <= token < vocab_size:
-                raise PromptError(f"{field} has token {token}, which the model does not have")
-        return tokens

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from puna.chat.messages import Message
 from puna.chat.errors import TemplateError
+from puna.chat.messages import Message
 
 
 def fit_messages(

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from puna.chat.messages import Message
 from puna.chat.errors import TemplateError
+from puna.chat.messages import Message
 from puna.chat.template import ChatTemplate
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.errors import TemplateError
+from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.template import ChatTemplate
 from puna.tokenizer import load_tokenizer
 from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.chat.messages import Message
 from puna.chat.errors import TemplateError
+from puna.chat.messages import Message
 from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,162 @@
+"""From a request to a prompt's tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from puna.chat.errors import PromptError
+from puna.chat.messages import Message
+from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
+from puna.chat.template import ChatTemplate
+from puna.tokenizer import load_tokenizer
+from tests.api.ggufs import CHATML, THINKING
+from tests.tiny import byte_level_vocabulary
+
+pytestmark = pytest.mark.unit
+
+HI = [Message("user", "hi")]
+TOKENS, TYPES, MERGES = byte_level_vocabulary()
+VOCABULARY = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "gpt-2",
+    "tokenizer.ggml.tokens": TOKENS,
+    "tokenizer.ggml.token_type": TYPES,
+    "tokenizer.ggml.merges": MERGES,
+    "tokenizer.ggml.bos_token_id": 65,
+    "tokenizer.ggml.eos_token_id": 66,
+}
+TOKENIZER = load_tokenizer(VOCABULARY)
+WITH_BOS_AND_EOS = load_tokenizer(
+    VOCABULARY | {"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True}
+)
+
+
+def turn(role: str, content: str) -> str:
+    return f"<|im_start|>{role}\n{content}<|im_end|>\n"
+
+
+def build(source: str | None = CHATML, tokenizer=TOKENIZER, **request) -> Prompt:
+    template = None if source is None else ChatTemplate(source, bos_token="b", eos_token="e")
+    request = PromptRequest(**{"context_length": 2048, **request})
+    (prompt,) = build_prompts(request, template, tokenizer)
+    return prompt
+
+
+def text(*args, **request) -> str:
+    """What the tokens stand for."""
+    return TOKENIZER.decode(build(*args, **request).tokens)
+
+
+def test_a_conversation_is_rendered_in_order_and_roles_match_in_any_case():
+    messages = [Message("System", "S"), Message("USER", "a"), Message("assistant", "b")]
+    prompt = build(messages=messages)
+    assert prompt.text == turn("system", "S") + turn("user", "a") + turn("assistant", "b") + (
+        "<|im_start|>assistant\n"
+    )
+    assert prompt.tokens == TOKENIZER.encode_prompt(prompt.text)
+    assert prompt.inside_thoughts is None
+
+
+def test_system_only_if_a_conversation_does_not_begin_with_one():
+    model = {"system": "Be wise.", "embedded": [Message("assistant", "told")]}
+    assert text(messages=HI, **model).startswith(
+        turn("system", "Be wise.") + turn("assistant", "told") + turn("user", "hi")
+    )
+    own = text(messages=[Message("system", "Be brief."), *HI], **model)
+    assert own.startswith(turn("assistant", "told") + turn("system", "Be brief."))
+    assert "wise" not in own
+
+
+def test_a_prompt_is_the_users_part_of_a_conversation():
+    model = {"system": "S", "embedded": [Message("user", "once")]}
+    reply = "<|im_start|>assistant\n"
+    assert text(prompts=["hi"], **model) == (
+        turn("system", "S") + turn("user", "once") + turn("user", "hi") + reply
+    )
+    continued = text(prompts=["hi"], context=[65, 66], **model)
+    assert continued == TOKENIZER.decode([65, 66]) + turn("system", "S") + turn("user", "hi") + reply
+
+
+def test_tokens_and_raw_texts_are_taken_as_they_are_each_as_a_prompt():
+    request = PromptRequest(prompts=["hi", [5, 6]], raw=True, context_length=64, num_keep=-1)
+    prompts = build_prompts(request, None, WITH_BOS_AND_EOS)
+    assert [prompt.tokens for prompt in prompts] == [WITH_BOS_AND_EOS.encode("hi"), [5, 6]]
+    assert [prompt.text for prompt in prompts] == ["hi", ""]
+
+
+@pytest.mark.parametrize("token", [-1, 10**6, 10**30])
+@pytest.mark.parametrize("field", ["prompt", "context"])
+def test_a_token_that_does_not_exist_is_named(field, token):
+    tokens = {"prompts": [[1], [token]]} if field == "prompt" else {"context": [1, token]}
+    with pytest.raises(PromptError, match=f"{field} has token {token}"):
+        check_tokens(PromptRequest(context_length=64, **tokens), 300)
+
+
+def test_without_a_template_a_conversation_is_what_was_said():
+    assert text(None, prompts=["hi"], system="ignored") == "hi"
+
+
+@pytest.mark.parametrize("source", ["{{ messages[0].content }}", "b{{ messages[0].content }}"])
+def test_the_tokenizers_special_tokens_are_there_once(source):
+    bos = TOKENIZER.token_text(65)
+    prompt = build(source.replace("b{{", bos + "{{"), WITH_BOS_AND_EOS, prompts=["hi"])
+    assert prompt.tokens == WITH_BOS_AND_EOS.encode_prompt(prompt.text)
+    assert prompt.tokens.count(65) == prompt.tokens.count(66) == 1
+
+
+def test_a_context_needs_no_second_bos():
+    prompt = build("{{ messages[0].content }}", WITH_BOS_AND_EOS, prompts=["hi"], context=[5])
+    assert prompt.tokens == [5, *WITH_BOS_AND_EOS.encode("hi")[1:]]
+
+
+def test_thinking_reaches_templates_that_know_it():
+    assert text(THINKING, messages=HI, think=False).endswith("<think>\n\n</think>\n\n")
+    assert text(THINKING, messages=HI, think=True, think_level="low").endswith("assistant\n[low]")
+    assert build(THINKING, messages=HI, think=True).inside_thoughts is False
+    opened = "{{ messages[0].content }}<think></think><think>\n"
+    assert build(opened, messages=HI, think=True).inside_thoughts is True
+
+
+def test_earlier_thoughts_go_where_the_model_wants_it():
+    messages = [
+        *HI,
+        Message("assistant", "<think>\nhmm\n</think>\n\nYes."),
+        Message("user", "<think>mine</think> and?"),
+    ]
+    assert turn("assistant", "Yes.") in text(messages=messages, forgets_thoughts=True)
+    assert "mine" in text(messages=messages, forgets_thoughts=True)
+    assert "hmm" in text(messages=messages)
+
+
+def test_old_turns_go_when_the_context_is_full():
+    messages = [Message("system", "S"), *(Message("user", letter * 20) for letter in "abcd")]
+    cut = text(messages=messages, context_length=64)
+    assert turn("system", "S") in cut
+    assert turn("user", "d" * 20) in cut
+    assert "a" * 20 not in cut
+
+
+def test_a_long_prompt_loses_its_middle():
+    prompt = "".join(chr(97 + n % 26) for n in range(300))
+    cut = build(prompts=[prompt], raw=True, context_length=64, num_keep=5)
+    assert len(cut.tokens) < 64
+    assert TOKENIZER.decode(cut.tokens).startswith(prompt[:5])
+    assert TOKENIZER.decode(cut.tokens).endswith(prompt[-20:])
+    assert cut.num_keep == 5
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("field", ["shift", "truncate"])
+def test_a_long_prompt_that_may_not_be_cut_is_refused(field, raw):
+    with pytest.raises(PromptError, match="longer than the context length"):
+        build(prompts=["a b c " * 100], raw=raw, context_length=64, **{field: False})
+
+
+def test_a_prompt_of_nothing_is_refused():
+    with pytest.raises(PromptError, match="empty"):
+        build(prompts=[""], raw=True)
+
+
+@pytest.mark.parametrize(("num_keep", "kept"), [(0, 0), (9, 9), (1000, 63), (-1, 2)])
+def test_num_keep_leaves_room_for_a_token(num_keep, kept):
+    assert build(prompts=[[5, 6]], num_keep=num_keep, context_length=64).num_keep == kept
