@@ -1,5 +1,5 @@
 """`python -m puna.cli`: the command line without the installed script."""
 
-from puna.cli.main import main
+from puna.cli.entry import main
 
 main()

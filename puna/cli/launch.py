@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from puna.cli.client import Client, is_local
 from puna.cli.errors import CliError, NotRunning
+from puna.interpreter import python_command, with_absolute_paths
 from puna.settings import Settings
 
-_SERVE = (sys.executable, "-m", "puna.cli", "serve")
+_SERVE = python_command("puna.cli", "serve")
+_NAMES = {
+    *("HOME", "USER", "LOGNAME", "PATH", "LANG", "TZ", "TMPDIR", "NETRC"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "GLIBC_TUNABLES"),
+}
+_PREFIXES = ("OLLAMA_", "PUNA_", "PIP_", "PYTHON", "LC_", "XDG_", "MALLOC_", "ASAN_", "LSAN_", "UBSAN_")
 _START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _MAX_LOG_BYTES = 4096
@@ -46,11 +55,22 @@ def connect_or_start(settings: Settings) -> Client:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=server_environment(os.environ),
             )
     except OSError as error:
         raise CliError(f"could not start puna server: {error}") from error
     _wait_until_running(client, process, log_path, log_start)
     return client
+
+
+def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Its settings, and what downloads need. The rest is the shell's, which the server will outlive."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name.upper() in _NAMES or name.startswith(_PREFIXES)
+    }
+    return with_absolute_paths(kept)
 
 
 def _wait_until_running(

