@@ -66,9 +66,7 @@ def connect_or_start(settings: Settings) -> Client:
 def server_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Its settings, and what downloads need. The rest is the shell's, which the server will outlive."""
     kept = {
-        name: value
-        for name, value in environ.items()
-        if name.upper() in _NAMES or name.startswith(_PREFIXES)
+        name: value for name, value in environ.items() if name.upper() in _NAMES or name.startswith(_PREFIXES)
     }
     return with_absolute_paths(kept)
 
