@@ -147,9 +147,11 @@ class _Builder:
     def _with_special_tokens(self, tokens: list[int]) -> list[int]:
         """BOS and EOS as the model wants them; many chat templates write a BOS of their own."""
         bos_id, eos_id = self._tokenizer.bos_id, self._tokenizer.eos_id
-        add_bos = self._tokenizer.add_bos and bos_id is not None and tokens[:1] != [bos_id]
-        add_eos = self._tokenizer.add_eos and eos_id is not None
-        return [*([bos_id] if add_bos else []), *tokens, *([eos_id] if add_eos else [])]
+        if self._tokenizer.add_bos and bos_id is not None and tokens[:1] != [bos_id]:
+            tokens = [bos_id, *tokens]
+        if self._tokenizer.add_eos and eos_id is not None:
+            tokens = [*tokens, eos_id]
+        return tokens
 
     def _render(self, messages: list[Message]) -> str:
         if self._template is None:
