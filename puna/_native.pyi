@@ -11,16 +11,31 @@ class NativeError(ValueError):
 
 # --- GGUF ---
 
-class GgufFile:
-    """A mapped, completely checked GGUF file. Use puna.gguf.GgufFile."""
+class GgufMetadata:
+    """What a GGUF file says of itself, completely checked, not mapped. Use puna.gguf.Metadata."""
 
     def __init__(self, descriptor: int) -> None: ...
     @property
     def version(self) -> int: ...
-    def keys(self) -> list[str]: ...
+    def entries(self) -> list[tuple[str, str, str, int]]:
+        """(key, type, type of an array's items, their number) of each."""
     def value(self, key: str) -> Any: ...
+    def items(self, key: str) -> GgufArrayItems: ...
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int]]:
         """(name, type, shape fastest first, offset in the file, bytes) of each."""
+
+class GgufArrayItems:
+    """The items of an array, to be read one after the other."""
+
+    def read(self, max_items: int) -> list[Any] | NDArray[Any]:
+        """The next ones, about 1 MiB at most unless they are numbers; empty at the end."""
+
+class GgufFile:
+    """A GGUF file, mapped. Use puna.gguf.GgufFile."""
+
+    def __init__(self, descriptor: int) -> None: ...
+    @property
+    def metadata(self) -> GgufMetadata: ...
     def data(self, name: str) -> NDArray[np.uint8]: ...
     def dequantize(self, name: str) -> NDArray[np.float32]: ...
 

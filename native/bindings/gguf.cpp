@@ -3,7 +3,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 
 #include "base/error.h"
 #include "bindings/bindings.h"
@@ -23,53 +25,53 @@ nb::object to_text(std::string_view text) {
 template <typename T>
 nb::object to_numpy(Reader& reader, uint64_t count) {
   auto values = std::make_unique<T[]>(count);
-  const uint8_t* source = reader.take(count, sizeof(T), "an array");
   if constexpr (std::is_same_v<T, bool>) {
-    for (uint64_t i = 0; i < count; ++i) values[i] = source[i] != 0;
+    for (uint64_t i = 0; i < count; ++i) values[i] = reader.boolean();
   } else {
-    std::memcpy(values.get(), source, count * sizeof(T));
+    reader.numbers(std::span<T>(values.get(), count), "an array");
   }
   nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
-  // Read-only: the value is cached, and shared by all who ask.
   return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(values.release(), {count}, owner));
 }
 
-nb::object to_python(Reader& reader, ValueType type);
+nb::object items_to_python(Reader& reader, ArrayHeader items);
 
-nb::list to_list(Reader& reader, ArrayHeader array) {
+nb::object to_list(Reader& reader, ArrayHeader items) {
   nb::list values;
-  for (uint64_t i = 0; i < array.count; ++i) values.append(to_python(reader, array.type));
+  for (uint64_t i = 0; i < items.count; ++i) {
+    values.append(items.type == ValueType::kString ? to_text(reader.string("a string"))
+                                                   : items_to_python(reader, reader.array_header()));
+  }
   return values;
 }
 
-nb::object array_to_python(Reader& reader) {
-  const ArrayHeader array = reader.array_header();
-  switch (array.type) {
+nb::object items_to_python(Reader& reader, ArrayHeader items) {
+  switch (items.type) {
     case ValueType::kUint8:
-      return to_numpy<uint8_t>(reader, array.count);
+      return to_numpy<uint8_t>(reader, items.count);
     case ValueType::kInt8:
-      return to_numpy<int8_t>(reader, array.count);
+      return to_numpy<int8_t>(reader, items.count);
     case ValueType::kUint16:
-      return to_numpy<uint16_t>(reader, array.count);
+      return to_numpy<uint16_t>(reader, items.count);
     case ValueType::kInt16:
-      return to_numpy<int16_t>(reader, array.count);
+      return to_numpy<int16_t>(reader, items.count);
     case ValueType::kUint32:
-      return to_numpy<uint32_t>(reader, array.count);
+      return to_numpy<uint32_t>(reader, items.count);
     case ValueType::kInt32:
-      return to_numpy<int32_t>(reader, array.count);
+      return to_numpy<int32_t>(reader, items.count);
     case ValueType::kFloat32:
-      return to_numpy<float>(reader, array.count);
+      return to_numpy<float>(reader, items.count);
     case ValueType::kBool:
-      return to_numpy<bool>(reader, array.count);
+      return to_numpy<bool>(reader, items.count);
     case ValueType::kUint64:
-      return to_numpy<uint64_t>(reader, array.count);
+      return to_numpy<uint64_t>(reader, items.count);
     case ValueType::kInt64:
-      return to_numpy<int64_t>(reader, array.count);
+      return to_numpy<int64_t>(reader, items.count);
     case ValueType::kFloat64:
-      return to_numpy<double>(reader, array.count);
+      return to_numpy<double>(reader, items.count);
     case ValueType::kString:
     case ValueType::kArray:
-      return to_list(reader, array);
+      return to_list(reader, items);
   }
   return nb::none();
 }
@@ -96,7 +98,7 @@ nb::object to_python(Reader& reader, ValueType type) {
     case ValueType::kString:
       return to_text(reader.string("a string"));
     case ValueType::kArray:
-      return array_to_python(reader);
+      return items_to_python(reader, reader.array_header());
     case ValueType::kUint64:
       return nb::int_(reader.number<uint64_t>(kNumber));
     case ValueType::kInt64:
@@ -107,17 +109,80 @@ nb::object to_python(Reader& reader, ValueType type) {
   return nb::none();
 }
 
+// An array's items, some at a time.
+class ArrayItems {
+ public:
+  ArrayItems(std::shared_ptr<GgufMetadata> metadata, std::string_view key)
+      : metadata_(std::move(metadata)),
+        reader_(array_reader(*metadata_, key)),
+        items_(reader_.array_header()) {}
+
+  // Empty at the end. Of strings and arrays, so many that they are not much longer than kChunkBytes.
+  nb::object read(uint64_t max_items) {
+    ArrayHeader next = {items_.type, std::min(items_.count, max_items)};
+    if (fixed_size(items_.type) == 0) next.count = count_up_to(next.count, kChunkBytes);
+    items_.count -= next.count;
+    return items_to_python(reader_, next);
+  }
+
+ private:
+  static constexpr uint64_t kChunkBytes = 1 << 20;
+
+  static Reader array_reader(const GgufMetadata& metadata, std::string_view key) {
+    const MetadataEntry& entry = metadata.at(key);
+    Reader reader = metadata.value(entry);
+    if (entry.type != ValueType::kArray) reader.fail("is not an array");
+    return reader;
+  }
+
+  // How many of the next `most` items are together at least `bytes` long; all if none are.
+  uint64_t count_up_to(uint64_t most, uint64_t bytes) const {
+    Reader ahead = reader_;
+    uint64_t count = 0;
+    while (count < most && ahead.offset() - reader_.offset() < bytes) {
+      ahead.skip(items_.type);
+      ++count;
+    }
+    return count;
+  }
+
+  std::shared_ptr<GgufMetadata> metadata_;
+  Reader reader_;
+  ArrayHeader items_;  // what is left
+};
+
+std::shared_ptr<GgufMetadata> read_metadata(int descriptor) {
+  const nb::gil_scoped_release release;
+  return GgufMetadata::read(descriptor);
+}
+
 std::shared_ptr<GgufFile> open(int descriptor) {
   const nb::gil_scoped_release release;
   return GgufFile::open(descriptor);
 }
 
-nb::list tensors(const GgufFile& file) {
+nb::list entries(const GgufMetadata& metadata) {
   nb::list out;
-  for (const TensorEntry& tensor : file.tensors()) {
+  for (const MetadataEntry& entry : metadata.entries()) {
+    const bool is_array = entry.type == ValueType::kArray;
+    out.append(nb::make_tuple(to_text(entry.key), type_name(entry.type),
+                              is_array ? type_name(entry.array.type) : "", entry.array.count));
+  }
+  return out;
+}
+
+nb::object value(const GgufMetadata& metadata, std::string_view key) {
+  const MetadataEntry& entry = metadata.at(key);
+  Reader reader = metadata.value(entry);
+  return to_python(reader, entry.type);
+}
+
+nb::list tensors(const GgufMetadata& metadata) {
+  nb::list out;
+  for (const TensorEntry& tensor : metadata.tensors().entries()) {
     nb::list shape;
     for (const int64_t extent : tensor.shape) shape.append(extent);
-    out.append(nb::make_tuple(tensor.name, type_name(tensor.type), nb::tuple(shape), file.offset(tensor),
+    out.append(nb::make_tuple(tensor.name, type_name(tensor.type), nb::tuple(shape), tensor.offset,
                               tensor.num_bytes));
   }
   return out;
@@ -127,10 +192,11 @@ using ByteView = nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>, nb::c_contig
 using FloatArray = nb::ndarray<nb::numpy, float, nb::c_contig>;
 
 ByteView data(nb::handle_t<GgufFile> self, std::string_view name) {
-  const TensorEntry& tensor = nb::cast<const GgufFile&>(self).tensor(name);
+  const auto& file = nb::cast<const GgufFile&>(self);
+  const TensorEntry& tensor = file.tensor(name);
   if (type_traits(tensor.type) == nullptr)
     throw Error("tensor " + quoted(name) + ": " + type_name(tensor.type) + " is not supported");
-  return ByteView(tensor.data, {tensor.num_bytes}, self);
+  return ByteView(file.data(tensor), {static_cast<size_t>(tensor.num_bytes)}, self);
 }
 
 FloatArray to_floats(const GgufFile& file, std::string_view name) {
@@ -143,7 +209,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
   std::unique_ptr<float[]> values(new float[count]);
   {
     const nb::gil_scoped_release release;
-    dequantize(tensor.type, tensor.data, values.get(), static_cast<int64_t>(count));
+    dequantize(tensor.type, file.data(tensor), values.get(), static_cast<int64_t>(count));
   }
   nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return FloatArray(values.release(), shape.size(), shape.data(), owner);
@@ -152,24 +218,22 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
 }  // namespace
 
 void bind_gguf(nb::module_& m) {
-  nb::class_<GgufFile>(m, "GgufFile")
-      .def(nb::new_(&open), nb::arg("descriptor"))
-      .def_prop_ro("version", &GgufFile::version)
-      .def("keys",
-           [](const GgufFile& file) {
-             nb::list keys;
-             for (const MetadataEntry& entry : file.metadata()) keys.append(to_text(entry.key));
-             return keys;
-           })
+  nb::class_<GgufMetadata>(m, "GgufMetadata")
+      .def(nb::new_(&read_metadata), nb::arg("descriptor"))
+      .def_prop_ro("version", &GgufMetadata::version)
+      .def("entries", &entries)
+      .def("value", &value, nb::arg("key"))
       .def(
-          "value",
-          [](const GgufFile& file, std::string_view key) {
-            const MetadataEntry& entry = file.metadata(key);
-            Reader reader = file.value(entry);
-            return to_python(reader, entry.type);
+          "items",
+          [](std::shared_ptr<GgufMetadata> metadata, std::string_view key) {
+            return ArrayItems(std::move(metadata), key);
           },
           nb::arg("key"))
-      .def("tensors", &tensors)
+      .def("tensors", &tensors);
+  nb::class_<ArrayItems>(m, "GgufArrayItems").def("read", &ArrayItems::read, nb::arg("max_items"));
+  nb::class_<GgufFile>(m, "GgufFile")
+      .def(nb::new_(&open), nb::arg("descriptor"))
+      .def_prop_ro("metadata", &GgufFile::metadata)
       .def("data", &data, nb::arg("name"))
       .def("dequantize", &to_floats, nb::arg("name"));
 }

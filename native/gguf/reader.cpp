@@ -1,12 +1,13 @@
 #include "gguf/reader.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace puna {
 namespace {
 
-// Real files nest at most once; the bound keeps a hostile one from exhausting the stack.
-constexpr int kMaxArrayDepth = 4;
+constexpr uint64_t kBufferBytes = 64 << 10;
 
 size_t smallest_size(ValueType type) {
   if (type == ValueType::kString) return sizeof(uint64_t);
@@ -56,6 +57,54 @@ size_t fixed_size(ValueType type) {
   return 0;
 }
 
+const char* type_name(ValueType type) {
+  switch (type) {
+    case ValueType::kUint8:
+      return "uint8";
+    case ValueType::kInt8:
+      return "int8";
+    case ValueType::kUint16:
+      return "uint16";
+    case ValueType::kInt16:
+      return "int16";
+    case ValueType::kUint32:
+      return "uint32";
+    case ValueType::kInt32:
+      return "int32";
+    case ValueType::kFloat32:
+      return "float32";
+    case ValueType::kBool:
+      return "bool";
+    case ValueType::kString:
+      return "string";
+    case ValueType::kArray:
+      return "array";
+    case ValueType::kUint64:
+      return "uint64";
+    case ValueType::kInt64:
+      return "int64";
+    case ValueType::kFloat64:
+      return "float64";
+  }
+  return "";
+}
+
+void Reader::copy(std::span<uint8_t> out) {
+  while (!out.empty()) {
+    if (offset_ < buffer_begin_ || offset_ >= buffer_begin_ + buffer_.size()) {
+      buffer_.resize(static_cast<size_t>(std::min(kBufferBytes, remaining())));
+      buffer_begin_ = UINT64_MAX;  // until it has been read
+      file_->read(offset_, buffer_);
+      buffer_begin_ = offset_;
+    }
+    const auto begin = static_cast<size_t>(offset_ - buffer_begin_);
+    const size_t count = std::min(out.size(), buffer_.size() - begin);
+    std::memcpy(out.data(), buffer_.data() + begin, count);
+    offset_ += count;
+    out = out.subspan(count);
+  }
+}
+
 bool Reader::boolean() {
   const uint8_t value = number<uint8_t>("a bool");
   if (value > 1) fail("a bool is " + std::to_string(value) + ", neither 0 nor 1");
@@ -71,27 +120,72 @@ ValueType Reader::value_type() {
 ArrayHeader Reader::array_header() {
   const ValueType type = value_type();
   const uint64_t count = number<uint64_t>("an array's length");
-  if (count > remaining() / smallest_size(type)) fail_short(count, smallest_size(type), "an array");
+  require(count, smallest_size(type), "an array");
+  const uint64_t most = type == ValueType::kString ? kMaxArrayStrings : kMaxArrayItems;
+  if (count > most)
+    fail("an array of " + std::to_string(count) + " items, more than " + std::to_string(most));
   return {type, count};
 }
 
-void Reader::skip(ValueType type, int depth) {
+uint64_t Reader::string_length(const char* what, uint64_t max_bytes) {
+  const auto length = number<uint64_t>(what);
+  require(length, 1, what);
+  if (length > max_bytes)
+    fail(std::string(what) + " of " + std::to_string(length) + " bytes, more than " +
+         std::to_string(max_bytes));
+  return length;
+}
+
+std::string Reader::string(const char* what, uint64_t max_bytes) {
+  std::string text(static_cast<size_t>(string_length(what, max_bytes)), '\0');
+  copy({reinterpret_cast<uint8_t*>(text.data()), text.size()});
+  return text;
+}
+
+void Reader::append_string(std::string& out, const char* what) {
+  const auto length = static_cast<size_t>(string_length(what, kMaxStringBytes));
+  const size_t begin = out.size();
+  out.resize(begin + length);
+  copy({reinterpret_cast<uint8_t*>(out.data()) + begin, length});
+}
+
+ArrayHeader Reader::skip(ValueType type) {
   if (type == ValueType::kString) {
-    string("a string");
+    skip(string_length("a string", kMaxStringBytes), 1, "a string");
   } else if (type == ValueType::kBool) {
     boolean();
   } else if (type != ValueType::kArray) {
-    take(1, fixed_size(type), "a number");
+    skip(1, fixed_size(type), "a number");
   } else {
-    if (depth == kMaxArrayDepth) fail("arrays nested more than " + std::to_string(depth) + " deep");
-    const ArrayHeader array = array_header();
-    const size_t size = array.type == ValueType::kBool ? 0 : fixed_size(array.type);
-    if (size != 0) {
-      take(array.count, size, "an array");
-    } else {
-      for (uint64_t i = 0; i < array.count; ++i) skip(array.type, depth + 1);
+    uint64_t num_nested = 0;
+    return skip_array(1, num_nested);
+  }
+  return {};
+}
+
+ArrayHeader Reader::skip_array(int depth, uint64_t& num_nested) {
+  if (depth > kMaxArrayDepth) fail("arrays nested more than " + std::to_string(kMaxArrayDepth) + " deep");
+  const uint64_t begin = offset_;
+  const ArrayHeader array = array_header();
+  if (array.type == ValueType::kArray || depth > 1) num_nested += array.count;
+  if (num_nested > kMaxNestedItems)
+    fail("arrays in an array hold more than " + std::to_string(kMaxNestedItems) + " items");
+  const size_t size = array.type == ValueType::kBool ? 0 : fixed_size(array.type);
+  if (size != 0) {
+    skip(array.count, size, "an array");
+  } else {
+    for (uint64_t i = 0; i < array.count; ++i) {
+      if (array.type == ValueType::kArray) {
+        skip_array(depth + 1, num_nested);
+      } else {
+        skip(array.type);
+      }
     }
   }
+  if (offset_ - begin > kMaxArrayBytes)
+    fail("an array of " + std::to_string(offset_ - begin) + " bytes, more than " +
+         std::to_string(kMaxArrayBytes));
+  return array;
 }
 
 void Reader::fail(const std::string& problem) const {

@@ -1,19 +1,24 @@
-// Bounds-checked reading of GGUF's primitives. Nothing of a file is believed: every length and count is
-// compared with what is left before it is used.
+// Bounds-checked reading of GGUF's primitives through a small buffer, so that neither a file's size nor its
+// being cut short meanwhile can hurt. Nothing of a file is believed: every length and count is compared with
+// what is left, and with what is sensible, before it is used.
 #pragma once
 
 #include <bit>
-#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
+
+#include "gguf/limits.h"
+#include "gguf/regular_file.h"
 
 namespace puna {
 
-static_assert(std::endian::native == std::endian::little, "GGUF is read in place, as little endian");
+static_assert(std::endian::native == std::endian::little, "GGUF is read as it lies, as little endian");
 
 // The numbers of the gguf_metadata_value_type enum of the GGUF specification.
 enum class ValueType : uint32_t {
@@ -33,62 +38,77 @@ enum class ValueType : uint32_t {
 };
 
 struct ArrayHeader {
-  ValueType type;
-  uint64_t count;
+  ValueType type = {};
+  uint64_t count = 0;
 };
 
 class Reader {
  public:
-  // bytes: the rest of the file from `offset` on. where: what is being read, for error texts.
-  Reader(std::span<const uint8_t> bytes, size_t offset, std::string where)
-      : bytes_(bytes), offset_(offset), where_(std::move(where)) {}
+  // Reads [offset, end) of the file, which must outlive it. where: what is being read, for error texts.
+  Reader(const RegularFile& file, uint64_t offset, uint64_t end, std::string where)
+      : file_(&file), offset_(offset), end_(end), where_(std::move(where)) {}
 
   void enter(std::string where) { where_ = std::move(where); }
-  const std::string& where() const { return where_; }
-  size_t offset() const { return offset_; }
-  size_t remaining() const { return bytes_.size(); }
-  const uint8_t* position() const { return bytes_.data(); }
+  uint64_t offset() const { return offset_; }
+  uint64_t remaining() const { return end_ - offset_; }
 
   template <typename T>
   T number(const char* what) {
     static_assert(std::is_arithmetic_v<T>);
+    require(1, sizeof(T), what);
     T value;
-    std::memcpy(&value, take(1, sizeof(T), what), sizeof(T));
+    copy({reinterpret_cast<uint8_t*>(&value), sizeof(T)});
     return value;
   }
 
-  // `count` items of `size` bytes.
-  const uint8_t* take(uint64_t count, size_t size, const char* what) {
-    if (count > remaining() / size) fail_short(count, size, what);
-    const uint8_t* data = bytes_.data();
-    bytes_ = bytes_.subspan(count * size);
+  // `out.size()` numbers.
+  template <typename T>
+  void numbers(std::span<T> out, const char* what) {
+    static_assert(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>);
+    require(out.size(), sizeof(T), what);
+    copy({reinterpret_cast<uint8_t*>(out.data()), out.size_bytes()});
+  }
+
+  bool boolean();              // a byte that is 0 or 1
+  ValueType value_type();      // one of the enum's
+  ArrayHeader array_header();  // count fits into what is left of the file
+  std::string string(const char* what, uint64_t max_bytes = kMaxStringBytes);
+  void append_string(std::string& out, const char* what);  // to what is there
+
+  // Moves over `count` items of `size` bytes.
+  void skip(uint64_t count, size_t size, const char* what) {
+    require(count, size, what);
     offset_ += count * size;
-    return data;
   }
-
-  std::string_view string(const char* what) {
-    const uint64_t length = number<uint64_t>(what);
-    return {reinterpret_cast<const char*>(take(length, 1, what)), length};
-  }
-
-  bool boolean();                            // a byte that is 0 or 1
-  ValueType value_type();                    // one of the enum's
-  ArrayHeader array_header();                // count fits into what is left of the file
-  void skip(ValueType type, int depth = 0);  // a whole value, checking all of it; depth: arrays around it
+  // Moves over a whole value, checking all of it. Returns an array's header.
+  ArrayHeader skip(ValueType type);
 
   // Throws Error "<where>: <problem> (at byte N)".
   [[noreturn]] void fail(const std::string& problem) const;
 
  private:
+  void require(uint64_t count, size_t size, const char* what) const {
+    if (count > remaining() / size) fail_short(count, size, what);
+  }
   [[noreturn]] void fail_short(uint64_t count, size_t size, const char* what) const;
+  uint64_t string_length(const char* what, uint64_t max_bytes);
+  ArrayHeader skip_array(int depth, uint64_t& num_nested);
+  // The next bytes, which are there.
+  void copy(std::span<uint8_t> out);
 
-  std::span<const uint8_t> bytes_;
-  size_t offset_;
+  const RegularFile* file_;
+  uint64_t offset_;
+  uint64_t end_;
   std::string where_;
+  std::vector<uint8_t> buffer_;  // what the file has from buffer_begin_ on
+  uint64_t buffer_begin_ = 0;
 };
 
 // Bytes of a value of fixed size; 0 for strings and arrays.
 size_t fixed_size(ValueType type);
+
+// "uint32", as the specification calls it.
+const char* type_name(ValueType type);
 
 // For error texts: printable ASCII in quotes, other bytes escaped, long text cut.
 std::string quoted(std::string_view text);

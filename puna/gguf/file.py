@@ -1,64 +1,19 @@
-"""A GGUF file: metadata, the index of its tensors, and their data, read in place."""
+"""A GGUF file: metadata, the index of its tensors, and their data, mapped."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from puna import _native
 from puna.gguf.errors import GgufError
-
-
-class TensorInfo(msgspec.Struct, frozen=True):
-    """One entry of the tensor index."""
-
-    name: str
-    type: str
-    """As ggml names it ("Q4_K"); "type 99" for one that is not known."""
-    shape: tuple[int, ...]
-    """In GGUF's order, fastest first: (columns, rows)."""
-    offset: int
-    """Of the data, in bytes from the start of the file."""
-    num_bytes: int
-    """0 if the type is not known."""
-
-
-class Metadata(Mapping[str, Any]):
-    """Metadata values by key, in the file's order, converted when first asked for (vocabularies are large).
-
-    Values are int, float, bool, str (bytes that are not UTF-8 as surrogate escapes), list[str] for arrays of
-    strings, read-only numpy arrays for arrays of numbers, and lists of these for nested arrays. They stay
-    readable after the file is closed.
-    """
-
-    def __init__(self, native: _native.GgufFile) -> None:
-        self._native = native
-        self._keys = dict.fromkeys(native.keys())
-        self._values: dict[str, Any] = {}
-
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._values:
-            if key not in self._keys:
-                raise KeyError(key)
-            self._values[key] = self._native.value(key)
-        return self._values[key]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
+from puna.gguf.metadata import Metadata
 
 
 @contextmanager
@@ -80,7 +35,8 @@ class GgufFile:
     """Opens, maps and checks a GGUF file (version 2 or 3, little endian).
 
     Raises GgufError if it cannot be opened or if anything in its header is wrong. The mapping goes when the
-    file is closed and nothing refers to it any more: metadata, arrays of `data`, users of `native`.
+    file is closed and nothing refers to it any more: arrays of `data`, users of `native`. Metadata can be
+    read as long as somebody has it.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -100,10 +56,8 @@ class GgufFile:
             self._native: _native.GgufFile | None = _native.GgufFile(descriptor)
         except _native.NativeError as error:
             raise self._error(error) from error
-        self.version = self._native.version
-        self.metadata: Mapping[str, Any] = Metadata(self._native)
-        tensors = (TensorInfo(*entry) for entry in self._native.tensors())
-        self.tensors: Mapping[str, TensorInfo] = {tensor.name: tensor for tensor in tensors}
+        self.metadata = Metadata(self._native.metadata, name)
+        self.tensors = self.metadata.tensors
 
     @property
     def native(self) -> _native.GgufFile:

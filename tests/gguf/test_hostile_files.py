@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puna.gguf import GgufError, GgufFile
+from puna.gguf import GgufError, GgufFile, open_file, read_metadata
 from tests.gguf.encode import (
     ARRAY,
     BOOL,
@@ -87,6 +87,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         (tmp_path, "not a regular file"),
         (tmp_path / "pipe", "not a regular file"),
         (Path(os.fsdecode(b"/no/\xff")), "cannot open the file"),
+        (Path("a\0b"), "cannot open the file: embedded null byte"),
+        (Path("/dev/zero"), "not a regular file"),
     ]:
         with pytest.raises(GgufError, match=match):
             GgufFile(path)
@@ -145,7 +147,70 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
     value = array(UINT8, 0, b"")
     for _ in range(10000):
         value = array(ARRAY, 1, value)
-    refused(tmp_path, gguf_bytes([key("k", ARRAY, value)]), "'k': arrays nested more than 4 deep")
+    refused(tmp_path, gguf_bytes([key("k", ARRAY, value)]), "'k': arrays nested more than 2 deep")
+
+
+def test_nested_arrays_hold_few_items(tmp_path: Path) -> None:
+    """Of a few bytes each, they would take a hundred times that in memory."""
+    inner = array(UINT8, 0, b"") * 70_000
+    refused(
+        tmp_path, gguf_bytes([key("k", ARRAY, array(ARRAY, 70_000, inner))]), "hold more than 65536 items"
+    )
+    inner = array(UINT8, 40_000, bytes(40_000)) * 2
+    refused(tmp_path, gguf_bytes([key("k", ARRAY, array(ARRAY, 2, inner))]), "hold more than 65536 items")
+
+
+def write_sparse(path: Path, header: bytes, size: int) -> Path:
+    path.write_bytes(header)
+    os.truncate(path, size)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (u32(UINT8) + u64(2**24 + 1), "'k': an array of 16777217 items, more than 16777216"),
+        (u32(STRING) + u64(2**21 + 1), "'k': an array of 2097153 items, more than 2097152"),
+        (u32(STRING) + u64(1) + u64(2**24 + 1), "'k': a string of 16777217 bytes, more than 16777216"),
+    ],
+)
+def test_values_longer_than_any_are_refused(value: bytes, match: str, tmp_path: Path) -> None:
+    path = write_sparse(tmp_path / "a.gguf", gguf_bytes([key("k", ARRAY, value)], alignment=1), 1 << 30)
+    with pytest.raises(GgufError, match=match):
+        GgufFile(path)
+
+
+def test_names_longer_than_the_specification_has_them_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path, gguf_bytes([key("k" * 65_536, UINT8, b"")]), "its name of 65536 bytes, more than 65535")
+    data = gguf_bytes(tensors=[Tensor("t" * 65)], data=DATA)
+    refused(tmp_path, data, "tensor 0: its name of 65 bytes, more than 64")
+
+
+def test_more_keys_and_tensors_than_any_file_has_are_refused(tmp_path: Path) -> None:
+    for counts in ({"num_keys": 65_537}, {"num_tensors": 65_537}):
+        path = write_sparse(tmp_path / "a.gguf", gguf_bytes(**counts), 1 << 30)
+        with pytest.raises(GgufError, match="is 65537, more than 65536"):
+            GgufFile(path)
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (0, 32), (32, 0), (32, 64)])
+def test_tensors_that_overlap_are_refused(first: int, second: int, tmp_path: Path) -> None:
+    tensors = [Tensor("a", (12,), offset=first), Tensor("b", (12,), offset=second)]
+    refused(tmp_path, gguf_bytes(tensors=tensors, data=bytes(128)), r"overlaps that of '[ab]'")
+
+
+def test_a_file_that_is_cut_short_is_an_error_not_a_signal(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    texts = [string(f"{i:08}") for i in range(50_000)]
+    path.write_bytes(gguf_bytes([key("k", ARRAY, array(STRING, len(texts), b"".join(texts)))]))
+    with open_file(path) as descriptor:
+        metadata = read_metadata(descriptor, "a.gguf")
+    chunks = metadata.chunks("k")
+    assert len(next(chunks)) > 0
+    os.truncate(path, 400_000)
+    for read in (lambda: metadata["k"], lambda: list(chunks)):
+        with pytest.raises(GgufError, match=r"a\.gguf: the file was cut short while it was read"):
+            read()
 
 
 def test_names_appear_once(tmp_path: Path) -> None:
@@ -214,7 +279,7 @@ def test_bad_tensors_are_refused(tensor: Tensor, match: str, tmp_path: Path) -> 
 
 
 def test_error_texts_are_short_and_printable(tmp_path: Path) -> None:
-    name = "\x1b[31m" + "x" * 100_000
+    name = "\x1b[31m" + "x" * 60_000
     path = tmp_path / "a.gguf"
     path.write_bytes(gguf_bytes([key(name, 99, b"")]))
     with pytest.raises(GgufError) as caught:

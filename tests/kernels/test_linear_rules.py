@@ -29,7 +29,7 @@ def isa(request: pytest.FixtureRequest) -> str:
 
 
 def activations(file: _native.GgufFile, tokens: int) -> np.ndarray:
-    _, _, shape, _, _ = file.tensors()[0]
+    _, _, shape, _, _ = file.metadata.tensors()[0]
     return np.random.default_rng(3).standard_normal((tokens, shape[0])).astype(np.float32)
 
 

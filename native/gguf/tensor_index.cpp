@@ -1,0 +1,108 @@
+#include "gguf/tensor_index.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace puna {
+namespace {
+
+std::vector<int64_t> read_shape(Reader& reader) {
+  const auto dimensions = reader.number<uint32_t>("the number of dimensions");
+  if (dimensions > kMaxDimensions) reader.fail("has " + std::to_string(dimensions) + " dimensions");
+  std::vector<int64_t> shape(dimensions);
+  int64_t product = 1;
+  for (int64_t& extent : shape) {
+    extent = reader.number<int64_t>("a dimension");
+    if (extent < 1) reader.fail("has a dimension of " + std::to_string(extent));
+    if (__builtin_mul_overflow(product, extent, &product)) reader.fail("has too many values");
+  }
+  return shape;
+}
+
+uint64_t tensor_bytes(const TensorEntry& tensor, const Reader& reader) {
+  const TypeTraits* traits = type_traits(tensor.type);
+  if (traits == nullptr) return 0;
+  if (row_values(tensor) % traits->block_elements != 0)
+    reader.fail("rows of " + std::to_string(row_values(tensor)) + " values are no whole number of " +
+                traits->name + " blocks of " + std::to_string(traits->block_elements));
+  uint64_t bytes;
+  const auto blocks = static_cast<uint64_t>(num_values(tensor) / traits->block_elements);
+  if (__builtin_mul_overflow(blocks, static_cast<uint64_t>(traits->block_bytes), &bytes))
+    reader.fail("has too many values");
+  return bytes;
+}
+
+TensorEntry read_entry(Reader& reader, uint64_t number) {
+  reader.enter("tensor " + std::to_string(number));
+  TensorEntry tensor = {};
+  tensor.name = reader.string("its name", kMaxTensorNameBytes);
+  if (!is_utf8(tensor.name)) reader.fail("its name " + quoted(tensor.name) + " is not UTF-8");
+  reader.enter("tensor " + quoted(tensor.name));
+  tensor.shape = read_shape(reader);
+  tensor.type = static_cast<TensorType>(reader.number<uint32_t>("the type"));
+  tensor.num_bytes = tensor_bytes(tensor, reader);
+  tensor.offset = reader.number<uint64_t>("the offset");
+  return tensor;
+}
+
+}  // namespace
+
+TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size) {
+  for (uint64_t i = 0; i < count; ++i) {
+    entries_.push_back(read_entry(reader, i));
+    if (!index_.emplace(entries_.back().name, i).second) reader.fail("appears twice");
+  }
+  // The header is at most kMaxMetadataBytes long and the alignment has 32 bits: rounding up cannot overflow.
+  place((reader.offset() + alignment - 1) / alignment * alignment, alignment, file_size);
+  check_overlaps();
+}
+
+void TensorIndex::place(uint64_t data_begin, uint64_t alignment, uint64_t file_size) {
+  const uint64_t data_size = file_size > data_begin ? file_size - data_begin : 0;
+  for (TensorEntry& tensor : entries_) {
+    const std::string where = "tensor " + quoted(tensor.name) + ": ";
+    const std::string offset = std::to_string(tensor.offset);
+    if (tensor.offset % alignment != 0)
+      throw Error(where + "its offset " + offset + " is not a multiple of the alignment " +
+                  std::to_string(alignment));
+    if (tensor.offset > data_size || tensor.num_bytes > data_size - tensor.offset)
+      throw Error(where + "its " + std::to_string(tensor.num_bytes) + " bytes at offset " + offset +
+                  " reach beyond the end of the file, which has " + std::to_string(data_size) +
+                  " bytes of tensor data");
+    tensor.offset += data_begin;
+  }
+}
+
+void TensorIndex::check_overlaps() const {
+  std::vector<const TensorEntry*> placed;
+  for (const TensorEntry& tensor : entries_) placed.push_back(&tensor);
+  std::sort(placed.begin(), placed.end(), [](const TensorEntry* a, const TensorEntry* b) {
+    return std::pair(a->offset, a->num_bytes) < std::pair(b->offset, b->num_bytes);
+  });
+  for (size_t i = 1; i < placed.size(); ++i) {
+    const TensorEntry &before = *placed[i - 1], &tensor = *placed[i];
+    if (before.offset + before.num_bytes > tensor.offset)
+      throw Error("tensor " + quoted(tensor.name) + ": its data overlaps that of " + quoted(before.name));
+  }
+}
+
+const TensorEntry* TensorIndex::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second];
+}
+
+int64_t row_values(const TensorEntry& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
+
+int64_t num_values(const TensorEntry& tensor) {
+  int64_t product = 1;  // read_shape made sure that it does not overflow
+  for (const int64_t extent : tensor.shape) product *= extent;
+  return product;
+}
+
+std::string type_name(TensorType type) {
+  const TypeTraits* traits = type_traits(type);
+  return traits != nullptr ? traits->name : "type " + std::to_string(static_cast<uint32_t>(type));
+}
+
+}  // namespace puna

@@ -1,0 +1,51 @@
+// The tensors that a GGUF file says it has: names, shapes, and where their data lies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/reader.h"
+#include "quants/types.h"
+
+namespace puna {
+
+struct TensorEntry {
+  std::string name;            // valid UTF-8
+  TensorType type;             // perhaps one without traits
+  std::vector<int64_t> shape;  // fastest first; all >= 1
+  uint64_t offset;             // of the data, from the start of the file: a multiple of at least 8
+  uint64_t num_bytes;          // 0 if the type is unknown
+};
+
+class TensorIndex {
+ public:
+  TensorIndex() = default;
+  // Reads `count` entries, the last thing before the data. Error unless every tensor has a name of its own, a
+  // shape, and data that lies within the file and in no other's.
+  TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size);
+
+  const std::vector<TensorEntry>& entries() const { return entries_; }
+  // nullptr if there is none of that name.
+  const TensorEntry* find(std::string_view name) const;
+
+ private:
+  void place(uint64_t data_begin, uint64_t alignment, uint64_t file_size);
+  void check_overlaps() const;
+
+  std::vector<TensorEntry> entries_;
+  // Ordered, not hashed: the names are a stranger's, and could be chosen to collide.
+  std::map<std::string, size_t, std::less<>> index_;
+};
+
+// Values of a row; of all rows together.
+int64_t row_values(const TensorEntry& tensor);
+int64_t num_values(const TensorEntry& tensor);
+
+// "Q4_K", or "type 99" for a type without traits.
+std::string type_name(TensorType type);
+
+}  // namespace puna

@@ -1,0 +1,107 @@
+"""What a GGUF file says of itself: metadata values and the index of its tensors, read from a descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from numpy.typing import NDArray
+
+from puna import _native
+from puna.gguf.errors import GgufError
+
+_CHUNK_ITEMS = 1 << 12
+
+
+class TensorInfo(msgspec.Struct, frozen=True):
+    """One entry of the tensor index."""
+
+    name: str
+    type: str
+    """As ggml names it ("Q4_K"); "type 99" for one that is not known."""
+    shape: tuple[int, ...]
+    """In GGUF's order, fastest first: (columns, rows)."""
+    offset: int
+    """Of the data, in bytes from the start of the file."""
+    num_bytes: int
+    """0 if the type is not known."""
+
+
+class ValueInfo(msgspec.Struct, frozen=True):
+    """What is known of a metadata value before it is read."""
+
+    key: str
+    type: str
+    """As the GGUF specification names it: "uint32", "string", "array"."""
+    item_type: str
+    """Of an array; otherwise empty."""
+    num_items: int
+    """Of an array; otherwise 0."""
+
+
+class Metadata(Mapping[str, Any]):
+    """Metadata values by key, in the file's order, each read when it is asked for: vocabularies are large.
+
+    Values are int, float, bool, str (bytes that are not UTF-8 as surrogate escapes), list[str] for arrays of
+    strings, read-only numpy arrays for arrays of numbers, and lists of these for nested arrays. Reading one
+    raises GgufError where the file has been cut short since it was opened.
+
+    native: for native code, which reads vocabularies without making Python objects of them.
+    tensors: the tensor index by name.
+    """
+
+    def __init__(self, native: _native.GgufMetadata, name: str) -> None:
+        self.native = native
+        self.name = name
+        self.version = native.version
+        self._values = {entry[0]: ValueInfo(*entry) for entry in native.entries()}
+        tensors = (TensorInfo(*entry) for entry in native.tensors())
+        self.tensors: Mapping[str, TensorInfo] = {tensor.name: tensor for tensor in tensors}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._values:
+            raise KeyError(key)
+        try:
+            return self.native.value(key)
+        except _native.NativeError as error:
+            raise GgufError(f"{self.name}: {error}") from error
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def info(self, key: str) -> ValueInfo:
+        """Without reading the value. Raises KeyError."""
+        return self._values[key]
+
+    def chunks(self, key: str) -> Iterator[list[Any] | NDArray[Any]]:
+        """An array's items, a few at a time, so that a long one costs little memory.
+
+        Raises KeyError, GgufError for what is not an array.
+        """
+        if key not in self._values:
+            raise KeyError(key)
+        try:
+            items = self.native.items(key)
+            while len(chunk := items.read(_CHUNK_ITEMS)):
+                yield chunk
+        except _native.NativeError as error:
+            raise GgufError(f"{self.name}: {error}") from error
+
+
+def read_metadata(descriptor: int, name: str) -> Metadata:
+    """Reads and checks header, metadata and tensor index of a GGUF file (version 2 or 3, little endian).
+
+    Nothing is mapped: a file that is cut short meanwhile is an error, and memory goes only to what is asked
+    for. The caller keeps its descriptor. name: for error texts. Raises GgufError, which says what is wrong.
+    """
+    try:
+        return Metadata(_native.GgufMetadata(descriptor), name)
+    except _native.NativeError as error:
+        raise GgufError(f"{name}: {error}") from error
