@@ -6,12 +6,11 @@ with puna.LLM("smollm2:135m") as llm:
     print(llm.chat([{"role": "user", "content": "Why is the sky blue?"}]).text)
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here that Python has not imported when it started, see puna/cli/entry.py.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from puna.engine.request import GenerationError, SamplingParams
     from puna.llm import LLM, Chunk
     from puna.local import Completion, Engine
@@ -30,7 +29,9 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_MODULES[name]), name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PATH_VARIABLES = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
-"""Where code is searched for, and an empty or relative entry stands for something in the current directory."""
+"""Where code is searched for: an empty or relative entry stands for something in the current directory."""
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
@@ -20,28 +20,7 @@ def with_absolute_paths(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables, without those entries of search paths that stand for the current directory."""
     kept = dict(environ)
     for name in _PATH_VARIABLES:
-        if entries := absolute_entries(kept.pop(name, "")):
-            kept[name] = os.pathsep.join(entries)
+        entries = kept.pop(name, "").split(os.pathsep)
+        if absolute := [entry for entry in entries if Path(entry).is_absolute()]:
+            kept[name] = os.pathsep.join(absolute)
     return kept
-
-
-def absolute_entries(search_path: str) -> list[str]:
-    return [entry for entry in search_path.split(os.pathsep) if os.path.isabs(entry)]
-
-
-def forget_current_directory() -> None:
-    """Takes the current directory off this process's sys.path, unless PYTHONPATH names it in full.
-
-    `python -m` puts it there, and so does an empty or relative entry of PYTHONPATH. Modules that were imported
-    before are not affected: to be called first of all.
-    """
-    given = os.environ.get("PYTHONPATH", "")
-    if not Path(".").exists():  # it was removed: there is nothing in it to run
-        return
-    trusted = absolute_entries(given)
-    current = {"", *(os.path.abspath(entry) for entry in given.split(os.pathsep) if entry not in trusted)}
-    # What comes before the standard library is by PYTHONPATH or by the way of starting; what follows is installed.
-    standard_library = os.path.dirname(os.__file__)
-    end = sys.path.index(standard_library) if standard_library in sys.path else len(sys.path)
-    head = [entry for entry in sys.path[:end] if entry in trusted or os.path.abspath(entry) not in current]
-    sys.path[:end] = head

@@ -41,7 +41,8 @@ def test_children_get_what_they_read_and_no_secrets():
 @pytest.fixture
 def downloads(tmp_path):
     """A directory where somebody planted a module."""
-    (tmp_path / "queue.py").write_text("raise SystemExit('planted')")
+    for name in ("queue", "typing", "collections", "pathlib", "__future__", "importlib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('planted')")
     (tmp_path / "lib").mkdir()
     return tmp_path
 
@@ -50,20 +51,19 @@ def downloads(tmp_path):
 def test_the_command_line_does_not_import_from_the_current_directory(downloads, python_path):
     code = """if True:
         import sys
-        from puna.interpreter import forget_current_directory
+        sys.path.append(sys.argv[1])  # as if it were installed
+        from puna.cli.entry import forget_current_directory
         forget_current_directory()
         import queue
-        print(queue.__file__, sum(entry.startswith(sys.argv[1]) for entry in sys.path))"""
+        print([entry for entry in sys.path if entry.startswith(sys.argv[2])])"""
     (downloads / "lib" / "queue.py").symlink_to(downloads / "queue.py")
-    environ = {} if python_path is None else {"PYTHONPATH": python_path + f":{ROOT}"}
-    command = [sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{code}", str(downloads)]
-    out = subprocess.check_output(command, cwd=downloads, env=environ, text=True)
-    assert "planted" not in out
-    assert out.split()[1] == "0"
+    environ = {} if python_path is None else {"PYTHONPATH": python_path}
+    command = [sys.executable, "-c", code, str(ROOT), str(downloads)]
+    assert subprocess.check_output(command, cwd=downloads, env=environ, text=True) == "[]\n"
 
 
 def test_what_python_path_names_in_full_stays_though_it_is_the_current_directory(tmp_path):
-    code = "from puna.interpreter import forget_current_directory as f; f(); import sys; print(sys.path)"
+    code = "from puna.cli.entry import forget_current_directory as f; f(); import sys; print(sys.path)"
     environ = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     out = subprocess.check_output([sys.executable, "-P", "-c", code], cwd=tmp_path, env=environ, text=True)
     assert str(tmp_path) in out

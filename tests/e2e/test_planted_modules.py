@@ -18,7 +18,22 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(puna.__file__).parents[1]
 MODULES = (
-    *("argparse", "asyncio", "ctypes", "json", "logging", "queue", "random", "signal", "socket", "tempfile"),
+    *(
+        "__future__",
+        "typing",
+        "collections",
+        "pathlib",
+        "argparse",
+        "asyncio",
+        "ctypes",
+        "json",
+        "logging",
+        "queue",
+        "random",
+        "signal",
+        "socket",
+        "tempfile",
+    ),
     *("httpx", "jinja2", "msgspec", "numpy", "pip", "rich", "tokenizers", "typer", "uvicorn", "yaml"),
 )
 SCRIPT = "from puna.cli.entry import main\nmain()\n"
