@@ -66,10 +66,11 @@ def _root(
 @app.command()
 def serve() -> None:
     """Start the server."""
+    from puna.api.app import create_app
     from puna.daemon.server import serve as run_server
     from puna.settings import Settings
 
-    raise typer.Exit(run_server(Settings.from_environment()))
+    raise typer.Exit(run_server(Settings.from_environment(), create_app))
 
 
 app.command("start", hidden=True)(serve)
@@ -92,8 +93,8 @@ def run(
 ) -> None:
     """Run a model: answer PROMPT, or converse. MODEL may be a GGUF file."""
     from puna.cli.launch import connect_or_start
-    from puna.cli.run import RunOptions, parse_format, parse_keep_alive, parse_think
     from puna.cli.run import run as run_model
+    from puna.cli.run_options import RunOptions, parse_format, parse_keep_alive, parse_think
     from puna.settings import Settings
 
     options = RunOptions(

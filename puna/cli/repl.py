@@ -12,7 +12,7 @@ from puna.cli.errors import CliError
 from puna.cli.repl_commands import Commands, Conversation
 from puna.cli.repl_input import LineHistory, prompt_reader, read_message
 from puna.cli.reply import ReplyDisplay, statistics, with_spinner
-from puna.cli.run import RunOptions
+from puna.cli.run_options import RunOptions
 from puna.settings import Settings
 
 

@@ -10,7 +10,7 @@ from puna.cli.client import Client, Json
 from puna.cli.models import list_models
 from puna.cli.repl_input import LineHistory
 from puna.cli.reply import spinner
-from puna.cli.run import RunOptions, parse_think
+from puna.cli.run_options import RunOptions, parse_think
 from puna.cli.show import describe
 
 _INT, _FLOAT, _BOOL, _TEXT = "int", "float", "bool", "string"

@@ -8,14 +8,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 import uvicorn
 import uvloop
+from starlette.types import ASGIApp
 
 import puna
-from puna.api.app import create_app
 from puna.daemon.kvcached import MissingPackage, lending, require_packages
 from puna.daemon.runtime import Runtime
 from puna.host import Host, join_host_port
@@ -30,14 +30,17 @@ _LAST_WORDS_S = 2.0
 """They have this long to tell their clients so; connections that nobody reads are cut then."""
 
 
-def serve(settings: Settings) -> int:
-    """Runs the daemon until SIGINT or SIGTERM; returns the process's exit status."""
+def serve(settings: Settings, create_app: Callable[[Runtime], ASGIApp]) -> int:
+    """Runs the daemon until SIGINT or SIGTERM; returns the process's exit status.
+
+    create_app: the HTTP faces, which are above this room.
+    """
     _configure_logging(debug=settings.debug)
     for warning in settings.warnings:
         log.warning(warning)
     try:
         with _listening(settings) as (listener, endpoint):
-            uvloop.run(_run(settings, listener, endpoint))
+            uvloop.run(_run(Runtime(settings), create_app, listener, endpoint))
     except _CannotListen as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -132,8 +135,12 @@ class _Shutdown:
         self._server.force_exit = True
 
 
-async def _run(settings: Settings, listener: socket.socket, endpoint: Endpoint | None) -> None:
-    runtime = Runtime(settings)
+async def _run(
+    runtime: Runtime,
+    create_app: Callable[[Runtime], ASGIApp],
+    listener: socket.socket,
+    endpoint: Endpoint | None,
+) -> None:
     config = uvicorn.Config(
         create_app(runtime),
         log_config=None,

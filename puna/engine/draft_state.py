@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence as Items
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna.kv import SequenceTable
-
-if TYPE_CHECKING:
-    from puna.engine.draft_model import DraftModel
 
 _PRIOR_RATE = 0.7
 _PRIOR_WEIGHT = 4  # observations
@@ -20,6 +18,16 @@ _LONGEST_WAIT = 1024
 _WAIT_FOR_MEMORY = 256  # steps: everything has to be computed again afterwards
 
 
+class Guesser(Protocol):
+    """A draft model, as those know it whom it guesses for."""
+
+    def round_s(self, num_sequences: int) -> float:
+        """Seconds for one more guess of each; 0 while that is not known."""
+
+    def guess(self, wanted: Items[tuple[Any, int]], step_s: float) -> list[list[int]]:
+        """So many guesses for each of the engine's sequences, in steps of about step_s seconds."""
+
+
 class DraftState:
     """| KV in the table  | of guesses          |
     0                  num_computed
@@ -27,7 +35,7 @@ class DraftState:
     Guesses that turn out right are tokens whose KV is there already; the others' is written over.
     """
 
-    def __init__(self, model: DraftModel, table: SequenceTable) -> None:
+    def __init__(self, model: Guesser, table: SequenceTable) -> None:
         """table: of the draft model's pool."""
         self.model = model
         self.table = table

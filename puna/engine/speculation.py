@@ -11,8 +11,8 @@ from collections.abc import Sequence as Items
 from itertools import takewhile
 
 from puna.engine.batch import Slice
-from puna.engine.draft_model import DraftModel
 from puna.engine.draft_plan import plan_drafts
+from puna.engine.draft_state import Guesser
 from puna.engine.sequence import Sequence
 from puna.engine.step_costs import StepCosts
 
@@ -56,7 +56,7 @@ def _text_chances(s: Slice) -> list[float]:
     return chances
 
 
-def _guess_by_model(slices: list[Slice], costs: StepCosts, model: DraftModel) -> list[Slice]:
+def _guess_by_model(slices: list[Slice], costs: StepCosts, model: Guesser) -> list[Slice]:
     chances = [_model_chances(s, model) for s in slices]
     num_guessing = sum(map(bool, chances))
     counts = _plan(slices, chances, costs, model.round_s(num_guessing))
@@ -74,7 +74,7 @@ def _guess_by_model(slices: list[Slice], costs: StepCosts, model: DraftModel) ->
     return slices
 
 
-def _model_chances(s: Slice, model: DraftModel) -> list[float]:
+def _model_chances(s: Slice, model: Guesser) -> list[float]:
     state = s.sequence.draft
     if state is None or state.model is not model or not s.decodes or s.drafts:
         return []

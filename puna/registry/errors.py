@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from puna.registry.name import ModelName
 
 
 class RegistryError(Exception):
@@ -24,8 +20,9 @@ class InvalidModelName(RegistryError, ValueError):
 class ModelNotFound(RegistryError):
     """No manifest has this name."""
 
-    def __init__(self, name: ModelName) -> None:
-        super().__init__(f"model '{name.short}' not found")
+    def __init__(self, name: str) -> None:
+        """name: its short form."""
+        super().__init__(f"model '{name}' not found")
         self.name = name
 
 

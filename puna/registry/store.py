@@ -57,7 +57,7 @@ class Store:
         for root in self._roots:
             if found := _find_manifest(root, name):
                 return self._read(root, *found)
-        raise ModelNotFound(name)
+        raise ModelNotFound(name.short)
 
     def list(self) -> Models:
         """Every usable model, newest first; the others are left out, with a warning in the log."""
@@ -112,7 +112,7 @@ class Store:
         for root in self._roots[1:]:
             if _find_manifest(root, name):
                 return ReadOnlyModel(f"model '{name.short}' is in {root}, which puna only reads")
-        return ModelNotFound(name)
+        return ModelNotFound(name.short)
 
     # Blobs
 

@@ -6,7 +6,7 @@ import pytest
 
 from puna.cli.repl import Repl
 from puna.cli.repl_commands import HELP, parse_parameter
-from puna.cli.run import RunOptions
+from puna.cli.run_options import RunOptions
 from puna.settings import Settings
 
 pytestmark = pytest.mark.unit

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from puna.api.app import create_app
 from puna.daemon.server import bind, serve
 from puna.host import Host
 from puna.settings import Settings
@@ -43,7 +44,7 @@ def test_name_with_several_addresses_prefers_ipv4():
 def test_address_that_cannot_be_bound_is_an_error_in_one_line(tmp_path, capsys, address, reason):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         host = Host(address=address, port=taken.getsockname()[1])
-        assert serve(Settings(models=tmp_path, host=host)) == 1
+        assert serve(Settings(models=tmp_path, host=host), create_app) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"Error: listen tcp {host}: {reason}")
 
@@ -59,11 +60,12 @@ elif sys.argv[1] == "very old protobuf":
 else:
     sys.modules[sys.argv[1]] = None
 from pathlib import Path
+from puna.api.app import create_app
 from puna.daemon.server import serve
 from puna.host import Host
 from puna.settings import Settings
 path = Path(sys.argv[2])
-sys.exit(serve(Settings(models=path, host=Host(port=0), kvcached_socket=path / "s.sock")))
+sys.exit(serve(Settings(models=path, host=Host(port=0), kvcached_socket=path / "s.sock"), create_app))
 """
 
 
@@ -79,6 +81,6 @@ def test_kvcached_without_its_packages_says_what_to_install(tmp_path, package):
 
 def test_kvcached_socket_that_cannot_be_bound_is_an_error_in_one_line(tmp_path, capsys):
     path = tmp_path / "nowhere" / "s.sock"
-    assert serve(Settings(models=tmp_path, host=Host(port=0), kvcached_socket=path)) == 1
+    assert serve(Settings(models=tmp_path, host=Host(port=0), kvcached_socket=path), create_app) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"Error: listen unix {path}: bind: no such file or directory"

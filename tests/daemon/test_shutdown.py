@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,6 @@ import uvloop
 
 from puna.daemon import server
 from puna.daemon.server import _close_when_asked, _Shutdown
-from puna.settings import Settings
 
 pytestmark = pytest.mark.unit
 
@@ -57,12 +55,7 @@ def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypatch, is_read):
-    runtime: FakeRuntime
-
-    def new_runtime(_: Settings) -> FakeRuntime:
-        nonlocal runtime
-        runtime = FakeRuntime(save_s=0.5)
-        return runtime
+    runtime = FakeRuntime(save_s=0.5)
 
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -71,14 +64,12 @@ def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypa
         await runtime.closed.wait()
         await send({"type": "http.response.body", "body": b"shutting down"})
 
-    monkeypatch.setattr(server, "Runtime", new_runtime)
-    monkeypatch.setattr(server, "create_app", lambda _: app)
     monkeypatch.setattr(server, "_GRACE_S", 0.1)
     monkeypatch.setattr(server, "_LAST_WORDS_S", 0.5)
 
     async def main() -> bytes:
         with server.bind(server.Host(port=0)) as listener:
-            running = asyncio.create_task(server._run(Settings(models=Path("/nowhere")), listener, None))
+            running = asyncio.create_task(server._run(runtime, lambda _: app, listener, None))
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: puna\r\n\r\n")
             text = await reader.readuntil(b"begun")
