@@ -7,7 +7,10 @@
 namespace puna {
 namespace {
 
-constexpr int64_t kMaxWidth = int64_t{1} << 26;
+// Several times those of any real model. There is a row of a buffer for every token of a step, or for every
+// token that is sampled.
+constexpr int64_t kMaxTokenWidth = int64_t{1} << 18;
+constexpr int64_t kMaxRowWidth = int64_t{1} << 22;
 
 }  // namespace
 
@@ -26,7 +29,7 @@ int ProgramBuilder::add_buffer(int64_t row_bytes, int64_t width) {
 }
 
 int ProgramBuilder::buffer(int64_t width) {
-  require_range("the width of a buffer", width, 1, kMaxWidth);
+  require_range("the width of a buffer", width, 1, kMaxRowWidth);
   return add_buffer(width * static_cast<int64_t>(sizeof(float)), width);
 }
 
@@ -56,6 +59,7 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::initialize
   require(b.domain.value_or(domain) == domain,
           "buffer " + text(buffer) +
               " holds all tokens of a step and is to hold the sampled rows, or the reverse");
+  if (domain == Domain::kTokens) require_range("the width of a token's values", b.width, 0, kMaxTokenWidth);
   if (b.first_stage < 0) b.first_stage = stage;
   b.domain = domain;
   b.last_stage = stage;

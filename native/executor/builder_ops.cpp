@@ -9,6 +9,7 @@ namespace puna {
 namespace {
 
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
+constexpr int64_t kMaxVocabulary = int64_t{1} << 22;
 
 Activation activation_named(const std::string& name) {
   if (name == "silu") return Activation::kSilu;
@@ -23,6 +24,7 @@ void ProgramBuilder::embed(int out, const std::string& name) {
   const Weight weight = plan_.file->weight(name);
   require(weight.cols == at(out).width, "tensor " + name + " has rows of " + text(weight.cols) +
                                             " values where the model needs " + text(at(out).width));
+  require_range("the number of tokens", weight.rows, 1, kMaxVocabulary);
   plan_.vocab_size = plan_.vocab_size == 0 ? weight.rows : std::min(plan_.vocab_size, weight.rows);
   const int stage = token_stage(Domain::kTokens);
   write(out, Domain::kTokens, stage, {});

@@ -73,6 +73,9 @@ class Tracer:
     def has(self, name: str) -> bool:
         return f"{name}.weight" in self.tensors
 
+    def rows_of(self, name: str) -> int:
+        return self._shape(f"{name}.weight", 2)[1]
+
     def embed(self, name: str) -> Value:
         weight = f"{name}.weight"
         return self._node(ops.Embed(weight), (), self._shape(weight, 2)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, cast
@@ -13,11 +14,14 @@ from numpy.typing import NDArray
 from puna.graph import Graph, GraphError, Tracer, Value
 from puna.graph.graph import TensorShape
 from puna.models.decoder import Decoder
-from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
+from puna.models.kind import check_is_model
+from puna.models.rope import FreqFactors
 
+_FREQ_FACTORS = "rope_freqs.weight"
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
 
-TraceFunction = Callable[[Tracer, Hyperparameters, NDArray[np.float32] | None], Value]
+TraceFunction = Callable[[Tracer, Hyperparameters, FreqFactors | None], Value]
 
 
 class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,20 +40,22 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
 def trace_model(
     metadata: Mapping[str, Any],
     tensors: Mapping[str, TensorShape],
-    freq_factors: NDArray[np.float32] | None,
+    read_floats: Callable[[str], NDArray[np.float32]],
 ) -> TracedModel:
-    """freq_factors: the content of the tensor rope_freqs.weight, if there is one.
+    """read_floats: gives a tensor's values; asked only for ones whose shape has been checked.
 
     Raises HyperparameterError or GraphError, whose text names the metadata key or the tensor.
     """
+    check_is_model(metadata)
     p = Hyperparameters(metadata)
     if p.architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
         raise HyperparameterError(
-            f"architecture {p.architecture!r} is not supported (supported: {', '.join(ARCHITECTURES)})"
+            f"architecture {described(p.architecture)} is not supported (supported: {known})"
         )
     trace = cast(TraceFunction, import_module(f"puna.models.{p.architecture}").trace)
     tracer = Tracer(tensors)
-    result = trace(tracer, p, freq_factors)
+    result = trace(tracer, p, _freq_factors(tensors, read_floats))
     graph = tracer.graph(result)
     _check_all_are_used(p.architecture, tensors, graph)
     d = Decoder.read(p)
@@ -61,9 +67,26 @@ def trace_model(
     )
 
 
+def _freq_factors(
+    tensors: Mapping[str, TensorShape], read_floats: Callable[[str], NDArray[np.float32]]
+) -> FreqFactors | None:
+    if _FREQ_FACTORS not in tensors:
+        return None
+    num_values = math.prod(tensors[_FREQ_FACTORS].shape)
+
+    def read(count: int) -> NDArray[np.float32]:
+        if num_values != count:
+            raise HyperparameterError(
+                f"tensor {_FREQ_FACTORS} has {num_values} values, the model needs {count}"
+            )
+        return read_floats(_FREQ_FACTORS).reshape(count)
+
+    return read
+
+
 def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], graph: Graph) -> None:
     """A tensor that nothing reads means a variant of the architecture that would silently run wrong."""
-    used = {"rope_freqs.weight", *graph.tensors()}
+    used = {_FREQ_FACTORS, *graph.tensors()}
     if unused := sorted(tensors.keys() - used):
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
         raise GraphError(f"tensor {unused[0]}{more}: not part of architecture {architecture!r} as supported")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from puna.graph import Attention, RopeConfig, Tracer, Value
+from puna.graph import Attention, GraphError, RopeConfig, Tracer, Value
 from puna.models.decoder import Decoder
 
 
@@ -25,7 +25,12 @@ def pre_norm_decoder(g: Tracer, d: Decoder, attention: Callable[[int, Value], Va
 
 def logits(g: Tracer, x: Value) -> Value:
     """The output matrix is the embedding where the file has no other."""
-    return g.linear(x, "output" if g.has("output") else "token_embd")
+    if not g.has("output"):
+        return g.linear(x, "token_embd")
+    result, num_tokens = g.linear(x, "output"), g.rows_of("token_embd")
+    if result.width != num_tokens:
+        raise GraphError(f"tensor output.weight is for {result.width} tokens, token_embd for {num_tokens}")
+    return result
 
 
 def causal_attention(g: Tracer, d: Decoder, layer: int, q: Value, k: Value, v: Value) -> Value:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+MAX_CONTEXT = 1 << 30
+"""Tokens."""
+
 
 class HyperparameterError(ValueError):
     """A metadata value that is missing, of the wrong type or out of range; the text names its key."""
@@ -34,7 +37,7 @@ class Hyperparameters:
         if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
             value = value.flat[0].item()  # one value per layer, all the same
         if isinstance(value, bool) or not isinstance(value, int):
-            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not an integer")
+            raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not an integer")
         if not 1 <= value <= maximum:
             raise HyperparameterError(f"metadata {self.key(name)} is {value}, not between 1 and {maximum}")
         return value
@@ -43,13 +46,13 @@ class Hyperparameters:
         """A finite number."""
         value = self._get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
-            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not a finite number")
+            raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._get(name, default)
         if not isinstance(value, str):
-            raise HyperparameterError(f"metadata {self.key(name)} is {_describe(value)}, not a string")
+            raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a string")
         return value
 
     def _get(self, name: str, default: Any) -> Any:
@@ -59,5 +62,8 @@ class Hyperparameters:
         return value
 
 
-def _describe(value: Any) -> str:
-    return f"an array of {value.size}" if isinstance(value, np.ndarray) else repr(value)[:40]
+def described(value: Any) -> str:
+    """A metadata value for an error text, which a long one must not make long."""
+    if isinstance(value, list | np.ndarray):
+        return f"an array of {len(value)}"
+    return repr(value[:40] if isinstance(value, str) else value)

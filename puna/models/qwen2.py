@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from puna.graph import Tracer, Value
 from puna.models.blocks import causal_attention, pre_norm_decoder, rotated
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
-from puna.models.rope import rope_config
+from puna.models.rope import FreqFactors, rope_config
 
 
-def trace(g: Tracer, p: Hyperparameters, freq_factors: NDArray[np.float32] | None) -> Value:
+def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
     d = Decoder.read(p)
     rope = rope_config(p, "neox", d.head_dim, freq_factors)
 

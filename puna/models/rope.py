@@ -3,52 +3,65 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna.graph import RopeConfig
-from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperparameters, described
+
+FreqFactors = Callable[[int], NDArray[np.float32]]
+"""Reads so many values, by which frequencies are divided (Llama 3's scaling is stored that way).
+
+Raises HyperparameterError if there are not so many.
+"""
 
 
 def rope_config(
     p: Hyperparameters,
     style: Literal["normal", "neox"],
     head_dim: int,
-    freq_factors: NDArray[np.float32] | None,
+    freq_factors: FreqFactors | None,
 ) -> RopeConfig:
     """The rotation of every layer.
 
-    freq_factors: the file's rope_freqs tensor [rotary dimensions / 2], by which frequencies are divided
-    (Llama 3's scaling is stored that way), or None.
+    Frequencies that are not finite are left to the backend, which refuses them.
     """
     dim = p.integer("rope.dimension_count", head_dim, maximum=head_dim)
     if dim % 2:
         raise HyperparameterError(f"metadata {p.key('rope.dimension_count')} is {dim}, which is odd")
     base = p.number("rope.freq_base", 10000.0)
-    if base <= 0:
-        raise HyperparameterError(f"metadata {p.key('rope.freq_base')} is {base}, not positive")
+    if base <= 1:
+        raise HyperparameterError(f"metadata {p.key('rope.freq_base')} is {base}, not more than 1")
     inv_freq = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
-    if freq_factors is not None:
-        if freq_factors.shape != inv_freq.shape:
-            raise HyperparameterError(
-                f"tensor rope_freqs.weight has {freq_factors.size} values, the model needs {inv_freq.size}"
-            )
-        inv_freq = inv_freq / freq_factors
+    with np.errstate(all="ignore"):
+        if freq_factors is not None:
+            inv_freq = inv_freq / freq_factors(inv_freq.size)
+        inv_freq, scale = _scaled(p, inv_freq, dim, base)
+        return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
+
+
+def _scaled(
+    p: Hyperparameters, inv_freq: NDArray[np.float64], dim: int, base: float
+) -> tuple[NDArray[np.float64], float]:
+    """Frequencies, and the scale of cosine and sine."""
     kind = p.text("rope.scaling.type", "none")
     factor = _scaling_factor(p)
     if kind == "none" or factor == 1.0:
-        scale = 1.0
-    elif kind == "linear":
-        inv_freq, scale = inv_freq / factor, 1.0
-    elif kind == "yarn":
-        original = p.integer("rope.scaling.original_context_length", p.integer("context_length"))
-        inv_freq = _yarn(inv_freq, factor, dim, base, original)
+        return inv_freq, 1.0
+    if kind == "linear":
+        return inv_freq / factor, 1.0
+    if kind == "yarn":
+        original = p.integer(
+            "rope.scaling.original_context_length",
+            p.integer("context_length", maximum=MAX_CONTEXT),
+            maximum=MAX_CONTEXT,
+        )
         scale = p.number("rope.scaling.attn_factor", 1.0) * (1.0 + 0.1 * math.log(factor))
-    else:
-        raise HyperparameterError(f"rope scaling {kind!r} is not supported (none, linear, yarn are)")
-    return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
+        return _yarn(inv_freq, factor, dim, base, original), scale
+    raise HyperparameterError(f"rope scaling {described(kind)} is not supported (none, linear, yarn are)")
 
 
 def _scaling_factor(p: Hyperparameters) -> float:

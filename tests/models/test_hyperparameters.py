@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from puna.models import ARCHITECTURES, trace_model
 from puna.models.decoder import Decoder
@@ -26,6 +28,15 @@ def metadata(**changes: Any) -> dict[str, Any]:
     }
     named = {f"llama.{key}": value for key, value in (good | changes).items() if value is not None}
     return {"general.architecture": "llama", **named}
+
+
+def no_floats(name: str) -> NDArray[np.float32]:
+    raise AssertionError(f"{name} is read")
+
+
+@dataclass(frozen=True)
+class Shape:
+    shape: tuple[int, ...]
 
 
 def test_values_per_layer_are_accepted_when_all_are_equal() -> None:
@@ -55,12 +66,12 @@ def test_bad_values_are_named(changes: dict[str, Any], text: str) -> None:
 @pytest.mark.parametrize("architecture", [None, 7, "clippy"])
 def test_unknown_architecture_is_refused(architecture: object) -> None:
     with pytest.raises(HyperparameterError, match=r"architecture"):
-        trace_model({"general.architecture": architecture}, {}, None)
+        trace_model({"general.architecture": architecture}, {}, no_floats)
 
 
 def test_message_for_an_unknown_architecture_lists_the_known_ones() -> None:
     with pytest.raises(HyperparameterError, match=", ".join(ARCHITECTURES)):
-        trace_model({"general.architecture": "clippy"}, {}, None)
+        trace_model({"general.architecture": "clippy"}, {}, no_floats)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +79,10 @@ def test_message_for_an_unknown_architecture_lists_the_known_ones() -> None:
     [
         ({"rope.dimension_count": 7}, "which is odd"),
         ({"rope.dimension_count": 128}, "not between 1 and 8"),
-        ({"rope.freq_base": -1.0}, "not positive"),
+        ({"rope.freq_base": -1.0}, "not more than 1"),
+        ({"rope.freq_base": 1.0}, "not more than 1"),
+        ({"rope.scaling.type": ["x"] * 100_000}, "is an array of 100000, not a string"),
+        ({"rope.scaling.type": "x" * 100_000, "rope.scaling.factor": 2.0}, "'x{40}' is not supported"),
         ({"rope.scaling.type": "fancy", "rope.scaling.factor": 2.0}, "'fancy' is not supported"),
     ],
 )
@@ -84,6 +98,23 @@ def test_linear_scaling_slows_every_dimension_alike() -> None:
     np.testing.assert_allclose(slow.inv_freq * 4, plain.inv_freq)
 
 
-def test_factors_of_the_wrong_length_are_refused() -> None:
-    with pytest.raises(HyperparameterError, match=r"rope_freqs\.weight has 3 values"):
-        rope_config(Hyperparameters(metadata()), "normal", 8, np.ones(3, np.float32))
+def test_factors_of_the_wrong_length_are_refused_unread() -> None:
+    tensors = {"rope_freqs.weight": Shape((1 << 40,)), "token_embd.weight": Shape((64, 100))}
+    with pytest.raises(HyperparameterError, match=r"rope_freqs\.weight has 1099511627776 values.* needs 4"):
+        trace_model(metadata(), tensors, no_floats)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"general.type": "adapter"}, "the file is an adapter"),
+        ({"general.type": "mmproj"}, "the file is a projector"),
+        ({"general.architecture": "clip"}, "the file is a projector"),
+        ({"general.type": "imatrix"}, "the file is an importance matrix"),
+        ({"split.count": 3}, "one part of a split model"),
+        ({"split.count": np.array([1, 1])}, "one part of a split model"),
+    ],
+)
+def test_what_is_no_model_is_named(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(HyperparameterError, match=text):
+        trace_model(metadata() | changes, {}, no_floats)

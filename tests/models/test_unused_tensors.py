@@ -23,7 +23,7 @@ class Shape:
 @pytest.mark.parametrize("name", sorted(TINY))
 def test_known_files_have_no_unused_tensors(name: str, tmp_path: Path) -> None:
     with GgufFile(write_tiny(tmp_path / "tiny.gguf", TINY[name])) as file:
-        trace_model(file.metadata, file.tensors, None)
+        trace_model(file.metadata, file.tensors, file.dequantize)
 
 
 def test_an_unused_tensor_is_named(tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def test_an_unused_tensor_is_named(tmp_path: Path) -> None:
         with pytest.raises(
             GraphError, match=r"tensor blk\.0\.ffn_up\.scale: not part of architecture 'llama'"
         ):
-            trace_model(file.metadata, tensors, None)
+            trace_model(file.metadata, tensors, file.dequantize)

@@ -90,9 +90,7 @@ class CpuBackend:
 
 
 def _trace(file: GgufFile) -> TracedModel:
-    name = "rope_freqs.weight"
-    freq_factors = file.dequantize(name).reshape(-1) if name in file.tensors else None
-    return trace_model(file.metadata, file.tensors, freq_factors)
+    return trace_model(file.metadata, file.tensors, file.dequantize)
 
 
 def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: str) -> ModelInfo:
