@@ -71,18 +71,78 @@ class Arena:
 
 # --- tokenizing ---
 
-class BytePairs:
-    """Byte-pair encoding: the earliest merge of the list first, among equals the leftmost. Thread-safe."""
+class VocabularyBuilder:
+    """Makes a vocabulary out of what a model file says. NativeError says what cannot be used."""
 
-    def __init__(self, tokens: bytes, merges: bytes, alphabet: bytes, whole_words: bool) -> None:
-        """Texts, separated by NUL. tokens: the vocabulary in the order of ids, all different. merges:
-        "left right", by rank. alphabet: what stands for the 256 bytes. whole_words: a word that is a token is
-        that token, whatever the merges would make of it.
-
-        Raises NativeError for a merge that needs what is no token. The GIL is released.
+    def __init__(self, texts: list[str]) -> None:
+        """In the order of ids, all different; an empty one is named "[EMPTY_id]"."""
+    @property
+    def size(self) -> int: ...
+    def find(self, text: str) -> int | None: ...
+    def set_traits(self, traits: bytes) -> None:
+        """Of each token: its kind and the bits of native/vocabulary/format.h. Without: all NORMAL."""
+    def set_conventions(
+        self,
+        *,
+        bos_id: int | None,
+        eos_id: int | None,
+        unknown_id: int | None,
+        add_bos: bool,
+        add_eos: bool,
+        add_space_prefix: bool,
+        whole_words: bool,
+    ) -> None:
+        """add_space_prefix: SentencePiece, in front of text that follows nothing or a special token.
+        whole_words: byte pairs, a word that is a token is that token, whatever the merges would make of it.
         """
-    def encode(self, words: list[str]) -> list[int]:
-        """Bytes without a token are dropped. The GIL is released for most of it."""
+    def byte_pairs(self, merges: list[str], word_pattern: str) -> bytes:
+        """The vocabulary. merges: "left right", by rank; NativeError for one that needs what is no token.
+        word_pattern: how text is cut into words. The GIL is released for most of it.
+        """
+    def sentencepiece(self, scores: bytes) -> bytes:
+        """The vocabulary. scores: float32 of each token. The GIL is released for most of it."""
+
+class Vocabulary:
+    """What VocabularyBuilder made, read in place; all of it is checked first, and NativeError says what is
+    damaged. Thread-safe. Text is UTF-8; NativeError if it is not, or longer than 512 MiB.
+    """
+
+    def __init__(self, blob: bytes) -> None: ...
+    @staticmethod
+    def from_descriptor(fd: int) -> Vocabulary:
+        """Maps it; fd: of memory sealed against writing, growing and shrinking. The caller keeps it."""
+    @property
+    def size(self) -> int: ...
+    @property
+    def bos_id(self) -> int | None: ...
+    @property
+    def eos_id(self) -> int | None: ...
+    @property
+    def add_bos(self) -> bool: ...
+    @property
+    def add_eos(self) -> bool: ...
+    @property
+    def add_space_prefix(self) -> bool: ...
+    @property
+    def word_pattern(self) -> str:
+        """ "": SentencePiece."""
+    def traits(self) -> bytes: ...
+    def text(self, token: int) -> bytes:
+        """As the file has it."""
+    def token_bytes(self, token: int) -> bytes:
+        """What it stands for; nothing for padding and undefined tokens."""
+    def find(self, text: bytes) -> int | None: ...
+    def split(self, text: bytes, parse_special: bool) -> list[tuple[int, int, int]]:
+        """(first byte, byte behind the last, token) of the special tokens in a text; the longest first, among
+        equally long ones the lowest id, then the leftmost. User-defined tokens are always found, control
+        and unknown ones only if parse_special. The GIL is released.
+        """
+    def encode(self, text: bytes, parse_special: bool) -> list[int]:
+        """SentencePiece, special tokens as in split. The GIL is released."""
+    def encode_words(self, words: list[str]) -> list[int]:
+        """Byte pairs: the earliest merge of the list first, among equals the leftmost. Bytes without a token
+        are dropped.
+        """
 
 # --- sampling ---
 

@@ -1,13 +1,25 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
+#include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/sealed_mapping.h"
 #include "bindings/bindings.h"
+#include "gguf/reader.h"
 #include "tokenizer/byte_pairs.h"
+#include "tokenizer/sentencepiece.h"
+#include "tokenizer/token_bytes.h"
+#include "vocabulary/builder.h"
+#include "vocabulary/token_finder.h"
+#include "vocabulary/vocabulary.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -15,47 +27,213 @@ using namespace nb::literals;
 namespace puna {
 namespace {
 
-std::string to_string(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
-void build(BytePairs* self, const nb::bytes& tokens, const nb::bytes& merges, const nb::bytes& alphabet,
-           bool whole_words) {
-  std::string texts = to_string(tokens);
-  const std::string pairs = to_string(merges), characters = to_string(alphabet);
-  const nb::gil_scoped_release release;
-  new (self) BytePairs(std::move(texts), pairs, characters, whole_words);
+nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
+
+// Python's texts as the file has them. `kept` holds what had to be encoded anew: texts with bytes that are no
+// UTF-8, which surrogateescape keeps.
+std::vector<std::string_view> file_texts(const nb::list& list, std::vector<nb::object>& kept) {
+  std::vector<std::string_view> texts;
+  texts.reserve(list.size());
+  for (const nb::handle item : list) {
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(item.ptr(), &size);
+    if (data == nullptr) {
+      if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) throw nb::python_error();
+      PyErr_Clear();
+      kept.push_back(nb::steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape")));
+      if (!kept.back().is_valid()) throw nb::python_error();
+      data = PyBytes_AS_STRING(kept.back().ptr());
+      size = PyBytes_GET_SIZE(kept.back().ptr());
+    }
+    texts.emplace_back(data, static_cast<size_t>(size));
+  }
+  return texts;
 }
 
-nb::list encode(const BytePairs& pairs, const nb::list& words) {
-  std::string text;
-  std::vector<size_t> ends;
-  for (const nb::handle word : words) {
-    Py_ssize_t size;
-    const char* data = PyUnicode_AsUTF8AndSize(word.ptr(), &size);
-    if (data == nullptr) throw nb::python_error();
-    if (size > std::numeric_limits<int32_t>::max()) throw Error("the text is too long");
-    text.append(data, static_cast<size_t>(size));
-    ends.push_back(text.size());
+void make_builder(VocabularyBuilder* self, const nb::list& list) {
+  std::vector<nb::object> kept;
+  const std::vector<std::string_view> texts = file_texts(list, kept);
+  const nb::gil_scoped_release release;
+  new (self) VocabularyBuilder(texts);
+}
+
+void set_traits(VocabularyBuilder& builder, const nb::bytes& traits) {
+  const std::string_view bytes = view(traits);
+  builder.set_traits({bytes.begin(), bytes.end()});
+}
+
+void set_conventions(VocabularyBuilder& builder, std::optional<int32_t> bos, std::optional<int32_t> eos,
+                     std::optional<int32_t> unknown, bool add_bos, bool add_eos, bool add_space_prefix,
+                     bool whole_words) {
+  builder.set_conventions({bos.value_or(-1), eos.value_or(-1), unknown.value_or(-1), add_bos, add_eos,
+                           add_space_prefix, whole_words});
+}
+
+template <typename Make>
+nb::bytes made(Make make) {
+  std::vector<uint8_t> blob;
+  {
+    const nb::gil_scoped_release release;
+    blob = make();
   }
+  return nb::bytes(blob.data(), blob.size());
+}
+
+nb::bytes byte_pairs(const VocabularyBuilder& builder, const nb::list& list, std::string_view word_pattern) {
+  std::vector<nb::object> kept;
+  const std::vector<std::string_view> merges = file_texts(list, kept);
+  return made([&] { return builder.byte_pairs(merges, word_pattern); });
+}
+
+nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& bytes) {
+  std::vector<float> scores(bytes.size() / sizeof(float));
+  std::memcpy(scores.data(), bytes.c_str(), scores.size() * sizeof(float));
+  return made([&] { return builder.sentencepiece(std::move(scores)); });
+}
+
+// A vocabulary with what keeps its bytes.
+struct HeldVocabulary {
+  std::unique_ptr<SealedMapping> mapping;
+  nb::bytes blob;
+  Vocabulary vocabulary;
+
+  explicit HeldVocabulary(nb::bytes held)
+      : blob(std::move(held)),
+        vocabulary({reinterpret_cast<const uint8_t*>(blob.c_str()), blob.size()}) {}
+  explicit HeldVocabulary(int fd)
+      : mapping(std::make_unique<SealedMapping>(fd)), vocabulary(mapping->bytes()) {}
+};
+
+size_t checked(const Vocabulary& vocabulary, int64_t token) {
+  if (token < 0 || token >= static_cast<int64_t>(vocabulary.size()))
+    throw Error("token " + std::to_string(token) + " is not in the vocabulary of " +
+                std::to_string(vocabulary.size()));
+  return static_cast<size_t>(token);
+}
+
+nb::list to_list(const std::vector<int32_t>& tokens) {
+  nb::list result = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(tokens.size())));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    PyList_SET_ITEM(result.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(tokens[i]));
+  return result;
+}
+
+std::string_view checked_text(const nb::bytes& bytes) {
+  if (bytes.size() > size_t{std::numeric_limits<int32_t>::max()} / 4) throw Error("the text is too long");
+  if (!is_utf8(view(bytes))) throw Error("the text is no UTF-8");
+  return view(bytes);
+}
+
+nb::list split(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special) {
+  const std::string_view text = checked_text(bytes);
+  std::vector<FoundToken> found;
+  {
+    const nb::gil_scoped_release release;
+    found = find_tokens(held.vocabulary.finder(parse_special), held.vocabulary.traits(), text);
+  }
+  nb::list result;
+  for (const FoundToken& token : found) result.append(nb::make_tuple(token.begin, token.end, token.token));
+  return result;
+}
+
+std::vector<int32_t> sentencepiece_tokens(const Vocabulary& vocabulary, std::string_view text,
+                                          bool parse_special) {
+  SentencePiece model(vocabulary);
+  const bool prefix = vocabulary.conventions().add_space_prefix;
+  std::vector<int32_t> tokens;
+  size_t begin = 0;
+  for (const FoundToken& found : find_tokens(vocabulary.finder(parse_special), vocabulary.traits(), text)) {
+    if (found.begin > begin) model.encode(text.substr(begin, found.begin - begin), prefix, tokens);
+    tokens.push_back(found.token);
+    begin = found.end;
+  }
+  if (begin < text.size()) model.encode(text.substr(begin), prefix, tokens);
+  return tokens;
+}
+
+nb::list encode(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special) {
+  const std::string_view text = checked_text(bytes);
   std::vector<int32_t> tokens;
   {
     const nb::gil_scoped_release release;
-    size_t begin = 0;
-    for (const size_t end : ends) {
-      pairs.encode(std::string_view(text).substr(begin, end - begin), tokens);
-      begin = end;
-    }
+    tokens = sentencepiece_tokens(held.vocabulary, text, parse_special);
   }
-  nb::list result;
-  for (const int32_t token : tokens) result.append(token);
-  return result;
+  return to_list(tokens);
+}
+
+nb::list encode_words(const HeldVocabulary& held, const nb::list& words) {
+  std::vector<nb::object> kept;
+  const std::vector<std::string_view> texts = file_texts(words, kept);
+  std::vector<int32_t> tokens;
+  BytePairs model(held.vocabulary);
+  for (const std::string_view text : texts) model.encode(text, tokens);
+  return to_list(tokens);
+}
+
+std::optional<int32_t> optional_id(int32_t id) { return id < 0 ? std::nullopt : std::optional(id); }
+
+void bind_vocabulary(nb::module_& m) {
+  nb::class_<HeldVocabulary>(m, "Vocabulary")
+      .def(nb::init<nb::bytes>(), "blob"_a)
+      .def_static("from_descriptor", [](int fd) { return new HeldVocabulary(fd); }, "fd"_a)
+      .def_prop_ro("size", [](const HeldVocabulary& v) { return v.vocabulary.size(); })
+      .def_prop_ro("bos_id", [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().bos); })
+      .def_prop_ro("eos_id", [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().eos); })
+      .def_prop_ro("add_bos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_bos; })
+      .def_prop_ro("add_eos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_eos; })
+      .def_prop_ro("add_space_prefix",
+                   [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_space_prefix; })
+      .def_prop_ro("word_pattern",
+                   [](const HeldVocabulary& v) { return std::string(v.vocabulary.word_pattern()); })
+      .def("traits",
+           [](const HeldVocabulary& v) {
+             return nb::bytes(v.vocabulary.traits().data(), v.vocabulary.traits().size());
+           })
+      .def(
+          "text",
+          [](const HeldVocabulary& v, int64_t token) {
+            return to_bytes(v.vocabulary.text(checked(v.vocabulary, token)));
+          },
+          "token"_a)
+      .def(
+          "token_bytes",
+          [](const HeldVocabulary& v, int64_t token) {
+            std::string bytes;
+            token_bytes(v.vocabulary, checked(v.vocabulary, token), bytes);
+            return to_bytes(bytes);
+          },
+          "token"_a)
+      .def(
+          "find",
+          [](const HeldVocabulary& v, const nb::bytes& text) {
+            return optional_id(v.vocabulary.find(view(text)));
+          },
+          "text"_a)
+      .def("split", &split, "text"_a, "parse_special"_a)
+      .def("encode", &encode, "text"_a, "parse_special"_a)
+      .def("encode_words", &encode_words, "words"_a);
 }
 
 }  // namespace
 
 void bind_tokenizer(nb::module_& m) {
-  nb::class_<BytePairs>(m, "BytePairs")
-      .def("__init__", &build, "tokens"_a, "merges"_a, "alphabet"_a, "whole_words"_a)
-      .def("encode", &encode, "words"_a);
+  nb::class_<VocabularyBuilder>(m, "VocabularyBuilder")
+      .def("__init__", &make_builder, "texts"_a)
+      .def_prop_ro("size", &VocabularyBuilder::size)
+      .def(
+          "find",
+          [](const VocabularyBuilder& builder, std::string_view text) {
+            return optional_id(builder.find(text));
+          },
+          "text"_a)
+      .def("set_traits", &set_traits, "traits"_a)
+      .def("set_conventions", &set_conventions, nb::kw_only(), "bos_id"_a.none(), "eos_id"_a.none(),
+           "unknown_id"_a.none(), "add_bos"_a, "add_eos"_a, "add_space_prefix"_a, "whole_words"_a)
+      .def("byte_pairs", &byte_pairs, "merges"_a, "word_pattern"_a)
+      .def("sentencepiece", &sentencepiece, "scores"_a);
+  bind_vocabulary(m);
 }
 
 }  // namespace puna

@@ -1,21 +1,20 @@
-"""Builds a tokenizer from GGUF metadata."""
+"""Builds vocabularies from GGUF metadata."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puna.tokenizer.bpe import ByteLevelBpe
-from puna.tokenizer.byte_level import byte_value
+from puna._native import NativeError, VocabularyBuilder
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.fields import Fields
-from puna.tokenizer.pre_tokenizers import DEFAULT, PRE_TOKENIZERS, PreTokenizer
-from puna.tokenizer.sentencepiece import SentencePieceBpe
+from puna.tokenizer.kinds import ENDS_GENERATION, STRIPS_SPACE_AFTER, TokenKind
+from puna.tokenizer.pre_tokenizers import DEFAULT_NAME, PRE_TOKENIZERS
 from puna.tokenizer.tokenizer import Tokenizer
-from puna.tokenizer.vocabulary import TokenKind, Vocabulary
 from puna.tokenizer.well_known import mark_by_name
 
 log = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ _ROLE_KEYS = {
     "fim_sep": ("fim_sep_token_id",),
 }
 # Phi-3's special tokens swallow the whitespace behind them, except these; no metadata says so.
-_PHI3_KEEPS_SPACE_AFTER = {"<unk>", "<s>", "<|endoftext|>"}
+_PHI3_KEEPS_SPACE_AFTER = ("<unk>", "<s>", "<|endoftext|>")
 
 
 class _Defaults(NamedTuple):
@@ -47,6 +46,13 @@ class _Defaults(NamedTuple):
 
 def load_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     """From the `tokenizer.ggml.*` keys. Raises TokenizerError if they are missing, wrong or not supported."""
+    return Tokenizer.from_blob(build_vocabulary(metadata))
+
+
+def build_vocabulary(metadata: Mapping[str, Any]) -> bytes:
+    """All that a Tokenizer needs, in the form of native/vocabulary/format.h: to be written into memory that
+    processes share. Raises TokenizerError as load_tokenizer does.
+    """
     fields = Fields(metadata)
     model = fields.string(f"{_PREFIX}model")
     if model == "gpt2":
@@ -59,66 +65,78 @@ def load_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     )
 
 
-def _byte_level_bpe(fields: Fields) -> Tokenizer:
-    pre_tokenizer = _pre_tokenizer(fields)
-    vocabulary = _vocabulary(fields, _Defaults({}, pre_tokenizer.add_bos))
-    return Tokenizer(vocabulary, ByteLevelBpe(vocabulary, fields.strings(f"{_PREFIX}merges"), pre_tokenizer))
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """Says in errors which key they are about."""
+    try:
+        yield
+    except NativeError as error:
+        raise TokenizerError(f"{_PREFIX}{key}: {error}") from error
 
 
-def _sentencepiece_bpe(fields: Fields) -> Tokenizer:
-    vocabulary = _vocabulary(fields, _Defaults({"unknown": 0, "bos": 1, "eos": 2}, add_bos=True))
-    scores = fields.numbers(f"{_PREFIX}scores", len(vocabulary))
-    if scores is None:
-        scores = np.zeros(len(vocabulary))
+def _byte_level_bpe(fields: Fields) -> bytes:
+    name = _pre_tokenizer(fields)
+    pre_tokenizer = PRE_TOKENIZERS[name]
+    builder = _tokens(fields, _Defaults({}, pre_tokenizer.add_bos), whole_words=pre_tokenizer.ignore_merges)
+    merges = fields.strings(f"{_PREFIX}merges")
+    with _naming("merges"):
+        return builder.byte_pairs(merges, name)
+
+
+def _sentencepiece_bpe(fields: Fields) -> bytes:
+    defaults = _Defaults({"unknown": 0, "bos": 1, "eos": 2}, add_bos=True)
     prefix = fields.boolean(f"{_PREFIX}add_space_prefix")
-    model = SentencePieceBpe(vocabulary, scores.astype(np.float32), prefix is not False)
-    return Tokenizer(vocabulary, model)
+    builder = _tokens(fields, defaults, add_space_prefix=prefix is not False)
+    scores = fields.numbers(f"{_PREFIX}scores", builder.size)
+    if scores is None:
+        scores = np.zeros(builder.size)
+    return builder.sentencepiece(scores.astype(np.float32).tobytes())
 
 
-def _pre_tokenizer(fields: Fields) -> PreTokenizer:
+def _pre_tokenizer(fields: Fields) -> str:
     name = fields.string(f"{_PREFIX}pre", default="")
     if name not in PRE_TOKENIZERS:
         log.warning("%spre: %r is not known; using 'default', replies may suffer", _PREFIX, name)
-        return DEFAULT
-    return PRE_TOKENIZERS[name]
+        return DEFAULT_NAME
+    return name
 
 
-def _vocabulary(fields: Fields, defaults: _Defaults) -> Vocabulary:
+def _tokens(
+    fields: Fields, defaults: _Defaults, *, add_space_prefix: bool = False, whole_words: bool = False
+) -> VocabularyBuilder:
     texts = fields.strings(f"{_PREFIX}tokens")
     if not texts:
         raise TokenizerError(f"{_PREFIX}tokens is empty")
-    ids = dict(zip(texts, range(len(texts)), strict=True))
-    if "" in ids:
-        texts = [text or f"[EMPTY_{i}]" for i, text in enumerate(texts)]
-        ids = dict(zip(texts, range(len(texts)), strict=True))
-    if len(ids) < len(texts):
-        twice = next(text for token, text in enumerate(texts) if ids[text] != token)
-        raise TokenizerError(f"{_PREFIX}tokens: {twice!r} is there more than once")
-    kinds = _kinds(fields, texts)
-    named = _named_ids(fields, defaults, len(texts))
-    end_of_generation = mark_by_name(ids, kinds, named)
-    return Vocabulary(
-        texts=texts,
-        kinds=bytes(kinds),
-        ids=ids,
+    with _naming("tokens"):
+        builder = VocabularyBuilder(texts)
+    traits = _kinds(fields, builder.size)
+    named = _named_ids(fields, defaults, builder.size)
+    ends = mark_by_name(builder.find, traits, named)
+    strip = _strip_space_after(fields, builder, traits)
+    for token in ends:
+        traits[token] |= ENDS_GENERATION
+    for token in strip:
+        traits[token] |= STRIPS_SPACE_AFTER
+    with _naming("tokens"):
+        builder.set_traits(bytes(traits))
+    builder.set_conventions(
         bos_id=named["bos"],
         eos_id=named["eos"],
         unknown_id=named["unknown"],
-        end_of_generation=end_of_generation,
         add_bos=_adds(fields, "bos", named["bos"], defaults.add_bos),
         add_eos=_adds(fields, "eos", named["eos"], default=False),
-        strips_space_after=_strips_space_after(fields, texts, kinds),
+        add_space_prefix=add_space_prefix,
+        whole_words=whole_words,
     )
+    return builder
 
 
-def _kinds(fields: Fields, texts: Sequence[str]) -> bytearray:
+def _kinds(fields: Fields, vocab_size: int) -> bytearray:
     """A TokenKind for each; numbers that are none are UNDEFINED."""
-    numbers = fields.numbers(f"{_PREFIX}token_type", len(texts))
+    numbers = fields.numbers(f"{_PREFIX}token_type", vocab_size)
     if numbers is None:
-        return bytearray([TokenKind.NORMAL]) * len(texts)
+        return bytearray([TokenKind.NORMAL]) * vocab_size
     kinds = np.where((numbers >= 0) & (numbers <= max(TokenKind)), numbers, TokenKind.UNDEFINED)
-    for token in np.flatnonzero(kinds == TokenKind.BYTE).tolist():
-        byte_value(texts[token])
     return bytearray(kinds.astype(np.uint8).tobytes())
 
 
@@ -140,13 +158,12 @@ def _adds(fields: Fields, role: str, token: int | None, default: bool) -> bool:
     return default and token is not None if explicit is None else explicit
 
 
-def _strips_space_after(fields: Fields, texts: Sequence[str], kinds: Sequence[int]) -> frozenset[int]:
+def _strip_space_after(fields: Fields, builder: VocabularyBuilder, kinds: bytearray) -> set[int]:
     name = fields.string("general.name", default="").lower()
     if "phi-3" not in name and "phi3" not in name:
-        return frozenset()
+        return set()
     special = (TokenKind.CONTROL, TokenKind.USER_DEFINED, TokenKind.UNKNOWN)
-    return frozenset(
-        token
-        for token, kind in enumerate(kinds)
-        if (kind in special or texts[token] == "</s>") and texts[token] not in _PHI3_KEEPS_SPACE_AFTER
-    )
+    tokens: set[int | None] = {token for token, kind in enumerate(kinds) if kind in special}
+    tokens.add(builder.find("</s>"))
+    tokens.difference_update([builder.find(text) for text in _PHI3_KEEPS_SPACE_AFTER])
+    return {token for token in tokens if token is not None}

@@ -70,11 +70,12 @@ _DEEPSEEK_LETTERS = (
 )
 _DEEPSEEK_CLASS = re.sub(r"([0-9A-F]+) ?", r"\\x{\1}", _DEEPSEEK_LETTERS)
 
-DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
+DEFAULT_NAME = "default"
+_DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"))
 
 # (names, what they mean)
 _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
-    ("default", DEFAULT),
+    (DEFAULT_NAME, _DEFAULT),
     (
         "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
         PreTokenizer((_GPT2,)),

@@ -5,79 +5,95 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
 
+import numpy as np
+import tokenizers
+from tokenizers import pre_tokenizers as pre
+
+from puna._native import NativeError, Vocabulary
 from puna.tokenizer.detokenizer import Detokenizer
 from puna.tokenizer.errors import TokenizerError
-from puna.tokenizer.special_tokens import SpecialTokens
-from puna.tokenizer.vocabulary import TokenKind, Vocabulary
+from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
+from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class TextModel(Protocol):
-    """What differs between kinds of vocabularies."""
-
-    add_space_prefix: bool
-    """Text that follows nothing or a special token gets a space in front, which decoding takes away again."""
-
-    def encode(self, text: str) -> list[int]: ...
-    def token_bytes(self, token: int) -> bytes: ...
 
 
 class Tokenizer:
     """Gives the tokens that llama.cpp gives. Thread-safe."""
 
-    def __init__(self, vocabulary: Vocabulary, model: TextModel) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        if vocabulary.word_pattern and vocabulary.word_pattern not in PRE_TOKENIZERS:
+            raise TokenizerError("a vocabulary's way of cutting words is damaged")
         self._vocabulary = vocabulary
-        self._model = model
+        self._traits = vocabulary.traits()
+        self.bos_id: int | None = vocabulary.bos_id
+        self.eos_id: int | None = vocabulary.eos_id
+        self.add_bos: bool = vocabulary.add_bos
+        """Whether `encode` with `add_special` begins with `bos_id`; then that is not None."""
+        self.add_eos: bool = vocabulary.add_eos
+
+    @classmethod
+    def from_blob(cls, blob: bytes) -> Tokenizer:
+        """Of what build_vocabulary made. Raises TokenizerError if it is damaged."""
+        try:
+            return cls(Vocabulary(blob))
+        except NativeError as error:
+            raise TokenizerError(str(error)) from error
+
+    @classmethod
+    def from_descriptor(cls, fd: int) -> Tokenizer:
+        """Of a sealed memfd that holds what build_vocabulary made: mapped, so that all who do share it.
+
+        The caller keeps `fd`, and may close it. Raises TokenizerError if it is not sealed, or damaged.
+        """
+        try:
+            return cls(Vocabulary.from_descriptor(fd))
+        except NativeError as error:
+            raise TokenizerError(str(error)) from error
 
     @property
     def vocab_size(self) -> int:
-        return len(self._vocabulary)
+        return len(self._traits)
 
-    @property
-    def bos_id(self) -> int | None:
-        return self._vocabulary.bos_id
-
-    @property
-    def eos_id(self) -> int | None:
-        return self._vocabulary.eos_id
-
-    @property
+    @cached_property
     def end_of_generation(self) -> frozenset[int]:
         """Tokens that end a reply."""
-        return self._vocabulary.end_of_generation
-
-    @property
-    def add_bos(self) -> bool:
-        """Whether `encode` with `add_special` begins with `bos_id`; then that is not None."""
-        return self._vocabulary.add_bos
-
-    @property
-    def add_eos(self) -> bool:
-        return self._vocabulary.add_eos
+        traits = np.frombuffer(self._traits, np.uint8)
+        return frozenset(np.flatnonzero(traits & ENDS_GENERATION).tolist())
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """`add_special`: BOS and EOS as the model wants them. `parse_special`: find control tokens in `text`.
 
         Half of a surrogate pair is read as U+FFFD.
         """
-        vocabulary = self._vocabulary
         tokens: list[int] = []
-        if add_special and vocabulary.add_bos and vocabulary.bos_id is not None:
-            tokens.append(vocabulary.bos_id)
-        after_special = True
-        for piece in self._special_tokens.split(_SURROGATES.sub("\ufffd", text), parse_special):
-            if isinstance(piece, int):
-                tokens.append(piece)
-            else:
-                prefix = " " if after_special and self._model.add_space_prefix else ""
-                tokens += self._model.encode(prefix + piece)
-            after_special = isinstance(piece, int)
-        if add_special and vocabulary.add_eos and vocabulary.eos_id is not None:
-            tokens.append(vocabulary.eos_id)
+        if add_special and self.add_bos and self.bos_id is not None:
+            tokens.append(self.bos_id)
+        tokens += self._encode(_SURROGATES.sub("\ufffd", text).encode(), parse_special)
+        if add_special and self.add_eos and self.eos_id is not None:
+            tokens.append(self.eos_id)
         return tokens
+
+    def _encode(self, text: bytes, parse_special: bool) -> list[int]:
+        if not self._vocabulary.word_pattern:
+            return self._vocabulary.encode(text, parse_special)
+        tokens: list[int] = []
+        start = 0
+        for begin, end, token in self._vocabulary.split(text, parse_special):
+            tokens += self._encode_words(text[start:begin])
+            tokens.append(token)
+            start = end
+        return tokens + self._encode_words(text[start:])
+
+    def _encode_words(self, text: bytes) -> list[int]:
+        words = self._words.pre_tokenize_str(text.decode()) if text else []
+        return self._vocabulary.encode_words([word for word, _ in words])
+
+    @cached_property
+    def _words(self) -> pre.PreTokenizer:
+        patterns = PRE_TOKENIZERS[self._vocabulary.word_pattern].patterns
+        return pre.Sequence([pre.Split(tokenizers.Regex(p), behavior="isolated") for p in patterns])
 
     def encode_prompt(self, text: str) -> list[int]:
         """Of a rendered prompt: begins with BOS if the model wants that, but never twice.
@@ -96,39 +112,37 @@ class Tokenizer:
         visible = self._visible_bytes if skip_special else self.token_bytes
         pieces = [visible(token) for token in ids]
         first = 1 if ids and ids[0] == self.bos_id else 0
-        if self._model.add_space_prefix and len(pieces) > first:
+        if self._vocabulary.add_space_prefix and len(pieces) > first:
             pieces[first] = pieces[first].removeprefix(b" ")
         return b"".join(pieces).decode("utf-8", "replace")
 
     def token_text(self, token: int) -> str:
         """As the vocabulary writes it: what a template needs to name a special token."""
-        return self._vocabulary.texts[self._checked(token)]
+        return self._vocabulary.text(self._checked(token)).decode("utf-8", "surrogateescape")
 
     def find(self, text: str) -> int | None:
         """The token that the vocabulary writes as `text`."""
-        return self._vocabulary.ids.get(text)
+        try:
+            return self._vocabulary.find(text.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
+            return None
 
     def token_bytes(self, token: int) -> bytes:
         """Also of control tokens, which are not shown. Raises TokenizerError if there is no such token."""
-        return self._model.token_bytes(self._checked(token))
+        return self._vocabulary.token_bytes(self._checked(token))
 
     def is_special(self, token: int) -> bool:
         """Whether it is a control token, which detokenizing leaves out."""
-        kind = self._vocabulary.kinds[self._checked(token)]
-        return kind in (TokenKind.CONTROL, TokenKind.UNKNOWN)
+        return self._traits[self._checked(token)] & KIND_MASK in (TokenKind.CONTROL, TokenKind.UNKNOWN)
 
     def detokenizer(self) -> Detokenizer:
         """For the continuation of a text: a leading space stays."""
         return Detokenizer(self._visible_bytes)
 
     def _visible_bytes(self, token: int) -> bytes:
-        return b"" if self.is_special(token) else self._model.token_bytes(token)
+        return b"" if self.is_special(token) else self.token_bytes(token)
 
     def _checked(self, token: int) -> int:
-        if not 0 <= token < len(self._vocabulary):
-            raise TokenizerError(f"token {token} is not in the vocabulary of {len(self._vocabulary)}")
+        if not 0 <= token < self.vocab_size:
+            raise TokenizerError(f"token {token} is not in the vocabulary of {self.vocab_size}")
         return token
-
-    @cached_property
-    def _special_tokens(self) -> SpecialTokens:
-        return SpecialTokens(self._vocabulary)

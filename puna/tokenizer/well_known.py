@@ -6,9 +6,9 @@ repairs that by name; models are published to work with it, so the same names ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from puna.tokenizer.vocabulary import TokenKind
+from puna.tokenizer.kinds import TokenKind
 
 END_OF_GENERATION = (
     "<|eot_id|>",
@@ -75,40 +75,47 @@ ENDS_FILL_IN = ("fim_pad", "fim_rep", "fim_sep")
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 
-def mark_by_name(ids: Mapping[str, int], kinds: bytearray, named: Mapping[str, int | None]) -> frozenset[int]:
+Find = Callable[[str], int | None]
+
+
+def mark_by_name(find: Find, kinds: bytearray, named: Mapping[str, int | None]) -> set[int]:
     """Corrects `kinds` in place and returns the tokens that end a generation.
 
-    `named`: the ids that metadata gives: eos, eot, eom and the keys of FILL_IN_THE_MIDDLE.
+    `find`: the token of a text. `named`: the ids that metadata gives: eos, eot, eom and the keys of
+    FILL_IN_THE_MIDDLE.
     """
     fill_in = {role: named.get(role) for role in FILL_IN_THE_MIDDLE}
     for role, names in FILL_IN_THE_MIDDLE.items():
         if fill_in[role] is None:
-            fill_in[role] = next((ids[name] for name in names if name in ids), None)
+            fill_in[role] = next((token for name in names if (token := find(name)) is not None), None)
             _mark(kinds, fill_in[role], TokenKind.CONTROL)
     ends = {fill_in[role] for role in ENDS_FILL_IN}
     for name in END_OF_GENERATION:
-        _mark(kinds, ids.get(name), TokenKind.CONTROL)
-        ends.add(ids.get(name))
+        _mark(kinds, find(name), TokenKind.CONTROL)
+        ends.add(find(name))
     for name in SHOWN:
-        _mark(kinds, ids.get(name), TokenKind.USER_DEFINED)
+        _mark(kinds, find(name), TokenKind.USER_DEFINED)
     ends |= {named.get(role) for role in ("eos", "eot", "eom")}
-    _drop_false_ends(ids, kinds, ends)
-    return frozenset(token for token in ends if token is not None)
+    _drop_false_ends(find, kinds, ends)
+    return {token for token in ends if token is not None}
 
 
-def _drop_false_ends(ids: Mapping[str, int], kinds: bytearray, ends: set[int | None]) -> None:
+def _drop_false_ends(find: Find, kinds: bytearray, ends: set[int | None]) -> None:
     """Where a format has a later end, its separators must not stop the reply."""
 
     def has(name: str) -> bool:
-        return name in ids and ids[name] in ends
+        token = find(name)
+        return token is not None and token in ends
+
+    def drop(name: str, kind: TokenKind) -> None:
+        ends.discard(find(name))
+        _mark(kinds, find(name), kind)
 
     called = has("<|call|>") or has("<|calls|>")
     if has("<|end|>") and called and (has("<|return|>") or has("<|flush|>")):
-        ends.discard(ids["<|end|>"])
-        kinds[ids["<|end|>"]] = TokenKind.USER_DEFINED
+        drop("<|end|>", TokenKind.USER_DEFINED)
     if has("<|tool_response>") and has("</s>"):
-        ends.discard(ids["</s>"])
-        kinds[ids["</s>"]] = TokenKind.NORMAL
+        drop("</s>", TokenKind.NORMAL)
 
 
 def _mark(kinds: bytearray, token: int | None, kind: TokenKind) -> None:

@@ -31,6 +31,7 @@ KINDS = METADATA["tokenizer.ggml.token_type"]
         ("tokens", [], "tokens is empty"),
         ("tokens", ["a", "b", "a"], "tokens: 'a' is there more than once"),
         ("tokens", ["a"] * 5_000_000, "tokens: 5000000 entries are more than"),
+        ("tokens", ["a", "b" * 5000], "tokens: token 1: 5000 bytes are more than the limit of 4096"),
         ("token_type", np.ones(3, np.int32), f"token_type: 3 entries for a vocabulary of {SIZE}"),
         ("token_type", "normal", "token_type: expected an array of numbers"),
         ("token_type", ["a"] * SIZE, "token_type: expected an array of numbers"),

@@ -1,5 +1,4 @@
-// Hashes under a key that is drawn when the process starts: a stranger's vocabulary cannot be chosen to
-// collide.
+// Hashes under a key that is drawn for each vocabulary: a stranger's tokens cannot be chosen to collide.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,14 @@ namespace puna {
 
 class KeyedHash {
  public:
-  KeyedHash() {
+  explicit KeyedHash(uint64_t key) : key_(key) {}
+
+  static uint64_t random_key() {
     std::random_device random;
-    key_ = (uint64_t{random()} << 32) | random();
+    return (uint64_t{random()} << 32) | random();
   }
 
-  uint64_t operator()(uint64_t value) const { return fold(value ^ key_, kOdd); }
+  uint64_t operator()(uint64_t value) const { return fold(fold(value ^ key_, kOdd), key_ | 1); }
 
   uint64_t operator()(std::string_view text) const {
     uint64_t hash = key_ ^ text.size();

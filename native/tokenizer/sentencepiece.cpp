@@ -1,0 +1,90 @@
+#include "tokenizer/sentencepiece.h"
+
+#include <algorithm>
+
+#include "base/utf8.h"
+
+namespace puna {
+namespace {
+
+constexpr std::string_view kSpace = "▁";
+
+}  // namespace
+
+// Words are merged alone: text is cut in front of a space where no token could ever reach across.
+void SentencePiece::encode(std::string_view text, bool with_prefix, std::vector<int32_t>& tokens) {
+  written_.clear();
+  if (with_prefix) written_ += kSpace;
+  for (const char c : text) {
+    if (c == ' ')
+      written_ += kSpace;
+    else
+      written_ += c;
+  }
+  const std::string_view all = written_;
+  size_t word = 0;
+  for (size_t at = all.find(kSpace, 1); at != std::string_view::npos; at = all.find(kSpace, at + kSpace.size())) {
+    size_t before = at - 1;
+    while (is_continuation(all[before])) --before;
+    if (vocabulary_.joins_space(decode_utf8(all, before).code) || all.substr(before, at - before) == kSpace)
+      continue;
+    encode_word(all.substr(word, at - word), tokens);
+    word = at;
+  }
+  encode_word(all.substr(word), tokens);
+}
+
+void SentencePiece::encode_word(std::string_view word, std::vector<int32_t>& tokens) {
+  symbols_.clear();
+  for (size_t at = 0; at < word.size(); at += decode_utf8(word, at).length) {
+    const auto index = static_cast<uint32_t>(symbols_.size());
+    symbols_.push_back({static_cast<uint32_t>(at), index + 1, index == 0 ? kNone : index - 1});
+  }
+  const auto end = static_cast<uint32_t>(symbols_.size());
+  symbols_.push_back({static_cast<uint32_t>(word.size()), kNone, kNone});
+  heap_.clear();
+  for (uint32_t left = 0; left + 1 < end; ++left) offer(word, left, left + 1);
+  std::make_heap(heap_.begin(), heap_.end());
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end());
+    const Candidate best = heap_.back();
+    heap_.pop_back();
+    merge(word, best);
+  }
+  for (uint32_t symbol = 0; symbol < end; symbol = symbols_[symbol].behind) {
+    const size_t begin = symbols_[symbol].begin;
+    const std::string_view text = word.substr(begin, symbols_[symbols_[symbol].behind].begin - begin);
+    if (const int32_t token = vocabulary_.find(text); token >= 0) {
+      tokens.push_back(token);
+      continue;
+    }
+    for (const char byte : text)
+      if (const int32_t token = vocabulary_.byte_token(static_cast<uint8_t>(byte)); token >= 0)
+        tokens.push_back(token);
+  }
+}
+
+// Unless one of the two has merged with another meanwhile.
+void SentencePiece::merge(std::string_view word, const Candidate& best) {
+  Symbol& left = symbols_[best.left];
+  Symbol& right = symbols_[best.right];
+  if (left.behind != best.right || right.behind != best.end) return;
+  left.behind = best.end;
+  right.behind = 0;
+  if (left.before != kNone && offer(word, left.before, best.left)) std::push_heap(heap_.begin(), heap_.end());
+  if (best.end + 1 == symbols_.size()) return;
+  symbols_[best.end].before = best.left;
+  if (offer(word, best.left, best.end)) std::push_heap(heap_.begin(), heap_.end());
+}
+
+// Appends two neighbours to the heap, if their union is a token.
+bool SentencePiece::offer(std::string_view word, uint32_t left, uint32_t right) {
+  const uint32_t end = symbols_[right].behind;
+  const size_t begin = symbols_[left].begin;
+  const int32_t token = vocabulary_.find(word.substr(begin, symbols_[end].begin - begin));
+  if (token < 0) return false;
+  heap_.push_back({vocabulary_.score(token), left, right, end});
+  return true;
+}
+
+}  // namespace puna

@@ -1,0 +1,108 @@
+// A vocabulary as one block of bytes that processes map and share: a header, then arrays without pointers.
+// Of this process and its children only: never kept in a file, so there is no version to be compatible with.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace puna {
+
+// As numbered in `tokenizer.ggml.token_type` of GGUF.
+enum class TokenKind : uint8_t {
+  kUndefined = 0,
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6,
+};
+
+// What is known of a token, in one byte: its kind, and these bits.
+constexpr uint8_t kKindMask = 7;
+constexpr uint8_t kEndsGeneration = 8;
+constexpr uint8_t kStripsSpaceAfter = 16;  // swallows the whitespace behind it
+constexpr uint8_t kAllTraits = kKindMask | kEndsGeneration | kStripsSpaceAfter;
+
+enum class Algorithm : uint32_t { kBytePairs, kSentencePiece };
+
+// What a model wants besides its tokens.
+struct Conventions {
+  int32_t bos = -1, eos = -1, unknown = -1;  // -1: none
+  bool add_bos = false, add_eos = false;
+  bool add_space_prefix = false;  // SentencePiece: in front of text that follows nothing or a special token
+  bool whole_words = false;       // byte pairs: a word that is a token is that token, whatever merges
+};
+
+// The largest vocabularies in use have 2^18 tokens, and tokens of a few hundred bytes.
+constexpr size_t kMaxTokens = size_t{1} << 22;
+constexpr size_t kMaxMerges = size_t{1} << 22;
+constexpr size_t kMaxTokenBytes = 4096;
+constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMaxSpecialBytes = size_t{2} << 20;
+
+// A slot of the index of texts; open addressing, linear probing from where the hash points.
+struct TextSlot {
+  uint32_t fingerprint = 0;  // the hash's lower half
+  int32_t token = -1;        // -1: free
+};
+
+// What two neighbours become; a slot of the table of merges.
+struct MergeSlot {
+  uint32_t left = 0, right = 0;
+  int32_t rank = -1;  // -1: free
+  int32_t token = -1;
+};
+
+// A state of an automaton that reads text backwards: the text ahead begins as some tokens end.
+struct FinderNode {
+  uint32_t first_child = 0;  // those of a node end where the next node's begin, and ascend by label
+  uint32_t fail = 0;         // the longest state that this one begins with, another than itself
+  uint32_t shorter = 0;      // the longest token that the text ahead begins with, another than this; 0: none
+  uint32_t much_shorter = 0; // a token some steps further along `shorter`
+  uint32_t depth = 0;        // bytes
+  int32_t token = -1;        // that is spelled by the whole way here
+  uint32_t label = 0;        // the byte that leads here
+};
+
+enum SectionId : size_t {
+  kTextEnds,      // uint32: where each token's text ends in kTexts
+  kTexts,         // char
+  kTraits,        // uint8 each token
+  kTextIndex,     // TextSlot
+  kByteTokens,    // int32[256]: what a byte becomes if nothing merges; -1: nothing
+  kMerges,        // MergeSlot, byte pairs only
+  kScores,        // float each token, SentencePiece only
+  kBeforeSpace,   // uint32: characters before a space within tokens, ascending, SentencePiece only
+  kAlwaysFound,   // FinderNode: tokens that are found in any text
+  kAllFound,      // FinderNode: and those that are found if asked for
+  kWordPattern,   // char: how text is cut into words, by name, byte pairs only
+  kNumSections,
+};
+
+struct Section {
+  uint64_t offset = 0;  // a multiple of kAlignment
+  uint64_t count = 0;   // of elements
+};
+
+constexpr size_t kAlignment = 8;
+constexpr std::array<char, 8> kMagic = {'p', 'u', 'n', 'a', 'v', 'o', 'c', '1'};
+
+struct Header {
+  std::array<char, 8> magic = kMagic;
+  uint64_t size = 0;  // of the whole block
+  uint64_t hash_key = 0;
+  Algorithm algorithm = Algorithm::kBytePairs;
+  int32_t bos = -1, eos = -1, unknown = -1;
+  uint32_t add_bos = 0, add_eos = 0, add_space_prefix = 0, whole_words = 0;
+  std::array<Section, kNumSections> sections;
+};
+
+// Of a hash table: enough that probes stay short.
+constexpr size_t num_slots(size_t num_entries) { return num_entries + num_entries / 2 + 1; }
+
+// Where probing begins.
+constexpr size_t first_slot(uint64_t hash, size_t slots) { return ((hash >> 32) * slots) >> 32; }
+
+}  // namespace puna

@@ -1,0 +1,83 @@
+"""A vocabulary is read where it lies, by any process, and nothing in it is believed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from puna.tokenizer import Tokenizer, TokenizerError, build_vocabulary
+from tests.tokenizer.texts import HARD_TEXTS
+from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
+
+pytestmark = pytest.mark.native
+
+BLOBS = {"bpe": build_vocabulary(all_pairs_bpe("gpt-2")), "sentencepiece": build_vocabulary(sentencepiece())}
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    fd = os.memfd_create("vocabulary", os.MFD_ALLOW_SEALING)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("blob", BLOBS.values(), ids=BLOBS)
+def test_sealed_memory_gives_the_same_tokens(blob, descriptor):
+    os.write(descriptor, blob)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+    shared, own = Tokenizer.from_descriptor(descriptor), Tokenizer.from_blob(blob)
+    for text in HARD_TEXTS:
+        assert shared.encode(text) == own.encode(text)
+
+
+@pytest.mark.parametrize("missing", [fcntl.F_SEAL_WRITE, fcntl.F_SEAL_SHRINK])
+def test_memory_that_could_change_is_refused(missing, descriptor):
+    os.write(descriptor, BLOBS["bpe"])
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS & ~missing)
+    with pytest.raises(TokenizerError, match="not of sealed memory"):
+        Tokenizer.from_descriptor(descriptor)
+
+
+def test_file_is_refused(tmp_path):
+    (tmp_path / "vocabulary").write_bytes(BLOBS["bpe"])
+    with (
+        (tmp_path / "vocabulary").open("rb") as file,
+        pytest.raises(TokenizerError, match="not of sealed memory"),
+    ):
+        Tokenizer.from_descriptor(file.fileno())
+
+
+@pytest.mark.parametrize("blob", [b"", b"x" * 1000, BLOBS["bpe"][:-8], BLOBS["bpe"] + b"12345678"])
+def test_what_is_no_vocabulary_is_refused(blob):
+    with pytest.raises(TokenizerError, match="header is damaged"):
+        Tokenizer.from_blob(blob)
+
+
+damage = st.lists(
+    st.tuples(
+        st.floats(0, 1) | st.floats(0, 0.005), st.sampled_from([b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\1"])
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from([*BLOBS]), damage)
+def test_damage_is_refused_or_harmless(name, damage):
+    damaged = bytearray(BLOBS[name])
+    for share, data in damage:
+        at = int(share * (len(damaged) - len(data)))
+        damaged[at : at + len(data)] = data
+    try:
+        tokenizer = Tokenizer.from_blob(bytes(damaged))
+    except TokenizerError:
+        return
+    for token in tokenizer.encode("the <|im_start|> <tool><tool><tool> yellow ñandú 🙂"):
+        tokenizer.token_bytes(token)
