@@ -144,6 +144,48 @@ class Vocabulary:
         are dropped.
         """
 
+# --- tokens to text ---
+
+class TokenTable:
+    """Which bytes each token stands for, and which tokens are not shown. Format: native/text/token_table.h."""
+
+    def __init__(self, blob: bytes) -> None:
+        """Copies the blob. NativeError if it is not what the format says."""
+    @staticmethod
+    def from_descriptor(fd: int) -> TokenTable:
+        """Maps a memory file that is sealed against writing and shrinking. The descriptor stays the caller's.
+
+        NativeError if it is no such file, or its content is not what the format says.
+        """
+    @staticmethod
+    def build(pieces: list[bytes], hidden: bytes) -> bytes:
+        """The blob. pieces: the bytes of each token, by id; hidden: 1 for each token that is not shown."""
+    def __len__(self) -> int: ...
+    def token_bytes(self, token: int) -> bytes:
+        """Also of a token that is not shown; of a token beyond the table, nothing."""
+
+class TextStream:
+    """One reply on its way from tokens to text.
+
+    Only complete characters come out; bytes that are no UTF-8 become U+FFFD. The stop string that is complete
+    first ends the reply before it, of two at the same character the longer; so do more than 30 tokens in a row
+    that are the same but for white space around them, which still come out.
+    """
+
+    def __init__(self, table: TokenTable | None, stop_strings: Sequence[str] = ()) -> None:
+        """table: None: tokens have no text, and come out as they come. Empty stop strings mean nothing."""
+
+def add_tokens(
+    streams: Sequence[TextStream], tokens: Sequence[Sequence[int]], is_last: Sequence[bool]
+) -> list[tuple[str, list[int], int, bool]]:
+    """Adds its tokens to each of the streams, which are different ones; the GIL is released meanwhile.
+
+    Of each stream: the text that may be shown now, the tokens whose text begins in it, how many of the given
+    tokens belong to the reply, and whether it ends with the last of those. is_last: nothing comes behind these
+    tokens: what was held back comes out, with all tokens unless a stop string was found, and an incomplete
+    character is dropped.
+    """
+
 # --- sampling ---
 
 class Sampler:
@@ -182,6 +224,9 @@ class SampleResult:
     def starts(self) -> NDArray[np.int32]:
         """[samplers + 1]: sampler i's tokens are [starts[i], starts[i + 1])."""
     @property
+    def errors(self) -> dict[int, str]:
+        """By sampler, why it has no token; of all others, nothing."""
+    @property
     def tokens(self) -> NDArray[np.int32]: ...
     @property
     def logprobs(self) -> NDArray[np.float32]:
@@ -205,9 +250,11 @@ def sample_batch(
     sampled one after the other until a token is not what was guessed: 1 to 1 + d tokens, exactly those that
     the rows would give one by one.
 
+    A sampler whose first row has a NaN, or no largest logit that is finite, once it is penalized, gets no
+    token, but an error; if that is a later row, it gets the tokens before it.
+
     The samplers are different ones. The instruction set decides only how fast it goes. NativeError if rows,
-    samplers and drafts do not fit together, or naming a row with a NaN or without a finite logit that had to
-    be sampled; then no sampler has changed.
+    samplers and drafts do not fit together.
     """
 
 # --- single kernels, for tests and measurements ---

@@ -11,6 +11,7 @@ void bind_executor(nanobind::module_& m);
 void bind_kernels(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
+void bind_text(nanobind::module_& m);
 void bind_tokenizer(nanobind::module_& m);
 
 }  // namespace puna

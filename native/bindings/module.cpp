@@ -10,5 +10,6 @@ NB_MODULE(_native, m) {
   puna::bind_kernels(m);
   puna::bind_machine(m);
   puna::bind_sampler(m);
+  puna::bind_text(m);
   puna::bind_tokenizer(m);
 }

@@ -86,6 +86,13 @@ nb::object starts(const SampledBatch& result) {
   return to_numpy(std::move(values), result.starts.size());
 }
 
+nb::dict errors(const SampledBatch& result) {
+  nb::dict texts;
+  for (size_t i = 0; i < result.errors.size(); ++i)
+    if (!result.errors[i].empty()) texts[nb::int_(i)] = result.errors[i];
+  return texts;
+}
+
 nb::list top_tokens(const SampledBatch& result) {
   nb::list rows;
   for (const Sample& sample : result.samples) {
@@ -112,7 +119,8 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("tokens", [](const SampledBatch& result) { return column(result, &Sample::token); })
       .def_prop_ro("logprobs", [](const SampledBatch& result) { return column(result, &Sample::logprob); })
       .def_prop_ro("top_tokens", &top_tokens)
-      .def_prop_ro("starts", &starts);
+      .def_prop_ro("starts", &starts)
+      .def_prop_ro("errors", &errors);
   m.def("sample_batch", &sample, nb::arg("pool"), nb::arg("logits").noconvert(), nb::arg("samplers"),
         nb::arg("drafts").noconvert() = nb::none(), nb::arg("draft_starts").noconvert() = nb::none(),
         nb::arg("isa") = "auto");

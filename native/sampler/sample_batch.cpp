@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -26,26 +26,26 @@ struct Turn {
   std::span<const int32_t> drafts;
   size_t first_row;
   size_t num_samples = 0;
-  // What the sampler is after all samples but the last; only where there are drafts.
-  std::optional<Sampler> ahead = {};
+  std::string error = {};
 
   size_t num_rows() const { return drafts.size() + 1; }
 
+  // Behind a row that gave something, one that cannot be sampled is left for the next step: so what a sequence
+  // gets does not depend on whether its tokens were guessed.
   template <typename SampleRow>
   void take(std::span<Sample> samples, const SampleRow& sample_row) {
-    if (!drafts.empty()) ahead = *sampler;
     while (true) {
-      const Sample& sample = samples[num_samples] =
-          sample_row(ahead ? *ahead : *sampler, first_row + num_samples);
-      const size_t row = num_samples++;
-      if (row == drafts.size() || sample.token != drafts[row]) return;
-      ahead->commit(sample);
+      const size_t row = num_samples;
+      try {
+        samples[row] = sample_row(*sampler, first_row + row);
+      } catch (const Error& unusable) {
+        if (row == 0) error = unusable.what();
+        return;
+      }
+      sampler->commit(samples[row]);
+      ++num_samples;
+      if (row == drafts.size() || samples[row].token != drafts[row]) return;
     }
-  }
-
-  void commit(const Sample& last) {
-    if (ahead) *sampler = std::move(*ahead);
-    sampler->commit(last);
   }
 };
 
@@ -83,14 +83,14 @@ bool is_worth_waking(std::span<const LogitRow> rows) {
 
 // Without the rows behind a draft that was wrong.
 SampledBatch finished(std::span<Turn> turns, std::vector<Sample>&& samples) {
-  SampledBatch batch = {.samples = std::move(samples), .starts = {0}};
+  SampledBatch batch = {.samples = std::move(samples), .starts = {0}, .errors = {}};
   auto end = batch.samples.begin();
   for (Turn& turn : turns) {
     const auto first = batch.samples.begin() + static_cast<int64_t>(turn.first_row);
     const auto last = first + static_cast<int64_t>(turn.num_samples);
-    turn.commit(*(last - 1));
     end = end == first ? last : std::move(first, last, end);
     batch.starts.push_back(static_cast<int32_t>(end - batch.samples.begin()));
+    batch.errors.push_back(std::move(turn.error));
   }
   batch.samples.erase(end, batch.samples.end());
   return batch;
@@ -123,11 +123,7 @@ SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float*
   const auto sample_row = [&](const Sampler& sampler, size_t r) {
     static thread_local Candidates candidates;
     if (!together) rows[r].scan(0, rows[r].num_blocks());
-    try {
-      return sampler.sample(rows[r], candidates);
-    } catch (const Error& error) {
-      throw Error("row " + std::to_string(r) + ": " + error.what());
-    }
+    return sampler.sample(rows[r], candidates);
   };
   std::vector<Sample> samples(rows.size());
   share_out(num_turns, [&](int64_t i) {

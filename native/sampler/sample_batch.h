@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "executor/thread_pool.h"
@@ -20,13 +21,13 @@ struct Drafts {
 
 struct SampledBatch {
   std::vector<Sample> samples;
-  std::vector<int32_t> starts;  // [n + 1] sampler i's samples are [starts[i], starts[i + 1])
+  std::vector<int32_t> starts;      // [n + 1] sampler i's samples are [starts[i], starts[i + 1])
+  std::vector<std::string> errors;  // [n] why sampler i has none; empty: it has some
 };
 
 // Sampler i owns the next 1 + (its drafts) of `logits`, [num_rows, vocab_size]. It samples and commits them
-// one after the other until a token differs from its draft, as if the rows had come one by one. Error if the
-// rows do not fit, or naming the row that cannot be sampled; then no sampler has changed. The samplers are
-// different ones.
+// one after the other until a token differs from its draft, or a row cannot be sampled, as if the rows had come
+// one by one. Error if the rows do not fit. The samplers are different ones.
 SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
                           int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts);
 

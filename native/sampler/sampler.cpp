@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <string>
 
@@ -14,8 +15,22 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr float kNoLogit = std::numeric_limits<float>::lowest();  // at or below all finite ones
 
+// With these, no sum or product of a logit that a model might mean leaves the range of floats.
+constexpr float kMostRepeatPenalty = 1000, kMostPenalty = 100, kMostBias = 100;
+
+std::string readable(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
 void require(bool holds, const char* name, double value, const char* rule) {
-  if (!holds) throw Error(std::string(name) + " is " + std::to_string(value) + ", but " + rule);
+  if (!holds) throw Error(std::string(name) + " is " + readable(value) + ", but " + rule);
+}
+
+void require_within(const char* name, float value, float least, float most) {
+  const std::string rule = "must be from " + readable(least) + " to " + readable(most);
+  require(value >= least && value <= most, name, value, rule.c_str());
 }
 
 void check(const SamplingParams& params) {
@@ -29,14 +44,16 @@ void check(const SamplingParams& params) {
       {"frequency_penalty", params.frequency_penalty},
   };
   for (const auto& [name, value] : finite) require(std::isfinite(value), name, value, "must be finite");
-  require(params.repeat_penalty > 0, "repeat_penalty", params.repeat_penalty, "must be positive");
+  require_within("repeat_penalty", params.repeat_penalty, 1 / kMostRepeatPenalty, kMostRepeatPenalty);
+  require_within("presence_penalty", params.presence_penalty, -kMostPenalty, kMostPenalty);
+  require_within("frequency_penalty", params.frequency_penalty, -kMostPenalty, kMostPenalty);
   require(params.repeat_last_n >= -1, "repeat_last_n", static_cast<double>(params.repeat_last_n),
           "must be -1 or more");
   require(params.num_logprobs >= -1, "num_logprobs", static_cast<double>(params.num_logprobs),
           "must be -1 or more");
   for (const auto& [token, bias] : params.logit_bias) {
     require(token >= 0, "a token of logit_bias", static_cast<double>(token), "must not be negative");
-    require(bias < kInfinity, "a logit_bias", bias, "must be a number below infinity");
+    if (bias != -kInfinity) require_within("a logit_bias", bias, -kMostBias, kMostBias);  // or never drawn
   }
 }
 

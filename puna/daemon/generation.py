@@ -174,7 +174,7 @@ class _TextStream:
         return TextChunk(text, [p.token for p in sent], logprobs if self._with_logprobs else None, finish)
 
     def _text_logprob(self, logprob: TokenLogprob) -> TextLogprob:
-        top = [self._token_logprob(token, value) for token, value in logprob.top]
+        top = [self._token_logprob(other.token, other.logprob) for other in logprob.top]
         chosen = self._token_logprob(logprob.token, logprob.logprob)
         return replace(chosen, top=top)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from puna._native import TextStream, TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.draft_state import DraftState
 from puna.engine.recorder import Recorder
@@ -11,7 +12,13 @@ from puna.engine.request import Request
 from puna.engine.resident import Resident
 from puna.engine.sequence import Order, Sequence, new_sampler
 from puna.engine.settings import EngineSettings
-from puna.engine.validation import InvalidRequest, check_draft_model, check_request, context_limit
+from puna.engine.validation import (
+    InvalidRequest,
+    check_draft_model,
+    check_request,
+    check_stop,
+    context_limit,
+)
 from puna.kv import SequenceTable
 
 
@@ -21,8 +28,9 @@ def new_sequence(
     settings: EngineSettings,
     order: Order,
     recorder: Recorder,
+    table: TokenTable | None,
 ) -> Sequence:
-    """Raises InvalidRequest; NativeError for sampling parameters that make no sense."""
+    """table: of the model's tokens. Raises InvalidRequest; NativeError for sampling parameters that make no sense."""
     model = models.get(request.model_id)
     if model is None:
         raise InvalidRequest(f"model {request.model_id} is not loaded")
@@ -30,6 +38,7 @@ def new_sequence(
     check_request(request, info.vocab_size)
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
+    check_stop(request.stop, table)
     draft = _draft_state(request, info, models)
     return Sequence(
         request,
@@ -38,6 +47,7 @@ def new_sequence(
         can_shift=info.can_shift,
         table=SequenceTable(model.pool),
         sampler=new_sampler(request.sampling, request.prompt),
+        text=TextStream(table, request.stop),
         record=recorder.submitted(request.id, request.model_id, len(request.prompt)),
         draft=draft,
     )

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable
 
-from puna._native import NativeError
+from puna._native import NativeError, TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
 from puna.engine.batch import Slice, build_batch
@@ -24,6 +24,7 @@ from puna.engine.sessions import Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
+from puna.engine.text import Advance, advances
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest
 from puna.engine.warm_prefixes import WarmPrefixes
@@ -68,6 +69,7 @@ class EngineCore:
         self._recorder = Recorder()
         self._models: dict[str, Resident] = {}
         self._asleep: dict[str, Asleep] = {}
+        self._token_tables: dict[str, TokenTable] = {}  # of models awake and asleep
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -140,8 +142,14 @@ class EngineCore:
         self._recorder.add_model(model_id)
         return device_model.info
 
+    def set_token_table(self, model_id: str, table: TokenTable) -> None:
+        """Requests from now on get text, and may have stop strings. Kept until the model is unloaded."""
+        if model_id in self._models or model_id in self._asleep:
+            self._token_tables[model_id] = table
+
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
+        self._token_tables.pop(model_id, None)
         if asleep := self._asleep.pop(model_id, None):
             asleep.device_model.close()
         elif model := self._models.pop(model_id, None):
@@ -189,7 +197,8 @@ class EngineCore:
         self._refit()
         try:
             order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
-            sequence = new_sequence(request, self._models, self.settings, order, self._recorder)
+            table = self._token_tables.get(request.model_id)
+            sequence = new_sequence(request, self._models, self.settings, order, self._recorder, table)
         except (InvalidRequest, NativeError) as error:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
@@ -282,7 +291,7 @@ class EngineCore:
         for s in step.slices:
             s.sequence.record.started(now_ns)
         try:
-            drawn = self._run(self._models[step.model_id], step.slices)
+            drawn = self._run(step)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
@@ -293,23 +302,38 @@ class EngineCore:
         for s in step.slices:
             s.sequence.num_computed += s.num_tokens
             policy.computed(s.sequence)
-        return [self._commit(s, tokens, now_ns) for s, tokens in zip(complete, drawn, strict=True)]
+        outputs = [
+            self._finish(s.sequence, "error", f"nothing can be drawn from what the model gave: {d.error}")
+            for s, d in zip(complete, drawn, strict=True)
+            if d.error is not None
+        ]
+        sound = [(s, d) for s, d in zip(complete, drawn, strict=True) if d.error is None]
+        slices = [s for s, _ in sound]
+        for s, advance in zip(slices, advances(slices, [d for _, d in sound]), strict=True):
+            outputs += self._commit(s, advance, now_ns)
+        return outputs
 
-    def _run(self, model: Resident, slices: list[Slice]) -> list[Drawn]:
+    def _run(self, step: Step) -> list[Drawn]:
+        model, slices = self._models[step.model_id], step.slices
         batch = build_batch(slices)
         self._recorder.mark()
         logits = model.device_model.run(batch, model.arena)
         self._recorder.mark()
-        return sample(self.backend.pool, logits, slices)
+        return sample(self.backend.pool, logits, slices, self._token_tables.get(step.model_id))
 
-    def _commit(self, s: Slice, drawn: Drawn, now_ns: int) -> StepOutput:
+    def _commit(self, s: Slice, advance: Advance, now_ns: int) -> list[StepOutput]:
+        """Nothing while all text is held back."""
         sequence = s.sequence
-        sequence.record.guessed(len(s.drafts), len(drawn.tokens) - 1)
-        sequence.record.drew(len(drawn.tokens), now_ns, sequence.num_cached)
-        reason = sequence.extend(drawn.tokens, num_drafted=len(s.drafts))
-        output = StepOutput(request_id=sequence.id) if reason is None else self._finish(sequence, reason)
-        num_kept = len(drawn.tokens) - (reason == "stop")
-        output.tokens = drawn.tokens[:num_kept]
-        if drawn.logprobs is not None and num_kept:
-            output.logprobs = drawn.logprobs[:num_kept]
-        return output
+        num_accepted = advance.num_drawn - 1
+        sequence.record.guessed(len(s.drafts), num_accepted)
+        sequence.record.drew(advance.num_drawn, now_ns, sequence.num_cached)
+        sequence.extend(advance.kept, num_accepted, num_drafted=len(s.drafts))
+        logprobs = sequence.take_logprobs(advance.logprobs, len(advance.tokens))
+        if advance.reason is not None:
+            output = self._finish(sequence, advance.reason)
+        elif advance.tokens:
+            output = StepOutput(request_id=sequence.id)
+        else:
+            return []
+        output.text, output.tokens, output.logprobs = advance.text, advance.tokens, logprobs or None
+        return [output]

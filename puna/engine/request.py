@@ -12,6 +12,10 @@ FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""
 
 
+Bytes = bytes
+"""By another name, for structs with a field called bytes."""
+
+
 class GenerationError(RuntimeError):
     """The engine refused a request, or gave up on it; the text says why."""
 
@@ -45,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     """None: until a stop token or the end of the context."""
     stop_tokens: list[int] = []
+    stop: list[str] = []
+    """Strings that end the reply before them; only for models whose token table is known."""
     context_length: int | None = None
     """Longest prompt and answer together, in tokens; never more than the model's own limit."""
     num_threads: int | None = None
@@ -67,13 +73,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A resident model with the same vocabulary that guesses; None: what followed the same tokens before."""
 
 
-class TokenLogprob(msgspec.Struct):
+class TokenLogprob(msgspec.Struct, omit_defaults=True):
     """Log-probability of a token under the model's own distribution, before any sampling parameter."""
 
     token: int
     logprob: float
-    top: list[tuple[int, float]] = []
-    """The most likely (token, logprob), best first."""
+    bytes: Bytes = b""
+    """What it stands for, if the model's token table is known; also of control tokens, which are not shown."""
+    top: list[TokenLogprob] = []
+    """The most likely ones in its place, best first."""
 
 
 class RequestStats(msgspec.Struct):
@@ -95,10 +103,14 @@ class RequestStats(msgspec.Struct):
 
 
 class StepOutput(msgspec.Struct, omit_defaults=True):
-    """What one step brought one request. `tokens` never holds the stop token."""
+    """What one step brought one request."""
 
     request_id: str
+    text: str = ""
+    """Complete characters. Nothing of a stop string, nor of what might become one; without a token table, none."""
     tokens: list[int] = []
+    """Those whose text begins in `text`; at the end of a reply that no stop string ended, all that are left.
+    Never the stop token."""
     logprobs: list[TokenLogprob] | None = None
     """One per token, if the request asked for them."""
     finish_reason: FinishReason | None = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import SampleResult, ThreadPool, sample_batch
+from puna._native import SampleResult, ThreadPool, TokenTable, sample_batch
 from puna.engine.batch import Slice
 from puna.engine.request import TokenLogprob
 
@@ -18,24 +18,31 @@ class Drawn(NamedTuple):
     """What a sequence got: the drafts that were right, and one token more."""
 
     tokens: list[int]
-    logprobs: list[TokenLogprob] | None
+    logprobs: list[TokenLogprob]
     """One per token, if its request asked for them."""
+    error: str | None = None
+    """Why it got nothing."""
 
 
-def sample(pool: ThreadPool, logits: NDArray[np.float32], slices: Items[Slice]) -> list[Drawn]:
+def sample(
+    pool: ThreadPool, logits: NDArray[np.float32], slices: Items[Slice], table: TokenTable | None
+) -> list[Drawn]:
     """For each slice that completes its sequence, in their order. logits: of the rows of build_batch(slices).
 
-    Raises NativeError for logits that nothing can be drawn from; then nothing was.
+    table: of the model's tokens. Logits that nothing can be drawn from are the error of their sequence alone.
     """
     complete = [s for s in slices if s.completes]
     if not complete:
         return []
     result = sample_batch(pool, logits, [s.sequence.sampler for s in complete], *_drafts(complete))
     tokens = result.tokens.tolist()
-    logprobs = _logprobs(result) if any(s.sequence.with_logprobs for s in complete) else []
+    logprobs = _logprobs(result, table) if any(s.sequence.with_logprobs for s in complete) else []
+    errors = result.errors
     return [
-        Drawn(tokens[start:end], logprobs[start:end] if s.sequence.with_logprobs else None)
-        for s, (start, end) in zip(complete, pairwise(result.starts.tolist()), strict=True)
+        Drawn(tokens[start:end], logprobs[start:end] if s.sequence.with_logprobs else [], errors.get(index))
+        for index, (s, (start, end)) in enumerate(
+            zip(complete, pairwise(result.starts.tolist()), strict=True)
+        )
     ]
 
 
@@ -46,6 +53,12 @@ def _drafts(slices: Items[Slice]) -> tuple[NDArray[np.int32], NDArray[np.int32]]
     return drafts, np.array([0, *accumulate(len(s.drafts) for s in slices)], dtype=np.int32)
 
 
-def _logprobs(result: SampleResult) -> list[TokenLogprob]:
+def _logprobs(result: SampleResult, table: TokenTable | None) -> list[TokenLogprob]:
+    def bytes_of(token: int) -> bytes:
+        return b"" if table is None else table.token_bytes(token)
+
     rows = zip(result.tokens.tolist(), result.logprobs.tolist(), result.top_tokens, strict=True)
-    return [TokenLogprob(token, logprob, top) for token, logprob, top in rows]
+    return [
+        TokenLogprob(token, logprob, bytes_of(token), [TokenLogprob(t, p, bytes_of(t)) for t, p in top])
+        for token, logprob, top in rows
+    ]

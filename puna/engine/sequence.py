@@ -9,11 +9,18 @@ from collections.abc import Sequence as Items
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Sampler
+from puna._native import Sampler, TextStream
 from puna.engine.draft_state import DraftState
 from puna.engine.ngram_speculator import NgramSpeculator
 from puna.engine.recorder import RequestRecord
-from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput
+from puna.engine.request import (
+    FinishReason,
+    Request,
+    RequestStats,
+    SamplingParams,
+    StepOutput,
+    TokenLogprob,
+)
 from puna.kv import Cursor, SequenceTable
 
 Order = tuple[float, int]
@@ -62,6 +69,7 @@ class Sequence:
         can_shift: bool,
         table: SequenceTable,
         sampler: Sampler,
+        text: TextStream,
         record: RequestRecord,
         draft: DraftState | None = None,
     ) -> None:
@@ -71,6 +79,9 @@ class Sequence:
         self.order = order
         self.table = table
         self.sampler = sampler
+        self.text = text
+        """What its tokens say."""
+        self._held_logprobs: list[TokenLogprob] = []  # of tokens whose text has not come out yet
         self.record = record
         self.cursor: Cursor | None = None
         """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
@@ -148,32 +159,32 @@ class Sequence:
         if not self._started_over:
             self.num_cached += min(count, self.num_prompt - self.num_cached)
 
-    def extend(self, tokens: Items[int], num_drafted: int) -> FinishReason | None:
-        """Takes what was drawn: some of `num_drafted` guesses, whose KV is there, too, and one token more.
+    def ending(self, tokens: Items[int]) -> FinishReason | None:
+        """Why the last of these tokens, which were drawn, is the sequence's last, if it is."""
+        if tokens[-1] in self.stop_tokens:
+            return "stop"
+        return "length" if self.num_generated + len(tokens) >= self.max_tokens else None
 
-        Says why the sequence is finished, if it is.
+    def extend(self, tokens: Items[int], num_accepted: int, num_drafted: int) -> None:
+        """Takes what was drawn, without a stop token; `num_accepted` of `num_drafted` guesses, whose KV is there,
+        too, were right, and belong to the sequence.
         """
-        reason = None
-        for token in tokens:
-            assert reason is None, "a guess behind the end"
-            reason = self._append(token)
-        num_accepted = len(tokens) - 1
+        end = self.num_tokens + len(tokens)
+        if end > len(self._history):
+            self._history = np.resize(self._history, max(64, 2 * end))
+        self._history[self.num_tokens : end] = tokens
+        self.num_tokens = end
         self.num_computed += num_accepted
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
         if num_accepted < num_drafted:
             self.table.truncate(self.position)
-        return reason
 
-    def _append(self, token: int) -> FinishReason | None:
-        """A stop token is not kept."""
-        if token in self.stop_tokens:
-            return "stop"
-        if self.num_tokens == len(self._history):
-            self._history = np.resize(self._history, max(64, 2 * len(self._history)))
-        self._history[self.num_tokens] = token
-        self.num_tokens += 1
-        return "length" if self.num_generated >= self.max_tokens else None
+    def take_logprobs(self, drawn: list[TokenLogprob], num_released: int) -> list[TokenLogprob]:
+        """Those of the next tokens whose text comes out, after what was drawn."""
+        self._held_logprobs += drawn
+        released, self._held_logprobs = self._held_logprobs[:num_released], self._held_logprobs[num_released:]
+        return released
 
     def start_over(self) -> None:
         """The table was given back: what was computed will be computed again, what was drawn stays."""

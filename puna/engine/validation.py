@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
 from puna.engine.sessions import InvalidSessionName, check_session_name
@@ -9,6 +10,8 @@ from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.sequence_table import blocks_for
 
 MAX_PRIORITY = 1000
+MAX_STOP_BYTES = 1 << 16
+"""Of all stop strings together."""
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -52,6 +55,20 @@ def check_request(request: Request, vocab_size: int) -> None:
         except InvalidSessionName as error:
             raise InvalidRequest(str(error)) from error
     _check_sampling(request.sampling, vocab_size)
+
+
+def check_stop(stop: list[str], table: TokenTable | None) -> None:
+    """Raises InvalidRequest. table: of the model's tokens."""
+    if not stop:
+        return
+    if table is None:
+        raise InvalidRequest("stop strings need a model whose vocabulary the engine knows")
+    try:
+        num_bytes = sum(len(string.encode()) for string in stop)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest("a stop string has half of a surrogate pair") from error
+    if num_bytes > MAX_STOP_BYTES:
+        raise InvalidRequest(f"the stop strings have {num_bytes} bytes, more than {MAX_STOP_BYTES}")
 
 
 def check_draft_model(draft: ModelInfo, info: ModelInfo) -> None:

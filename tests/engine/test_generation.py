@@ -64,7 +64,7 @@ def test_without_a_seed_runs_differ():
 
 def test_the_prompt_counts_for_penalties():
     prompt = list(range(50))
-    sampling = SamplingParams(temperature=0, frequency_penalty=1000.0, repeat_last_n=-1)
+    sampling = SamplingParams(temperature=0, frequency_penalty=100.0, repeat_last_n=-1)
     engine = toy_engine()
     engine.submit(toy_request("r", prompt, 40, sampling=sampling))
     tokens = run_all(engine).tokens["r"]

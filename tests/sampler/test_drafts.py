@@ -160,16 +160,20 @@ def test_same_on_any_number_of_threads(pool: ThreadPool) -> None:
     three.close()
 
 
-def test_row_that_fails_is_named_and_no_sampler_has_changed(pool: ThreadPool) -> None:
+def test_row_that_cannot_be_sampled_waits_until_it_is_the_first(pool: ThreadPool) -> None:
     lengths = [2, 3, 1]
     logits = logits_of(9)
     drafts = right_drafts(pool, logits, lengths)
+    sound = by_sampler(sample(pool, logits, samplers(3), drafts))
     bad = logits.copy()
     bad[5, 3] = np.nan  # the second sampler's third row
     batch = samplers(3)
-    with pytest.raises(NativeError, match="row 5: a logit is NaN"):
-        sample(pool, bad, batch, drafts)
-    assert same_state(pool, batch, samplers(3))
+    result = sample(pool, bad, batch, drafts)
+    assert by_sampler(result) == [sound[0], sound[1][:2], sound[2]]
+    assert result.errors == {}
+    result = sample(pool, bad[5:6], batch[1:2], [[]])
+    assert (result.errors, len(result.tokens)) == ({0: "a logit is NaN"}, 0)
+    assert by_sampler(sample(pool, logits[5:6], batch[1:2], [[]])) == [sound[1][2:3]]
 
 
 def test_row_behind_a_wrong_draft_may_be_anything(pool: ThreadPool) -> None:
