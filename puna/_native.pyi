@@ -147,7 +147,7 @@ class Vocabulary:
 # --- tokens to text ---
 
 class TokenTable:
-    """Which bytes each token stands for, and which tokens are not shown. Format: native/text/token_table.h."""
+    """Which bytes each token stands for, and which are not shown. Format: native/text/token_table.h."""
 
     def __init__(self, blob: bytes) -> None:
         """Copies the blob. NativeError if it is not what the format says."""
@@ -167,9 +167,9 @@ class TokenTable:
 class TextStream:
     """One reply on its way from tokens to text.
 
-    Only complete characters come out; bytes that are no UTF-8 become U+FFFD. The stop string that is complete
-    first ends the reply before it, of two at the same character the longer; so do more than 30 tokens in a row
-    that are the same but for white space around them, which still come out.
+    Only complete characters come out; bytes that are no UTF-8 become U+FFFD. The stop string that is
+    complete first ends the reply before it, of two at the same character the longer. More than 30 tokens in
+    a row that are the same but for white space around them end it, too, but still come out.
     """
 
     def __init__(self, table: TokenTable | None, stop_strings: Sequence[str] = ()) -> None:
@@ -181,9 +181,9 @@ def add_tokens(
     """Adds its tokens to each of the streams, which are different ones; the GIL is released meanwhile.
 
     Of each stream: the text that may be shown now, the tokens whose text begins in it, how many of the given
-    tokens belong to the reply, and whether it ends with the last of those. is_last: nothing comes behind these
-    tokens: what was held back comes out, with all tokens unless a stop string was found, and an incomplete
-    character is dropped.
+    tokens belong to the reply, and whether it ends with the last of those. is_last: nothing comes behind
+    these tokens: what was held back comes out, with all tokens unless a stop string was found, and an
+    incomplete character is dropped.
     """
 
 # --- sampling ---

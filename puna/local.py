@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from puna._native import TokenTable
 from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
-from puna.chat.stop import StopStrings
 from puna.chat.template import ChatTemplate
 from puna.engine import (
     EngineCore,
@@ -40,7 +40,7 @@ class Completion:
 
     text: str
     tokens: list[int]
-    """What was drawn, without the stop token; a stop string is in here, but not in `text`."""
+    """Those whose text begins in `text`."""
     finish_reason: FinishReason
     stats: RequestStats
     logprobs: list[TokenLogprob] | None = None
@@ -81,6 +81,7 @@ class Engine:
         try:
             with ModelSource.open(path) as source:
                 self.info: ModelInfo = self._core.load_model(_MODEL_ID, source)
+            self._core.set_token_table(_MODEL_ID, TokenTable(self.tokenizer.token_table()))
         except BaseException:
             self.close()
             raise
@@ -126,7 +127,7 @@ class Engine:
         cache_salt: what was computed is used again only by prompts with the same one.
         """
         seq_id = next(self._next_id)
-        self._sequences[seq_id] = _Sequence(self.tokenizer, stop)
+        self._sequences[seq_id] = _Sequence()
         self._core.submit(
             Request(
                 id=str(seq_id),
@@ -135,6 +136,7 @@ class Engine:
                 sampling=sampling or SamplingParams(),
                 max_tokens=max_new_tokens,
                 stop_tokens=sorted(self.tokenizer.end_of_generation),
+                stop=list(stop),
                 context_length=self._context_length,
                 shift=shift,
                 num_keep=num_keep,
@@ -147,7 +149,8 @@ class Engine:
     def step(self) -> tuple[list[int], list[int]]:
         """Moves the batch on; returns the sequences that got a token, and their tokens.
 
-        A step may bring no token: while it works on a long prompt, or where a sequence just ends.
+        A step may bring no token: while it works on a long prompt, where a sequence just ends, or where what
+        was drawn may be part of a stop string or has half a character.
         """
         seq_ids, next_token_ids = [], []
         for output in self._core.step():
@@ -158,8 +161,6 @@ class Engine:
             sequence.add(output)
             seq_ids += [seq_id] * len(output.tokens)
             next_token_ids += output.tokens
-            if sequence.reached_stop and output.finish_reason is None:
-                self._core.cancel(output.request_id)
         if not self._core.has_work:
             self._core.trim()
         return seq_ids, next_token_ids
@@ -201,28 +202,19 @@ def _chat_template(file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
 class _Sequence:
     """What came back of one request."""
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self.text = ""
-        self._detokenizer = tokenizer.detokenizer()
-        self._stops = StopStrings(list(stop))
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] | None = None
         self._last: StepOutput | None = None
 
-    @property
-    def reached_stop(self) -> bool:
-        return self._stops.found
-
     def add(self, output: StepOutput) -> None:
-        for token in output.tokens:
-            self._tokens.append(token)
-            self.text += self._stops.add(self._detokenizer.add(token))
+        self.text += output.text
+        self._tokens += output.tokens
         if output.logprobs:
             self._logprobs = (self._logprobs or []) + output.logprobs
         if output.finish_reason is not None:
             self._last = output
-            self.text += self._stops.add(self._detokenizer.flush())
-            self.text += self._stops.flush()
 
     def check(self) -> None:
         if self._last is not None and self._last.finish_reason == "error":
@@ -234,5 +226,4 @@ class _Sequence:
         reason, stats = self._last.finish_reason, self._last.stats
         assert reason is not None
         assert stats is not None
-        reason = "stop" if self.reached_stop else reason
         return Completion(self.text, self._tokens, reason, stats, self._logprobs)

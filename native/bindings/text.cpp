@@ -70,8 +70,8 @@ void bind_text(nb::module_& m) {
       .def_static("build", &build, "pieces"_a, "hidden"_a)
       .def("__len__", &TokenTable::size)
       .def(
-          "token_bytes",
-          [](const TokenTable& table, int64_t token) { return to_bytes(table.bytes(token)); }, "token"_a);
+          "token_bytes", [](const TokenTable& table, int64_t token) { return to_bytes(table.bytes(token)); },
+          "token"_a);
   nb::class_<TextStream>(m, "TextStream")
       .def("__init__", &init, "table"_a.none(), "stop_strings"_a = std::vector<std::string>());
   m.def("add_tokens", &add_tokens, "streams"_a, "tokens"_a, "is_last"_a);

@@ -10,7 +10,8 @@ namespace puna {
 StringMatcher::StringMatcher(std::vector<std::string> strings) {
   size_t total = 0;
   for (const std::string& string : strings) total += string.size();
-  if (total >= static_cast<size_t>(std::numeric_limits<State>::max())) throw Error("the strings are too long");
+  if (total >= static_cast<size_t>(std::numeric_limits<State>::max()))
+    throw Error("the strings are too long");
   std::sort(strings.begin(), strings.end(), [](std::string_view a, std::string_view b) {
     return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
       return static_cast<uint8_t>(x) < static_cast<uint8_t>(y);

@@ -1,4 +1,4 @@
-"""Requests, sequences, the scheduler and the step loop. Knows token ids, not text."""
+"""Requests, sequences, the scheduler and the step loop. Of text it knows what tokens stand for."""
 
 from puna.engine.core import EngineCore
 from puna.engine.request import (

@@ -30,7 +30,10 @@ def new_sequence(
     recorder: Recorder,
     table: TokenTable | None,
 ) -> Sequence:
-    """table: of the model's tokens. Raises InvalidRequest; NativeError for sampling parameters that make no sense."""
+    """table: of the model's tokens.
+
+    Raises InvalidRequest; NativeError for sampling parameters that make no sense.
+    """
     model = models.get(request.model_id)
     if model is None:
         raise InvalidRequest(f"model {request.model_id} is not loaded")

@@ -331,7 +331,7 @@ class EngineCore:
         logprobs = sequence.take_logprobs(advance.logprobs, len(advance.tokens))
         if advance.reason is not None:
             output = self._finish(sequence, advance.reason)
-        elif advance.tokens:
+        elif advance.text or advance.tokens:
             output = StepOutput(request_id=sequence.id)
         else:
             return []

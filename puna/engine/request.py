@@ -79,7 +79,7 @@ class TokenLogprob(msgspec.Struct, omit_defaults=True):
     token: int
     logprob: float
     bytes: Bytes = b""
-    """What it stands for, if the model's token table is known; also of control tokens, which are not shown."""
+    """What it stands for, if the token table is known; also of control tokens, which are not shown."""
     top: list[TokenLogprob] = []
     """The most likely ones in its place, best first."""
 
@@ -107,7 +107,7 @@ class StepOutput(msgspec.Struct, omit_defaults=True):
 
     request_id: str
     text: str = ""
-    """Complete characters. Nothing of a stop string, nor of what might become one; without a token table, none."""
+    """Complete characters, and nothing of what may be a stop string; without a token table, none."""
     tokens: list[int] = []
     """Those whose text begins in `text`; at the end of a reply that no stop string ended, all that are left.
     Never the stop token."""

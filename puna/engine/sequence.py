@@ -166,8 +166,9 @@ class Sequence:
         return "length" if self.num_generated + len(tokens) >= self.max_tokens else None
 
     def extend(self, tokens: Items[int], num_accepted: int, num_drafted: int) -> None:
-        """Takes what was drawn, without a stop token; `num_accepted` of `num_drafted` guesses, whose KV is there,
-        too, were right, and belong to the sequence.
+        """Takes what was drawn, without a stop token.
+
+        num_accepted: of `num_drafted` guesses, those that were right and belong to it; their KV is there.
         """
         end = self.num_tokens + len(tokens)
         if end > len(self._history):

@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers
 from tokenizers import pre_tokenizers as pre
 
-from puna._native import NativeError, Vocabulary
+from puna._native import NativeError, TokenTable, Vocabulary
 from puna.tokenizer.detokenizer import Detokenizer
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
@@ -130,6 +130,12 @@ class Tokenizer:
     def token_bytes(self, token: int) -> bytes:
         """Also of control tokens, which are not shown. Raises TokenizerError if there is no such token."""
         return self._vocabulary.token_bytes(self._checked(token))
+
+    def token_table(self) -> bytes:
+        """What the engine needs to turn tokens into text: the blob of a TokenTable."""
+        tokens = range(len(self._vocabulary))
+        hidden = bytes(self.is_special(token) for token in tokens)
+        return TokenTable.build([self._vocabulary.token_bytes(token) for token in tokens], hidden)
 
     def is_special(self, token: int) -> bool:
         """Whether it is a control token, which detokenizing leaves out."""

@@ -49,7 +49,9 @@ class Engine:
         try:
             for step in self.steps:
                 heard = self.cancelled
-                logprobs = [TokenLogprob(t, -1.0, [(t, -1.0), (65, -2.0)]) for t in step]
+                logprobs = [
+                    TokenLogprob(t, -1.0, top=[TokenLogprob(t, -1.0), TokenLogprob(65, -2.0)]) for t in step
+                ]
                 yield StepOutput(request_id="r", tokens=step, logprobs=logprobs if self.logprobs else None)
                 drawn += len(step)
                 if heard:

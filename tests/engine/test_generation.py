@@ -119,10 +119,10 @@ def test_logprobs_come_with_their_tokens():
     logits = toy_logits(np.array([1, 2, 3], dtype=np.int32)).astype(np.float64)
     expected = logits - np.log(np.exp(logits).sum())
     best = np.argsort(-logits)[:3]
-    assert [token for token, _ in logprob.top] == best.tolist()
+    assert [other.token for other in logprob.top] == best.tolist()
     assert logprob.token == best[0] == outputs["with"].tokens[0]
     assert logprob.logprob == pytest.approx(expected[best[0]], abs=1e-4)
-    assert [value for _, value in logprob.top] == pytest.approx(expected[best].tolist(), abs=1e-4)
+    assert [other.logprob for other in logprob.top] == pytest.approx(expected[best].tolist(), abs=1e-4)
 
 
 def test_stats_count_tokens_and_time():

@@ -124,7 +124,9 @@ def our_answer(path: Path, kv_type: str, prompt: list[int], sampling: SamplingPa
         for output in engine.step():
             assert output.error is None
             answer.tokens.extend(output.tokens)
-            answer.logprobs.extend(dict(entry.top) for entry in output.logprobs or [])
+            answer.logprobs.extend(
+                {other.token: other.logprob for other in entry.top} for entry in output.logprobs or []
+            )
     engine.close()
     backend.close()
     return answer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from puna._native import NativeError, ThreadPool, cpu_info, sample_batch
+from puna._native import ThreadPool, cpu_info, sample_batch
 from tests.sampler.reference import Params, distribution
 
 pytestmark = pytest.mark.native

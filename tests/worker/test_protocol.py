@@ -56,8 +56,8 @@ def test_messages_to_the_worker_survive(message: ToWorker):
 
 
 def test_messages_from_the_worker_survive():
-    logprob = TokenLogprob(5, -0.5, [(5, -0.5), (6, float("-inf"))])
-    message = Outputs([StepOutput("a", [5], [logprob]), StepOutput("b", finish_reason="stop")])
+    logprob = TokenLogprob(5, -0.5, b"\xff", [TokenLogprob(5, -0.5), TokenLogprob(6, float("-inf"))])
+    message = Outputs([StepOutput("a", "x", [5], [logprob]), StepOutput("b", finish_reason="stop")])
     payload = read_payload(io.BytesIO(encode(message)))
     assert payload is not None
     assert decode(payload, msgspec.msgpack.Decoder(FromWorker)) == message
