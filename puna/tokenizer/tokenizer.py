@@ -133,7 +133,7 @@ class Tokenizer:
 
     def token_table(self) -> bytes:
         """What the engine needs to turn tokens into text: the blob of a TokenTable."""
-        tokens = range(len(self._vocabulary))
+        tokens = range(self.vocab_size)
         hidden = bytes(self.is_special(token) for token in tokens)
         return TokenTable.build([self._vocabulary.token_bytes(token) for token in tokens], hidden)
 
