@@ -1,0 +1,53 @@
+"""What a caged process may still do, and how far the kernel sees to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+NEWEST_LANDLOCK = 7
+"""The newest version of Landlock's interface whose rules are known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class CageRules:
+    """The files that a process opens by name once it is caged. What it inherits or is sent is its own.
+
+    Without any, it opens none at all, and seccomp sees to it where there is no Landlock, too.
+    """
+
+    readable: tuple[Path, ...] = ()
+    """Files, and directories with all that is in them. Those that do not exist are left out."""
+    writable: tuple[Path, ...] = ()
+    """Directories, which exist: files and directories in them may be read, made, changed, and removed."""
+    newest_landlock: int = NEWEST_LANDLOCK
+    """No newer version is used, as if the kernel were older; 0: none."""
+
+    @property
+    def opens_files(self) -> bool:
+        return bool(self.readable or self.writable)
+
+
+class CageLevel(msgspec.Struct, frozen=True):
+    """What holds a caged process."""
+
+    landlock: int
+    """The version of Landlock's interface; 0: it is not held by Landlock."""
+    seccomp: bool
+    reason: str = ""
+    """Why something is missing."""
+
+    @property
+    def is_low(self) -> bool:
+        """Seccomp denies all that newer versions of Landlock add to the first one."""
+        return not (self.landlock and self.seccomp)
+
+    @property
+    def description(self) -> str:
+        """`Landlock 7, seccomp`; `seccomp, no Landlock (the kernel has none)`."""
+        landlock = f"Landlock {self.landlock}" if self.landlock else "no Landlock"
+        seccomp = "seccomp" if self.seccomp else "no seccomp"
+        parts = [landlock, seccomp] if self.landlock or not self.seccomp else [seccomp, landlock]
+        return ", ".join(parts) + (f" ({self.reason})" if self.reason else "")
