@@ -27,7 +27,7 @@ tokenizer engine
 kv backends
 models
 graph gguf
-settings cgroup
+settings cgroup interpreter
 config_file variables
 host quantities
 sizes

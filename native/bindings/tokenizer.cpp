@@ -100,8 +100,7 @@ struct HeldVocabulary {
   Vocabulary vocabulary;
 
   explicit HeldVocabulary(nb::bytes held)
-      : blob(std::move(held)),
-        vocabulary({reinterpret_cast<const uint8_t*>(blob.c_str()), blob.size()}) {}
+      : blob(std::move(held)), vocabulary({reinterpret_cast<const uint8_t*>(blob.c_str()), blob.size()}) {}
   explicit HeldVocabulary(int fd)
       : mapping(std::make_unique<SealedMapping>(fd)), vocabulary(mapping->bytes()) {}
 };
@@ -177,10 +176,13 @@ std::optional<int32_t> optional_id(int32_t id) { return id < 0 ? std::nullopt : 
 void bind_vocabulary(nb::module_& m) {
   nb::class_<HeldVocabulary>(m, "Vocabulary")
       .def(nb::init<nb::bytes>(), "blob"_a)
-      .def_static("from_descriptor", [](int fd) { return new HeldVocabulary(fd); }, "fd"_a)
+      .def_static(
+          "from_descriptor", [](int fd) { return new HeldVocabulary(fd); }, "fd"_a)
       .def_prop_ro("size", [](const HeldVocabulary& v) { return v.vocabulary.size(); })
-      .def_prop_ro("bos_id", [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().bos); })
-      .def_prop_ro("eos_id", [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().eos); })
+      .def_prop_ro("bos_id",
+                   [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().bos); })
+      .def_prop_ro("eos_id",
+                   [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().eos); })
       .def_prop_ro("add_bos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_bos; })
       .def_prop_ro("add_eos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_eos; })
       .def_prop_ro("add_space_prefix",

@@ -27,7 +27,6 @@ void PageFetcher::fetch(uint8_t* begin, int64_t bytes) {
       } catch (const std::system_error&) {
         return;
       }
-      pthread_setname_np(thread_.native_handle(), "puna-pages");
     }
     queue_.push_back({begin, bytes});
   }
@@ -42,6 +41,7 @@ void PageFetcher::cancel() {
 }
 
 void PageFetcher::run() {
+  pthread_setname_np(pthread_self(), "puna-pages");  // another thread's name is a file, which a cage denies
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return is_closed_ || !queue_.empty(); });

@@ -23,7 +23,8 @@ void SentencePiece::encode(std::string_view text, bool with_prefix, std::vector<
   }
   const std::string_view all = written_;
   size_t word = 0;
-  for (size_t at = all.find(kSpace, 1); at != std::string_view::npos; at = all.find(kSpace, at + kSpace.size())) {
+  for (size_t at = all.find(kSpace, 1); at != std::string_view::npos;
+       at = all.find(kSpace, at + kSpace.size())) {
     size_t before = at - 1;
     while (is_continuation(all[before])) --before;
     if (vocabulary_.joins_space(decode_utf8(all, before).code) || all.substr(before, at - before) == kSpace)

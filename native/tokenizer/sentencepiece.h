@@ -21,9 +21,9 @@ class SentencePiece {
  private:
   // A symbol is named by its first character.
   struct Symbol {
-    uint32_t begin;             // byte of the word
-    uint32_t behind;            // the symbol behind this one; 0: this has become part of the one before
-    uint32_t before;            // kNone: none
+    uint32_t begin;   // byte of the word
+    uint32_t behind;  // the symbol behind this one; 0: this has become part of the one before
+    uint32_t before;  // kNone: none
   };
   struct Candidate {
     float score;

@@ -75,7 +75,8 @@ VocabularyBuilder::VocabularyBuilder(const std::vector<std::string_view>& texts)
     if (text.size() > kMaxTokenBytes)
       throw Error("token " + std::to_string(token) + ": " + too_many("bytes", text.size(), kMaxTokenBytes));
     if (texts_.size() + text.size() > kMaxTextBytes)
-      throw Error("the texts together are longer than the limit of " + std::to_string(kMaxTextBytes) + " bytes");
+      throw Error("the texts together are longer than the limit of " + std::to_string(kMaxTextBytes) +
+                  " bytes");
     if (find(text) >= 0) throw Error(quoted(text) + " is there more than once");
     texts_.append(text);
     ends_.push_back(static_cast<uint32_t>(texts_.size()));
@@ -95,7 +96,8 @@ int32_t VocabularyBuilder::find(std::string_view text) const {
   const uint64_t hash = hash_(text);
   for (size_t slot = first_slot(hash, index_.size()); index_[slot].token >= 0;) {
     const TextSlot& found = index_[slot];
-    if (found.fingerprint == static_cast<uint32_t>(hash) && this->text(static_cast<size_t>(found.token)) == text)
+    if (found.fingerprint == static_cast<uint32_t>(hash) &&
+        this->text(static_cast<size_t>(found.token)) == text)
       return found.token;
     slot = slot + 1 == index_.size() ? 0 : slot + 1;
   }

@@ -22,7 +22,8 @@ class VocabularyBuilder {
   size_t size() const { return ends_.size(); }
   int32_t find(std::string_view text) const;  // -1: none
 
-  // traits: of each token. Error: a byte token that names no byte, or special tokens that are too long in all.
+  // traits: of each token. Error: a byte token that names no byte, or special tokens that are too long in
+  // all.
   void set_traits(std::vector<uint8_t> traits);
   void set_conventions(const Conventions& conventions) { conventions_ = conventions; }
 

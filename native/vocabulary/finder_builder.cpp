@@ -17,10 +17,9 @@ class Builder {
       : texts_(texts), tokens_(tokens), order_(texts.size()) {
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
-      return std::lexicographical_compare(texts[a].rbegin(), texts[a].rend(), texts[b].rbegin(),
-                                          texts[b].rend(), [](char x, char y) {
-                                            return static_cast<uint8_t>(x) < static_cast<uint8_t>(y);
-                                          });
+      return std::lexicographical_compare(
+          texts[a].rbegin(), texts[a].rend(), texts[b].rbegin(), texts[b].rend(),
+          [](char x, char y) { return static_cast<uint8_t>(x) < static_cast<uint8_t>(y); });
     });
   }
 

@@ -57,27 +57,27 @@ struct MergeSlot {
 
 // A state of an automaton that reads text backwards: the text ahead begins as some tokens end.
 struct FinderNode {
-  uint32_t first_child = 0;  // those of a node end where the next node's begin, and ascend by label
-  uint32_t fail = 0;         // the longest state that this one begins with, another than itself
-  uint32_t shorter = 0;      // the longest token that the text ahead begins with, another than this; 0: none
-  uint32_t much_shorter = 0; // a token some steps further along `shorter`
-  uint32_t depth = 0;        // bytes
-  int32_t token = -1;        // that is spelled by the whole way here
-  uint32_t label = 0;        // the byte that leads here
+  uint32_t first_child = 0;   // those of a node end where the next node's begin, and ascend by label
+  uint32_t fail = 0;          // the longest state that this one begins with, another than itself
+  uint32_t shorter = 0;       // the longest token that the text ahead begins with, another than this; 0: none
+  uint32_t much_shorter = 0;  // a token some steps further along `shorter`
+  uint32_t depth = 0;         // bytes
+  int32_t token = -1;         // that is spelled by the whole way here
+  uint32_t label = 0;         // the byte that leads here
 };
 
 enum SectionId : size_t {
-  kTextEnds,      // uint32: where each token's text ends in kTexts
-  kTexts,         // char
-  kTraits,        // uint8 each token
-  kTextIndex,     // TextSlot
-  kByteTokens,    // int32[256]: what a byte becomes if nothing merges; -1: nothing
-  kMerges,        // MergeSlot, byte pairs only
-  kScores,        // float each token, SentencePiece only
-  kBeforeSpace,   // uint32: characters before a space within tokens, ascending, SentencePiece only
-  kAlwaysFound,   // FinderNode: tokens that are found in any text
-  kAllFound,      // FinderNode: and those that are found if asked for
-  kWordPattern,   // char: how text is cut into words, by name, byte pairs only
+  kTextEnds,     // uint32: where each token's text ends in kTexts
+  kTexts,        // char
+  kTraits,       // uint8 each token
+  kTextIndex,    // TextSlot
+  kByteTokens,   // int32[256]: what a byte becomes if nothing merges; -1: nothing
+  kMerges,       // MergeSlot, byte pairs only
+  kScores,       // float each token, SentencePiece only
+  kBeforeSpace,  // uint32: characters before a space within tokens, ascending, SentencePiece only
+  kAlwaysFound,  // FinderNode: tokens that are found in any text
+  kAllFound,     // FinderNode: and those that are found if asked for
+  kWordPattern,  // char: how text is cut into words, by name, byte pairs only
   kNumSections,
 };
 

@@ -27,7 +27,8 @@ class Taken {
   }
 
   void take(size_t begin, size_t end) {
-    for (; begin < end && begin % kBits != 0; ++begin) words_[begin / kBits] |= uint64_t{1} << (begin % kBits);
+    for (; begin < end && begin % kBits != 0; ++begin)
+      words_[begin / kBits] |= uint64_t{1} << (begin % kBits);
     for (; begin + kBits <= end; begin += kBits) words_[begin / kBits] = ~uint64_t{0};
     for (; begin < end; ++begin) words_[begin / kBits] |= uint64_t{1} << (begin % kBits);
   }
@@ -85,7 +86,8 @@ bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 }  // namespace
 
 uint32_t find_child(std::span<const FinderNode> nodes, uint32_t node, uint32_t label) {
-  const auto first = nodes.begin() + nodes[node].first_child, last = nodes.begin() + nodes[node + 1].first_child;
+  const auto first = nodes.begin() + nodes[node].first_child,
+             last = nodes.begin() + nodes[node + 1].first_child;
   const auto found = std::lower_bound(first, last, label,
                                       [](const FinderNode& n, uint32_t value) { return n.label < value; });
   return found != last && found->label == label ? static_cast<uint32_t>(found - nodes.begin()) : 0;
@@ -107,7 +109,8 @@ void check_finder(std::span<const FinderNode> nodes, size_t num_tokens) {
     if (i == 0) continue;
     for (const uint32_t other : {node.fail, node.shorter, node.much_shorter})
       check(other < end && nodes[other].depth < node.depth);
-    for (const uint32_t other : {node.shorter, node.much_shorter}) check(other == 0 || nodes[other].token >= 0);
+    for (const uint32_t other : {node.shorter, node.much_shorter})
+      check(other == 0 || nodes[other].token >= 0);
     check(node.depth <= kMaxTokenBytes);
   }
 }

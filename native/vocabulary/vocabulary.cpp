@@ -45,8 +45,12 @@ std::span<const T> Vocabulary::section(SectionId id, size_t count) const {
 
 Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
     : bytes_(bytes), header_(read_header(bytes)), hash_(header_.hash_key) {
-  conventions_ = {header_.bos,          header_.eos,          header_.unknown,
-                  header_.add_bos != 0, header_.add_eos != 0, header_.add_space_prefix != 0,
+  conventions_ = {header_.bos,
+                  header_.eos,
+                  header_.unknown,
+                  header_.add_bos != 0,
+                  header_.add_eos != 0,
+                  header_.add_space_prefix != 0,
                   header_.whole_words != 0};
   ends_ = section<uint32_t>(kTextEnds);
   texts_ = as_text(section<char>(kTexts));

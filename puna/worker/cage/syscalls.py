@@ -82,6 +82,7 @@ ALWAYS: _Table = {
     "rt_sigtimedwait": (128, 137),
     "sigaltstack": (131, 132),
     # time
+    "setitimer": (38, 103),
     "nanosleep": (35, 101),
     "clock_nanosleep": (230, 115),
     "clock_gettime": (228, 113),
