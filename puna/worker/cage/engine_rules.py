@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from puna.cgroup import control_groups
 from puna.worker.cage.rules import CageRules
@@ -13,7 +14,7 @@ _SYSTEM = (
     *("/proc/meminfo", "/proc/pressure/memory", "/proc/self/cgroup"),
     "/sys/devices/system/cpu",  # which processors share a core
 )
-_GROUP_FILES = {
+_GROUP_FILES: dict[tuple[str, Literal[1, 2]], tuple[str, ...]] = {
     ("memory", 2): ("memory.max", "memory.current", "memory.stat", "memory.pressure"),
     ("memory", 1): ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"),
     ("cpu", 2): ("cpu.max",),
