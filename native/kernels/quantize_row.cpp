@@ -14,10 +14,11 @@ PUNA_INLINE float largest_magnitude(f32x16 low, f32x16 high) {
   return magnitude;
 }
 
-// Rounds to the nearest integer, ties to even, as adding 1.5 * 2^23 leaves no bits for a fraction.
+// Rounds to the nearest integer, ties to even, as adding 1.5 * 2^23 leaves no bits for a fraction. v: within
+// [-127, 127], or NaN, which becomes -127.
 PUNA_INLINE i32x16 round_to_int(f32x16 v) {
   const float shifter = 12582912.0f;
-  return (i32x16)(v + shifter) - (i32x16)splat(shifter);
+  return (i32x16)(max(v, splat(-127.0f)) + shifter) - (i32x16)splat(shifter);
 }
 
 void quantize_block(const float* x, ActivationBlock& block) {

@@ -30,7 +30,8 @@ PUNA_INLINE void load_f16(const uint16_t* p, F32Part& v) {
 PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
   const U32Part bits = (U32Part)v;
   const I32Part magnitude = (I32Part)(bits & 0x7fffffffu);
-  const I32Part rounded = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+  const U32Part odd = (bits >> 13) & 1u;
+  const I32Part rounded = (I32Part)((U32Part)magnitude + 0xfffu + odd - 0x38000000u) >> 13;
   // A subnormal half: the adder rounds.
   const I32Part small = (I32Part)((F32Part)magnitude + 0.5f) - 0x3f000000;
   I32Part half = magnitude < 0x38800000 ? small : rounded;
