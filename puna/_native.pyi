@@ -11,6 +11,9 @@ class NativeError(ValueError):
 
 # --- GGUF ---
 
+def catch_bus_errors() -> None:
+    """From here on a GgufFile that is cut short while it is used ends in errors, not the whole process."""
+
 class GgufMetadata:
     """What a GGUF file says of itself, completely checked, not mapped. Use puna.gguf.Metadata."""
 

@@ -210,6 +210,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
   {
     const nb::gil_scoped_release release;
     dequantize(tensor.type, file.data(tensor), values.get(), static_cast<int64_t>(count));
+    file.mapping().check_whole();
   }
   nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return FloatArray(values.release(), shape.size(), shape.data(), owner);
@@ -218,6 +219,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
 }  // namespace
 
 void bind_gguf(nb::module_& m) {
+  m.def("catch_bus_errors", &catch_bus_errors);
   nb::class_<GgufMetadata>(m, "GgufMetadata")
       .def(nb::new_(&read_metadata), nb::arg("descriptor"))
       .def_prop_ro("version", &GgufMetadata::version)

@@ -122,6 +122,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result) {
     plan_.block_bytes += 2 * layer.layout.bytes;
     plan_.layers.push_back(layer);
   }
+  plan_.file->mapping().check_whole();
   plan_.result = result;
   link_linear_stages();
   share_out_token_stages(plan_);

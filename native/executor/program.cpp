@@ -109,6 +109,7 @@ void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_k
 Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
   check_batch(batch, plan_.vocab_size, plan_.block_bytes);
   const std::lock_guard<std::mutex> lock(one_run_);
+  plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(batch, threads);
   Step shared{
@@ -130,6 +131,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
     run_stages(step);
   };
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
+  plan_.file->mapping().check_whole();
   const int64_t rows = shared.num_rows(Domain::kRows);
   const int64_t width = plan_.buffers[static_cast<size_t>(plan_.result)].width;
   return {std::shared_ptr<float[]>(output_memory_.bytes, shared.floats(plan_.result, 0)), rows, width};

@@ -194,7 +194,8 @@ class Program {
   void release_memory();
 
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
-  // the batch does not fit the model or the arena.
+  // the batch does not fit the model or the arena; and if the model's file turns out to have been cut short,
+  // in this step or before.
   Output run(ThreadPool& pool, const Batch& batch, int num_threads);
 
   // Whether keys can be turned to another position.

@@ -25,10 +25,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="worker: %(levelname)s %(message)s")
 
     # Only now, so that a Ctrl-C during the slow imports is ignored, too.
+    from puna._native import catch_bus_errors
     from puna.backends.cpu import CpuBackend
     from puna.engine import EngineCore
     from puna.worker.server import WorkerServer
 
+    catch_bus_errors()
     with socket.socket(fileno=arguments.socket_fd) as connection:
         backend = CpuBackend(arguments.threads, kv_type=arguments.kv_type)
         try:
