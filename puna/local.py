@@ -187,7 +187,9 @@ def find_model(model: str | Path) -> Path:
     """The GGUF file of a path or of a name in the store. Raises the registry's errors."""
     if isinstance(model, Path) or model.endswith(".gguf"):
         return Path(model)
-    return Store.default().find(ModelName.parse(model)).model_path
+    stored = Store.default().find(ModelName.parse(model))
+    stored.check_loadable()
+    return stored.model_path
 
 
 def _chat_template(file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:

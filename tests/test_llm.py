@@ -16,6 +16,7 @@ from puna.chat.template import ChatTemplate
 from puna.gguf import GgufError
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.registry.create import create_from_gguf
+from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -180,7 +181,7 @@ def test_a_model_is_found_by_its_name_in_the_store(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "store"))
     store = Store.default()
     digest = store.add_blob([write_tiny(tmp_path / "tiny.gguf", TINY["llama"]).read_bytes()])
-    create_from_gguf(store, ModelName.parse("tiny:test"), digest)
+    create_from_gguf(store, ModelName.parse("tiny:test"), digest, TINY_WEIGHTS)
     with puna.LLM("tiny:test") as llm:
         assert len(llm.generate("the", max_tokens=2, sampling=GREEDY)[0].tokens) == 2
     with pytest.raises(ModelNotFound):

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Runtime
+from puna.registry.shared_pulls import SharedPulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class ApiContext:
     runtime: Runtime
     inspector: Inspector = field(default_factory=Inspector)
     http_counts: HttpCounts = field(default_factory=HttpCounts)
+    pulls: SharedPulls = field(default_factory=SharedPulls)
 
 
 def context_of(request: Request) -> ApiContext:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import msgspec
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
 from puna.gguf import GgufFile
-from puna.registry import StoredModel
+from puna.registry import ModelEntry
+from puna.registry.create import WeightsDescription
+from puna.registry.file_type import parameter_size, quantization_name
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -33,12 +36,29 @@ class Inspector:
     def __init__(self) -> None:
         self._facts: dict[Path, ModelFacts] = {}
 
-    async def facts(self, model: StoredModel) -> ModelFacts:
+    async def facts(self, model: ModelEntry) -> ModelFacts:
         """Raises GgufError if the file can't be read."""
         path = model.model_path
         if path not in self._facts:
             self._facts[path] = await asyncio.to_thread(_read, path)
         return self._facts[path]
+
+    async def describe(self, descriptor: int) -> WeightsDescription:
+        """What a new GGUF file says; the descriptor stays the caller's. Raises GgufError."""
+        own = os.dup(descriptor)  # if this is cancelled, the thread still reads
+        return await asyncio.to_thread(_describe, own)
+
+
+def _describe(descriptor: int) -> WeightsDescription:
+    try:
+        with GgufFile.from_descriptor(descriptor, "the file") as file:
+            return WeightsDescription(
+                architecture=str(file.metadata.get("general.architecture", "unknown")),
+                parameter_size=parameter_size(file.tensors),
+                quantization=quantization_name(file.metadata, file.tensors),
+            )
+    finally:
+        os.close(descriptor)
 
 
 def _read(path: Path) -> ModelFacts:

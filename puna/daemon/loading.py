@@ -68,7 +68,8 @@ class ModelLoader:
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
     async def load(self, model: StoredModel) -> LoadedModel:
-        """Raises ModelLoadError, WorkerDied."""
+        """Raises ModelLoadError, UnsupportedModel, WorkerDied."""
+        model.check_loadable()
         await self.unload_deleted()  # perhaps its name had other weights before
         return await self._timed("loaded", model.name.short, self._load_parts(model))
 

@@ -12,11 +12,13 @@ from puna.registry.errors import (
     ReadOnlyModel,
     RegistryError,
     StoreError,
+    UnsupportedModel,
 )
 from puna.registry.manifest import Layer, Manifest, ModelConfig
 from puna.registry.name import ModelName
+from puna.registry.origin import Origin
 from puna.registry.store import Store
-from puna.registry.stored_model import StoredMessage, StoredModel
+from puna.registry.stored_model import ModelEntry, StoredMessage, StoredModel
 
 __all__ = [
     "CorruptManifest",
@@ -28,8 +30,10 @@ __all__ = [
     "Manifest",
     "MissingBlob",
     "ModelConfig",
+    "ModelEntry",
     "ModelName",
     "ModelNotFound",
+    "Origin",
     "PullError",
     "ReadOnlyModel",
     "RegistryError",
@@ -37,5 +41,6 @@ __all__ = [
     "StoreError",
     "StoredMessage",
     "StoredModel",
+    "UnsupportedModel",
     "parse_digest",
 ]

@@ -65,9 +65,10 @@ class BlobWriter:
         self.num_bytes += len(data)
 
     def verify(self) -> Digest:
-        """Flushes and returns the digest of what was written. Raises StoreError, DigestMismatch."""
+        """Brings everything to the disk and returns its digest. Raises StoreError, DigestMismatch."""
         with reported(f"cannot write to {self._directory}"):
             self._file.flush()
+            os.fsync(self._file.fileno())  # a power cut must not leave an empty file under a blob's name
         digest = Digest("sha256:" + self._hash.hexdigest())
         if self._expected is not None and digest != self._expected:
             raise DigestMismatch(self._expected, digest)
@@ -78,7 +79,6 @@ class BlobWriter:
         digest = self.verify()
         target = self._directory / blob_file_name(digest)
         with reported(f"cannot write {target}"):
-            os.fsync(self._file.fileno())  # a power cut must not leave an empty file under a blob's name
             os.fchmod(self._file.fileno(), 0o644)
             if target.is_file() and target.stat().st_size == self.num_bytes:
                 target.touch()

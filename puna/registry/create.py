@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
-from puna.gguf import GgufFile
 from puna.registry.digest import parse_digest
 from puna.registry.errors import MissingBlob
-from puna.registry.file_type import parameter_size, quantization_name
 from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE, Layer, Manifest, ModelConfig
 from puna.registry.name import ModelName
+from puna.registry.origin import Origin
 from puna.registry.store import Store
 from puna.registry.stored_model import StoredModel
 
-
-def describe_gguf(path: Path) -> ModelConfig:
-    """What the config says about a GGUF file. Raises GgufError if it is none."""
-    with GgufFile(path) as file:
-        family = str(file.metadata.get("general.architecture", "unknown"))
-        return ModelConfig(
-            format="gguf",
-            family=family,
-            families=[family],
-            parameter_size=parameter_size(file.tensors),
-            quantization=quantization_name(file.metadata, file.tensors),
-        )
+_MAX_CHARS = 256
 
 
-def create_from_gguf(store: Store, name: ModelName, digest: str) -> StoredModel:
-    """Creates or replaces the model `name` with the blob `digest` as its weights.
+class WeightsDescription(msgspec.Struct, frozen=True):
+    """What a GGUF file says about itself; whoever read it has checked that it is one."""
 
-    The blob must be in the store's writable root; it is checked to be a GGUF file first.
-    Raises MissingBlob, InvalidDigest, GgufError, StoreError; the store is then as it was.
+    architecture: str
+    parameter_size: str
+    """Such as "134.52M"."""
+    quantization: str
+    """Such as "Q4_1"."""
+
+
+def create_from_gguf(
+    store: Store, name: ModelName, digest: str, description: WeightsDescription, origin: Origin | None = None
+) -> StoredModel:
+    """Creates or replaces the model `name` with the blob `digest`, which `description` is of, as its weights.
+
+    The blob must be in the store's writable root. origin: replaces what was recorded about the blob.
+    Raises MissingBlob, InvalidDigest, StoreError; the store is then as it was, but for the origin.
     """
-    path = store.blob_path(digest)
-    if not store.has_blob(digest):
-        raise MissingBlob(parse_digest(digest))
-    config = msgspec.json.encode(describe_gguf(path))
+    weights, path = parse_digest(digest), store.blob_path(digest)
+    config = msgspec.json.encode(_config(description))
     with store.exclusive():  # many models have the same config blob: deleting one must not take it away
+        if not store.has_blob(weights):
+            raise MissingBlob(weights)
+        if origin is not None:
+            store.write_origin(weights, origin)
         config_digest = store.add_blob([config])
         manifest = Manifest(
             config=Layer(CONFIG_TYPE, config_digest, len(config)),
-            layers=[Layer(LAYER_TYPE + "model", parse_digest(digest), path.stat().st_size)],
+            layers=[Layer(LAYER_TYPE + "model", weights, path.stat().st_size)],
         )
         try:
             replaced = store.write_manifest(name, manifest)
@@ -52,3 +52,15 @@ def create_from_gguf(store: Store, name: ModelName, digest: str) -> StoredModel:
             raise
         store.remove_unused_blobs(replaced)
         return store.find(name)
+
+
+def _config(description: WeightsDescription) -> ModelConfig:
+    """Texts are cut to what the store reads again."""
+    family = description.architecture[:_MAX_CHARS]
+    return ModelConfig(
+        format="gguf",
+        family=family,
+        families=[family],
+        parameter_size=description.parameter_size[:_MAX_CHARS],
+        quantization=description.quantization[:_MAX_CHARS],
+    )

@@ -67,5 +67,9 @@ class StoreError(RegistryError):
     """The file system refused (disk full, no permission); nothing half-written is left."""
 
 
+class UnsupportedModel(RegistryError):
+    """The model has parts that puna cannot use and that may not be left out."""
+
+
 class PullError(RegistryError):
     """A source does not have the model, or what it has cannot be used."""

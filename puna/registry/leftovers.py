@@ -18,14 +18,14 @@ def remove_leftovers(root: Path) -> None:
 
     Only puna's own: partial downloads of Ollama can be resumed by it.
     """
-    for pattern in ("blobs/puna-*.tmp", "manifests/puna-*.tmp", "puna-pull-*"):
+    for pattern in ("blobs/puna-*.tmp", "manifests/puna-*.tmp", "origins/puna-*.tmp", "puna-pull-*"):
         for path in root.glob(pattern):
             with suppress(OSError):  # gone already, or not ours to remove: the next start tries again
-                if time.time() - _last_written(path) > _MAX_AGE_S:
+                if abs(time.time() - _last_written(path)) > _MAX_AGE_S:  # a clock may have been wrong
                     log.info("removing %s", path)
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _last_written(path: Path) -> float:
     """Time of the latest change of the file, or of anything in the directory."""
-    return max(each.stat().st_mtime for each in (path, *path.rglob("*")))
+    return max(each.lstat().st_mtime for each in (path, *path.rglob("*")))

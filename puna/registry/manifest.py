@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
 import msgspec
+
+from puna.registry.digest import parse_digest
+from puna.registry.errors import CorruptManifest, InvalidDigest
+from puna.registry.regular_file import read_regular
 
 MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"
 LAYER_TYPE = "application/vnd.ollama.image."
 """Prefix of a layer's media type; the rest is its kind: model, template, system, params, ..."""
 
+# Of models that consist of a layer for each tensor, which others keep in the same store.
+_MAX_MANIFEST_BYTES = 4 << 20
+# So that the sum of all layers that fit into a manifest is a number that every client can read.
+_MAX_LAYER_BYTES = 1 << 46
+
+_Word = Annotated[str, msgspec.Meta(max_length=256)]
+
 
 class Layer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One blob of a model; `size` in bytes. `from` and `name` are kept for Ollama, unused here."""
 
-    media_type: str
-    digest: str
-    size: int
+    media_type: _Word
+    digest: _Word
+    size: Annotated[int, msgspec.Meta(ge=0, le=_MAX_LAYER_BYTES)]
     origin: str | None = msgspec.field(default=None, name="from")
     name: str | None = None
 
@@ -53,13 +68,30 @@ class ModelConfig(
 ):
     """The config blob: what can be said about a model without opening its weights."""
 
-    format: str = ""
-    family: str = ""
-    families: list[str] | None = None
-    parameter_size: str = ""
+    format: _Word = ""
+    family: _Word = ""
+    families: Annotated[list[_Word], msgspec.Meta(max_length=64)] | None = None
+    parameter_size: _Word = ""
     """Such as "134.52M"."""
-    quantization: str = ""
+    quantization: _Word = ""
     """Such as "Q4_1"."""
     # Constants that Ollama writes into every config, whatever the machine.
-    architecture: str = "amd64"
-    os: str = "linux"
+    architecture: _Word = "amd64"
+    os: _Word = "linux"
+
+
+def read_manifest(path: Path) -> tuple[Manifest, str]:
+    """The manifest, whose digests are well-formed, and the SHA-256 of its bytes. Raises CorruptManifest."""
+    try:
+        data = read_regular(path, _MAX_MANIFEST_BYTES)
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except OSError as error:
+        raise CorruptManifest(path, error.strerror or str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptManifest(path, str(error)) from error
+    for layer in manifest.blobs:
+        try:
+            parse_digest(layer.digest)
+        except InvalidDigest:
+            raise CorruptManifest(path, f"invalid digest {layer.digest!a}") from None
+    return manifest, hashlib.sha256(data).hexdigest()

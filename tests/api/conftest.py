@@ -19,6 +19,7 @@ from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.ggufs import CHATML, THINKING, write_gguf
+from tests.descriptions import TINY_WEIGHTS
 
 
 class Client:
@@ -89,7 +90,7 @@ def add_model(runtime: FakeRuntime, gguf_files: dict[str, Path]) -> AddModel:
     def add(name: str, file: str = "plain", **layers: Any) -> None:
         store: Store = runtime.store
         digest = store.add_blob([gguf_files[file].read_bytes()])
-        manifest = create_from_gguf(store, ModelName.parse(name), digest).manifest
+        manifest = create_from_gguf(store, ModelName.parse(name), digest, TINY_WEIGHTS).manifest
         extra = []
         for kind, content in layers.items():
             data = content.encode() if isinstance(content, str) else msgspec.json.encode(content)

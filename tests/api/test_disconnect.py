@@ -15,7 +15,7 @@ import uvicorn
 
 import puna.api.ollama.pull as pull_route
 from puna.api.app import create_app
-from puna.registry.pull import Progress
+from puna.registry.progress import Progress
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native

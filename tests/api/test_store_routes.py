@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import puna.api.ollama.pull as pull_route
-from puna.registry import ModelName
-from puna.registry.pull import Progress
+from puna.registry.progress import Progress
 
 pytestmark = pytest.mark.native
 
@@ -61,6 +60,12 @@ def test_create_from_an_uploaded_file(client, gguf):
     assert statuses[:2] == ["parsing GGUF", f"using existing layer {gguf}"]
     assert statuses[2].startswith("creating new layer sha256:")
     assert statuses[3:] == ["writing manifest", "success"]
+    details = client.post("/api/show", {"model": "mine"}).json()["details"]
+    assert (details["family"], details["parameter_size"], details["quantization_level"]) == (
+        "llama",
+        "160",
+        "F32",
+    )
     assert client.lines("/api/generate", {"model": "mine", "prompt": "hi"})[-1]["done"]
 
 
@@ -113,8 +118,7 @@ def test_create_from_a_blob_that_is_not_there_is_400(client):
 
 
 def fake_pull(*steps: Progress | Exception):
-    async def pull(_store: object, text: str) -> AsyncIterator[Progress]:
-        ModelName.parse(text)
+    async def pull(*_: object) -> AsyncIterator[Progress]:
         for step in steps:
             if isinstance(step, Exception):
                 raise step
@@ -126,14 +130,12 @@ def fake_pull(*steps: Progress | Exception):
 def test_pull_streams_progress(client, monkeypatch):
     steps = [
         Progress("pulling manifest"),
-        Progress("pulling abc", digest="sha256:abc", total=10),
         Progress("pulling abc", digest="sha256:abc", total=10, completed=10),
         Progress("success"),
     ]
     monkeypatch.setattr(pull_route, "pull_model", fake_pull(*steps))
     assert client.lines("/api/pull", {"model": "x"}) == [
         {"status": "pulling manifest"},
-        {"status": "pulling abc", "digest": "sha256:abc", "total": 10},
         {"status": "pulling abc", "digest": "sha256:abc", "total": 10, "completed": 10},
         {"status": "success"},
     ]

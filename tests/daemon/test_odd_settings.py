@@ -14,6 +14,7 @@ from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
 from puna.settings import Settings
 from tests.daemon.fake_worker import Workshop
+from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -76,7 +77,7 @@ def test_names_of_no_model(tmp_path):
     store = Store(tmp_path / "models")
     gguf = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
     for name in ("local/q4_0", "qwen3:0.6b"):
-        create_from_gguf(store, ModelName.parse(name), store.add_blob([gguf.read_bytes()]))
+        create_from_gguf(store, ModelName.parse(name), store.add_blob([gguf.read_bytes()]), TINY_WEIGHTS)
     minimums = (("local/Q4_0", 1), ("q4_0", 1), ("qwen3", 1), ("qwen3:8b", 1))
     begin = "PUNA_MODEL_KV_MIN: there is no model"
     assert said(tmp_path, kv_minimums=minimums) == [

@@ -17,6 +17,7 @@ from puna.settings import Settings, SettingsError
 from puna.worker.client import WorkerDied
 from tests.daemon.fake_sessions import SAVED_AT
 from tests.daemon.fake_worker import INFO, Workshop
+from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -39,7 +40,7 @@ class Daemon(Workshop):
         self.store = self.runtime.store
 
     def add(self, name: str, data: bytes) -> None:
-        create_from_gguf(self.store, ModelName.parse(name), self.store.add_blob([data]))
+        create_from_gguf(self.store, ModelName.parse(name), self.store.add_blob([data]), TINY_WEIGHTS)
 
     async def names(self):
         return [status.name for status in await self.runtime.loaded()]

@@ -4,6 +4,7 @@ import pytest
 
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
+from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.e2e.launching import MODEL
 
 
@@ -13,5 +14,5 @@ def models(tmp_path_factory, smollm2_path) -> Path:
     store = Store(tmp_path_factory.mktemp("models"))
     with smollm2_path.open("rb") as file:
         digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
+    create_from_gguf(store, ModelName.parse(MODEL), digest, SMOLLM2_WEIGHTS)
     return store.root

@@ -18,6 +18,7 @@ import pytest
 import puna
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
+from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.e2e
@@ -35,7 +36,7 @@ def url(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     directory = tmp_path_factory.mktemp("daemon")
     store = Store(directory / "models")
     digest = store.add_blob([smollm2_path.read_bytes()])
-    create_from_gguf(store, ModelName.parse(MODEL), digest)
+    create_from_gguf(store, ModelName.parse(MODEL), digest, SMOLLM2_WEIGHTS)
     log = directory / "log"
     environment = {
         **os.environ,

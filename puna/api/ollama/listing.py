@@ -15,7 +15,7 @@ from puna.api.inspection import ModelFacts
 from puna.api.replies import json_response
 from puna.engine.request import ModelStats
 from puna.gguf import GgufError
-from puna.registry import ModelConfig, StoredModel
+from puna.registry import ModelConfig, ModelEntry
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ async def tags(request: Request) -> Response:
     return json_response({"models": [await _listed(context, model) for model in models]})
 
 
-async def _listed(context: ApiContext, model: StoredModel) -> ListedModel:
+async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
     facts = None
     try:
         facts = await context.inspector.facts(model)

@@ -8,7 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError, native_error_body
 from puna.api.streaming import EventResponse
-from puna.registry.pull import Progress
+from puna.registry.progress import Progress
 
 
 class ProgressFraming:

@@ -9,7 +9,8 @@ from puna.api.body import read_body
 from puna.api.context import context_of
 from puna.api.ollama.progress import progress_response
 from puna.api.streaming import EventResponse
-from puna.registry.pull import Progress
+from puna.registry import ModelName
+from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
 
 
@@ -22,7 +23,11 @@ class PullRequest(msgspec.Struct):
 
 
 async def pull(request: Request) -> EventResponse[Progress]:
-    """Fetches a model into the store, and reports how far it is."""
+    """Fetches a model into the store and reports how far it is; who asks for the same meanwhile shares it."""
     body = await read_body(request, PullRequest)
-    events = pull_model(context_of(request).runtime.store, body.model or body.name)
+    name = ModelName.parse(body.model or body.name)
+    context = context_of(request)
+    events = context.pulls.watch(
+        name.key, lambda: pull_model(context.runtime.store, name, context.inspector.describe)
+    )
     return progress_response(events, stream=body.stream)

