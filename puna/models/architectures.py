@@ -53,7 +53,7 @@ def trace_model(
         raise HyperparameterError(
             f"architecture {described(p.architecture)} is not supported (supported: {known})"
         )
-    trace = cast(TraceFunction, import_module(f"puna.models.{p.architecture}").trace)
+    trace = _trace_function(p.architecture)
     tracer = Tracer(tensors)
     result = trace(tracer, p, _freq_factors(tensors, read_floats))
     graph = tracer.graph(result)
@@ -65,6 +65,16 @@ def trace_model(
         context_length=d.context_length,
         num_layers=d.num_layers,
     )
+
+
+def import_architectures() -> None:
+    """All of them, instead of each when a model has it: for processes that can open no file of code later."""
+    for name in ARCHITECTURES:
+        _trace_function(name)
+
+
+def _trace_function(architecture: str) -> TraceFunction:
+    return cast(TraceFunction, import_module(f"puna.models.{architecture}").trace)
 
 
 def _freq_factors(
