@@ -30,7 +30,7 @@ graph gguf
 settings cgroup interpreter
 config_file variables
 host quantities
-sizes
+interpreter sizes unix_socket
 """.strip().splitlines()
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms.split()}
 
