@@ -1,9 +1,10 @@
-"""OLLAMA_HOST: the address of the server."""
+"""OLLAMA_HOST: the address of the server, or the path of its Unix socket."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 DEFAULT_PORT = 11434
 
@@ -18,14 +19,23 @@ class Host:
     port: int = DEFAULT_PORT
     """0 lets the system choose one."""
     path: str = ""
+    socket: Path | None = None
+    """Of a Unix socket, absolute, instead of address and port."""
 
     @property
     def base_url(self) -> str:
-        """Where a client connects: an address that only a server can use becomes the loopback one."""
+        """Where a client connects (a Unix socket's needs a name nevertheless): an address that only a server can use becomes the loopback one."""
         address = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)
         return f"{self.scheme}://{join_host_port(address, self.port)}{self.path}"
 
+    @property
+    def network(self) -> str:
+        """As messages about listening begin."""
+        return "tcp" if self.socket is None else "unix"
+
     def __str__(self) -> str:
+        if self.socket is not None:
+            return str(self.socket)
         return join_host_port(self.address, self.port)
 
 
@@ -35,7 +45,10 @@ def join_host_port(address: str, port: int) -> str:
 
 
 def parse_host(text: str) -> Host:
-    """Parses `[scheme://]host[:port][/path]`; a bad port becomes the default, nothing is an error."""
+    """Parses `[scheme://]host[:port][/path]` or `unix:path`; a bad port becomes the default, nothing is an error."""
+    if text.startswith("unix:"):
+        path = text.removeprefix("unix:")
+        return Host(address="localhost", socket=Path(path.removeprefix("//")).expanduser().absolute())
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme, rest = ("https", "ollama.com:443") if text == "ollama.com" else ("http", text)

@@ -29,6 +29,7 @@ class Client:
         try:
             self._http = httpx.Client(
                 base_url=host.base_url,
+                transport=None if host.socket is None else httpx.HTTPTransport(uds=str(host.socket)),
                 timeout=_TIMEOUT,
                 # A proxy for the internet cannot reach this machine's own server.
                 trust_env=not is_local(host),

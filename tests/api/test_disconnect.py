@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
-import uvicorn
 
 import puna.api.ollama.pull as pull_route
 from puna.api.app import create_app
 from puna.registry.progress import Progress
 from tests.api.fake_runtime import Script
+from tests.serving import served
 
 pytestmark = pytest.mark.native
 
@@ -27,16 +27,8 @@ CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 def url(runtime, add_model) -> Iterator[str]:
     """Of a server on a port of its own."""
     add_model("m")
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(runtime), log_config=None, timeout_graceful_shutdown=5))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
+    with served(create_app(runtime)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from puna.api.app import create_app
-from puna.daemon.server import bind, serve
+from puna.daemon.listening import bind
+from puna.daemon.server import serve
 from puna.host import Host
 from puna.settings import Settings
 

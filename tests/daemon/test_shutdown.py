@@ -11,7 +11,9 @@ import pytest
 import uvloop
 
 from puna.daemon import server
+from puna.daemon.listening import bind
 from puna.daemon.server import _close_when_asked, _Shutdown
+from puna.host import Host
 
 pytestmark = pytest.mark.unit
 
@@ -40,7 +42,10 @@ class FakeRuntime:
 )
 def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_signals, did):
     async def main():
-        runtime, shutdown = FakeRuntime(save_s=4.0), _Shutdown(SimpleNamespace())
+        runtime, shutdown = (
+            FakeRuntime(save_s=4.0),
+            _Shutdown(SimpleNamespace(stop=lambda: None, abort=lambda: None)),
+        )
         closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
         for _ in range(num_signals):
             shutdown.on_signal()
@@ -68,7 +73,7 @@ def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypa
     monkeypatch.setattr(server, "_LAST_WORDS_S", 0.5)
 
     async def main() -> bytes:
-        with server.bind(server.Host(port=0)) as listener:
+        with bind(Host(port=0)) as listener:
             running = asyncio.create_task(server._run(runtime, lambda _: app, listener, None))
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: puna\r\n\r\n")

@@ -18,11 +18,12 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
 from puna.api.app import create_app
 from puna.daemon.runtime import Runtime
+from puna.http.limits import Limits
+from puna.http.server import Server
 from puna.settings import Settings
 from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, eventually, launch
 
@@ -225,17 +226,16 @@ def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models
 async def served(models: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     """The daemon's parts in this process, so that a test can look inside."""
     runtime = Runtime(Settings(models=models, kv_dir=models.parent / "kv", **settings))
-    config = uvicorn.Config(create_app(runtime), log_config=None, lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = Server(create_app(runtime), Limits())
     listener = socket.create_server(("127.0.0.1", 0))
     await runtime.start()
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(listener))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT_S) as client:
             yield runtime, client
     finally:
-        server.should_exit = True
+        server.abort()
         await serving
         await runtime.close()
 
