@@ -17,6 +17,7 @@ from puna.cli.errors import CliError
 from puna.cli.human import human_size
 from puna.cli.import_gguf import is_path
 from puna.cli.table import table
+from puna.cli.terminal import one_line
 from puna.gguf import GgufError
 from puna.local import find_model
 from puna.registry.errors import RegistryError
@@ -137,5 +138,5 @@ def _warn_of_running_models(settings: Settings) -> None:
     except CliError:
         return  # no server, no disturbance
     if loaded:
-        names = ", ".join(loaded)
+        names = one_line(", ".join(loaded))
         print(f"Warning: the server has {names} loaded; requests to it disturb the figures", file=sys.stderr)

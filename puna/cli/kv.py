@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
+from puna.cli.terminal import one_line, print_text
 from puna.quantities import parse_memory_limit
 from puna.sizes import binary_size
 
@@ -26,7 +27,7 @@ _GAP = "  "
 def show_stats(client: Client, *, as_json: bool = False) -> None:
     """Prints the state of the memory once; as JSON, what the server says."""
     if as_json:
-        print(client.get_raw("/api/kv").decode())
+        print_text(client.get_raw("/api/kv").decode())
         return
     memory = client.get("/api/kv")
     lines = model_lines(memory)
@@ -42,9 +43,9 @@ def limit(client: Client, kv_limit: int | None, memory_limit: int | None) -> Non
     now = client.post("/api/kv/limit", {name: size for name, size in body.items() if size is not None})
     print(f"limit of KV: {binary_size(now['kv_limit'])}, of all memory: {binary_size(now['memory_limit'])}")
     for warning in now.get("warnings", []):
-        print(f"note: {warning}")
+        print(f"note: {one_line(warning)}")
     if now["excess"]:
-        print(now["note"])
+        print(one_line(now["note"]))
 
 
 def trim(client: Client) -> None:
@@ -119,7 +120,7 @@ def _line(row: dict[str, str], name_width: int, columns: list[str]) -> str:
 
 def _cells(model: Json) -> dict[str, str]:
     return {
-        "NAME": model["name"],
+        "NAME": one_line(model["name"]),
         "RESERVED": binary_size(model["reserved"]),
         "COMMITTED": binary_size(model["committed"]),
         "IN USE": binary_size(model["used"]),

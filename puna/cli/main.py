@@ -29,12 +29,13 @@ app.add_typer(kv_app, name="kv")
 def main() -> None:
     """Entry point: an error is one line on standard error and exit status 1."""
     from puna.cli.errors import CliError
+    from puna.cli.terminal import printable
     from puna.settings import SettingsError
 
     try:
         app(_with_think_value(sys.argv[1:]), prog_name="puna")
     except (CliError, SettingsError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {printable(str(error))}", file=sys.stderr)
         sys.exit(1)
     except SystemExit as error:
         # Wrong usage has status 2 in typer, but 1 in Ollama.

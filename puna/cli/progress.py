@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from puna.cli.human import human_size
+from puna.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -51,12 +52,11 @@ def show_statuses(statuses: Iterable[dict[str, object]], display: ProgressDispla
     """Shows the progress objects of pull or create."""
     for progress in statuses:
         text, total, completed = progress.get("status"), progress.get("total"), progress.get("completed")
+        text = one_line(str(text))
         if total is None and completed is None:
-            display.status(str(text))
+            display.status(text)
         else:
-            display.transfer(
-                str(text), int(str(completed or 0)), int(str(total)) if total is not None else None
-            )
+            display.transfer(text, int(str(completed or 0)), int(str(total)) if total is not None else None)
 
 
 class _Lines:

@@ -13,6 +13,7 @@ from puna.cli.repl_commands import Commands, Conversation
 from puna.cli.repl_input import LineHistory, prompt_reader, read_message
 from puna.cli.reply import ReplyDisplay, statistics, with_spinner
 from puna.cli.run_options import RunOptions
+from puna.cli.terminal import print_text, printable
 from puna.settings import Settings
 
 
@@ -36,7 +37,7 @@ class Repl:
     def run(self, embedded: list[Json]) -> None:
         """Until the user leaves; first shows the messages that the model brings along."""
         for message in embedded:
-            print(f">>> {message['content']}" if message["role"] == "user" else message["content"])
+            print_text(f">>> {message['content']}" if message["role"] == "user" else message["content"])
         while True:
             try:
                 text = read_message(self._read)
@@ -51,7 +52,7 @@ class Repl:
             try:
                 self._handle(text)
             except CliError as error:
-                print(f"Error: {error}", file=sys.stderr)
+                print(f"Error: {printable(str(error))}", file=sys.stderr)
 
     def _handle(self, text: str) -> None:
         if text.startswith("/"):

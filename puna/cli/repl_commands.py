@@ -12,6 +12,7 @@ from puna.cli.repl_input import LineHistory
 from puna.cli.reply import spinner
 from puna.cli.run_options import RunOptions, parse_think
 from puna.cli.show import describe
+from puna.cli.terminal import print_text
 
 _INT, _FLOAT, _BOOL, _TEXT = "int", "float", "bool", "string"
 _PARAMETERS = {
@@ -165,18 +166,20 @@ class Commands:
     def _show(self, what: str) -> None:
         answer = self._client.post("/api/show", {"model": self._conversation.model})
         if what == "info":
-            print(describe(answer) + "\n")
+            print_text(describe(answer) + "\n")
         elif what == "parameters":
             self._show_parameters(answer.get("parameters", ""))
         elif what == "system" and self._conversation.system:
             print(self._conversation.system + "\n")
         elif what in ("license", "modelfile", "system", "template"):
-            print((answer.get(what) or f"No {what} was specified for this model.") + "\n")
+            print_text((answer.get(what) or f"No {what} was specified for this model.") + "\n")
         else:
             print(HELP["show"] + "\n")
 
     def _show_parameters(self, of_model: str) -> None:
-        print(f"Model defined parameters:\n{of_model}\n" if of_model else "No parameters of the model.\n")
+        print_text(
+            f"Model defined parameters:\n{of_model}\n" if of_model else "No parameters of the model.\n"
+        )
         if parameters := self._conversation.parameters:
             print("User defined parameters:")
             for name, value in parameters.items():

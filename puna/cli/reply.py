@@ -10,6 +10,7 @@ from typing import TextIO
 
 from puna.cli.client import Json
 from puna.cli.human import go_duration
+from puna.cli.terminal import fit_for
 
 _MARGIN = 5
 _GREY, _PLAIN = "\x1b[90m", "\x1b[0m"
@@ -64,6 +65,7 @@ class ReplyDisplay:
 
     def show(self, thinking: str, content: str) -> None:
         """More of the reply; either may be empty."""
+        thinking, content = fit_for(self._out, thinking), fit_for(self._out, content)
         if thinking:
             self._after_thinking = True
             self._show_thinking(thinking)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from puna.cli.client import Client, Json
 from puna.cli.human import human_size, time_ago
 from puna.cli.table import table
+from puna.cli.terminal import one_line
 
 
 def save_session(client: Client, model: str, name: str) -> None:
@@ -44,7 +45,8 @@ def remove_sessions(client: Client, model: str, names: list[str]) -> None:
 
 def _report(done: str, session: Json) -> None:
     size = human_size(session["size"])
-    print(f"{done} session '{session['name']}' of {session['model']}: {session['tokens']} tokens, {size}")
+    name, model = one_line(session["name"]), one_line(session["model"])
+    print(f"{done} session '{name}' of {model}: {session['tokens']} tokens, {size}")
 
 
 def _state(session: Json) -> str:

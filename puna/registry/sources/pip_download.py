@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from puna.interpreter import python_command, with_absolute_paths
 from puna.registry.errors import PullError
@@ -132,8 +131,9 @@ def _public_url(text: str) -> str:
     """Of what pip names: an address, a path, or a file's name alone if it is PyPI that has it."""
     if "://" not in text:
         return "" if "/" in text else _PYPI_FILES
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    scheme, _, rest = re.split(r"[?#]", text, maxsplit=1)[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"[:_MAX_REASON_CHARS]
 
 
 def _reason(lines: Sequence[str]) -> str:
