@@ -34,7 +34,8 @@ def enter(rules: CageRules) -> CageLevel:
     has_seccomp = machine is not None and _enter_seccomp(rules, machine, reasons)
     if machine is None:
         reasons.append("the system calls of this machine are not known")
-    return CageLevel(landlock_version, has_seccomp, "; ".join(reasons))
+    is_low = not has_seccomp or (rules.opens_files and not landlock_version)
+    return CageLevel(landlock_version, has_seccomp, is_low, "; ".join(reasons))
 
 
 def _enter_landlock(rules: CageRules, reasons: list[str]) -> int:

@@ -36,13 +36,12 @@ class CageLevel(msgspec.Struct, frozen=True):
     landlock: int
     """The version of Landlock's interface; 0: it is not held by Landlock."""
     seccomp: bool
+    is_low: bool
+    """Something that the rules deny is not denied. Any version of Landlock will do: seccomp denies what newer
+    ones add, and all files to those who open none.
+    """
     reason: str = ""
     """Why something is missing."""
-
-    @property
-    def is_low(self) -> bool:
-        """Seccomp denies all that newer versions of Landlock add to the first one."""
-        return not (self.landlock and self.seccomp)
 
     @property
     def description(self) -> str:
@@ -51,3 +50,12 @@ class CageLevel(msgspec.Struct, frozen=True):
         seccomp = "seccomp" if self.seccomp else "no seccomp"
         parts = [landlock, seccomp] if self.landlock or not self.seccomp else [seccomp, landlock]
         return ", ".join(parts) + (f" ({self.reason})" if self.reason else "")
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know; None: nothing."""
+        if not self.is_low:
+            return None
+        return (
+            f"held by {self.description}: a model file that takes over such a process could reach your files"
+        )

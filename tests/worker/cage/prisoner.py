@@ -221,9 +221,7 @@ def main() -> None:
         tuple(map(Path, given["readable"])), tuple(map(Path, given["writable"])), given["newest_landlock"]
     )
     level = enter(rules)
-    outcomes: dict[str, dict[str, str]] = {
-        "level": {"landlock": str(level.landlock), "text": level.description}
-    }
+    outcomes: dict[str, dict[str, Any]] = {"level": {"landlock": level.landlock, "is_low": level.is_low}}
     for group in (features, always_denied, processes, kernel, files):
         outcomes[group.__name__] = {name: _outcome(attempt) for name, attempt in group(given).items()}
     print(json.dumps(outcomes), flush=True)
