@@ -74,6 +74,17 @@ class Arena:
 
 # --- tokenizing ---
 
+class WordCutter:
+    """Cuts text into words, in linear time. Thread-safe."""
+
+    def __init__(self, patterns: list[str], digits_in_threes: bool = False) -> None:
+        """Regular expressions, a subset of Oniguruma's that native/words/pattern.h names; NativeError for
+        others. Each cuts what those before it left: matches are words, and so is what lies between them.
+        digits_in_threes: after that, runs of ASCII digits, in threes counted from their end.
+        """
+    def ends(self, text: bytes) -> list[int]:
+        """Where each word ends. text: UTF-8, or NativeError. The GIL is released."""
+
 class VocabularyBuilder:
     """Makes a vocabulary out of what a model file says. NativeError says what cannot be used."""
 
@@ -135,16 +146,16 @@ class Vocabulary:
     def token_bytes(self, token: int) -> bytes:
         """What it stands for; nothing for padding and undefined tokens."""
     def find(self, text: bytes) -> int | None: ...
-    def split(self, text: bytes, parse_special: bool) -> list[tuple[int, int, int]]:
+    def find_special(self, text: bytes, parse_special: bool) -> list[tuple[int, int, int]]:
         """(first byte, byte behind the last, token) of the special tokens in a text; the longest first, among
         equally long ones the lowest id, then the leftmost. User-defined tokens are always found, control
         and unknown ones only if parse_special. The GIL is released.
         """
-    def encode(self, text: bytes, parse_special: bool) -> list[int]:
-        """SentencePiece, special tokens as in split. The GIL is released."""
-    def encode_words(self, words: list[str]) -> list[int]:
-        """Byte pairs: the earliest merge of the list first, among equals the leftmost. Bytes without a token
-        are dropped.
+    def encode(self, text: bytes, parse_special: bool, words: WordCutter | None) -> list[int]:
+        """Special tokens as in find_special; then, with `words`, byte pairs: the earliest merge of the list
+        first, among equals the leftmost, and bytes without a token are dropped; without, SentencePiece.
+        Neither BOS nor EOS is added. NativeError if the vocabulary is of the other kind. The GIL is
+        released.
         """
 
 # --- tokens to text ---

@@ -14,12 +14,12 @@
 #include "base/sealed_mapping.h"
 #include "bindings/bindings.h"
 #include "gguf/reader.h"
-#include "tokenizer/byte_pairs.h"
-#include "tokenizer/sentencepiece.h"
+#include "tokenizer/encode.h"
 #include "tokenizer/token_bytes.h"
 #include "vocabulary/builder.h"
 #include "vocabulary/token_finder.h"
 #include "vocabulary/vocabulary.h"
+#include "words/word_cutter.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -125,7 +125,7 @@ std::string_view checked_text(const nb::bytes& bytes) {
   return view(bytes);
 }
 
-nb::list split(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special) {
+nb::list find_special(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special) {
   const std::string_view text = checked_text(bytes);
   std::vector<FoundToken> found;
   {
@@ -137,38 +137,34 @@ nb::list split(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_sp
   return result;
 }
 
-std::vector<int32_t> sentencepiece_tokens(const Vocabulary& vocabulary, std::string_view text,
-                                          bool parse_special) {
-  SentencePiece model(vocabulary);
-  const bool prefix = vocabulary.conventions().add_space_prefix;
-  std::vector<int32_t> tokens;
-  size_t begin = 0;
-  for (const FoundToken& found : find_tokens(vocabulary.finder(parse_special), vocabulary.traits(), text)) {
-    if (found.begin > begin) model.encode(text.substr(begin, found.begin - begin), prefix, tokens);
-    tokens.push_back(found.token);
-    begin = found.end;
-  }
-  if (begin < text.size()) model.encode(text.substr(begin), prefix, tokens);
-  return tokens;
-}
-
-nb::list encode(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special) {
+nb::list encode_text(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special,
+                     const WordCutter* words) {
   const std::string_view text = checked_text(bytes);
+  if ((held.vocabulary.algorithm() == Algorithm::kBytePairs) != (words != nullptr))
+    throw Error("words are cut for byte pairs, and only for them");
   std::vector<int32_t> tokens;
   {
     const nb::gil_scoped_release release;
-    tokens = sentencepiece_tokens(held.vocabulary, text, parse_special);
+    tokens = encode(held.vocabulary, words, text, parse_special);
   }
   return to_list(tokens);
 }
 
-nb::list encode_words(const HeldVocabulary& held, const nb::list& words) {
+void make_word_cutter(WordCutter* self, const nb::list& list, bool digits_in_threes) {
   std::vector<nb::object> kept;
-  const std::vector<std::string_view> texts = file_texts(words, kept);
-  std::vector<int32_t> tokens;
-  BytePairs model(held.vocabulary);
-  for (const std::string_view text : texts) model.encode(text, tokens);
-  return to_list(tokens);
+  new (self) WordCutter(file_texts(list, kept), digits_in_threes);
+}
+
+nb::list word_ends(const WordCutter& words, const nb::bytes& bytes) {
+  const std::string_view text = checked_text(bytes);
+  std::vector<uint32_t> ends;
+  {
+    const nb::gil_scoped_release release;
+    ends = words.ends(text);
+  }
+  nb::list result;
+  for (const uint32_t end : ends) result.append(end);
+  return result;
 }
 
 std::optional<int32_t> optional_id(int32_t id) { return id < 0 ? std::nullopt : std::optional(id); }
@@ -213,14 +209,16 @@ void bind_vocabulary(nb::module_& m) {
             return optional_id(v.vocabulary.find(view(text)));
           },
           "text"_a)
-      .def("split", &split, "text"_a, "parse_special"_a)
-      .def("encode", &encode, "text"_a, "parse_special"_a)
-      .def("encode_words", &encode_words, "words"_a);
+      .def("find_special", &find_special, "text"_a, "parse_special"_a)
+      .def("encode", &encode_text, "text"_a, "parse_special"_a, "words"_a.none());
 }
 
 }  // namespace
 
 void bind_tokenizer(nb::module_& m) {
+  nb::class_<WordCutter>(m, "WordCutter")
+      .def("__init__", &make_word_cutter, "patterns"_a, "digits_in_threes"_a = false)
+      .def("ends", &word_ends, "text"_a);
   nb::class_<VocabularyBuilder>(m, "VocabularyBuilder")
       .def("__init__", &make_builder, "texts"_a)
       .def_prop_ro("size", &VocabularyBuilder::size)

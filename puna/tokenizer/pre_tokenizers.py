@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
+
+from puna._native import WordCutter
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
     patterns: tuple[str, ...]
-    """In Oniguruma's syntax."""
+    """In the syntax of native/words/pattern.h."""
+    digits_in_threes: bool = False
+    """After the patterns, runs of digits are cut in threes, counted from their end."""
     ignore_merges: bool = False
     """A word that is a token is that token, whatever the merges would make of it."""
     add_bos: bool = False
@@ -133,7 +138,7 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
         "tekken",
         PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), ignore_merges=True, add_bos=True),
     ),
-    ("superbpe", PreTokenizer((r"\p{N}+", r"(?=([0-9]{3})+(?![0-9]))"))),
+    ("superbpe", PreTokenizer((r"\p{N}+",), digits_in_threes=True)),
     ("poro-chat bloom gpt3-finnish", PreTokenizer((_BLOOM,))),
     ("viking", PreTokenizer((_BLOOM, r"\p{N}"))),
     ("deepseek-v3 hunyuan-dense joyai-llm hy_v4", PreTokenizer(_DEEPSEEK3)),
@@ -171,3 +176,10 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
 )
 
 PRE_TOKENIZERS = {name: pre for names, pre in _FAMILIES for name in names.split()}
+
+
+@cache
+def word_cutter(name: str) -> WordCutter:
+    """Of one of PRE_TOKENIZERS."""
+    pre_tokenizer = PRE_TOKENIZERS[name]
+    return WordCutter([*pre_tokenizer.patterns], pre_tokenizer.digits_in_threes)

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import tokenizers
-from tokenizers import pre_tokenizers as pre
 
 from puna._native import NativeError, TokenTable, Vocabulary
 from puna.tokenizer.detokenizer import Detokenizer
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
-from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS
+from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS, word_cutter
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -23,8 +21,10 @@ class Tokenizer:
     """Gives the tokens that llama.cpp gives. Thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        if vocabulary.word_pattern and vocabulary.word_pattern not in PRE_TOKENIZERS:
+        name = vocabulary.word_pattern
+        if name and name not in PRE_TOKENIZERS:
             raise TokenizerError("a vocabulary's way of cutting words is damaged")
+        self._words = word_cutter(name) if name else None
         self._vocabulary = vocabulary
         self._traits = vocabulary.traits()
         self.bos_id: int | None = vocabulary.bos_id
@@ -70,30 +70,12 @@ class Tokenizer:
         tokens: list[int] = []
         if add_special and self.add_bos and self.bos_id is not None:
             tokens.append(self.bos_id)
-        tokens += self._encode(_SURROGATES.sub("\ufffd", text).encode(), parse_special)
+        tokens += self._vocabulary.encode(
+            _SURROGATES.sub("\ufffd", text).encode(), parse_special, self._words
+        )
         if add_special and self.add_eos and self.eos_id is not None:
             tokens.append(self.eos_id)
         return tokens
-
-    def _encode(self, text: bytes, parse_special: bool) -> list[int]:
-        if not self._vocabulary.word_pattern:
-            return self._vocabulary.encode(text, parse_special)
-        tokens: list[int] = []
-        start = 0
-        for begin, end, token in self._vocabulary.split(text, parse_special):
-            tokens += self._encode_words(text[start:begin])
-            tokens.append(token)
-            start = end
-        return tokens + self._encode_words(text[start:])
-
-    def _encode_words(self, text: bytes) -> list[int]:
-        words = self._words.pre_tokenize_str(text.decode()) if text else []
-        return self._vocabulary.encode_words([word for word, _ in words])
-
-    @cached_property
-    def _words(self) -> pre.PreTokenizer:
-        patterns = PRE_TOKENIZERS[self._vocabulary.word_pattern].patterns
-        return pre.Sequence([pre.Split(tokenizers.Regex(p), behavior="isolated") for p in patterns])
 
     def encode_prompt(self, text: str) -> list[int]:
         """Of a rendered prompt: begins with BOS if the model wants that, but never twice.

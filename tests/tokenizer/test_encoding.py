@@ -86,11 +86,3 @@ def test_texts_come_back(bpe, text):
     plain = SENTENCEPIECE.encode(text, parse_special=False)
     if not any(special in text for special in ("▁", "<tool>", "    ", "ellow", "ñandú")):
         assert SENTENCEPIECE.decode(plain) == text
-
-
-def test_word_memory_is_bounded_and_does_not_change_results():
-    words = [f"the{i}" for i in range(12_000)]
-    text = " ".join(words)
-    once = SENTENCEPIECE.encode(text)
-    assert SENTENCEPIECE.encode(text) == once
-    assert SENTENCEPIECE.decode(once) == text

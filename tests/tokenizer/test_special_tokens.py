@@ -24,7 +24,7 @@ def vocabulary(tokens: list[str], traits: bytes | None = None) -> Vocabulary:
 def found(vocabulary: Vocabulary, text: str, *, parse_special: bool = True) -> list[tuple[int, int, int]]:
     """In characters."""
     data = text.encode()
-    spans = vocabulary.split(data, parse_special)
+    spans = vocabulary.find_special(data, parse_special)
     return [(len(data[:begin].decode()), len(data[:end].decode()), token) for begin, end, token in spans]
 
 
@@ -49,13 +49,13 @@ def test_tokens_that_begin_with_each_other_take_no_longer_than_others():
     """Looking for each of 2,000 tokens at each of 300,000 places would take minutes."""
     tokens = vocabulary(["a" * n for n in range(1, 2001)])
     text = ("a" * 1999 + "b") * 100 + "a" * 100_000
-    spans = tokens.split(text.encode(), True)
+    spans = tokens.find_special(text.encode(), True)
     assert [end - begin for begin, end, _ in spans] == [1999] * 100 + [2000] * 50
 
 
 def test_tokens_that_are_no_text_are_not_found_within_characters():
-    assert vocabulary(["\udcc3", "\udca9"]).split("é".encode(), True) == []
+    assert vocabulary(["\udcc3", "\udca9"]).find_special("é".encode(), True) == []
 
 
 def test_tokens_may_hold_a_zero():
-    assert vocabulary(["<\0>"]).split(b"a<\0>b", True) == [(1, 4, 0)]
+    assert vocabulary(["<\0>"]).find_special(b"a<\0>b", True) == [(1, 4, 0)]

@@ -1,0 +1,46 @@
+#include "tokenizer/encode.h"
+
+#include "tokenizer/byte_pairs.h"
+#include "tokenizer/sentencepiece.h"
+#include "vocabulary/token_finder.h"
+
+namespace puna {
+namespace {
+
+// encode_text: of what is no special token.
+template <typename EncodeText>
+void encode_pieces(const Vocabulary& vocabulary, std::string_view text, bool parse_special,
+                   std::vector<int32_t>& tokens, EncodeText encode_text) {
+  size_t begin = 0;
+  for (const FoundToken& found : find_tokens(vocabulary.finder(parse_special), vocabulary.traits(), text)) {
+    if (found.begin > begin) encode_text(text.substr(begin, found.begin - begin));
+    tokens.push_back(found.token);
+    begin = found.end;
+  }
+  if (begin < text.size()) encode_text(text.substr(begin));
+}
+
+}  // namespace
+
+std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
+                            bool parse_special) {
+  std::vector<int32_t> tokens;
+  if (words == nullptr) {
+    SentencePiece model(vocabulary);
+    encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
+      model.encode(piece, vocabulary.conventions().add_space_prefix, tokens);
+    });
+    return tokens;
+  }
+  BytePairs model(vocabulary);
+  encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
+    uint32_t begin = 0;
+    for (const uint32_t end : words->ends(piece)) {
+      model.encode(piece.substr(begin, end - begin), tokens);
+      begin = end;
+    }
+  });
+  return tokens;
+}
+
+}  // namespace puna

@@ -1,0 +1,18 @@
+// Text to tokens: special tokens first, then words, then merges.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "vocabulary/vocabulary.h"
+#include "words/word_cutter.h"
+
+namespace puna {
+
+// text: valid UTF-8. parse_special: whether control tokens are found in it. words: how byte-pair vocabularies
+// cut text; null: SentencePiece. Neither BOS nor EOS is added.
+std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
+                            bool parse_special);
+
+}  // namespace puna
