@@ -4,14 +4,14 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test lint format bench peer clean
+.PHONY: run test hostile sanitize sanitized lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=24.1"
 	@echo "building and installing puna$(1) ..."
-	@$(BIN)/python -m pip install --quiet --editable ".$(1)"
+	@$(BIN)/python -m pip install --quiet --editable ".$(1)" $(PIP_FLAGS)
 endef
 
 run:                ## build, install, get the default model, answer PROMPT
@@ -21,6 +21,25 @@ run:                ## build, install, get the default model, answer PROMPT
 test:               ## build, install with the test dependencies, run all tests
 	$(call install,[test])
 	$(BIN)/python -m pytest $(TESTS)
+
+hostile:            ## thousands of mutated model files; ARGS="--cases 20000 --seed 7"
+	$(call install,[test])
+	$(BIN)/python -m tests.hostile.gguf $(ARGS)
+
+# Tests whose native code runs in their own process.
+SANITIZED_TESTS := tests/hostile/test_gguf_files.py tests/gguf tests/kernels tests/executor tests/sampler \
+  tests/tokenizer tests/backends tests/kv/test_arena.py
+# Python needs the sanitizers' library, and what it intercepts, from its start; its own leaks don't matter.
+SANITIZED := LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) libstdc++.so.6" \
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+
+sanitize:           ## mutated model files and tests of native code, under address and undefined-behaviour sanitizers
+	$(MAKE) sanitized VENV=.venv-sanitize PIP_FLAGS="-C cmake.define.PUNA_SANITIZE=ON -C build-dir=build/sanitize"
+
+sanitized:
+	$(call install,[test])
+	$(SANITIZED) $(BIN)/python -m tests.hostile.gguf $(ARGS)
+	$(SANITIZED) $(BIN)/python -m pytest --timeout 1200 $(SANITIZED_TESTS)
 
 lint:               ## formatting, lint and types of Python and C++
 	$(call install,[test$(comma)lint])

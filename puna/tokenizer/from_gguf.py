@@ -60,7 +60,7 @@ def build_vocabulary(metadata: Mapping[str, Any]) -> bytes:
     if model == "llama":
         return _sentencepiece_bpe(fields)
     raise TokenizerError(
-        f"{_PREFIX}model: {model!r} is not supported; "
+        f"{_PREFIX}model: {model[:40]!r} is not supported; "
         "supported are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
     )
 
@@ -96,7 +96,7 @@ def _sentencepiece_bpe(fields: Fields) -> bytes:
 def _pre_tokenizer(fields: Fields) -> str:
     name = fields.string(f"{_PREFIX}pre", default="")
     if name not in PRE_TOKENIZERS:
-        log.warning("%spre: %r is not known; using 'default', replies may suffer", _PREFIX, name)
+        log.warning("%spre: %r is not known; using 'default', replies may suffer", _PREFIX, name[:40])
         return DEFAULT_NAME
     return name
 

@@ -1,0 +1,100 @@
+"""Everything that puna does with a model file before it answers the first request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import numpy as np
+
+from puna._native import Arena, NativeError
+from puna.backends.base import Batch, ModelLoadError, ModelSource
+from puna.backends.cpu import CpuBackend
+from puna.chat.errors import TemplateError
+from puna.chat.template import ChatTemplate
+from puna.gguf import GgufError, Metadata, read_metadata
+from puna.registry.file_type import parameter_size, quantization_name
+from puna.tokenizer import TokenizerError, load_tokenizer
+
+TEXT = "The quick brown fox <|im_end|> 12 über\n🦙 \x00\xff"
+
+
+def use(file: bytes, backend: CpuBackend) -> str:
+    """How far the file came. Raises nothing for any file: what it may be refused with is caught here."""
+    with _descriptor(file) as descriptor:
+        try:
+            metadata = read_metadata(descriptor, "file")
+        except GgufError as error:
+            return _refused("header", error)
+        _read_all(metadata)
+        tokenizer = _use_tokenizer(metadata)
+        return f"{tokenizer}, {_use_model(descriptor, backend)}"
+
+
+def _read_all(metadata: Metadata) -> None:
+    for key in metadata:
+        value = metadata[key]
+        if metadata.info(key).type == "array":
+            assert (
+                sum(len(chunk) for chunk in metadata.chunks(key))
+                == metadata.info(key).num_items
+                == len(value)
+            )
+    assert parameter_size(metadata.tensors)
+    assert quantization_name(metadata, metadata.tensors)
+
+
+def _use_tokenizer(metadata: Metadata) -> str:
+    try:
+        tokenizer = load_tokenizer(metadata)
+    except TokenizerError as error:
+        return _refused("tokenizer", error)
+    tokens = tokenizer.encode(TEXT)
+    tokenizer.detokenizer().add(tokens[0] if tokens else 0)
+    with suppress(TemplateError):
+        ChatTemplate.from_gguf(metadata, tokenizer)
+    return "tokenizer"
+
+
+def _use_model(descriptor: int, backend: CpuBackend) -> str:
+    try:
+        model = backend.load(ModelSource("file", (descriptor,)))
+    except ModelLoadError as error:
+        return _refused("model", error)
+    try:
+        arena = Arena(1, model.info.block_bytes)
+        model.run(_first_step(model.info.vocab_size), arena)
+        arena.close()
+    except NativeError as error:
+        return _refused("step", error)
+    finally:
+        model.close()
+    return "step"
+
+
+def _first_step(vocab_size: int) -> Batch:
+    tokens = np.arange(min(vocab_size, 5), dtype=np.int32)
+    return Batch(
+        tokens=tokens,
+        positions=np.arange(len(tokens), dtype=np.int32),
+        sequence_starts=np.array([0, len(tokens)], dtype=np.int32),
+        block_tables=np.zeros((1, 1), dtype=np.int32),
+        rows=np.array([len(tokens) - 1], dtype=np.int32),
+    )
+
+
+def _refused(stage: str, error: Exception) -> str:
+    text = str(error)
+    assert len(text) < 1024, f"{stage}: an error text of {len(text)} characters"
+    return f"no {stage}"
+
+
+@contextmanager
+def _descriptor(file: bytes) -> Iterator[int]:
+    descriptor = os.memfd_create("file")
+    try:
+        os.write(descriptor, file)
+        yield descriptor
+    finally:
+        os.close(descriptor)
