@@ -60,7 +60,9 @@ def test_create_from_an_uploaded_file(client, gguf):
     assert statuses[:2] == ["parsing GGUF", f"using existing layer {gguf}"]
     assert statuses[2].startswith("creating new layer sha256:")
     assert statuses[3:] == ["writing manifest", "success"]
-    details = client.post("/api/show", {"model": "mine"}).json()["details"]
+    shown = client.post("/api/show", {"model": "mine"}).json()
+    assert shown["origin"] == {"source": "file:model.gguf", "digest": gguf}
+    details = shown["details"]
     assert (details["family"], details["parameter_size"], details["quantization_level"]) == (
         "llama",
         "160",

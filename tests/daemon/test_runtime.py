@@ -6,13 +6,15 @@ import asyncio
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.daemon.generation import GenerationJob
 from puna.daemon.runtime import Runtime
-from puna.registry import InvalidModelName, ModelName, ModelNotFound
+from puna.registry import InvalidModelName, Layer, ModelName, ModelNotFound, UnsupportedModel
 from puna.registry.create import create_from_gguf
+from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings, SettingsError
 from puna.worker.client import WorkerDied
 from tests.daemon.fake_sessions import SAVED_AT
@@ -79,6 +81,22 @@ def test_text_goes_in_and_comes_out(daemon, weights):
     async def main():
         assert await daemon.say("echo", "The rain in Spain 🦙") == "The rain in Spain 🦙"
         assert await daemon.names() == ["echo:latest"]
+
+    run(main, daemon)
+
+
+def test_a_model_with_an_adapter_is_not_run_without_it(daemon, weights):
+    daemon.add("base", weights[0])
+    adapter = Layer(LAYER_TYPE + "adapter", daemon.store.add_blob([b"LoRA"]), 4)
+    manifest = daemon.store.find(ModelName.parse("base")).manifest
+    layers = [*manifest.layers, adapter]
+    daemon.store.write_manifest(ModelName.parse("tuned"), msgspec.structs.replace(manifest, layers=layers))
+
+    async def main():
+        with pytest.raises(UnsupportedModel, match="model 'tuned:latest' needs an adapter"):
+            await daemon.say("tuned", "hi")
+        assert await daemon.names() == []
+        assert await daemon.say("base", "hi") == "hi"
 
     run(main, daemon)
 

@@ -22,7 +22,7 @@ from puna.api.ollama.listing import ModelDetails, details_of
 from puna.api.ollama.modelfile import modelfile_text, parameters_text
 from puna.api.replies import JSON_MEDIA_TYPE
 from puna.gguf import GgufFile
-from puna.registry import ModelNotFound, StoredMessage, StoredModel
+from puna.registry import ModelNotFound, StoredMessage, StoredModel, parse_digest
 
 _HIDDEN_KEYS = ("general.name", "tokenizer.chat_template")  # shown elsewhere, or by the name itself
 
@@ -45,8 +45,19 @@ class TensorEntry(msgspec.Struct):
     shape: tuple[int, ...]
 
 
+class OriginReply(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Where the weights came from; what is not known is left out."""
+
+    source: str
+    version: str = ""
+    url: str = ""
+    package_digest: str = ""
+    digest: str
+    """Of the weights."""
+
+
 class ShowReply(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The reply; what a model does not have is left out."""
+    """The reply; what a model does not have is left out. `origin` is not Ollama's."""
 
     license: str = ""
     modelfile: str = ""
@@ -58,6 +69,7 @@ class ShowReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     model_info: dict[str, Any]
     tensors: list[TensorEntry] = []
     capabilities: tuple[str, ...] = ()
+    origin: OriginReply | None = None
     modified_at: datetime
 
 
@@ -95,8 +107,15 @@ def _describe(model: StoredModel, facts: ModelFacts, body: ShowRequest) -> ShowR
         model_info=model_info,
         tensors=tensors,
         capabilities=facts.capabilities,
+        origin=_origin(model),
         modified_at=model.modified_at,
     )
+
+
+def _origin(model: StoredModel) -> OriginReply | None:
+    if model.origin is None:
+        return None
+    return OriginReply(**msgspec.structs.asdict(model.origin), digest=parse_digest(model.weights_id))
 
 
 def _model_info(file: GgufFile, *, verbose: bool) -> dict[str, Any]:

@@ -99,12 +99,13 @@ class PackageDownload:
         directory = self._directory / name
         with reported(f"cannot write to {directory}"):
             directory.mkdir()
-        shown = set()
+        shown: dict[str, int] = {}
         async with aclosing(download_wheels(requirements, directory)) as downloads:
             async for wheel, completed, total, self._url in downloads:
-                check_free_space(self._directory, max(total - completed, 0))
+                shown[wheel] = total
+                # pip copies what it has downloaded, and only then removes the first copy.
+                check_free_space(self._directory, max(total - completed, 0) + sum(shown.values()))
                 yield Progress(_status(wheel), total=total or None, completed=completed)
-                shown.add(wheel)
         for path in sorted(directory.glob("*.whl")):
             if path.name not in shown:  # pip is silent about small ones
                 size = path.stat().st_size
