@@ -145,6 +145,8 @@ class Vocabulary:
         """As the file has it."""
     def token_bytes(self, token: int) -> bytes:
         """What it stands for; nothing for padding and undefined tokens."""
+    def token_table(self) -> bytes:
+        """Of all tokens, for TokenTable; control and unknown tokens are not shown."""
     def find(self, text: bytes) -> int | None: ...
     def find_special(self, text: bytes, parse_special: bool) -> list[tuple[int, int, int]]:
         """(first byte, byte behind the last, token) of the special tokens in a text; the longest first, among

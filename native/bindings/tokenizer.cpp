@@ -199,7 +199,7 @@ void bind_vocabulary(nb::module_& m) {
           "token_bytes",
           [](const HeldVocabulary& v, int64_t token) {
             std::string bytes;
-            token_bytes(v.vocabulary, checked(v.vocabulary, token), bytes);
+            append_token_bytes(v.vocabulary, checked(v.vocabulary, token), bytes);
             return to_bytes(bytes);
           },
           "token"_a)
@@ -209,6 +209,7 @@ void bind_vocabulary(nb::module_& m) {
             return optional_id(v.vocabulary.find(view(text)));
           },
           "text"_a)
+      .def("token_table", [](const HeldVocabulary& v) { return to_bytes(make_token_table(v.vocabulary)); })
       .def("find_special", &find_special, "text"_a, "parse_special"_a)
       .def("encode", &encode_text, "text"_a, "parse_special"_a, "words"_a.none());
 }

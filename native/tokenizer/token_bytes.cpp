@@ -1,7 +1,10 @@
 #include "tokenizer/token_bytes.h"
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
+#include "text/token_table.h"
 #include "vocabulary/byte_alphabet.h"
 
 namespace puna {
@@ -18,8 +21,7 @@ void append_spaced(std::string_view text, std::string& bytes) {
 
 }  // namespace
 
-void token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes) {
-  bytes.clear();
+void append_token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes) {
   const std::string_view text = vocabulary.text(token);
   switch (vocabulary.kind(token)) {
     case TokenKind::kNormal:
@@ -29,7 +31,7 @@ void token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes)
         append_spaced(text, bytes);
       break;
     case TokenKind::kByte:
-      bytes = static_cast<char>(std::max(0, byte_value(text)));
+      bytes += static_cast<char>(std::max(0, byte_value(text)));
       break;
     case TokenKind::kUnused:
     case TokenKind::kUndefined:
@@ -37,9 +39,27 @@ void token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes)
     case TokenKind::kUnknown:
     case TokenKind::kControl:
     case TokenKind::kUserDefined:
-      bytes = text;
+      bytes.append(text);
       break;
   }
+}
+
+std::string make_token_table(const Vocabulary& vocabulary) {
+  std::string bytes, hidden;
+  std::vector<size_t> ends;
+  for (size_t token = 0; token < vocabulary.size(); ++token) {
+    append_token_bytes(vocabulary, token, bytes);
+    ends.push_back(bytes.size());
+    const TokenKind kind = vocabulary.kind(token);
+    hidden += kind == TokenKind::kControl || kind == TokenKind::kUnknown ? '\1' : '\0';
+  }
+  std::vector<std::string_view> pieces;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    pieces.push_back(std::string_view(bytes).substr(begin, end - begin));
+    begin = end;
+  }
+  return TokenTable::build(pieces, hidden);
 }
 
 }  // namespace puna

@@ -1,4 +1,4 @@
-// Which bytes of text a token stands for.
+// Which bytes of text tokens stand for.
 #pragma once
 
 #include <string>
@@ -7,7 +7,10 @@
 
 namespace puna {
 
-// Replaces `bytes`. Padding and undefined tokens stand for nothing.
-void token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes);
+// Appends them. Padding and undefined tokens stand for nothing.
+void append_token_bytes(const Vocabulary& vocabulary, size_t token, std::string& bytes);
+
+// Of all tokens, in the form of text/token_table.h; control and unknown tokens are not shown.
+std::string make_token_table(const Vocabulary& vocabulary);
 
 }  // namespace puna

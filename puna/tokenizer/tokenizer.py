@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from puna._native import NativeError, TokenTable, Vocabulary
+from puna._native import NativeError, Vocabulary
 from puna.tokenizer.detokenizer import Detokenizer
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
@@ -115,9 +115,7 @@ class Tokenizer:
 
     def token_table(self) -> bytes:
         """What the engine needs to turn tokens into text: the blob of a TokenTable."""
-        tokens = range(self.vocab_size)
-        hidden = bytes(self.is_special(token) for token in tokens)
-        return TokenTable.build([self._vocabulary.token_bytes(token) for token in tokens], hidden)
+        return self._vocabulary.token_table()
 
     def is_special(self, token: int) -> bool:
         """Whether it is a control token, which detokenizing leaves out."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puna._native import TokenTable
 from puna.tokenizer import TokenizerError, load_tokenizer
 from tests.tokenizer.vocabularies import UNUSED, all_pairs_bpe, sentencepiece
 
@@ -79,6 +80,16 @@ def test_token_outside_the_alphabet_stands_for_itself():
     metadata["tokenizer.ggml.token_type"][-1] = 1
     tokenizer = load_tokenizer(metadata)
     assert tokenizer.token_bytes(tokenizer.vocab_size - 1) == "日 ".encode() + b"\xff"
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, SENTENCEPIECE], ids=["bpe", "sentencepiece"])
+def test_table_of_all_tokens(tokenizer):
+    every = range(tokenizer.vocab_size)
+    expected = TokenTable.build(
+        [tokenizer.token_bytes(token) for token in every],
+        bytes(tokenizer.is_special(token) for token in every),
+    )
+    assert tokenizer.token_table() == expected
 
 
 @pytest.mark.parametrize("token", [-1, BPE.vocab_size])
