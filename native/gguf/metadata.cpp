@@ -103,31 +103,4 @@ Reader GgufMetadata::value(const MetadataEntry& entry) const {
   return Reader(file_, entry.offset, entry.offset + entry.num_bytes, "metadata " + quoted(entry.key));
 }
 
-void GgufMetadata::require_array(const Reader& reader, const MetadataEntry& entry, ValueType type) {
-  if (entry.type != ValueType::kArray || entry.array.type != type)
-    reader.fail(std::string("is not an array of ") + type_name(type));
-}
-
-std::string GgufMetadata::string(std::string_view key) const {
-  const MetadataEntry& entry = at(key);
-  Reader reader = value(entry);
-  if (entry.type != ValueType::kString) reader.fail("is not a string");
-  return reader.string("a string");
-}
-
-Texts GgufMetadata::strings(std::string_view key) const {
-  const MetadataEntry& entry = at(key);
-  Reader reader = value(entry);
-  require_array(reader, entry, ValueType::kString);
-  const auto count = static_cast<size_t>(reader.array_header().count);
-  Texts texts;
-  texts.bytes.reserve(static_cast<size_t>(entry.num_bytes) - count * sizeof(uint64_t));
-  texts.ends.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    reader.append_string(texts.bytes, "a string");
-    texts.ends.push_back(static_cast<uint32_t>(texts.bytes.size()));
-  }
-  return texts;
-}
-
 }  // namespace puna

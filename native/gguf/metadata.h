@@ -3,7 +3,6 @@
 // read when they are asked for, so that even a file with a huge vocabulary costs little.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -26,18 +25,6 @@ struct MetadataEntry {
   uint64_t num_bytes;  // of the value in the file
 };
 
-// An array of strings, one behind the other.
-struct Texts {
-  std::string bytes;
-  std::vector<uint32_t> ends;  // where each text ends in `bytes`
-
-  size_t size() const { return ends.size(); }
-  std::string_view operator[](size_t i) const {
-    const uint32_t begin = i == 0 ? 0 : ends[i - 1];
-    return std::string_view(bytes).substr(begin, ends[i] - begin);
-  }
-};
-
 class GgufMetadata {
  public:
   // The caller keeps its descriptor. Throws Error, which names the field and what is wrong; the caller knows
@@ -56,33 +43,11 @@ class GgufMetadata {
   // A reader of the entry's value, which it stands in front of.
   Reader value(const MetadataEntry& entry) const;
 
-  // The following read a value whole. Error if there is none, it is of another type, or cannot be read.
-  std::string string(std::string_view key) const;
-  Texts strings(std::string_view key) const;
-  // T: the type of the array's items, exactly.
-  template <typename T>
-  std::vector<T> numbers(std::string_view key) const {
-    const MetadataEntry& entry = at(key);
-    Reader reader = value(entry);
-    require_array(reader, entry, value_type_of<T>());
-    std::vector<T> values(static_cast<size_t>(reader.array_header().count));
-    reader.numbers(std::span<T>(values), "an array");
-    return values;
-  }
-
  private:
   explicit GgufMetadata(int descriptor) : file_(descriptor) {}
   void read();
   void read_entries(Reader& reader, uint64_t count);
   uint64_t alignment() const;
-  static void require_array(const Reader& reader, const MetadataEntry& entry, ValueType type);
-
-  template <typename T>
-  static constexpr ValueType value_type_of() {
-    if constexpr (std::same_as<T, float>) return ValueType::kFloat32;
-    if constexpr (std::same_as<T, int32_t>) return ValueType::kInt32;
-    if constexpr (std::same_as<T, uint32_t>) return ValueType::kUint32;
-  }
 
   RegularFile file_;
   uint32_t version_ = 0;

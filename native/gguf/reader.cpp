@@ -142,13 +142,6 @@ std::string Reader::string(const char* what, uint64_t max_bytes) {
   return text;
 }
 
-void Reader::append_string(std::string& out, const char* what) {
-  const auto length = static_cast<size_t>(string_length(what, kMaxStringBytes));
-  const size_t begin = out.size();
-  out.resize(begin + length);
-  copy({reinterpret_cast<uint8_t*>(out.data()) + begin, length});
-}
-
 ArrayHeader Reader::skip(ValueType type) {
   if (type == ValueType::kString) {
     skip(string_length("a string", kMaxStringBytes), 1, "a string");

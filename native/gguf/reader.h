@@ -73,7 +73,6 @@ class Reader {
   ValueType value_type();      // one of the enum's
   ArrayHeader array_header();  // count fits into what is left of the file
   std::string string(const char* what, uint64_t max_bytes = kMaxStringBytes);
-  void append_string(std::string& out, const char* what);  // to what is there
 
   // Moves over `count` items of `size` bytes.
   void skip(uint64_t count, size_t size, const char* what) {

@@ -47,12 +47,11 @@ class Metadata(Mapping[str, Any]):
     strings, read-only numpy arrays for arrays of numbers, and lists of these for nested arrays. Reading one
     raises GgufError where the file has been cut short since it was opened.
 
-    native: for native code, which reads vocabularies without making Python objects of them.
     tensors: the tensor index by name.
     """
 
     def __init__(self, native: _native.GgufMetadata, name: str) -> None:
-        self.native = native
+        self._native = native
         self.name = name
         self.version = native.version
         self._values = {entry[0]: ValueInfo(*entry) for entry in native.entries()}
@@ -63,7 +62,7 @@ class Metadata(Mapping[str, Any]):
         if key not in self._values:
             raise KeyError(key)
         try:
-            return self.native.value(key)
+            return self._native.value(key)
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
 
@@ -88,7 +87,7 @@ class Metadata(Mapping[str, Any]):
         if key not in self._values:
             raise KeyError(key)
         try:
-            items = self.native.items(key)
+            items = self._native.items(key)
             while len(chunk := items.read(_CHUNK_ITEMS)):
                 yield chunk
         except _native.NativeError as error:
