@@ -48,11 +48,6 @@ class Part(NamedTuple):
     """Of how many tokens, the last ones, the logits are wanted."""
 
 
-def build_batch(slices: Items[Slice]) -> Batch:
-    """Rows to sample: the last token of each slice that completes its sequence, and its drafts."""
-    return batch_of([_part(s) for s in slices], num_threads([s.sequence for s in slices]))
-
-
 def batch_of(parts: Items[Part], num_threads: int | None) -> Batch:
     """One step of all parts."""
     starts = [0, *accumulate(len(part.tokens) for part in parts)]
@@ -77,7 +72,8 @@ def num_threads(sequences: Items[Sequence]) -> int | None:
     return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 
 
-def _part(s: Slice) -> Part:
+def part_of(s: Slice) -> Part:
+    """Rows to sample, if it completes its sequence: that of its last token, and of its drafts."""
     tokens = s.sequence.pending_tokens(s.num_tokens)
     if s.drafts:
         tokens = np.concatenate([tokens, np.array(s.drafts, dtype=np.int32)])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable
 
 from puna._native import NativeError, TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
-from puna.engine.batch import Slice, build_batch
+from puna.engine.batch import Slice
+from puna.engine.execution import StepRunner
+from puna.engine.faults import unforeseen
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
 from puna.engine.pins import AllPins
@@ -17,17 +20,18 @@ from puna.engine.recorder import Recorder
 from puna.engine.refit import Refitting
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
-from puna.engine.sampling import Drawn, sample
 from puna.engine.scheduler import Scheduler, Step
 from puna.engine.sequence import Sequence
 from puna.engine.sessions import Sessions
 from puna.engine.settings import EngineSettings
 from puna.engine.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.speculation import add_drafts
-from puna.engine.text import Advance, advances
+from puna.engine.text import Advance
 from puna.engine.trace import EngineTrace
 from puna.engine.validation import InvalidRequest
 from puna.engine.warm_prefixes import WarmPrefixes
+
+log = logging.getLogger(__name__)
 
 PRIORITY_S = 60.0
 """By how much earlier than it did a request counts as having come, for each step of its priority. So higher
@@ -67,6 +71,7 @@ class EngineCore:
             self.prefixes,
         )
         self._recorder = Recorder()
+        self._runner = StepRunner(backend.pool, self._recorder)
         self._models: dict[str, Resident] = {}
         self._asleep: dict[str, Asleep] = {}
         self._token_tables: dict[str, TokenTable] = {}  # of models awake and asleep
@@ -202,6 +207,10 @@ class EngineCore:
         except (InvalidRequest, NativeError) as error:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
+        except Exception as error:  # is its own
+            text = unforeseen(request.id, error)
+            self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=text))
+            return
         self._sequences[request.id] = sequence
         if not self.prefixes.begin(sequence):
             self._scheduler.add(sequence)
@@ -227,7 +236,7 @@ class EngineCore:
         self.is_stalled = step is None and not outputs
         if step is not None:
             start_s = self._clock()
-            step = step._replace(slices=add_drafts(step.slices, self._scheduler.lane(step.model_id).costs))
+            step = self._with_drafts(step)
             guessed_s = self._clock()
             num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
             outputs += self._execute(step)
@@ -236,6 +245,16 @@ class EngineCore:
                 step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
             )
         return outputs
+
+    def _with_drafts(self, step: Step) -> Step:
+        try:
+            slices = add_drafts(step.slices, self._scheduler.lane(step.model_id).costs)
+        except Exception:  # none of them depends on guesses
+            log.exception("guessing ahead failed: these requests go on without it")
+            for s in step.slices:
+                s.sequence.stop_guessing()
+            return step
+        return step._replace(slices=slices)
 
     def trim(self) -> None:
         """Gives memory that holds nothing back to the system: for when nothing is to be done."""
@@ -279,47 +298,31 @@ class EngineCore:
         if not self.prefixes.end(sequence):
             self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
+        try:
+            self._keep_session(sequence, reason)
+        except Exception as fault:  # is its own
+            reason, error = "error", unforeseen(sequence.id, fault)
+        self.memory.settle()
+        return sequence.finish(reason, error)
+
+    def _keep_session(self, sequence: Sequence, reason: FinishReason) -> None:
         name = sequence.request.session
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
-        self.memory.settle()
-        return sequence.finish(reason, error)
 
     def _execute(self, step: Step) -> list[StepOutput]:
-        now_ns = self._recorder.mark()
-        for s in step.slices:
-            s.sequence.record.started(now_ns)
-        try:
-            drawn = self._run(step)
-        except (NativeError, MemoryError) as error:
-            # The device refused this batch: its requests fail, all others go on.
-            text = f"the model failed to run: {str(error) or 'out of memory'}"
-            return [self._finish(s.sequence, "error", text) for s in step.slices]
-        now_ns = self._recorder.mark()
-        complete = [s for s in step.slices if s.completes]
-        policy = self._scheduler.lane(step.model_id).policy
-        for s in step.slices:
-            s.sequence.num_computed += s.num_tokens
-            policy.computed(s.sequence)
-        outputs = [
-            self._finish(s.sequence, "error", f"nothing can be drawn from what the model gave: {d.error}")
-            for s, d in zip(complete, drawn, strict=True)
-            if d.error is not None
-        ]
-        sound = [(s, d) for s, d in zip(complete, drawn, strict=True) if d.error is None]
-        slices = [s for s, _ in sound]
-        for s, advance in zip(slices, advances(slices, [d for _, d in sound]), strict=True):
-            outputs += self._commit(s, advance, now_ns)
+        table = self._token_tables.get(step.model_id)
+        outcome = self._runner.run(self._models[step.model_id], step.slices, table)
+        now_ns = time.monotonic_ns()
+        outputs = [self._finish(sequence, "error", text) for sequence, text in outcome.failures]
+        for s, advance in outcome.advances:
+            try:
+                outputs += self._commit(s, advance, now_ns)
+            except Exception as error:  # is its own
+                s.sequence.cursor = None  # nobody else is to find what may be wrong
+                outputs.append(self._finish(s.sequence, "error", unforeseen(s.sequence.id, error)))
         return outputs
-
-    def _run(self, step: Step) -> list[Drawn]:
-        model, slices = self._models[step.model_id], step.slices
-        batch = build_batch(slices)
-        self._recorder.mark()
-        logits = model.device_model.run(batch, model.arena)
-        self._recorder.mark()
-        return sample(self.backend.pool, logits, slices, self._token_tables.get(step.model_id))
 
     def _commit(self, s: Slice, advance: Advance, now_ns: int) -> list[StepOutput]:
         """Nothing while all text is held back."""

@@ -27,7 +27,7 @@ class Drawn(NamedTuple):
 def sample(
     pool: ThreadPool, logits: NDArray[np.float32], slices: Items[Slice], table: TokenTable | None
 ) -> list[Drawn]:
-    """For each slice that completes its sequence, in their order. logits: of the rows of build_batch(slices).
+    """For each slice that completes its sequence, in their order. logits: of the rows of their parts.
 
     table: of the model's tokens. Logits that nothing can be drawn from are the error of their sequence alone.
     """

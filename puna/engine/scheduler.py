@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import insort
 from collections.abc import Hashable
+from enum import Enum, auto
 from operator import attrgetter
 from typing import NamedTuple
 
 from puna.engine.batch import Slice
 from puna.engine.cache_policy import CachePolicy
 from puna.engine.contention import Contention, Pins
+from puna.engine.faults import unforeseen
 from puna.engine.lane import Lane, fits, is_sure, missing_blocks, next_chunk
 from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
@@ -20,11 +23,24 @@ from puna.kv.sequence_table import blocks_for
 _order = attrgetter("order")
 
 
+log = logging.getLogger(__name__)
+
+
 class Hopeless(NamedTuple):
-    """A sequence that needs more memory than it can get, whoever makes way."""
+    """A sequence that needs more memory than there is for it, or with which something is wrong."""
 
     sequence: Sequence
     reason: str
+
+
+class _Verdict(Enum):
+    """On a sequence that waits."""
+
+    OUT = auto()
+    """It runs now, or is given up."""
+    WAITS = auto()
+    SHORT = auto()
+    """It waits because there is no room for it."""
 
 
 class Step(NamedTuple):
@@ -132,19 +148,29 @@ class Scheduler:
             sequence = next((s for s in self._waiting if s.model_id not in full), None)
             if sequence is None:
                 break
-            lane = self._lanes[sequence.model_id]
-            num_tokens = min(sequence.num_tokens, sequence.context_length)
-            if sequence in self._preempted:  # or who is sure, and who comes first, might take turns for ever
+            try:
+                verdict = self._consider(sequence, is_short)
+            except Exception as error:  # is its own
+                self._fail(sequence, error)
+                continue
+            if verdict is not _Verdict.OUT:
                 full.add(sequence.model_id)
-            elif self._contention.is_hopeless(lane, sequence, num_tokens):
-                self._give_up(lane, sequence, num_tokens)
-            elif not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
-                full.add(sequence.model_id)
-            elif not self._start(lane, sequence):
-                # Those behind it wait, too: else a long prompt might wait forever for short ones. Except for
-                # those who take only what nobody else can have.
-                is_short = True
-                full.add(sequence.model_id)
+                is_short |= verdict is _Verdict.SHORT
+
+    def _consider(self, sequence: Sequence, is_short: bool) -> _Verdict:
+        """is_short: somebody before it found no room."""
+        lane = self._lanes[sequence.model_id]
+        num_tokens = min(sequence.num_tokens, sequence.context_length)
+        if sequence in self._preempted:  # or who is sure, and who comes first, might take turns for ever
+            return _Verdict.WAITS
+        if self._contention.is_hopeless(lane, sequence, num_tokens):
+            self._give_up(lane, sequence, num_tokens)
+            return _Verdict.OUT
+        if not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
+            return _Verdict.WAITS
+        # Those behind one that finds no room wait, too: else a long prompt might wait forever for short ones.
+        # Except for those who take only what nobody else can have.
+        return _Verdict.OUT if self._start(lane, sequence) else _Verdict.SHORT
 
     def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
         limit = self._settings.num_places
@@ -175,7 +201,7 @@ class Scheduler:
         return True
 
     def _slices(self, lane: Lane) -> list[Slice]:
-        slices = [Slice(s, 1) for s in self._streams(lane) if s.is_running and self._make_room(lane, s, 1)]
+        slices = [s for stream in self._streams(lane) if (s := self._decode_slice(lane, stream))]
         slices += self._prefills(lane, len(slices))
         return [s for s in slices if s.sequence.is_running]  # the others were preempted for the later slices
 
@@ -198,14 +224,32 @@ class Scheduler:
                 break
             if not sequence.is_running or sequence.num_pending <= 1:
                 continue
+            if s := self._prefill_slice(lane, sequence, budget, claimed):
+                slices.append(s)
+                budget -= s.num_tokens
+        return slices
+
+    def _decode_slice(self, lane: Lane, sequence: Sequence) -> Slice | None:
+        try:
+            has_room = sequence.is_running and self._make_room(lane, sequence, 1)
+        except Exception as error:  # is its own
+            self._fail(sequence, error)
+            return None
+        return Slice(sequence, 1) if has_room else None
+
+    def _prefill_slice(
+        self, lane: Lane, sequence: Sequence, budget: int, claimed: set[Hashable]
+    ) -> Slice | None:
+        try:
             if not lane.policy.catch_up(sequence, claimed):
-                continue
+                return None
             lane.policy.reuse_part(sequence)
             num_tokens = next_chunk(sequence, budget)
-            if self._make_room(lane, sequence, num_tokens):
-                slices.append(Slice(sequence, num_tokens))
-                budget -= num_tokens
-        return slices
+            has_room = self._make_room(lane, sequence, num_tokens)
+        except Exception as error:  # is its own
+            self._fail(sequence, error)
+            return None
+        return Slice(sequence, num_tokens) if has_room else None
 
     def _prefill_budget(self, lane: Lane, num_decodes: int) -> int:
         """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
@@ -251,6 +295,15 @@ class Scheduler:
         self.remove(sequence)
         self._hopeless.append(Hopeless(sequence, reason))
 
+    def _fail(self, sequence: Sequence, error: Exception) -> None:
+        """Nothing that it has computed is to be found by others."""
+        reason = unforeseen(sequence.id, error)
+        sequence.cursor = None
+        if not sequence.is_running:
+            self._release(sequence)
+        self.remove(sequence)
+        self._hopeless.append(Hopeless(sequence, reason))
+
     def _preempt(self, sequence: Sequence) -> None:
         self._stop(sequence)
         sequence.start_over()
@@ -259,9 +312,16 @@ class Scheduler:
         sequence.record.preempted()
 
     def _stop(self, sequence: Sequence) -> None:
-        lane = self._lanes[sequence.model_id]
-        lane.running.remove(sequence)
-        lane.policy.release(sequence)
+        self._lanes[sequence.model_id].running.remove(sequence)
+        sequence.is_running = False
+        self._release(sequence)
+
+    def _release(self, sequence: Sequence) -> None:
+        """Its blocks go, whatever is wrong with it."""
+        try:
+            self._lanes[sequence.model_id].policy.release(sequence)
+        except Exception:
+            log.exception("what request %s computed cannot be kept", sequence.id)
+            sequence.table.release()
         if sequence.draft is not None:
             sequence.draft.release()
-        sequence.is_running = False

@@ -173,8 +173,9 @@ class Sequence:
         end = self.num_tokens + len(tokens)
         if end > len(self._history):
             self._history = np.resize(self._history, max(64, 2 * end))
-        self._history[self.num_tokens : end] = tokens
-        self.num_tokens = end
+        for token in tokens:  # mostly one, which an assignment to a slice would take longer for
+            self._history[self.num_tokens] = token
+            self.num_tokens += 1
         self.num_computed += num_accepted
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
@@ -183,9 +184,18 @@ class Sequence:
 
     def take_logprobs(self, drawn: list[TokenLogprob], num_released: int) -> list[TokenLogprob]:
         """Those of the next tokens whose text comes out, after what was drawn."""
+        if not self.with_logprobs:
+            return drawn
         self._held_logprobs += drawn
         released, self._held_logprobs = self._held_logprobs[:num_released], self._held_logprobs[num_released:]
         return released
+
+    def stop_guessing(self) -> None:
+        """From now on, none of its tokens are guessed ahead."""
+        self.speculator = None
+        if self.draft is not None:
+            self.draft.release()
+            self.draft = None
 
     def start_over(self) -> None:
         """The table was given back: what was computed will be computed again, what was drawn stays."""

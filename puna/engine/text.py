@@ -29,19 +29,22 @@ class Advance(NamedTuple):
 
 def advances(slices: Items[Slice], drawn: Items[Drawn]) -> list[Advance]:
     """What was drawn for each of the slices, up to the token that ends its sequence. Each has drawn some."""
-    reasons = [s.sequence.ending(d.tokens) for s, d in zip(slices, drawn, strict=True)]
-    tokens = [d.tokens[:-1] if r == "stop" else d.tokens for d, r in zip(drawn, reasons, strict=True)]
-    pieces = add_tokens([s.sequence.text for s in slices], tokens, [r is not None for r in reasons])
+    reasons, kept = [], []
+    for s, d in zip(slices, drawn, strict=True):
+        reason = s.sequence.ending(d.tokens)
+        reasons.append(reason)
+        kept.append(d.tokens[:-1] if reason == "stop" else d.tokens)
+    pieces = add_tokens([s.sequence.text for s in slices], kept, [reason is not None for reason in reasons])
     return [
         Advance(
-            kept=kept[:num_taken],
-            num_drawn=num_taken if ends else len(d.tokens),
-            reason="stop" if ends else reason,
-            text=text,
-            tokens=released,
-            logprobs=d.logprobs[:num_taken],
+            tokens[:num_taken],
+            num_taken if ends else len(d.tokens),
+            "stop" if ends else reason,
+            text,
+            released,
+            d.logprobs[:num_taken],
         )
-        for d, kept, reason, (text, released, num_taken, ends) in zip(
-            drawn, tokens, reasons, pieces, strict=True
+        for d, tokens, reason, (text, released, num_taken, ends) in zip(
+            drawn, kept, reasons, pieces, strict=True
         )
     ]

@@ -1,0 +1,15 @@
+"""What nobody foresaw: it is logged whole, and told in short to the one request that it concerns."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger(__name__)
+
+_MOST_TEXT = 500
+
+
+def unforeseen(request_id: str, error: Exception) -> str:
+    """The error text for a request that cannot go on; for use where `error` is being handled."""
+    log.error("request %s cannot go on", request_id, exc_info=error)
+    return f"an internal error: {error!r}"[:_MOST_TEXT]

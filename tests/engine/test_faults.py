@@ -1,0 +1,142 @@
+"""An exception that nobody foresaw ends one request at most, wherever it strikes, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from puna.engine import Request, core
+from puna.engine.cache_policy import PrefixPolicy
+from puna.engine.contention import Contention
+from puna.engine.draft_state import DraftState
+from puna.engine.ngram_speculator import NgramSpeculator
+from puna.engine.recorder import RequestRecord
+from puna.engine.sequence import Sequence
+from puna.engine.sessions import Sessions
+from puna.engine.slot_policy import SlotPolicy
+from puna.kv import SequenceTable
+from tests.engine.toy import Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
+
+pytestmark = pytest.mark.native
+
+# Where one request is looked at, and whose fault it is if that fails.
+SEAMS: list[tuple[Any, str]] = [
+    (core, "new_sequence"),
+    (PrefixPolicy, "admit"),
+    (PrefixPolicy, "catch_up"),
+    (PrefixPolicy, "reuse_part"),
+    (PrefixPolicy, "computed"),
+    (PrefixPolicy, "release"),
+    (SequenceTable, "grow"),
+    (Contention, "is_hopeless"),
+    (Contention, "has_room"),
+    (Sequence, "pending_tokens"),
+    (Sequence, "extend"),
+    (Sequence, "take_logprobs"),
+    (RequestRecord, "drew"),
+    (RequestRecord, "admitted"),
+    (NgramSpeculator, "update"),
+    (NgramSpeculator, "propose"),
+    (DraftState, "judge"),
+    (Sessions, "keep"),
+]
+
+
+@dataclass
+class Faults:
+    """Raises at some calls of one function, before it or behind it."""
+
+    calls: set[int]
+    is_behind: bool
+    num_calls: int = 0
+    num_raised: int = field(default=0)
+
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def faulty(*arguments: Any, **fields: Any) -> Any:
+            self.num_calls += 1
+            strikes = self.num_calls in self.calls
+            if strikes and not self.is_behind:
+                self.strike()
+            result = function(*arguments, **fields)
+            if strikes:
+                self.strike()
+            return result
+
+        return faulty
+
+    def strike(self) -> None:
+        self.num_raised += 1
+        raise RuntimeError("struck")
+
+
+def requests(rng: random.Random) -> list[Request]:
+    prefix = [7, 0, 1, 2, 3, 4, 5] * 5
+    found = []
+    for n in range(8):
+        prompt = prefix[: rng.randrange(1, 35)] + [rng.randrange(90) for _ in range(rng.randrange(20))]
+        session = rng.choice([None, "s", "t"])
+        draft = rng.choice([None, "small"])
+        found.append(toy_request(str(n), prompt, rng.randrange(1, 40), session=session, draft_model_id=draft))
+    return found
+
+
+@pytest.mark.parametrize("seam", SEAMS, ids=[f"{owner.__name__}.{name}" for owner, name in SEAMS])
+@pytest.mark.parametrize("is_behind", [False, True], ids=["before", "behind"])
+def test_a_fault_ends_one_request_at_most(
+    seam: tuple[Any, str], is_behind: bool, monkeypatch: pytest.MonkeyPatch
+):
+    owner, name = seam
+    num_raised = 0
+    for seed in range(6):
+        rng = random.Random(seed)
+        faults = Faults({rng.randrange(1, 30) for _ in range(2)}, is_behind)
+        engine = toy_engine(ToyModel(is_habitual=True, step_s=0.05), num_blocks=rng.choice([12, 100]))
+        engine.attach_model("small", ToyModel(is_habitual=True))
+        results = Results()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, faults.around(getattr(owner, name)))
+            submitted = requests(rng)
+            for request in submitted:
+                engine.submit(request)
+                results.add(engine.step())
+                engine.check()
+            run_all(engine, results)
+        check_results(results, submitted, faults)
+        num_raised += faults.num_raised
+        engine.submit(toy_request("later", [1, 2], 5))
+        assert run_all(engine).tokens["later"] == expected_tokens([1, 2], 5, is_habitual=True)
+        engine.close()
+        assert engine.memory.budget.committed_bytes == 0
+    assert num_raised
+
+
+def check_results(results: Results, submitted: list[Request], faults: Faults) -> None:
+    struck = 0
+    for request in submitted:
+        last, tokens = results.last[request.id], results.tokens[request.id]
+        wanted = expected_tokens(request.prompt, request.max_tokens or 0, is_habitual=True)
+        assert tokens == wanted[: len(tokens)]
+        if last.finish_reason == "error":
+            assert last.error == "an internal error: RuntimeError('struck')"
+            struck += 1
+        else:
+            assert (last.finish_reason, len(tokens)) == ("length", len(wanted))
+    assert struck <= faults.num_raised
+
+
+def test_slots_survive_a_fault(monkeypatch: pytest.MonkeyPatch):
+    for name in ("admit", "computed", "release"):
+        faults = Faults({2}, is_behind=False)
+        engine = toy_engine(cache_policy="slots", max_running=2)
+        with monkeypatch.context() as patch:
+            patch.setattr(SlotPolicy, name, faults.around(getattr(SlotPolicy, name)))
+            for n in range(4):
+                engine.submit(toy_request(str(n), [n, 2], 5))
+            reasons = [last.finish_reason for last in run_all(engine).last.values()]
+        assert faults.num_raised == 1
+        assert reasons.count("error") <= 1
+        engine.close()
