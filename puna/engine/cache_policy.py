@@ -34,6 +34,9 @@ class CachePolicy(Protocol):
     def release(self, sequence: Sequence) -> None:
         """Takes the table of a sequence that ends, or waits again."""
 
+    def abandon(self, sequence: Sequence) -> None:
+        """The same where release() failed: nothing of it is kept."""
+
 
 class PrefixPolicy:
     """Whatever was computed is found by content, as long as memory lasts."""
@@ -111,6 +114,9 @@ class PrefixPolicy:
             self._record(sequence)
             tokens = sequence.tokens[: sequence.num_computed]
             self._cache.record_tail(sequence.cursor, sequence.table, tokens)
+        sequence.table.release()
+
+    def abandon(self, sequence: Sequence) -> None:
         sequence.table.release()
 
     def _record(self, sequence: Sequence) -> None:

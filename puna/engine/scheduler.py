@@ -318,10 +318,11 @@ class Scheduler:
 
     def _release(self, sequence: Sequence) -> None:
         """Its blocks go, whatever is wrong with it."""
+        policy = self._lanes[sequence.model_id].policy
         try:
-            self._lanes[sequence.model_id].policy.release(sequence)
+            policy.release(sequence)
         except Exception:
             log.exception("what request %s computed cannot be kept", sequence.id)
-            sequence.table.release()
+            policy.abandon(sequence)
         if sequence.draft is not None:
             sequence.draft.release()

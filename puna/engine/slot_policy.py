@@ -54,6 +54,14 @@ class SlotPolicy:
         self.cache.release_slot(slot, sequence.tokens[:end].tolist())
         sequence.table = SequenceTable(self.pool)
 
+    def abandon(self, sequence: Sequence) -> None:
+        self._slots.pop(sequence.id, None)
+        sequence.table.release()
+        for slot in self.cache.slots:
+            if slot.table is sequence.table:
+                slot.inputs, slot.in_use = [], False
+        sequence.table = SequenceTable(self.pool)
+
 
 class IdleSlots:
     """What slots keep though no sequence runs in them, of all models: it goes first when memory is short."""
