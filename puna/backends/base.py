@@ -108,14 +108,27 @@ class ModelSource:
     descriptors: tuple[int, ...]
 
     @classmethod
+    def of(cls, path: Path) -> ModelSource:
+        """Opens the file, for the caller to close. Raises ModelLoadError."""
+        try:
+            return cls(str(path), (open_descriptor(path),))
+        except GgufError as error:
+            raise ModelLoadError(str(error)) from error
+
+    @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[ModelSource]:
         """Raises ModelLoadError if the file cannot be opened."""
+        source = cls.of(path)
         try:
-            with open_file(path) as descriptor:
-                yield cls(str(path), (descriptor,))
-        except GgufError as error:
-            raise ModelLoadError(str(error)) from error
+            yield source
+        finally:
+            source.close()
+
+    def close(self) -> None:
+        """Once."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
 
 
 class Backend(Protocol):

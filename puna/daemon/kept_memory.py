@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from puna.daemon.worker_protocols import Client
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from puna.worker.calls import Call
+from puna.worker.engine.messages import Lease, Ready, SetLimits
+
+R = TypeVar("R")
+
+
+class Client(Protocol):
+    """Calls a worker."""
+
+    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
 
 
 class KeptMemory:
@@ -20,14 +32,15 @@ class KeptMemory:
         if memory_limit_bytes is not None:
             self._memory_limit_bytes = memory_limit_bytes
 
-    async def restore(self, client: Client) -> None:
+    async def restore(self, client: Client, ready: Ready) -> None:
         """Tells a new worker, which has no models yet. Raises WorkerDied."""
         if self.leased_bytes:
             # First, and sent before anything else can be: who ends a lease now tells this worker, too.
-            await client.lease(self.leased_bytes, is_held=True)
+            await client.call(Lease(self.leased_bytes, is_held=True))
         if (self._kv_limit_bytes, self._memory_limit_bytes) != (None, None):
-            await client.set_limits(self._kv_limit_bytes, self._memory_limit_bytes)
-        if None in (self._kv_limit_bytes, self._memory_limit_bytes):
-            # Later there may be less, because of what is leased: that would count twice.
-            stats = await client.stats()
-            self._kv_limit_bytes, self._memory_limit_bytes = stats.kv_limit_bytes, stats.memory_limit_bytes
+            await client.call(SetLimits(self._kv_limit_bytes, self._memory_limit_bytes))
+        # What the first worker finds holds for later ones: they may find less, because of what is leased.
+        if self._kv_limit_bytes is None:
+            self._kv_limit_bytes = ready.kv_limit_bytes
+        if self._memory_limit_bytes is None:
+            self._memory_limit_bytes = ready.memory_limit_bytes

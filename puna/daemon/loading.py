@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from puna.backends.base import ModelInfo, ModelLoadError
+from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
 from puna.daemon.residency import Residency
@@ -24,6 +24,7 @@ from puna.kv.sequence_table import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.settings import Settings, SettingsError
 from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from puna.worker.engine.messages import GetStats
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -38,6 +39,8 @@ class LoadedModel:
 
     id: str
     model: StoredModel
+    source: ModelSource
+    """Its file, open until it is unloaded: what is loaded again is what was loaded."""
     info: ModelInfo
     tokenizer: Tokenizer
     chat: ChatTemplate | None
@@ -89,6 +92,7 @@ class ModelLoader:
 
     async def unload(self, model: LoadedModel) -> None:
         await self._worker.unload(model.id)
+        model.source.close()
         log.info("unloaded %s", model.model.name.short)
 
     async def unload_deleted(self) -> None:
@@ -117,7 +121,7 @@ class ModelLoader:
         """
         if not self._is_elastic:
             return False
-        stats = await self._worker.stats()
+        stats = await self._worker.call(GetStats())
         idle = {idle.id for idle in self.residency.idle()}
         return could_be_leased(num_bytes, stats, idle) and await self.residency.put_one_to_sleep()
 
@@ -133,7 +137,7 @@ class ModelLoader:
     async def _find_limits(self) -> tuple[int, int]:
         """Of KV memory, and of all."""
         if self._limits is None:
-            stats = await self._worker.stats()
+            stats = await self._worker.call(GetStats())
             self._limits = stats.kv_limit_bytes, stats.memory_limit_bytes
         return self._limits
 
@@ -152,12 +156,20 @@ class ModelLoader:
 
     async def _load_parts(self, model: StoredModel) -> LoadedModel:
         """Both sides at the same time."""
+        source = await asyncio.to_thread(ModelSource.of, model.model_path)
+        try:
+            return await self._load_open(model, source)
+        except BaseException:
+            source.close()
+            raise
+
+    async def _load_open(self, model: StoredModel, source: ModelSource) -> LoadedModel:
         reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, model.model_path))
         weight = self._weights.get(model.name.key, 1.0)
         minimum = self._kv_minimums.get(model.name.key, 0)
         try:
             info = await self._make_fit(
-                model, lambda: self._worker.load(model.weights_id, model.model_path, weight, minimum)
+                model, lambda: self._worker.load(model.weights_id, source, weight, minimum)
             )
         except BaseException:
             reading.cancel()
@@ -170,7 +182,7 @@ class ModelLoader:
                 raise ModelLoadError(str(error)) from error
             raise
         self.names.setdefault(model.weights_id, model.name.short)
-        return LoadedModel(model.weights_id, model, info, tokenizer, chat, info.context_length)
+        return LoadedModel(model.weights_id, model, source, info, tokenizer, chat, info.context_length)
 
     async def _make_fit(self, model: StoredModel, bring: Callable[[], Awaitable[ModelInfo]]) -> ModelInfo:
         """Has idle models fall asleep, the least recently used first, until the model fits. Raises
@@ -181,7 +193,7 @@ class ModelLoader:
                 return await bring()
             except ModelDoesNotFit as error:
                 shortage = error.shortage
-            stats = await self._worker.stats()
+            stats = await self._worker.call(GetStats())
             idle = {idle.id for idle in self.residency.idle()}
             if not could_fit(shortage, stats, idle) or not await self.residency.put_one_to_sleep():
                 weight_bytes = await asyncio.to_thread(_weight_bytes, model.model_path)

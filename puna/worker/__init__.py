@@ -1,1 +1,1 @@
-"""The engine process: messages, the server in it, and the client that the daemon uses."""
+"""Children of the daemon: typed calls to them, their processes, and what each kind does."""

@@ -32,10 +32,16 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class WorkerDied(RuntimeError):
-    """A child process has ended, or never began."""
+RUNNER_STOPPED = (
+    "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
+    "check puna server logs for details"
+)
 
-    def __init__(self, text: str = "the worker process has ended unexpectedly") -> None:
+
+class WorkerDied(RuntimeError):
+    """A child process has ended, or never began; the text is for users."""
+
+    def __init__(self, text: str = RUNNER_STOPPED) -> None:
         super().__init__(text)
 
 

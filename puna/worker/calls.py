@@ -257,9 +257,11 @@ class CallServer:
         """An event. Raises ProtocolError, with nothing sent, for one that cannot be; OSError."""
         self._channel.stream.sendall(encode(event))
 
-    def close(self) -> None:
-        """Ends a read() in another thread, too."""
+    def shut_down(self) -> None:
+        """Ends a read() in another thread."""
         with suppress(OSError):
             self._channel.stream.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
         self._stream.close()
         self._channel.close()

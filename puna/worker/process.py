@@ -1,76 +1,92 @@
-"""The daemon's side of the process: starting and ending a worker."""
+"""The daemon's side of a child process: starting and ending it."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import os
 from contextlib import suppress
-from pathlib import Path
-from typing import Protocol
 
-from puna.worker.client import WorkerClient, WorkerDied
+from puna.worker.call_client import WorkerDied
+from puna.worker.calls import Channel, open_channel
+from puna.worker.engine.client import EngineClient
+from puna.worker.engine.messages import Ready, Start, WorkerSettings
 from puna.worker.launch import child_environment, python_command
 
 _GRACE_S = 2.0
-"""How long a worker may take to end by itself: the rest of a step."""
+"""How long a child may take to end by itself: the rest of a step."""
 
 
-class WorkerSettings(Protocol):
-    """What of puna.settings.Settings concerns a worker."""
+class ChildProcess:
+    """A child of this process: it ends when this process does, however that happens."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def spawn(cls, module: str) -> tuple[ChildProcess, Channel]:
+        """`python -m module`, and our end of the channel to it. Its log goes to our stderr.
+
+        Raises OSError.
+        """
+        ours, theirs = open_channel()
+        try:
+            numbers = theirs.numbers
+            arguments = ["--channel", *map(str, numbers), "--parent", str(os.getpid())]
+            process = await asyncio.create_subprocess_exec(
+                *python_command(module, *arguments),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=child_environment(),
+                pass_fds=numbers,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return cls(process), ours
 
     @property
-    def num_threads(self) -> int | None: ...
-    @property
-    def kv_limit_bytes(self) -> int | None: ...
-    @property
-    def memory_limit_bytes(self) -> int | None: ...
-    @property
-    def elastic(self) -> bool: ...
-    @property
-    def context_length(self) -> int: ...
-    @property
-    def kv_type(self) -> str: ...
-    @property
-    def kv_idle_s(self) -> float: ...
-    @property
-    def kv_dir(self) -> Path: ...
-    @property
-    def kv_disk_bytes(self) -> int | None: ...
-    @property
-    def cache_policy(self) -> str: ...
-    @property
-    def multi_user_cache(self) -> bool: ...
-    @property
-    def max_running(self) -> int | None: ...
-    @property
-    def max_queue(self) -> int: ...
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        """Waits for the end of the process. Its status: negative is a signal's number."""
+        return await self._process.wait()
+
+    async def end(self, *, grace_s: float = 0.0) -> None:
+        """Kills it unless it ends by itself within grace_s. Does nothing if it has ended."""
+        try:
+            await asyncio.wait_for(self._process.wait(), grace_s)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
 
 
 class WorkerProcess:
-    """A worker, as a child of this process: it ends when this process does, however that happens."""
+    """An engine worker, and the client that speaks to it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, client: WorkerClient) -> None:
+    def __init__(self, process: ChildProcess, client: EngineClient, ready: Ready) -> None:
         self.client = client
+        self.ready = ready
         self._process = process
 
     @classmethod
     async def start(cls, settings: WorkerSettings) -> WorkerProcess:
-        """Waits until the worker is ready. Its log goes to our stderr. Raises OSError, WorkerDied."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                process = await _spawn(theirs, settings)
-            except BaseException:
-                ours.close()
-                raise
+        """Waits until the worker is ready. Raises OSError, WorkerDied."""
+        process, channel = await ChildProcess.spawn("puna.worker.engine")
+        client = await EngineClient.connect(channel)
         try:
-            return cls(process, await WorkerClient.connect(ours))
-        except WorkerDied:
+            return cls(process, client, await client.call(Start(settings)))
+        except BaseException as error:
+            await client.close()
+            if not isinstance(error, Exception):
+                await process.end()
+                raise
+            await process.end(grace_s=_GRACE_S)
             status = await process.wait()
-            raise WorkerDied(f"the worker process ended at its start, with status {status}") from None
-        except asyncio.CancelledError:
-            await _end(process)
-            raise
+            reason = "" if isinstance(error, WorkerDied) else f": {error}"
+            raise WorkerDied(f"the worker process ended at its start, with status {status}{reason}") from None
 
     @property
     def pid(self) -> int:
@@ -83,44 +99,4 @@ class WorkerProcess:
     async def terminate(self) -> None:
         """Ends the process; running requests fail. Does nothing if it has ended."""
         await self.client.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), _GRACE_S)
-        except TimeoutError:
-            await _end(self._process)
-
-
-def arguments_of(descriptor: int, settings: WorkerSettings) -> list[str]:
-    """Of the worker's command line; `descriptor` is its end of the socket."""
-    arguments = {
-        "--socket-fd": descriptor,
-        "--threads": settings.num_threads,
-        "--kv-type": settings.kv_type,
-        "--kv-bytes": settings.kv_limit_bytes,
-        "--memory-bytes": settings.memory_limit_bytes,
-        "--elastic": int(settings.elastic),
-        "--static-context": settings.context_length or None,
-        "--kv-idle": settings.kv_idle_s,
-        "--kv-dir": None if settings.kv_disk_bytes == 0 else settings.kv_dir,
-        "--kv-disk-bytes": settings.kv_disk_bytes,
-        "--cache-policy": settings.cache_policy,
-        "--multi-user-cache": int(settings.multi_user_cache),
-        "--max-running": settings.max_running,
-        "--max-queue": settings.max_queue,
-    }
-    return [f"{name}={value}" for name, value in arguments.items() if value is not None]
-
-
-async def _spawn(connection: socket.socket, settings: WorkerSettings) -> asyncio.subprocess.Process:
-    descriptor = connection.fileno()
-    return await asyncio.create_subprocess_exec(
-        *python_command("puna.worker", *arguments_of(descriptor, settings)),
-        stdin=asyncio.subprocess.DEVNULL,
-        env=child_environment(),
-        pass_fds=[descriptor],
-    )
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
+        await self._process.end(grace_s=_GRACE_S)

@@ -9,21 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from puna.engine.session_files import SessionLoad, SessionSave
-from puna.engine.sessions import SessionError, Sessions, UnknownSession
-from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointMismatch
-from puna.worker.protocol import (
-    FromWorker,
+from puna.engine.sessions import SessionError, Sessions
+from puna.kv.checkpoint import Checkpoint, CheckpointError
+from puna.worker.engine.messages import (
     ListSessions,
     LoadSession,
     RemoveSession,
     SaveSession,
-    SessionDone,
-    SessionFailed,
-    SessionFailure,
-    SessionList,
     SessionMessage,
-    SessionRemoved,
-    printable,
 )
 
 log = logging.getLogger(__name__)
@@ -32,43 +25,45 @@ log = logging.getLogger(__name__)
 class SessionService:
     """handle() and close() belong to the engine's thread, as does all that touches the engine's sessions.
 
-    call_soon: has that thread call a function. send: answers the daemon.
+    call_soon: has that thread call a function. answer, fail: tell the daemon how a call ended.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         call_soon: Callable[[Callable[[], None]], None],
-        send: Callable[[FromWorker], None],
+        answer: Callable[[int, object], None],
+        fail: Callable[[int, Exception], None],
     ) -> None:
         self._sessions = sessions
         self._call_soon = call_soon
-        self._send = send
+        self._answer = answer
+        self._fail = fail
         # One file at a time: more would only share the disk.
         self._files = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sessions")
 
-    def handle(self, message: SessionMessage) -> None:
+    def handle(self, call: int, message: SessionMessage) -> None:
         match message:
-            case ListSessions(call):
-                self._send(SessionList(call, self._sessions.statuses()))
-            case RemoveSession(call, model_id, name):
-                self._send(SessionRemoved(call, self._sessions.remove(model_id, name)))
+            case ListSessions():
+                self._answer(call, self._sessions.statuses())
+            case RemoveSession(model_id, name):
+                self._answer(call, self._sessions.remove(model_id, name))
             case SaveSession():
-                self._begin_save(message)
+                self._begin_save(call, message)
             case LoadSession():
-                self._files.submit(self._open, message)
+                self._files.submit(self._open, call, message)
 
     def close(self) -> None:
         """To be called when the engine has closed: what is under way then gives up soon."""
         self._files.shutdown(cancel_futures=True)
 
-    def _begin_save(self, message: SaveSession) -> None:
+    def _begin_save(self, call: int, message: SaveSession) -> None:
         try:
             save = self._sessions.begin_save(message.model_id, message.name, _path(message))
         except SessionError as error:
-            self._fail(message.call, error)
+            self._fail(call, error)
         else:
-            self._files.submit(self._save, message.call, save)
+            self._files.submit(self._save, call, save)
 
     def _save(self, call: int, save: SessionSave) -> None:
         error = _run(save.run)
@@ -78,23 +73,23 @@ class SessionService:
         self._sessions.end_save(save)
         self._finish(call, error)
 
-    def _open(self, message: LoadSession) -> None:
+    def _open(self, call: int, message: LoadSession) -> None:
         try:
             checkpoint = Checkpoint(_path(message))
         except Exception as error:
             failure = _reportable(error)
-            self._call_soon(lambda: self._fail(message.call, failure))
+            self._call_soon(lambda: self._fail(call, failure))
         else:
-            self._call_soon(lambda: self._begin_load(message, checkpoint))
+            self._call_soon(lambda: self._begin_load(call, message, checkpoint))
 
-    def _begin_load(self, message: LoadSession, checkpoint: Checkpoint) -> None:
+    def _begin_load(self, call: int, message: LoadSession, checkpoint: Checkpoint) -> None:
         try:
             load = self._sessions.begin_load(message.model_id, message.name, checkpoint)
         except (SessionError, CheckpointError) as error:
             checkpoint.close()
-            self._fail(message.call, error)
+            self._fail(call, error)
         else:
-            self._files.submit(self._load, message.call, load)
+            self._files.submit(self._load, call, load)
 
     def _load(self, call: int, load: SessionLoad) -> None:
         with load.checkpoint:
@@ -110,12 +105,9 @@ class SessionService:
 
     def _finish(self, call: int, error: Exception | None) -> None:
         if error is None:
-            self._send(SessionDone(call))
+            self._answer(call, None)
         else:
             self._fail(call, error)
-
-    def _fail(self, call: int, error: Exception) -> None:
-        self._send(SessionFailed(call, _kind(error), printable(str(error))))
 
 
 def _run(work: Callable[[], None]) -> CheckpointError | None:
@@ -132,18 +124,6 @@ def _reportable(error: Exception) -> CheckpointError:
         return error
     log.error("a session's file", exc_info=error)
     return CheckpointError(repr(error))
-
-
-def _kind(error: Exception) -> SessionFailure:
-    match error:
-        case UnknownSession():
-            return "unknown"
-        case SessionError():
-            return "refused"
-        case CheckpointMismatch():
-            return "mismatch"
-        case _:
-            return "file"
 
 
 def _path(message: SaveSession | LoadSession) -> Path:

@@ -1,0 +1,38 @@
+"""How every child of the daemon begins."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import logging
+import os
+import signal
+import sys
+
+from puna.worker.calls import Channel, inherited_channel
+
+_PR_SET_PDEATHSIG = 1
+
+
+def begin(name: str) -> Channel:
+    """Takes over the channel that the command line names. name: of this kind of child, for its log.
+
+    Signals to the whole group, Ctrl-C or a service manager's, are left to the daemon, which ends its children
+    when its requests are done. The child ends with the daemon, however that ends.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    arguments = _parse(sys.argv[1:])
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != arguments.parent:  # it has ended before it could be asked for
+        sys.exit(1)
+    logging.basicConfig(level=logging.INFO, format=f"{name}: %(levelname)s %(message)s")
+    return inherited_channel(*arguments.channel)
+
+
+def _parse(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--channel", type=int, nargs=2, required=True, help="two sockets, inherited")
+    parser.add_argument("--parent", type=int, required=True, help="process that the child ends with")
+    return parser.parse_args(given)

@@ -1,0 +1,44 @@
+"""`python -m puna.worker.engine`: started by the daemon, with one end of a channel."""
+
+from __future__ import annotations
+
+import logging
+
+from puna.worker.child import begin
+
+
+def main() -> int:
+    channel = begin("worker")
+
+    # Only now, so that signals during the slow imports are ignored, too.
+    from puna.backends.cpu import CpuBackend
+    from puna.engine import EngineCore
+    from puna.worker.calls import CallServer
+    from puna.worker.engine.messages import CROSSING, Ready, Start, ToWorker
+    from puna.worker.engine.server import EngineServer
+
+    calls = CallServer(channel, ToWorker, CROSSING)
+    asked = calls.read()
+    if asked is None or not isinstance(asked.message, Start):
+        logging.error("the first message does not say what to start with")
+        return 1
+    settings = asked.message.settings
+    try:
+        backend = CpuBackend(settings.num_threads, kv_type=settings.kv_type)
+        engine = EngineCore(backend, settings.engine)
+    except Exception as error:
+        calls.fail(asked.call, error)
+        raise
+    budget = engine.memory.budget
+    calls.answer(
+        asked.call, Ready(kv_limit_bytes=budget.kv_limit_bytes, memory_limit_bytes=budget.memory_limit_bytes)
+    )
+    try:
+        EngineServer(engine, calls).run()
+    finally:
+        backend.close()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

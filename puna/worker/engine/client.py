@@ -1,0 +1,102 @@
+"""The daemon's side of an engine worker: calls, and the outputs of requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from puna.engine.request import Request, StepOutput
+from puna.worker.call_client import CallClient, WorkerDied
+from puna.worker.calls import Call, Channel
+from puna.worker.engine.messages import CROSSING, Cancel, Outputs, Submit
+
+R = TypeVar("R")
+
+
+class EngineClient:
+    """Speaks to an engine worker. Every method raises WorkerDied once the worker is gone."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, OutputStream] = {}
+        self._calls: CallClient
+
+    @classmethod
+    async def connect(cls, channel: Channel) -> EngineClient:
+        """The channel then belongs to the client."""
+        client = cls()
+        client._calls = await CallClient.connect(
+            channel, crossing=CROSSING, events=Outputs, on_event=client._deliver, on_end=client._end
+        )
+        return client
+
+    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R:
+        """See CallClient.call()."""
+        return await self._calls.call(message, descriptors)
+
+    def stream(self, request: Request) -> OutputStream:
+        """The request's outputs; it is submitted when the stream is entered."""
+        return OutputStream(self, request)
+
+    async def close(self) -> None:
+        """The worker ends when it sees the connection closed."""
+        await self._calls.close()
+
+    def _deliver(self, message: Outputs) -> None:
+        for output in message.outputs:
+            if stream := self._streams.get(output.request_id):  # none: its reader has gone
+                stream.outputs.put_nowait(output)
+
+    def _end(self) -> None:
+        for stream in self._streams.values():
+            stream.outputs.put_nowait(None)
+
+    def begin(self, stream: OutputStream) -> None:
+        """For OutputStream."""
+        request = stream.request
+        assert request.id not in self._streams, f"request {request.id} is already running"
+        self._calls.tell(Submit(request))
+        self._streams[request.id] = stream
+
+    def finish(self, stream: OutputStream, *, cancel: bool) -> None:
+        """For OutputStream."""
+        if self._streams.pop(stream.request.id, None) is not None and cancel:
+            with suppress(WorkerDied):
+                self._calls.tell(Cancel(stream.request.id))
+
+
+class OutputStream:
+    """What steps bring one request, until an output has a finish_reason.
+
+    To be used in an `async with`: leaving it cancels the request, if it is not finished.
+    """
+
+    def __init__(self, client: EngineClient, request: Request) -> None:
+        self.request = request
+        self.outputs: asyncio.Queue[StepOutput | None] = asyncio.Queue()  # None: the worker died
+        self._client = client
+        self._is_finished = False
+
+    async def __aenter__(self) -> OutputStream:
+        self._client.begin(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.finish(self, cancel=not self._is_finished)
+
+    def __aiter__(self) -> OutputStream:
+        return self
+
+    async def __anext__(self) -> StepOutput:
+        """Raises WorkerDied."""
+        if self._is_finished:
+            raise StopAsyncIteration
+        output = await self.outputs.get()
+        if output is None:
+            raise WorkerDied
+        self._is_finished = output.finish_reason is not None
+        return output

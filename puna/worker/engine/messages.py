@@ -1,0 +1,190 @@
+"""What the daemon and an engine worker say to each other; more in puna.worker.calls."""
+
+from __future__ import annotations
+
+import msgspec
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.resident import ModelDoesNotFit
+from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.engine.settings import EngineSettings
+from puna.engine.trace import EngineTrace
+from puna.kv.budget import Shortage
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
+from puna.worker.calls import Call, Crossing, Detail
+
+CROSSING: Crossing = {
+    ModelDoesNotFit: Detail("shortage", Shortage),
+    ModelLoadError: None,
+    UnknownSession: None,
+    SessionError: None,
+    CheckpointMismatch: None,
+    CheckpointError: None,
+}
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is started with."""
+
+    engine: EngineSettings = EngineSettings()
+    num_threads: int | None = None
+    """That compute; None: one for each core."""
+    kv_type: str = "f16"
+    """What keys and values are stored as."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The engine is there: what it has found to work with."""
+
+    kv_limit_bytes: int
+    memory_limit_bytes: int
+
+
+class Start(Call[Ready], frozen=True, tag=True):
+    """The first message. Raises CallFailed for settings that make no engine."""
+
+    settings: WorkerSettings
+
+
+class Load(Call[ModelInfo], frozen=True, tag=True):
+    """Comes with the descriptors of the model's file. Raises ModelLoadError, ModelDoesNotFit."""
+
+    model_id: str
+    name: str
+    """For error texts."""
+    weight: float = 1.0
+    """Share of the device when other models are busy, too."""
+    minimum_kv_bytes: int = 0
+    """KV memory that the model is sure of."""
+
+
+class Unload(Call[None], frozen=True, tag=True):
+    """Answered after the model's last use; its requests finish with an error."""
+
+    model_id: str
+
+
+class Sleep(Call[None], frozen=True, tag=True):
+    """The model gives back its KV memory, and lets the system take its weights."""
+
+    model_id: str
+
+
+class Wake(Call[ModelInfo], frozen=True, tag=True):
+    """Raises ModelLoadError; the model then sleeps on."""
+
+    model_id: str
+
+
+class GetStats(Call[EngineStats], frozen=True, tag=True):
+    """The load of the engine."""
+
+
+class GetTrace(Call[EngineTrace], frozen=True, tag=True):
+    """What the engine did."""
+
+    seconds: float | None = None
+    """Only in the last ones; None: as far back as it knows."""
+
+
+class SetLimits(Call[int], frozen=True, tag=True):
+    """Of memory, in bytes; None: as before. Answered with how much of what is in use exceeds the new ones."""
+
+    kv_limit_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+class Leased(msgspec.Struct, frozen=True):
+    """Whether memory was leased."""
+
+    granted: bool
+    available_bytes: int
+    """What could be granted now."""
+
+
+class Lease(Call[Leased], frozen=True, tag=True):
+    """Memory of the budget for somebody outside the worker."""
+
+    num_bytes: int
+    is_held: bool = False
+    """They have it already, from an earlier worker: it is counted whatever the limits are."""
+
+
+class EndLease(Call[None], frozen=True, tag=True):
+    """So much of what was leased is free again."""
+
+    num_bytes: int
+
+
+class TrimKv(Call[int], frozen=True, tag=True):
+    """Gives back all KV memory that no request needs now. Answered with how many bytes that were."""
+
+
+class SavePrefixes(Call[None], frozen=True, tag=True):
+    """Before the worker ends: what is cached goes to disk."""
+
+
+class ListSessions(Call[list[SessionStatus]], frozen=True, tag=True):
+    """Those in memory, or that were there."""
+
+
+class SaveSession(Call[None], frozen=True, tag=True):
+    """Answered when the file is on disk. Raises SessionError, CheckpointError."""
+
+    model_id: str
+    name: str
+    path: bytes
+
+
+class LoadSession(Call[None], frozen=True, tag=True):
+    """Raises SessionError, CheckpointError."""
+
+    model_id: str
+    name: str
+    path: bytes
+
+
+class RemoveSession(Call[bool], frozen=True, tag=True):
+    """From memory. Answered with whether it was there."""
+
+    model_id: str
+    name: str
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True):
+    """Brings Outputs with this request's id, until one has a finish_reason."""
+
+    request: Request
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """Of a request; one that is finished is ignored."""
+
+    request_id: str
+
+
+class Outputs(msgspec.Struct, frozen=True, tag=True):
+    """An event: everything that one step brought."""
+
+    outputs: list[StepOutput]
+
+
+SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
+ToWorker = (
+    Start
+    | Load
+    | Unload
+    | Sleep
+    | Wake
+    | GetStats
+    | GetTrace
+    | SetLimits
+    | Lease
+    | EndLease
+    | TrimKv
+    | SavePrefixes
+    | SessionMessage
+    | Submit
+    | Cancel
+)

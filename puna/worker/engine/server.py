@@ -1,0 +1,258 @@
+"""The worker's side: one engine, one channel to the daemon."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from puna.backends.base import DeviceModel, ModelLoadError, ModelSource
+from puna.engine import EngineCore, StepOutput
+from puna.kv.pressure import MemoryPressure
+from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
+from puna.worker.engine.messages import (
+    Cancel,
+    EndLease,
+    GetStats,
+    GetTrace,
+    Lease,
+    Leased,
+    ListSessions,
+    Load,
+    LoadSession,
+    Outputs,
+    RemoveSession,
+    SavePrefixes,
+    SaveSession,
+    SetLimits,
+    Sleep,
+    Submit,
+    TrimKv,
+    Unload,
+    Wake,
+)
+from puna.worker.engine.prefix_service import PrefixService
+from puna.worker.engine.pressure_relief import PressureRelief
+from puna.worker.engine.session_service import SessionService
+
+log = logging.getLogger(__name__)
+
+TRIM_S = 1.0
+"""After so long without work, spare KV memory goes back to the system."""
+STALL_S = 0.002
+"""So long to wait where requests need memory that other threads are about to give back."""
+
+
+class _Do(msgspec.Struct):
+    """Something to do for the engine's thread."""
+
+    function: Callable[[], None]
+
+
+class _Disconnected(msgspec.Struct):
+    """The daemon is gone."""
+
+
+_Message = Asked | _Do | _Disconnected
+
+
+class EngineServer:
+    """Serves one daemon until it closes the channel.
+
+    run() is the engine's thread, which alone touches the engine and answers. A second thread reads the
+    channel; others load models and move sessions and prefixes to and from files, so that running requests go
+    on meanwhile.
+    """
+
+    def __init__(self, engine: EngineCore, calls: CallServer) -> None:
+        self._engine = engine
+        self._calls = calls
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        # One at a time and in order: an unload must not overtake the load that it is to undo.
+        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
+        self._sessions = SessionService(engine.sessions, self._call_soon, self._answer, self._fail)
+        self._relief = PressureRelief(engine, MemoryPressure())
+        self._prefixes = PrefixService(engine.prefixes, self._call_soon)
+        self._connected = True
+        self._trim_s: float | None = None  # when spare memory is to be given back
+
+    def run(self) -> None:
+        """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
+        reader = threading.Thread(target=self._read, name="read", daemon=True)
+        reader.start()
+        try:
+            while self._connected:
+                self._handle_messages()
+                if outputs := self._engine.step():
+                    self._tell(outputs)
+        finally:
+            self._calls.shut_down()
+            reader.join()
+            self._loader.shutdown(cancel_futures=True)
+            self._prefixes.close()
+            self._engine.close()
+            self._sessions.close()
+            self._calls.close()
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        self._inbox.put(_Do(function))
+
+    def _handle_messages(self) -> None:
+        """Handles what has arrived; without work, sleeps until something does."""
+        waits_s = [self._engine.prefixes.put_away_idle(), self._relief.relieve_system()]
+        if has_work := self._engine.has_work:
+            self._start_chores()
+            waits_s.append(STALL_S)
+        if (not has_work or self._engine.is_stalled) and (message := self._wait(*waits_s)):
+            self._handle(message)
+        while not self._inbox.empty():
+            self._handle(self._inbox.get())
+
+    def _start_chores(self) -> None:
+        self._trim_s = time.monotonic() + TRIM_S
+
+    def _wait(self, *others_s: float | None) -> _Message | None:
+        """None: there is something to be done, after so many seconds for others."""
+        trim_s = None if self._trim_s is None else max(self._trim_s - time.monotonic(), 0)
+        waits_s = [wait_s for wait_s in (*others_s, trim_s) if wait_s is not None]
+        try:
+            return self._inbox.get(timeout=min(waits_s, default=None))
+        except queue.Empty:
+            if trim_s is not None and trim_s <= min(waits_s):
+                self._engine.trim()
+                self._trim_s = None
+            return None
+
+    def _handle(self, message: _Message) -> None:
+        match message:
+            case Asked():
+                self._handle_asked(message)
+            case _Do(function):
+                function()
+                self._start_chores()
+            case _Disconnected():
+                self._connected = False
+
+    def _handle_asked(self, asked: Asked) -> None:
+        call, message = asked.call, asked.message
+        match message:
+            case Submit(request):
+                self._engine.submit(request)
+            case Cancel(request_id):
+                self._engine.cancel(request_id)
+            case Load():
+                self._loader.submit(self._load, asked)
+            case Unload(model_id):
+                self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
+            case SavePrefixes():
+                self._engine.prefixes.save_all(lambda: self._answer(call, None))
+            case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
+                self._sessions.handle(call, message)
+                self._start_chores()  # it may have left memory to be given back
+            case _:
+                self._answer_with(call, lambda: self._result(message))
+
+    def _result(self, message: object) -> object:
+        """Of what the engine's thread does at once."""
+        engine = self._engine
+        match message:
+            case Sleep(model_id):
+                engine.sleep_model(model_id)
+                return None
+            case Wake(model_id):
+                return engine.wake_model(model_id)
+            case GetStats():
+                return engine.stats()
+            case GetTrace(seconds):
+                return engine.trace(seconds)
+            case SetLimits(kv_limit_bytes, memory_limit_bytes):
+                return engine.set_limits(kv_limit_bytes, memory_limit_bytes)
+            case Lease(num_bytes, is_held):
+                granted = engine.lease(num_bytes, is_held=is_held)
+                return Leased(granted, engine.memory.leasable_bytes)
+            case EndLease(num_bytes):
+                engine.end_lease(num_bytes)
+                return None
+            case TrimKv():
+                return engine.trim_kv()
+        raise ProtocolError(f"{type(message).__name__} is no message for a worker that runs")
+
+    def _load(self, asked: Asked) -> None:
+        """In the loader's thread."""
+        message: Load = asked.message
+        try:
+            device_model = self._engine.backend.load(ModelSource(message.name, tuple(asked.descriptors)))
+        except ModelLoadError as error:
+            failed: Exception = error
+        except Exception as error:  # a file must not end the worker, whatever it hits
+            log.exception("loading %s", message.name)
+            failed = ModelLoadError(f"{message.name}: {error!r}")
+        else:
+            self._call_soon(lambda: self._attach(asked.call, message, device_model))
+            return
+        finally:
+            close_all(asked.descriptors)
+        self._call_soon(lambda: self._fail(asked.call, failed))
+
+    def _attach(self, call: int, m: Load, device_model: DeviceModel) -> None:
+        attach = self._engine.attach_model
+        self._answer_with(call, lambda: attach(m.model_id, device_model, m.weight, m.minimum_kv_bytes))
+
+    def _unload(self, call: int, model_id: str) -> None:
+        self._engine.unload_model(model_id)
+        self._answer(call, None)
+
+    def _answer_with(self, call: int, work: Callable[[], object]) -> None:
+        """With what `work` returns or raises: a bug in one call must not end the others."""
+        try:
+            result = work()
+        except ModelLoadError as error:
+            self._fail(call, error)
+        except Exception as error:
+            log.exception("a call failed")
+            self._fail(call, error)
+        else:
+            self._answer(call, result)
+
+    def _read(self) -> None:
+        try:
+            while (asked := self._calls.read()) is not None:
+                self._inbox.put(asked)
+        except (OSError, ProtocolError) as error:
+            log.error("connection lost: %s", error)
+        finally:
+            self._inbox.put(_Disconnected())
+
+    def _answer(self, call: int, result: object) -> None:
+        self._send(lambda: self._calls.answer(call, result))
+
+    def _fail(self, call: int, error: Exception) -> None:
+        self._send(lambda: self._calls.fail(call, error))
+
+    def _tell(self, outputs: list[StepOutput]) -> None:
+        try:
+            self._send(lambda: self._calls.tell(Outputs(outputs)))
+        except ProtocolError:
+            for output in outputs:
+                self._tell_one(output)
+
+    def _tell_one(self, output: StepOutput) -> None:
+        """What cannot be sent is replaced by an error of that request alone."""
+        try:
+            self._send(lambda: self._calls.tell(Outputs([output])))
+        except ProtocolError as error:
+            log.error("an output of request %s: %s", output.request_id, error)
+            self._engine.cancel(output.request_id)
+            lost = StepOutput(request_id=output.request_id, finish_reason="error", error=str(error))
+            self._send(lambda: self._calls.tell(Outputs([lost])))
+
+    def _send(self, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except OSError:
+            self._connected = False
