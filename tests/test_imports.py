@@ -27,7 +27,7 @@ tokenizer engine
 kv backends
 models
 graph gguf
-settings cgroup interpreter
+settings cgroup
 config_file variables
 host quantities
 interpreter sizes unix_socket

@@ -23,7 +23,7 @@ from puna.registry import (
     RegistryError,
 )
 from puna.tokenizer import TokenizerError
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
 
 log = logging.getLogger(__name__)
 

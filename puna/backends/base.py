@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.gguf import GgufError, open_file
+from puna.gguf import GgufError, open_descriptor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +112,7 @@ class ModelSource:
     def of(cls, path: Path) -> ModelSource:
         """Opens the file, for the caller to close. Raises ModelLoadError."""
         try:
-            return cls(str(path), (open_descriptor(path),))
+            return cls(os.fsencode(path).decode(errors="backslashreplace"), (open_descriptor(path),))
         except GgufError as error:
             raise ModelLoadError(str(error)) from error
 

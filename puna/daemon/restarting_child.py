@@ -62,7 +62,7 @@ class RestartingChild(Generic[P]):
         self._replace(None)
 
     async def current(self) -> P:
-        """The process, when it is ready. Raises WorkerDied, with a text for users, if it cannot be started."""
+        """The process, when it is ready. Raises WorkerDied if it cannot be started."""
         ready = self._ready
         if self.is_closing:
             raise WorkerDied(SHUTTING_DOWN)

@@ -17,8 +17,8 @@ from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import WorkerSupervisor
-from puna.daemon.worker_protocols import Process
+from puna.daemon.supervisor import EngineProcess, WorkerSupervisor
+from puna.daemon.worker_settings import worker_settings
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
@@ -26,8 +26,8 @@ from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredMo
 from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
 from puna.tokenizer import Tokenizer
+from puna.worker.engine.messages import GetStats, GetTrace, Leased
 from puna.worker.process import WorkerProcess
-from puna.worker.protocol import Leased
 
 log = logging.getLogger(__name__)
 
@@ -97,20 +97,22 @@ class Runtime:
     Raises SettingsError for a weight of what cannot be a model.
     """
 
-    def __init__(self, settings: Settings, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, spawn: Callable[[], Awaitable[EngineProcess]] | None = None
+    ) -> None:
         self.settings = settings
         self.store = Store(settings.models, settings.read_only_models)
-        self._worker = WorkerSupervisor(spawn or self._spawn, self._lost)
-        self._loader = ModelLoader(settings, self._worker)
+        self.worker = WorkerSupervisor(spawn or self._spawn, self._lost)
+        self._loader = ModelLoader(settings, self.worker)
         self._residency = self._loader.residency
-        self.sessions = SessionManager(settings.sessions, self.store, self._worker, self.resident)
+        self.sessions = SessionManager(settings.sessions, self.store, self.worker, self.resident)
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:
         """Begins to start the worker, says what is odd about the settings, and clears up what killed
         processes left on disk.
         """
-        self._worker.start()
+        self.worker.start()
         for warning in await asyncio.to_thread(odd_settings, self.settings, self.store):
             log.warning(warning)
         await asyncio.to_thread(remove_leftovers, self.store.root)
@@ -118,11 +120,11 @@ class Runtime:
 
     async def save_prefixes(self) -> None:
         """Before close(): keeps on disk what is cached, if that takes no more than a few seconds."""
-        await self._worker.save_prefixes()
+        await self.worker.save_prefixes()
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
-        await self._worker.close()
+        await self.worker.close()
         await self._residency.close()
 
     @asynccontextmanager
@@ -196,7 +198,7 @@ class Runtime:
         """The resident models, last to expire first. Does not wait for a worker to start."""
         stats = None
         with suppress(TimeoutError):
-            stats = await asyncio.wait_for(self._worker.ask(lambda worker: worker.stats()), _LIST_TIMEOUT_S)
+            stats = await asyncio.wait_for(self.worker.ask(GetStats()), _LIST_TIMEOUT_S)
         by_id = {model.model_id: model for model in stats.models} if stats else {}
         return [
             LoadedStatus(
@@ -212,62 +214,54 @@ class Runtime:
             for loaded in [entry.ready.result()]
         ]
 
-    async def stats(self) -> EngineStats:
-        """Load of the engine. Raises WorkerDied."""
-        return await self._worker.stats()
-
     async def observe(self, *, wait: bool = False) -> Observation:
         """Loads no model. wait: for a worker that starts, so that there are statistics.
 
         Raises TimeoutError if the worker does not answer, and WorkerDied if it was waited for.
         """
-        asking = self._worker.stats() if wait else self._worker.ask(lambda worker: worker.stats())
+        asking = self.worker.call(GetStats()) if wait else self.worker.ask(GetStats())
         stats = await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S)
-        return Observation(stats, self._worker.num_started, dict(self._loader.names))
+        return Observation(stats, self.worker.num_started, dict(self._loader.names))
 
     async def lease(self, num_bytes: int) -> Leased:
         """KV memory for somebody outside the worker; it outlives the worker. Idle models fall asleep if that
         helps. Raises WorkerDied.
         """
-        leased = await self._worker.lease(num_bytes)
+        leased = await self.worker.lease(num_bytes)
         while not leased.granted and await self._loader.make_room_for_lease(num_bytes):
-            leased = await self._worker.lease(num_bytes)
+            leased = await self.worker.lease(num_bytes)
         return leased
 
     async def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
-        await self._worker.end_lease(num_bytes)
+        await self.worker.end_lease(num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         """None: as before. Idle models fall asleep where the memory limit wants it. Returns what is taken
         beyond the new limits: see describe_excess(). Raises WorkerDied.
         """
-        excess = await self._worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        excess = await self.worker.set_limits(kv_limit_bytes, memory_limit_bytes)
         self._loader.forget_limits()
         while (
             excess
             and await self._loader.are_weights_in_the_way()
             and await self._residency.put_one_to_sleep()
         ):
-            excess = await self._worker.set_limits(None, None)
+            excess = await self.worker.set_limits(None, None)
         if excess:  # what files are made of goes in a moment
             await asyncio.sleep(_MOMENT_S)
-            excess = await self._worker.set_limits(None, None)
+            excess = await self.worker.set_limits(None, None)
         return excess
-
-    async def trim_kv(self) -> int:
-        """Gives back the KV memory that no request needs now: how much. Raises WorkerDied."""
-        return await self._worker.trim_kv()
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
         """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no
         worker), and the models' names by id. Raises TimeoutError as observe() does.
         """
-        asking = self._worker.ask(lambda worker: worker.trace(seconds))
+        asking = self.worker.ask(GetTrace(seconds))
         return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._loader.names)
 
-    async def _spawn(self) -> Process:
-        return await WorkerProcess.start(self.settings)
+    async def _spawn(self) -> EngineProcess:
+        return await WorkerProcess.start(worker_settings(self.settings))
 
     def _lost(self, model_id: str, error: Exception) -> None:
         log.warning("%s is no longer loaded: %s", self._loader.names.get(model_id, model_id), error)
@@ -295,10 +289,10 @@ class Runtime:
             draft_model_id=draft_model_id,
         )
         outputs = self._outputs(loaded, request)
-        return stream_text(outputs, lambda: self._worker.cancel(request.id), loaded.tokenizer, job)
+        return stream_text(outputs, lambda: self.worker.cancel(request.id), loaded.tokenizer, job)
 
     async def _outputs(self, loaded: LoadedModel, request: Request) -> AsyncGenerator[StepOutput, None]:
         await self._loader.make_room(loaded, request)
-        async with aclosing(self._worker.generate(request)) as outputs:
+        async with self.worker.stream(request) as outputs:
             async for output in outputs:
                 yield output

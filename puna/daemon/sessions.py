@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from puna.engine.sessions import SessionStatus, UnknownSession, check_session_name
 from puna.kv.checkpoint import CheckpointError, CheckpointHeader, read_header, remove_leftovers
 from puna.registry import ModelName, ModelNotFound, Store
+from puna.worker.calls import Call
+from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 
+R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 _SUFFIX = ".kv"
@@ -38,12 +42,9 @@ class SessionEntry:
 
 
 class Worker(Protocol):
-    """What the daemon's WorkerSupervisor does; raises WorkerDied throughout."""
+    """What the daemon's WorkerSupervisor does; raises WorkerDied."""
 
-    async def sessions(self) -> list[SessionStatus]: ...
-    async def save_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def load_session(self, model_id: str, name: str, path: Path) -> None: ...
-    async def remove_session(self, model_id: str, name: str) -> bool: ...
+    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
 
 
 class SessionFiles:
@@ -103,7 +104,9 @@ class SessionManager:
 
     async def list(self) -> list[SessionEntry]:
         """By model and name."""
-        pinned = {(status.model_id, status.name): status for status in await self._worker.sessions()}
+        pinned = {
+            (status.model_id, status.name): status for status in await self._worker.call(ListSessions())
+        }
         saved = await asyncio.to_thread(self._files.list)
         models = await asyncio.to_thread(self._model_names)
         entries = [
@@ -116,7 +119,8 @@ class SessionManager:
         """Writes what is pinned to a file, in place of an older one."""
         check_session_name(name)
         model_id = await self._model_id(model)
-        await self._worker.save_session(model_id, name, self._files.path(model_id, name))
+        path = self._files.path(model_id, name)
+        await self._worker.call(SaveSession(model_id, name, os.fsencode(path)))
         return await self._find(model_id, model, name)
 
     async def load(self, model: str, name: str) -> SessionEntry:
@@ -127,7 +131,7 @@ class SessionManager:
         if not await asyncio.to_thread(path.is_file):
             raise UnknownSession(f"session '{name}' of {ModelName.parse(model).short} was not saved")
         async with self._resident(model):
-            await self._worker.load_session(model_id, name, path)
+            await self._worker.call(LoadSession(model_id, name, os.fsencode(path)))
             return await self._find(model_id, model, name)
 
     async def remove(self, model: str, name: str) -> None:
@@ -137,7 +141,7 @@ class SessionManager:
             model_id = await self._model_id(model)
         except ModelNotFound:
             model_id = await asyncio.to_thread(self._orphan, model, name)
-        was_in_memory = await self._worker.remove_session(model_id, name)
+        was_in_memory = await self._worker.call(RemoveSession(model_id, name))
         was_saved = await asyncio.to_thread(self._files.remove, model_id, name)
         if not (was_in_memory or was_saved):
             raise UnknownSession(f"session '{name}' of {model} not found")
@@ -150,7 +154,9 @@ class SessionManager:
         return (await asyncio.to_thread(self._store.find, ModelName.parse(model))).weights_id
 
     async def _find(self, model_id: str, model: str, name: str) -> SessionEntry:
-        statuses = [s for s in await self._worker.sessions() if (s.model_id, s.name) == (model_id, name)]
+        statuses = [
+            s for s in await self._worker.call(ListSessions()) if (s.model_id, s.name) == (model_id, name)
+        ]
         saved = await asyncio.to_thread(self._files.list)
         short = ModelName.parse(model).short
         return _entry(name, short, next(iter(statuses), None), saved.get((model_id, name)))

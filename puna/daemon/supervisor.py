@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.daemon.kept_memory import KeptMemory
 from puna.daemon.restarting_child import Process, RestartingChild
-from puna.engine.request import Request
+from puna.engine.request import Request, StepOutput
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call
-from puna.worker.engine.client import OutputStream
 from puna.worker.engine.messages import (
     EndLease,
     Lease,
@@ -37,7 +36,8 @@ class Client(Protocol):
     """What puna.worker.engine.client.EngineClient does; raises WorkerDied throughout."""
 
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
-    def stream(self, request: Request) -> OutputStream: ...
+    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[StepOutput]]: ...
+    def cancel(self, request_id: str) -> None: ...
 
 
 class EngineProcess(Process, Protocol):
@@ -151,7 +151,7 @@ class WorkerSupervisor:
         return await self._bring(model_id, *sleeper)
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncGenerator[OutputStream, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StepOutput], None]:
         """The request's outputs; leaving the context cancels the request."""
         process = await self._child.current()
         try:
@@ -159,6 +159,15 @@ class WorkerSupervisor:
                 yield outputs
         except WorkerDied as error:
             raise self._child.died(process) from error
+
+    async def cancel(self, request_id: str) -> None:
+        """Asks for the request's end; its last output then says "cancelled" and has its statistics.
+
+        Does not raise: if the worker is dead, the request's own stream says so.
+        """
+        if self._child.process is not None:
+            with suppress(WorkerDied):
+                self._child.process.client.cancel(request_id)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         """For this worker and later ones; None: as before. Returns by how many bytes what is in use exceeds

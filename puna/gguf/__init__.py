@@ -1,7 +1,16 @@
 """The GGUF container: metadata, tensor index, quantization formats."""
 
 from puna.gguf.errors import GgufError
-from puna.gguf.file import GgufFile, open_file
+from puna.gguf.file import GgufFile, open_descriptor, open_file
 from puna.gguf.metadata import Metadata, TensorInfo, ValueInfo, read_metadata
 
-__all__ = ["GgufError", "GgufFile", "Metadata", "TensorInfo", "ValueInfo", "open_file", "read_metadata"]
+__all__ = [
+    "GgufError",
+    "GgufFile",
+    "Metadata",
+    "TensorInfo",
+    "ValueInfo",
+    "open_descriptor",
+    "open_file",
+    "read_metadata",
+]

@@ -16,15 +16,20 @@ from puna.gguf.errors import GgufError
 from puna.gguf.metadata import Metadata
 
 
-@contextmanager
-def open_file(path: Path | str) -> Iterator[int]:
-    """A descriptor to read the file with, closed at the end. Raises GgufError if it cannot be opened."""
+def open_descriptor(path: Path | str) -> int:
+    """To read the file with, for the caller to close. Raises GgufError if it cannot be opened."""
     try:
         # O_NONBLOCK: opening a named pipe must not wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = error.strerror if isinstance(error, OSError) else error
         raise GgufError(f"{path}: cannot open the file: {reason}") from error
+
+
+@contextmanager
+def open_file(path: Path | str) -> Iterator[int]:
+    """A descriptor to read the file with, closed at the end. Raises GgufError if it cannot be opened."""
+    descriptor = open_descriptor(path)
     try:
         yield descriptor
     finally:

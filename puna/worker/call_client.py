@@ -48,7 +48,8 @@ class WorkerDied(RuntimeError):
 class CallClient:
     """Calls a child over a channel. Every method raises WorkerDied once that is closed.
 
-    events: the type of all events that may come, a union of tagged structs; on_event gets each of them.
+    events: the type of all events that may come, a union of tagged structs; None: there are none. on_event
+    gets each of them.
     on_end: called once, when the channel is closed from the other side.
     """
 
@@ -67,7 +68,9 @@ class CallClient:
         self._writer = writer
         self._descriptors = channel.descriptors
         self._crossing = crossing
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Answer | Failed | events)
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+            Answer | Failed if events is None else Answer | Failed | events
+        )
         self._on_event = on_event
         self._on_end = on_end
         self._calls: dict[int, tuple[type[Call[Any]], asyncio.Future[Any]]] = {}
@@ -81,7 +84,7 @@ class CallClient:
         channel: Channel,
         *,
         crossing: Crossing,
-        events: Any = msgspec.Struct,
+        events: Any = None,
         on_event: Callable[[Any], None] = lambda _: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> CallClient:

@@ -30,7 +30,7 @@ MAX_DESCRIPTORS = 64
 HEADER = struct.Struct(">I")
 _TICKET = struct.Struct(">Q")
 
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 M = TypeVar("M")
 
 
@@ -38,7 +38,7 @@ class ProtocolError(ValueError):
     """Bytes that are no message, or a message that is too large."""
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True, tag=True):
+class Call(msgspec.Struct, Generic[R_co], frozen=True, tag=True):
     """A message that is answered with an R, or with an exception that may cross."""
 
 

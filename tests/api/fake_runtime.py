@@ -13,14 +13,14 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import RUNNER_STOPPED
 from puna.engine.request import ModelStats, RequestStats
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
 from puna.tokenizer import load_tokenizer
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
+from puna.worker.engine.messages import TrimKv
 from tests.daemon.fake_sessions import FakeSessions
 
 
@@ -61,6 +61,7 @@ class FakeRuntime:
         self.store = Store(settings.models)
         self.worker_sessions = FakeSessions()
         self.sessions = SessionManager(settings.sessions, self.store, self.worker_sessions, self.resident)
+        self.worker = self
         self.script = Script()
         self.jobs: list[GenerationJob] = []
         self.resident_models: dict[str, Loaded] = {}
@@ -179,7 +180,9 @@ class FakeRuntime:
         used = sum(model.used_kv_bytes for model in stats.models) + stats.leased_bytes
         return max(used - stats.kv_limit_bytes, 0)
 
-    async def trim_kv(self) -> int:
+    async def call(self, message: TrimKv) -> int:
+        """As the supervisor of a worker does."""
+        assert message == TrimKv()
         return sum(model.committed_kv_bytes - model.used_kv_bytes for model in self.observation.stats.models)
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, dict[str, str]]:

@@ -7,7 +7,7 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 from tests.api.test_generate import prompt_text
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from puna.engine.sessions import SessionStatus, UnknownSession
 from puna.kv.checkpoint import CheckpointHeader, KvIdentity, read_header, write_checkpoint
+from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 
 BLOCK_BYTES = 64
 SAVED_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -25,7 +29,24 @@ class FakeSessions:
         self.pinned: dict[tuple[str, str], int] = {}
         self.kv_type = "f16"
 
-    async def sessions(self) -> list[SessionStatus]:
+    async def call(self, message: Any, descriptors: Sequence[int] = ()) -> Any:  # noqa: ARG002
+        return self.handle_session(message)
+
+    def handle_session(self, message: Any) -> Any:
+        match message:
+            case ListSessions():
+                return self._list()
+            case SaveSession(model_id, name, path):
+                return self._save(model_id, name, Path(os.fsdecode(path)))
+            case LoadSession(model_id, name, path):
+                header = read_header(Path(os.fsdecode(path)))
+                header.require(identity(model_id, self.kv_type))
+                self.pinned[model_id, name] = header.num_tokens
+            case RemoveSession(model_id, name):
+                return self.pinned.pop((model_id, name), None) is not None
+        return None
+
+    def _list(self) -> list[SessionStatus]:
         return [
             SessionStatus(
                 model_id=model_id,
@@ -36,7 +57,7 @@ class FakeSessions:
             for (model_id, name), num_tokens in self.pinned.items()
         ]
 
-    async def save_session(self, model_id: str, name: str, path: Path) -> None:
+    def _save(self, model_id: str, name: str, path: Path) -> None:
         if (model_id, name) not in self.pinned:
             raise UnknownSession(f"session '{name}' is not in memory")
         num_tokens = self.pinned[model_id, name]
@@ -49,11 +70,3 @@ class FakeSessions:
         )
         blocks = np.zeros((header.num_blocks, BLOCK_BYTES), dtype=np.uint8)
         write_checkpoint(path, header, np.zeros(num_tokens, dtype=np.int32), list(blocks))
-
-    async def load_session(self, model_id: str, name: str, path: Path) -> None:
-        header = read_header(path)
-        header.require(identity(model_id, self.kv_type))
-        self.pinned[model_id, name] = header.num_tokens
-
-    async def remove_session(self, model_id: str, name: str) -> bool:
-        return self.pinned.pop((model_id, name), None) is not None

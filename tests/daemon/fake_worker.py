@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
-from puna.worker.client import WorkerDied
-from puna.worker.protocol import Leased
+from puna.worker.call_client import WorkerDied
+from puna.worker.engine.messages import (
+    EndLease,
+    GetStats,
+    GetTrace,
+    Lease,
+    Leased,
+    Load,
+    Ready,
+    SavePrefixes,
+    SessionMessage,
+    SetLimits,
+    Sleep,
+    TrimKv,
+    Unload,
+    Wake,
+)
 from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
@@ -38,6 +56,7 @@ class FakeWorker(FakeSessions):
         self._memory_bytes = memory_bytes
         self.pid = pid
         self.client = self
+        self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes)
         self.models: dict[str, Path] = {}
         self.weights: dict[str, float] = {}
         self.minimums: dict[str, int] = {}
@@ -70,36 +89,76 @@ class FakeWorker(FakeSessions):
         self.terminated = True
         self.die(0)
 
-    async def load(self, model_id: str, path: Path, weight: float, minimum_kv_bytes: int) -> ModelInfo:
-        await self._step()
+    async def call(self, message: Any, descriptors: Sequence[int] = ()) -> Any:
+        """Takes a moment, as messages do."""
+        if not isinstance(message, SetLimits | Lease | EndLease | SessionMessage):
+            await self._step()
+        match message:
+            case Load():
+                return self._load(message, descriptors)
+            case Unload(model_id):
+                self.models.pop(model_id, None)
+                self.asleep.pop(model_id, None)
+            case Sleep(model_id):
+                self.asleep[model_id] = self.models.pop(model_id)
+            case Wake(model_id):
+                self._check_fit(model_id)
+                self.models[model_id] = self.asleep.pop(model_id)
+                return INFO
+            case GetStats():
+                return self._stats()
+            case GetTrace(seconds):
+                return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
+            case SetLimits(kv_limit_bytes, memory_limit_bytes):
+                self.limits = kv_limit_bytes, memory_limit_bytes
+                self._memory_bytes = memory_limit_bytes or self._memory_bytes
+                await self._step()
+                return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, self.kv_excess_bytes)
+            case Lease(num_bytes, is_held):
+                leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)
+                granted = is_held or self.leased_bytes + num_bytes <= leasable
+                self.leased_bytes += num_bytes * granted
+                await self._step()
+                return Leased(granted, leasable - self.leased_bytes)
+            case EndLease(num_bytes):
+                self.leased_bytes -= num_bytes
+                assert self.leased_bytes >= 0
+                await self._step()
+            case TrimKv():
+                return 0
+            case SavePrefixes():
+                await asyncio.sleep(self.save_s)
+                self._check()
+                self.num_saves += 1
+            case _:
+                return self.handle_session(message)
+        return None
+
+    def cancel(self, request_id: str) -> None:
+        self._check()
+        self._cancels.add(request_id)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StepOutput], None]:
+        async with aclosing(self._generate(request)) as outputs:
+            yield outputs
+
+    def _load(self, message: Load, descriptors: Sequence[int]) -> ModelInfo:
+        model_id = message.model_id
         if model_id in self._deadly:
             self.die()
         self._check()
+        for descriptor in descriptors:
+            os.fstat(descriptor)  # open
         if model_id in self._unloadable:
-            raise ModelLoadError(f"{path} is broken")
+            raise ModelLoadError(f"{message.name} is broken")
         self._check_fit(model_id)
-        self.models[model_id] = path
-        self.weights[model_id] = weight
-        self.minimums[model_id] = minimum_kv_bytes
+        self.models[model_id] = Path(message.name)
+        self.weights[model_id] = message.weight
+        self.minimums[model_id] = message.minimum_kv_bytes
         return INFO
 
-    async def unload(self, model_id: str) -> None:
-        await self._step()
-        self.models.pop(model_id, None)
-        self.asleep.pop(model_id, None)
-
-    async def sleep(self, model_id: str) -> None:
-        await self._step()
-        self.asleep[model_id] = self.models.pop(model_id)
-
-    async def wake(self, model_id: str) -> ModelInfo:
-        await self._step()
-        self._check_fit(model_id)
-        self.models[model_id] = self.asleep.pop(model_id)
-        return INFO
-
-    async def stats(self) -> EngineStats:
-        await self._step()
+    def _stats(self) -> EngineStats:
         return EngineStats(
             kv_limit_bytes=self.kv_limit_bytes,
             memory_limit_bytes=self._memory_bytes,
@@ -112,43 +171,7 @@ class FakeWorker(FakeSessions):
             ],
         )
 
-    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        self.limits = kv_limit_bytes, memory_limit_bytes
-        self._memory_bytes = memory_limit_bytes or self._memory_bytes
-        await self._step()
-        return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, self.kv_excess_bytes)
-
-    async def lease(self, num_bytes: int, *, is_held: bool = False) -> Leased:
-        leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)
-        granted = is_held or self.leased_bytes + num_bytes <= leasable
-        self.leased_bytes += num_bytes * granted
-        await self._step()
-        return Leased(0, granted, leasable - self.leased_bytes)
-
-    async def end_lease(self, num_bytes: int) -> None:
-        self.leased_bytes -= num_bytes
-        assert self.leased_bytes >= 0
-        await self._step()
-
-    async def trim_kv(self) -> int:
-        await self._step()
-        return 0
-
-    async def trace(self, seconds: float | None = None) -> EngineTrace:
-        await self._step()
-        return EngineTrace(self.pid, 0, int((seconds or 0) * 1e9), [], [])
-
-    async def save_prefixes(self) -> None:
-        await self._step()
-        await asyncio.sleep(self.save_s)
-        self._check()
-        self.num_saves += 1
-
-    async def cancel(self, request_id: str) -> None:
-        self._check()
-        self._cancels.add(request_id)
-
-    async def generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+    async def _generate(self, request: Request) -> AsyncGenerator[StepOutput, None]:
         finished = False
         try:
             self._check()

@@ -16,7 +16,8 @@ from puna.registry import InvalidModelName, Layer, ModelName, ModelNotFound, Uns
 from puna.registry.create import create_from_gguf
 from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings, SettingsError
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
+from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT
 from tests.daemon.fake_worker import INFO, Workshop
 from tests.descriptions import TINY_WEIGHTS
@@ -232,7 +233,7 @@ def test_status_of_a_loaded_model(daemon, weights):
         assert status.size == INFO.weight_bytes
         assert status.config.family == "llama"
         assert status.expires_at.year > 2300
-        assert status.kv == (await daemon.runtime.stats()).models[0]
+        assert status.kv == (await daemon.runtime.worker.call(GetStats())).models[0]
 
     run(main, daemon)
 
@@ -343,7 +344,7 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights, caplog)
         daemon.unloadable.add(next(iter(daemon.worker.models)))
         daemon.worker.die()
         await asyncio.sleep(0.05)
-        await daemon.runtime.stats()  # waits for the next worker
+        await daemon.runtime.worker.call(GetStats())  # waits for the next worker
         await daemon.runtime.unload("m")  # waits until it is gone
         assert await daemon.names() == []
 
@@ -405,7 +406,7 @@ def test_memory_waits_for_a_worker(daemon):
         assert observation.num_worker_starts == 1
         assert await daemon.runtime.set_limits(1 << 30, None) == 0
         assert daemon.worker.limits == (1 << 30, None)
-        assert await daemon.runtime.trim_kv() == 0
+        assert await daemon.runtime.worker.call(TrimKv()) == 0
 
     run(main, daemon)
 
@@ -417,7 +418,7 @@ def test_a_worker_that_does_not_answer_is_not_waited_for(daemon, weights, monkey
 
     async def main():
         await daemon.say("m", "x")
-        monkeypatch.setattr(daemon.worker, "stats", asyncio.Event().wait)
+        monkeypatch.setattr(daemon.worker, "call", lambda *_: asyncio.Event().wait())
         with pytest.raises(TimeoutError):
             await daemon.runtime.observe()
         assert [status.kv for status in await daemon.runtime.loaded()] == [None]
@@ -585,7 +586,7 @@ def test_idle_models_fall_asleep_when_the_limit_is_lowered_below_their_weights(d
 
 def test_what_goes_in_a_moment_is_no_excess(daemon):
     async def main():
-        await daemon.runtime.stats()
+        await daemon.runtime.worker.call(GetStats())
         daemon.worker.kv_excess_bytes = 100
         asyncio.get_running_loop().call_later(0.02, setattr, daemon.worker, "kv_excess_bytes", 0)
         assert await daemon.runtime.set_limits(1000, None) == 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, chdir, contextmanager
 from pathlib import Path
 
-from puna.backends.base import ModelSource
-from puna.engine import EngineCore, EngineSettings, Request
-from puna.worker.client import WorkerClient
-from puna.worker.server import WorkerServer
+from puna.backends.base import ModelInfo, ModelSource
+from puna.engine import EngineCore, EngineSettings, Request, StepOutput
+from puna.worker.calls import CallServer, open_channel
+from puna.worker.engine.client import EngineClient
+from puna.worker.engine.messages import CROSSING, Load, ToWorker
+from puna.worker.engine.server import EngineServer
 from tests.engine.toy import BLOCK_BYTES, ToyBackend, ToyModel
 
 NUM_BLOCKS = 1000
@@ -38,7 +39,7 @@ class SlowBackend(ToyBackend):
 
 
 class Served:
-    def __init__(self, backend: SlowBackend, engine: EngineCore, client: WorkerClient) -> None:
+    def __init__(self, backend: SlowBackend, engine: EngineCore, client: EngineClient) -> None:
         self.backend = backend
         self.engine = engine
         self.client = client
@@ -58,10 +59,10 @@ async def served(num_blocks: int = NUM_BLOCKS, **settings: float) -> AsyncIterat
     """Asserts at the end that the server has ended and gave everything back."""
     backend = SlowBackend()
     engine = EngineCore(backend, EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **settings))
-    ours, theirs = socket.socketpair()
-    server = threading.Thread(target=WorkerServer(engine, theirs).run)
+    ours, theirs = open_channel()
+    server = threading.Thread(target=EngineServer(engine, CallServer(theirs, ToWorker, CROSSING)).run)
     server.start()
-    client = await WorkerClient.connect(ours)
+    client = await EngineClient.connect(ours)
     try:
         with _toy_files():
             yield Served(backend, engine, client)
@@ -74,5 +75,19 @@ async def served(num_blocks: int = NUM_BLOCKS, **settings: float) -> AsyncIterat
     backend.close()
 
 
-async def generate(client: WorkerClient, request: Request) -> list[int]:
-    return [token async for output in client.generate(request) for token in output.tokens]
+async def load(
+    client: EngineClient, model_id: str, path: Path, weight: float = 1.0, minimum_kv_bytes: int = 0
+) -> ModelInfo:
+    with ModelSource.open(path) as source:
+        message = Load(model_id, source.name, weight, minimum_kv_bytes)
+        return await client.call(message, source.descriptors)
+
+
+async def outputs_of(client: EngineClient, request: Request) -> AsyncGenerator[StepOutput, None]:
+    async with client.stream(request) as outputs:
+        async for output in outputs:
+            yield output
+
+
+async def generate(client: EngineClient, request: Request) -> list[int]:
+    return [token async for output in outputs_of(client, request) for token in output.tokens]

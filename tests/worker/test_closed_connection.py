@@ -1,30 +1,24 @@
-"""A connection may be closed before the client has read its end; uvloop then refuses to write."""
+"""A transport may refuse to write before its reader has seen the end: uvloop's raises RuntimeError then."""
 
 from __future__ import annotations
-
-import socket
 
 import pytest
 import uvloop
 
-from puna.engine.request import Request
-from puna.worker.client import WorkerClient, WorkerDied
-from puna.worker.protocol import Ready, encode
+from puna.worker.call_client import CallClient, WorkerDied
+from puna.worker.calls import open_channel
+from puna.worker.engine.messages import TrimKv
 
 pytestmark = pytest.mark.native
 
 
-def test_writing_to_a_closed_connection_says_that_the_worker_died():
+def test_a_closing_connection_is_a_dead_worker():
     async def main() -> None:
-        ours, theirs = socket.socketpair()
-        theirs.sendall(encode(Ready()))
-        client = await WorkerClient.connect(ours)
-        outputs = client.generate(Request(id="r", model_id="m", prompt=[1]))
-        client._writer.close()  # what uvloop does when a write fails
+        ours, theirs = open_channel()
+        client = await CallClient.connect(ours, crossing={})
+        client._writer.transport.close()
         with pytest.raises(WorkerDied):
-            await anext(outputs)
-        with pytest.raises(WorkerDied):
-            await client.unload("m")
+            await client.call(TrimKv())
         await client.close()
         theirs.close()
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from puna.engine.resident import ModelDoesNotFit
+from puna.worker.engine.messages import EndLease, GetStats, Lease, SetLimits, TrimKv
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
-from tests.worker.harness import NUM_BLOCKS, Served, generate, served
+from tests.worker.harness import NUM_BLOCKS, Served, generate, load, served
 
 pytestmark = pytest.mark.native
 
@@ -20,19 +21,19 @@ TOY = Path("0")
 def test_limits_change_while_requests_run(caplog: pytest.LogCaptureFixture):
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             tasks = [
                 asyncio.create_task(generate(s.client, toy_request(str(i), [i] * 100, 200, num_draft=0)))
                 for i in range(8)
             ]
             for num_blocks in (60, 500, 40, 30):
-                assert await s.client.set_limits(num_blocks * BLOCK_BYTES, None) >= 0
-                stats = await s.client.stats()
+                assert await s.client.call(SetLimits(num_blocks * BLOCK_BYTES, None)) >= 0
+                stats = await s.client.call(GetStats())
                 assert stats.kv_limit_bytes == num_blocks * BLOCK_BYTES
             for i, tokens in enumerate(await asyncio.gather(*tasks)):
                 assert tokens == expected_tokens([i] * 100, 200)
-            assert await s.client.set_limits(None, 1 << 30) == 0
-            assert (await s.client.stats()).memory_limit_bytes == 1 << 30
+            assert await s.client.call(SetLimits(None, 1 << 30)) == 0
+            assert (await s.client.call(GetStats())).memory_limit_bytes == 1 << 30
 
     asyncio.run(main())
     assert not caplog.records, "who set them says what is left when idle models sleep"
@@ -41,14 +42,14 @@ def test_limits_change_while_requests_run(caplog: pytest.LogCaptureFixture):
 def test_leases_are_granted_refused_and_ended():
     async def main() -> None:
         async with served() as s:
-            leased = await s.client.lease(600 * BLOCK_BYTES)
+            leased = await s.client.call(Lease(600 * BLOCK_BYTES))
             assert (leased.granted, leased.available_bytes) == (True, 400 * BLOCK_BYTES)
-            leased = await s.client.lease(401 * BLOCK_BYTES)
+            leased = await s.client.call(Lease(401 * BLOCK_BYTES))
             assert (leased.granted, leased.available_bytes) == (False, 400 * BLOCK_BYTES)
-            await s.client.lease(500 * BLOCK_BYTES, is_held=True)
-            assert (await s.client.stats()).leased_bytes == 1100 * BLOCK_BYTES
-            await s.client.end_lease(1100 * BLOCK_BYTES)
-            assert (await s.client.lease(NUM_BLOCKS * BLOCK_BYTES)).granted
+            await s.client.call(Lease(500 * BLOCK_BYTES, is_held=True))
+            assert (await s.client.call(GetStats())).leased_bytes == 1100 * BLOCK_BYTES
+            await s.client.call(EndLease(1100 * BLOCK_BYTES))
+            assert (await s.client.call(Lease(NUM_BLOCKS * BLOCK_BYTES))).granted
 
     asyncio.run(main())
 
@@ -56,10 +57,10 @@ def test_leases_are_granted_refused_and_ended():
 def test_minimums_come_with_the_load_and_shortages_back():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY, 1.0, 900 * BLOCK_BYTES)
-            assert (await s.client.stats()).models[0].minimum_kv_bytes == 900 * BLOCK_BYTES
+            await load(s.client, "toy", TOY, 1.0, 900 * BLOCK_BYTES)
+            assert (await s.client.call(GetStats())).models[0].minimum_kv_bytes == 900 * BLOCK_BYTES
             with pytest.raises(ModelDoesNotFit) as error:
-                await s.client.load("other", TOY, 1.0, 101 * BLOCK_BYTES)
+                await load(s.client, "other", TOY, 1.0, 101 * BLOCK_BYTES)
             assert error.value.shortage.taken_bytes == 900 * BLOCK_BYTES
 
     asyncio.run(main())
@@ -68,11 +69,11 @@ def test_minimums_come_with_the_load_and_shortages_back():
 def test_trimming_says_what_it_gave_back():
     async def main() -> None:
         async with served(kv_idle_s=3600) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await generate(s.client, toy_request("r", [1] * 100, 5))
-            assert await s.client.trim_kv() == 7 * BLOCK_BYTES
-            assert await s.client.trim_kv() == 0
-            assert (await s.client.stats()).models[0].committed_kv_bytes == 0
+            assert await s.client.call(TrimKv()) == 7 * BLOCK_BYTES
+            assert await s.client.call(TrimKv()) == 0
+            assert (await s.client.call(GetStats())).models[0].committed_kv_bytes == 0
 
     asyncio.run(main())
 
@@ -98,12 +99,12 @@ async def until(s: Served, wanted: Callable[[int], bool]) -> None:
 
 def test_a_system_short_of_memory_gets_what_is_cached_bit_by_bit(monkeypatch: pytest.MonkeyPatch):
     pressure = Pressure()
-    monkeypatch.setattr("puna.worker.server.MemoryPressure", lambda: pressure)
-    monkeypatch.setattr("puna.worker.memory_service.LOOK_S", 0.02)
+    monkeypatch.setattr("puna.worker.engine.server.MemoryPressure", lambda: pressure)
+    monkeypatch.setattr("puna.worker.engine.pressure_relief.LOOK_S", 0.02)
 
     async def main() -> None:
         async with served(kv_idle_s=3600) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert pressure.num_looks == 0, "there is nothing to give"
             await generate(s.client, toy_request("r", [1] * 16 * 8, 1))
             await until(s, lambda num_bytes: num_bytes < 8 * BLOCK_BYTES)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from puna.kv.prefix_files import PrefixFiles
-from puna.worker import server
-from puna.worker.client import WorkerClient
-from puna.worker.prefix_service import PrefixService
+from puna.worker.engine import server
+from puna.worker.engine.client import EngineClient
+from puna.worker.engine.messages import GetStats, SavePrefixes, Sleep, Unload, Wake
+from puna.worker.engine.prefix_service import PrefixService
 from tests.engine.toy import expected_tokens, toy_engine, toy_request
-from tests.worker.harness import Served, generate, served
+from tests.worker.harness import Served, generate, load, outputs_of, served
 
 pytestmark = pytest.mark.native
 
@@ -24,10 +25,10 @@ TOY = Path("0")
 PROMPT = [i % 7 for i in range(1000)]
 
 
-async def cached(client: WorkerClient, request_id: str, max_tokens: int = 5, **fields: object) -> int:
+async def cached(client: EngineClient, request_id: str, max_tokens: int = 5, **fields: object) -> int:
     """How much of the prompt was cached."""
     request = toy_request(request_id, PROMPT, max_tokens, **fields)
-    outputs = [o async for o in client.generate(request)]
+    outputs = [o async for o in outputs_of(client, request)]
     assert [token for output in outputs for token in output.tokens] == expected_tokens(PROMPT, max_tokens)
     return outputs[-1].stats.cached_tokens
 
@@ -41,9 +42,9 @@ def test_a_model_that_is_loaded_again_finds_its_prefixes(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path)) as s:
             for number in range(5):
-                await s.client.load("toy", TOY)
+                await load(s.client, "toy", TOY)
                 assert await cached(s.client, str(number)) == (len(PROMPT) - 1 if number else 0)
-                await s.client.unload("toy")
+                await s.client.call(Unload("toy"))
 
     asyncio.run(main())
 
@@ -51,14 +52,14 @@ def test_a_model_that_is_loaded_again_finds_its_prefixes(tmp_path: Path):
 def test_a_model_that_slept_finds_its_prefixes(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert await cached(s.client, "first") == 0
-            await s.client.sleep("toy")
+            await s.client.call(Sleep("toy"))
             await until_empty(s)
-            await s.client.wake("toy")
+            await s.client.call(Wake("toy"))
             assert await cached(s.client, "again") == len(PROMPT) - 1
-            await s.client.sleep("toy")
-            await s.client.wake("toy")  # at once
+            await s.client.call(Sleep("toy"))
+            await s.client.call(Wake("toy"))  # at once
             assert await cached(s.client, "once more") == len(PROMPT) - 1
 
     asyncio.run(main())
@@ -67,11 +68,11 @@ def test_a_model_that_slept_finds_its_prefixes(tmp_path: Path):
 def test_an_idle_model_gives_its_memory_back_and_finds_its_prefixes_again(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path), kv_idle_s=0.05) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert await cached(s.client, "first") == 0
             await until_empty(s)
             assert await cached(s.client, "again") == len(PROMPT) - 1
-            disk = (await s.client.stats()).disk
+            disk = (await s.client.call(GetStats())).disk
             assert disk.restored_tokens >= 992
             assert disk.saved_tokens >= 992
             assert 0 < disk.num_bytes <= disk.limit_bytes
@@ -82,14 +83,14 @@ def test_an_idle_model_gives_its_memory_back_and_finds_its_prefixes_again(tmp_pa
 def test_an_idle_model_is_put_away_though_another_is_busy(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path), kv_idle_s=0.05) as s:
-            await s.client.load("toy", TOY)
-            await s.client.load("other", Path("1"))
-            stream = s.client.generate(toy_request("long", [1], None, model_id="other"))
+            await load(s.client, "toy", TOY)
+            await load(s.client, "other", Path("1"))
+            stream = outputs_of(s.client, toy_request("long", [1], None, model_id="other"))
             await anext(stream)
             assert await cached(s.client, "r") == 0
-            while (await s.client.stats()).models[0].committed_kv_bytes:
+            while (await s.client.call(GetStats())).models[0].committed_kv_bytes:
                 await anext(stream)
-            assert (await s.client.stats()).models[1].num_running == 1
+            assert (await s.client.call(GetStats())).models[1].num_running == 1
             await stream.aclose()
 
     asyncio.run(main())
@@ -98,11 +99,11 @@ def test_an_idle_model_is_put_away_though_another_is_busy(tmp_path: Path):
 def test_what_is_cached_when_the_worker_ends_is_there_in_the_next(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert await cached(s.client, "first") == 0
-            await s.client.save_prefixes()
+            await s.client.call(SavePrefixes())
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert await cached(s.client, "again") == len(PROMPT) - 1
 
     asyncio.run(main())
@@ -111,9 +112,9 @@ def test_what_is_cached_when_the_worker_ends_is_there_in_the_next(tmp_path: Path
 def test_saving_is_answered_without_a_disk_or_a_model(tmp_path: Path):
     async def main() -> None:
         async with served() as s:
-            await s.client.save_prefixes()
+            await s.client.call(SavePrefixes())
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.save_prefixes()
+            await s.client.call(SavePrefixes())
 
     asyncio.run(main())
 
@@ -121,13 +122,13 @@ def test_saving_is_answered_without_a_disk_or_a_model(tmp_path: Path):
 def test_blocks_of_running_requests_are_saved_too(tmp_path: Path):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
-            stream = s.client.generate(toy_request("long", PROMPT, None))
+            await load(s.client, "toy", TOY)
+            stream = outputs_of(s.client, toy_request("long", PROMPT, None))
             await anext(stream)
-            await s.client.save_prefixes()
+            await s.client.call(SavePrefixes())
             await stream.aclose()
         async with served(kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             assert await cached(s.client, "again") >= 992
 
     asyncio.run(main())
@@ -137,14 +138,14 @@ def test_blocks_of_running_requests_are_saved_too(tmp_path: Path):
 def test_leaving_in_the_middle_of_it(tmp_path: Path, turn: int):
     async def main() -> None:
         async with served(kv_dir=str(tmp_path)) as s:  # which checks that nothing is left
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await cached(s.client, "first")
-            await s.client.unload("toy")
-            await s.client.load("toy", TOY)
+            await s.client.call(Unload("toy"))
+            await load(s.client, "toy", TOY)
             request = asyncio.create_task(generate(s.client, toy_request("r", PROMPT, 5)))
             await asyncio.sleep(0.002 * turn)
             if turn % 2:
-                await s.client.unload("toy")
+                await s.client.call(Unload("toy"))
             await s.client.close()
             await asyncio.gather(request, return_exceptions=True)
 
@@ -162,10 +163,10 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
 
     async def main() -> None:
         async with served(num_blocks=len(PROMPT) // 16 + 1, kv_dir=str(tmp_path)) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await cached(s.client, "first", max_tokens=1)
-            await s.client.unload("toy")
-            await s.client.load("toy", TOY)
+            await s.client.call(Unload("toy"))
+            await load(s.client, "toy", TOY)
             reads = asyncio.create_task(cached(s.client, "reads", max_tokens=1))
             while not s.engine.prefixes.pinned_bytes:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
@@ -175,7 +176,7 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
             takes = asyncio.create_task(generate(s.client, other))
             while not s.engine.is_stalled or not s.engine.has_work:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-            await s.client.stats()
+            await s.client.call(GetStats())
             assert next(num_steps) < 20
             go_on.set()
             await asyncio.gather(reads, takes)

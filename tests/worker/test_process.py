@@ -17,26 +17,30 @@ from typing import Any
 import pytest
 
 from puna.backends.base import ModelLoadError
+from puna.daemon.worker_settings import worker_settings
 from puna.engine import Request, SamplingParams
 from puna.settings import Settings
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
+from puna.worker.engine.messages import GetStats, Unload, WorkerSettings
 from puna.worker.process import WorkerProcess
 from tests.tiny import TINY, write_tiny
-from tests.worker.harness import generate
+from tests.worker.harness import generate, load, outputs_of
 
 pytestmark = pytest.mark.e2e
 
 
-def worker_settings(**settings: Any) -> Settings:
-    return Settings(
-        models=Path("/nowhere"),
-        **{"num_threads": 1, "kv_limit_bytes": 64 << 20, "kv_disk_bytes": 0, **settings},
+def settings_of(**settings: Any) -> WorkerSettings:
+    return worker_settings(
+        Settings(
+            models=Path("/nowhere"),
+            **{"num_threads": 1, "kv_limit_bytes": 64 << 20, "kv_disk_bytes": 0, **settings},
+        )
     )
 
 
 @asynccontextmanager
 async def started(**settings: Any) -> AsyncIterator[WorkerProcess]:
-    worker = await WorkerProcess.start(worker_settings(**settings))
+    worker = await WorkerProcess.start(settings_of(**settings))
     try:
         yield worker
     finally:
@@ -60,10 +64,10 @@ def run(main: Callable[[], Coroutine[object, object, None]]) -> None:
 def test_a_worker_generates(model_path: Path):
     async def main() -> None:
         async with started() as worker:
-            info = await worker.client.load("m", model_path)
+            info = await load(worker.client, "m", model_path)
             assert (info.architecture, info.context_length) == ("llama", 2048)
             assert len(await generate(worker.client, request())) == 20
-            assert (await worker.client.stats()).kv_limit_bytes == 64 << 20
+            assert (await worker.client.call(GetStats())).kv_limit_bytes == 64 << 20
 
     run(main)
 
@@ -71,7 +75,7 @@ def test_a_worker_generates(model_path: Path):
 def test_keys_and_values_are_stored_as_asked(model_path: Path):
     async def main() -> None:
         async with started(kv_type="q8_0") as worker:
-            info = await worker.client.load("m", model_path)
+            info = await load(worker.client, "m", model_path)
             assert len(await generate(worker.client, request())) == 20
         tiny = TINY["llama"]
         groups = -(-tiny.head_dim // 32)  # 32 values in one byte each, and a scale
@@ -83,8 +87,8 @@ def test_keys_and_values_are_stored_as_asked(model_path: Path):
 def test_limits_are_the_engines(model_path: Path):
     async def main() -> None:
         async with started(max_running=1, max_queue=1, kv_idle_s=math.inf) as worker:
-            await worker.client.load("m", model_path)
-            streams = [worker.client.generate(request(name, max_tokens=None)) for name in "abc"]
+            await load(worker.client, "m", model_path)
+            streams = [outputs_of(worker.client, request(name, max_tokens=None)) for name in "abc"]
             first = [asyncio.create_task(anext(stream)) for stream in streams]
             assert (await first[0]).finish_reason is None  # runs
             assert (await first[2]).finish_reason == "busy"
@@ -115,8 +119,8 @@ def test_bad_files_come_back_as_text_and_the_worker_goes_on(model_path: Path, tm
         async with started() as worker:
             for name in [*bad, ""]:  # the last: a directory
                 with pytest.raises(ModelLoadError, match=name or str(tmp_path)):
-                    await worker.client.load(name, tmp_path / name)
-            await worker.client.load("m", model_path)
+                    await load(worker.client, name, tmp_path / name)
+            await load(worker.client, "m", model_path)
             assert len(await generate(worker.client, request())) == 20
 
     run(main)
@@ -125,17 +129,17 @@ def test_bad_files_come_back_as_text_and_the_worker_goes_on(model_path: Path, tm
 def test_killing_the_worker_ends_its_streams(model_path: Path):
     async def main() -> None:
         async with started() as worker:
-            await worker.client.load("m", model_path)
-            stream = worker.client.generate(request(max_tokens=None))
+            await load(worker.client, "m", model_path)
+            stream = outputs_of(worker.client, request(max_tokens=None))
             await anext(stream)
             os.kill(worker.pid, signal.SIGKILL)
-            with pytest.raises(WorkerDied, match="ended unexpectedly"):
+            with pytest.raises(WorkerDied, match="unexpectedly stopped"):
                 async for _ in stream:
                     pass
             assert await worker.wait() == -signal.SIGKILL
-            for call in (worker.client.stats(), worker.client.unload("m"), worker.client.cancel("r")):
+            for call in (GetStats(), Unload("m")):
                 with pytest.raises(WorkerDied):
-                    await call
+                    await worker.client.call(call)
 
     run(main)
 
@@ -143,7 +147,7 @@ def test_killing_the_worker_ends_its_streams(model_path: Path):
 def test_ctrl_c_is_left_to_the_daemon(model_path: Path):
     async def main() -> None:
         async with started() as worker:
-            await worker.client.load("m", model_path)
+            await load(worker.client, "m", model_path)
             os.kill(worker.pid, signal.SIGINT)
             assert len(await generate(worker.client, request())) == 20
 
@@ -152,9 +156,9 @@ def test_ctrl_c_is_left_to_the_daemon(model_path: Path):
 
 def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
     async def main() -> None:
-        worker = await WorkerProcess.start(worker_settings())
-        await worker.client.load("m", model_path)
-        stream = worker.client.generate(request(max_tokens=None))
+        worker = await WorkerProcess.start(settings_of())
+        await load(worker.client, "m", model_path)
+        stream = outputs_of(worker.client, request(max_tokens=None))
         await anext(stream)
         await worker.terminate()
         await worker.terminate()
@@ -169,7 +173,7 @@ def test_terminate_ends_it_in_order_and_only_once(model_path: Path):
 def test_a_worker_that_cannot_start_says_so():
     async def main() -> None:
         with pytest.raises(WorkerDied, match="at its start, with status 1"):
-            await WorkerProcess.start(worker_settings(num_threads=-1))
+            await WorkerProcess.start(settings_of(num_threads=-1))
 
     run(main)
 
@@ -181,7 +185,7 @@ def test_an_idle_worker_uses_no_processor_time(model_path: Path):
 
     async def main() -> None:
         async with started() as worker:
-            await worker.client.load("m", model_path)
+            await load(worker.client, "m", model_path)
             await generate(worker.client, request())
             await asyncio.sleep(0.2)
             before = ticks(worker.pid)
@@ -193,9 +197,9 @@ def test_an_idle_worker_uses_no_processor_time(model_path: Path):
 
 PARENT = """
 import asyncio, sys
-from tests.worker.test_process import WorkerProcess, worker_settings
+from tests.worker.test_process import WorkerProcess, settings_of
 async def main():
-    worker = await WorkerProcess.start(worker_settings())
+    worker = await WorkerProcess.start(settings_of())
     print(worker.pid, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())

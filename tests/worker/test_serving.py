@@ -14,9 +14,10 @@ from puna.engine import ModelStats, Request, SamplingParams
 from puna.engine.resident import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
 from puna.kv.budget import Shortage
-from puna.worker.client import WorkerClient, WorkerDied
+from puna.worker.engine.client import EngineClient, WorkerDied
+from puna.worker.engine.messages import GetStats, GetTrace, Sleep, Unload, Wake
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
-from tests.worker.harness import NUM_BLOCKS, Served, generate, served
+from tests.worker.harness import NUM_BLOCKS, Served, generate, load, outputs_of, served
 
 pytestmark = pytest.mark.native
 
@@ -27,8 +28,8 @@ MAX_TOKENS = NUM_BLOCKS * BLOCK_TOKENS
 def test_requests_are_served_side_by_side():
     async def main() -> None:
         async with served() as s:
-            info = await s.client.load("toy", TOY)
-            assert info == (await s.client.load("other", Path("1")))
+            info = await load(s.client, "toy", TOY)
+            assert info == (await load(s.client, "other", Path("1")))
             requests = [
                 toy_request(f"{m}{i}", [i], 20, model_id=m) for i in range(16) for m in ("toy", "other")
             ]
@@ -42,9 +43,11 @@ def test_requests_are_served_side_by_side():
 def test_the_last_output_has_logprobs_reason_and_stats():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             sampling = SamplingParams(temperature=0, num_logprobs=2)
-            outputs = [o async for o in s.client.generate(toy_request("r", [1, 2, 3], 2, sampling=sampling))]
+            outputs = [
+                o async for o in outputs_of(s.client, toy_request("r", [1, 2, 3], 2, sampling=sampling))
+            ]
             assert [output.finish_reason for output in outputs] == [None, "length"]
             assert all(len(lp.top) == 2 for output in outputs for lp in output.logprobs or [])
             assert outputs[-1].stats is not None
@@ -57,13 +60,13 @@ def test_errors_come_back_as_text():
     async def main() -> None:
         async with served() as s:
             with pytest.raises(ModelLoadError, match="nonsense: not a toy"):
-                await s.client.load("toy", Path("nonsense"))
+                await load(s.client, "toy", Path("nonsense"))
             with pytest.raises(ModelLoadError, match=r"13: KeyError\('bug'\)"):
-                await s.client.load("toy", Path("13"))
-            await s.client.load("toy", TOY)
+                await load(s.client, "toy", Path("13"))
+            await load(s.client, "toy", TOY)
             with pytest.raises(ModelLoadError, match="already loaded"):
-                await s.client.load("toy", TOY)
-            (output,) = [output async for output in s.client.generate(toy_request("r", []))]
+                await load(s.client, "toy", TOY)
+            (output,) = [output async for output in outputs_of(s.client, toy_request("r", []))]
             assert (output.finish_reason, output.error) == ("error", "the prompt is empty")
 
     asyncio.run(main())
@@ -72,16 +75,16 @@ def test_errors_come_back_as_text():
 def test_a_path_need_not_be_text():
     async def main() -> None:
         async with served() as s:
-            with pytest.raises(ModelLoadError, match=r"\\udcff.gguf: not a toy"):
-                await s.client.load("toy", Path("\udcff.gguf"))
+            with pytest.raises(ModelLoadError, match=r"\\xff.gguf: not a toy"):
+                await load(s.client, "toy", Path("\udcff.gguf"))
 
     asyncio.run(main())
 
 
-async def first_outputs(client: WorkerClient, request: Request, count: int) -> list[int]:
+async def first_outputs(client: EngineClient, request: Request, count: int) -> list[int]:
     """Takes `count` outputs and leaves."""
     tokens: list[int] = []
-    async with aclosing(client.generate(request)) as outputs:
+    async with aclosing(outputs_of(client, request)) as outputs:
         async for output in outputs:
             tokens += output.tokens
             if (count := count - 1) == 0:
@@ -89,9 +92,9 @@ async def first_outputs(client: WorkerClient, request: Request, count: int) -> l
     return tokens
 
 
-async def until(client: WorkerClient, condition: Callable[[ModelStats], object]) -> None:
+async def until(client: EngineClient, condition: Callable[[ModelStats], object]) -> None:
     """Asks again and again: nobody is told when a request has left the engine."""
-    while not all(condition(model) for model in (await client.stats()).models):  # noqa: ASYNC110
+    while not all(condition(model) for model in (await client.call(GetStats())).models):  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -102,7 +105,7 @@ def is_idle(model: ModelStats) -> bool:
 def test_leaving_a_stream_cancels_it():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             tokens = await first_outputs(s.client, toy_request("r", [1], None), 3)
             assert tokens == expected_tokens([1], 3)
             await until(s.client, is_idle)
@@ -115,7 +118,7 @@ def test_leaving_a_stream_cancels_it():
 def test_cancelling_the_task_cancels_the_request():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             task = asyncio.create_task(generate(s.client, toy_request("r", [1], None)))
             await until(s.client, lambda model: model.num_running)
             task.cancel()
@@ -129,15 +132,15 @@ def test_cancelling_the_task_cancels_the_request():
 def test_cancel_by_id_ends_the_stream_with_its_stats():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             outputs = []
-            async for output in s.client.generate(toy_request("r", [1], None)):
+            async for output in outputs_of(s.client, toy_request("r", [1], None)):
                 outputs.append(output)
                 if len(outputs) == 5:
-                    await s.client.cancel("r")
+                    s.client.cancel("r")
             assert outputs[-1].finish_reason == "cancelled"
             assert outputs[-1].stats is not None
-            await s.client.cancel("r")
+            s.client.cancel("r")
 
     asyncio.run(main())
 
@@ -145,12 +148,12 @@ def test_cancel_by_id_ends_the_stream_with_its_stats():
 def test_a_slow_load_does_not_stop_running_requests():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
-            load = asyncio.create_task(s.client.load("slow", Path("9")))
+            await load(s.client, "toy", TOY)
+            loading = asyncio.create_task(load(s.client, "slow", Path("9")))
             assert await generate(s.client, toy_request("r", [1], 50)) == expected_tokens([1], 50)
-            assert not load.done()
+            assert not loading.done()
             s.backend.gate.set()
-            assert (await load).architecture == "toy"
+            assert (await loading).architecture == "toy"
 
     asyncio.run(main())
 
@@ -158,13 +161,13 @@ def test_a_slow_load_does_not_stop_running_requests():
 def test_an_unload_does_not_overtake_its_load():
     async def main() -> None:
         async with served() as s:
-            load = asyncio.create_task(s.client.load("slow", Path("9")))
+            loading = asyncio.create_task(load(s.client, "slow", Path("9")))
             await asyncio.sleep(0)
-            unload = asyncio.create_task(s.client.unload("slow"))
+            unload = asyncio.create_task(s.client.call(Unload("slow")))
             await asyncio.sleep(0.01)
             s.backend.gate.set()
-            await asyncio.gather(load, unload)
-            assert (await s.client.stats()).models == []
+            await asyncio.gather(loading, unload)
+            assert (await s.client.call(GetStats())).models == []
 
     asyncio.run(main())
 
@@ -172,12 +175,12 @@ def test_an_unload_does_not_overtake_its_load():
 def test_unload_fails_what_still_runs():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             outputs = []
-            async for output in s.client.generate(toy_request("r", [1], None)):
+            async for output in outputs_of(s.client, toy_request("r", [1], None)):
                 outputs.append(output)
                 if len(outputs) == 2:
-                    await s.client.unload("toy")
+                    await s.client.call(Unload("toy"))
             assert (outputs[-1].finish_reason, outputs[-1].error) == ("error", "the model was unloaded")
 
     asyncio.run(main())
@@ -186,15 +189,15 @@ def test_unload_fails_what_still_runs():
 def test_a_client_that_goes_away_takes_its_requests_along():
     async def main() -> None:
         async with served() as s:  # which checks that nothing is left
-            await s.client.load("toy", TOY)
-            stream = s.client.generate(toy_request("r", [1], None))
+            await load(s.client, "toy", TOY)
+            stream = outputs_of(s.client, toy_request("r", [1], None))
             await anext(stream)
             await s.client.close()
             with pytest.raises(WorkerDied):
                 async for _ in stream:
                     pass
             with pytest.raises(WorkerDied):
-                await s.client.stats()
+                await s.client.call(GetStats())
 
     asyncio.run(main())
 
@@ -206,11 +209,11 @@ async def until_committed(s: Served, wanted: Callable[[int], bool]) -> None:
 
 
 def test_an_idle_worker_gives_all_kv_memory_back(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.worker.server.TRIM_S", 0.01)
+    monkeypatch.setattr("puna.worker.engine.server.TRIM_S", 0.01)
 
     async def main() -> None:
         async with served(kv_idle_s=0.05) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await generate(s.client, toy_request("r", [1] * 40, 20))
             await until_committed(s, lambda num_bytes: num_bytes == 0)
             assert await generate(s.client, toy_request("r", [1] * 40, 20)) == expected_tokens([1] * 40, 20)
@@ -219,16 +222,16 @@ def test_an_idle_worker_gives_all_kv_memory_back(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_cached_stays_for_a_while_though_questions_are_asked(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.worker.server.TRIM_S", 0.01)
+    monkeypatch.setattr("puna.worker.engine.server.TRIM_S", 0.01)
 
     async def main() -> None:
         async with served(kv_idle_s=3600) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await generate(s.client, toy_request("r", [1] * 40, 20))
             await until_committed(s, lambda num_bytes: 0 < num_bytes <= 4 * BLOCK_BYTES)
             for _ in range(3):
-                await s.client.stats()
-            assert (await s.client.stats()).models[0].cached_kv_bytes == 4 * BLOCK_BYTES
+                await s.client.call(GetStats())
+            assert (await s.client.call(GetStats())).models[0].cached_kv_bytes == 4 * BLOCK_BYTES
 
     asyncio.run(main())
 
@@ -236,7 +239,7 @@ def test_what_is_cached_stays_for_a_while_though_questions_are_asked(monkeypatch
 def test_weight_of_a_model_reaches_its_lane():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY, 2.5)
+            await load(s.client, "toy", TOY, 2.5)
             assert s.engine._scheduler.lane("toy").weight == 2.5
 
     asyncio.run(main())
@@ -245,11 +248,11 @@ def test_weight_of_a_model_reaches_its_lane():
 def test_stats_say_who_runs_and_what_it_holds():
     async def main() -> None:
         async with served(max_running=1) as s:
-            await s.client.load("toy", TOY)
-            streams = [s.client.generate(toy_request(name, [1] * 20, None)) for name in "ab"]
+            await load(s.client, "toy", TOY)
+            streams = [outputs_of(s.client, toy_request(name, [1] * 20, None)) for name in "ab"]
             tasks = [asyncio.create_task(anext(stream)) for stream in streams]
             await tasks[0]
-            stats = await s.client.stats()
+            stats = await s.client.call(GetStats())
             assert stats.kv_limit_bytes == NUM_BLOCKS * BLOCK_BYTES
             assert (stats.models[0].num_running, stats.models[0].num_waiting) == (1, 1)
             assert stats.models[0].used_kv_bytes >= 2 * BLOCK_BYTES
@@ -263,8 +266,8 @@ def test_stats_say_who_runs_and_what_it_holds():
 def test_the_timeline_is_there_for_the_asking():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
-            trace = await s.client.trace()
+            await load(s.client, "toy", TOY)
+            trace = await s.client.call(GetTrace())
             assert (trace.steps, trace.events) == ([], [])
             assert trace.begin_ns < trace.end_ns
 
@@ -274,17 +277,17 @@ def test_the_timeline_is_there_for_the_asking():
 def test_a_model_that_slept_answers_as_before():
     async def main() -> None:
         async with served() as s:
-            info = await s.client.load("toy", TOY)
+            info = await load(s.client, "toy", TOY)
             assert await generate(s.client, toy_request("a", [1], 5)) == expected_tokens([1], 5)
-            await s.client.sleep("toy")
-            assert [model.is_asleep for model in (await s.client.stats()).models] == [True]
-            assert await s.client.wake("toy") == info
+            await s.client.call(Sleep("toy"))
+            assert [model.is_asleep for model in (await s.client.call(GetStats())).models] == [True]
+            assert await s.client.call(Wake("toy")) == info
             assert await generate(s.client, toy_request("b", [1], 5)) == expected_tokens([1], 5)
-            await s.client.sleep("toy")
-            await s.client.unload("toy")
-            assert (await s.client.stats()).models == []
+            await s.client.call(Sleep("toy"))
+            await s.client.call(Unload("toy"))
+            assert (await s.client.call(GetStats())).models == []
             with pytest.raises(ModelLoadError, match="not asleep"):
-                await s.client.wake("toy")
+                await s.client.call(Wake("toy"))
 
     asyncio.run(main())
 
@@ -292,10 +295,10 @@ def test_a_model_that_slept_answers_as_before():
 def test_waking_does_not_wait_for_a_load():
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
-            loading = asyncio.create_task(s.client.load("slow", Path("9")))
-            await s.client.sleep("toy")
-            await s.client.wake("toy")
+            await load(s.client, "toy", TOY)
+            loading = asyncio.create_task(load(s.client, "slow", Path("9")))
+            await s.client.call(Sleep("toy"))
+            await s.client.call(Wake("toy"))
             assert not loading.done()
             s.backend.gate.set()
             await loading
@@ -311,10 +314,10 @@ def test_what_is_short_comes_back_with_the_refusal(monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
-            await s.client.sleep("toy")
+            await load(s.client, "toy", TOY)
+            await s.client.call(Sleep("toy"))
             monkeypatch.setattr(s.engine, "_attach", refuse)
-            for bring in (s.client.load("other", TOY), s.client.wake("toy")):
+            for bring in (load(s.client, "other", TOY), s.client.call(Wake("toy"))):
                 with pytest.raises(ModelDoesNotFit) as refusal:
                     await bring
                 assert refusal.value.shortage == shortage

@@ -12,9 +12,17 @@ import pytest
 from puna.engine import session_files
 from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, write_checkpoint
-from puna.worker.client import WorkerClient
+from puna.worker.engine.client import EngineClient
+from puna.worker.engine.messages import (
+    GetStats,
+    ListSessions,
+    LoadSession,
+    RemoveSession,
+    SaveSession,
+    Unload,
+)
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
-from tests.worker.harness import generate, served
+from tests.worker.harness import generate, load, outputs_of, served
 
 pytestmark = pytest.mark.native
 
@@ -22,12 +30,12 @@ TOY = Path("0")
 PROMPT = list(range(40))
 
 
-async def talk(client: WorkerClient, session: str = "a") -> list[int]:
+async def talk(client: EngineClient, session: str = "a") -> list[int]:
     return PROMPT + await generate(client, toy_request("talk", PROMPT, session=session))
 
 
-async def cached_tokens(client: WorkerClient, prompt: list[int]) -> int:
-    outputs = [output async for output in client.generate(toy_request("probe", prompt, 1))]
+async def cached_tokens(client: EngineClient, prompt: list[int]) -> int:
+    outputs = [output async for output in outputs_of(client, toy_request("probe", prompt, 1))]
     assert outputs[-1].tokens == expected_tokens(prompt, 1)
     return outputs[-1].stats.cached_tokens
 
@@ -37,15 +45,15 @@ def test_a_session_moves_to_another_worker(tmp_path: Path):
         path = tmp_path / "a.kv"
         status = SessionStatus(model_id="toy", name="a", num_tokens=49, kv_bytes=4 * BLOCK_BYTES)
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             history = await talk(s.client)
-            assert await s.client.sessions() == [status]
-            await s.client.save_session("toy", "a", path)
+            assert await s.client.call(ListSessions()) == [status]
+            await s.client.call(SaveSession("toy", "a", os.fsencode(path)))
         async with served() as s:
-            await s.client.load("toy", TOY)
-            assert await s.client.sessions() == []
-            await s.client.load_session("toy", "a", path)
-            assert await s.client.sessions() == [status]
+            await load(s.client, "toy", TOY)
+            assert await s.client.call(ListSessions()) == []
+            await s.client.call(LoadSession("toy", "a", os.fsencode(path)))
+            assert await s.client.call(ListSessions()) == [status]
             assert await cached_tokens(s.client, history) == 49
 
     asyncio.run(main())
@@ -54,11 +62,11 @@ def test_a_session_moves_to_another_worker(tmp_path: Path):
 def test_a_removed_session_costs_no_memory_for_long():
     async def main() -> None:
         async with served(kv_idle_s=0.0) as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await talk(s.client)
-            assert await s.client.remove_session("toy", "a")
-            assert not await s.client.remove_session("toy", "a")
-            while (await s.client.stats()).models[0].committed_kv_bytes:  # noqa: ASYNC110
+            assert await s.client.call(RemoveSession("toy", "a"))
+            assert not await s.client.call(RemoveSession("toy", "a"))
+            while (await s.client.call(GetStats())).models[0].committed_kv_bytes:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     asyncio.run(main())
@@ -67,24 +75,24 @@ def test_a_removed_session_costs_no_memory_for_long():
 def test_errors_come_back_as_what_they_are(tmp_path: Path):
     async def main() -> None:
         async with served() as s:
-            await s.client.load("toy", TOY)
-            await s.client.load("other", Path("1"))
+            await load(s.client, "toy", TOY)
+            await load(s.client, "other", Path("1"))
             await talk(s.client)
             path, garbage = tmp_path / "a.kv", tmp_path / os.fsdecode(b"\xff.kv")
-            await s.client.save_session("toy", "a", path)
+            await s.client.call(SaveSession("toy", "a", os.fsencode(path)))
             garbage.write_text("garbage that is long enough")
             with pytest.raises(UnknownSession, match="'b' is not in memory"):
-                await s.client.save_session("toy", "b", path)
+                await s.client.call(SaveSession("toy", "b", os.fsencode(path)))
             with pytest.raises(CheckpointMismatch, match="another model: toy, not other"):
-                await s.client.load_session("other", "a", path)
+                await s.client.call(LoadSession("other", "a", os.fsencode(path)))
             with pytest.raises(SessionError, match="not loaded"):
-                await s.client.load_session("none", "a", path)
+                await s.client.call(LoadSession("none", "a", os.fsencode(path)))
             with pytest.raises(CheckpointError, match=r"\\udcff\.kv is not a saved session"):
-                await s.client.load_session("toy", "a", garbage)
+                await s.client.call(LoadSession("toy", "a", os.fsencode(garbage)))
             with pytest.raises(CheckpointError, match="No such file"):
-                await s.client.load_session("toy", "a", tmp_path / "none.kv")
+                await s.client.call(LoadSession("toy", "a", os.fsencode(tmp_path / "none.kv")))
             with pytest.raises(CheckpointError, match="cannot write"):
-                await s.client.save_session("toy", "a", path / "b.kv")
+                await s.client.call(SaveSession("toy", "a", os.fsencode(path / "b.kv")))
 
     asyncio.run(main())
 
@@ -107,9 +115,11 @@ def test_streams_go_on_while_the_disk_is_slow(tmp_path: Path, monkeypatch: pytes
     async def main() -> None:
         gate = Gate(monkeypatch)
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await talk(s.client)
-            saving = asyncio.create_task(s.client.save_session("toy", "a", tmp_path / "a.kv"))
+            saving = asyncio.create_task(
+                s.client.call(SaveSession("toy", "a", os.fsencode(tmp_path / "a.kv")))
+            )
             await asyncio.to_thread(gate.reached.wait)
             assert await generate(s.client, toy_request("r", [1], 20)) == expected_tokens([1], 20)
             assert not saving.done()
@@ -124,11 +134,13 @@ def test_a_save_that_is_in_the_way_is_given_up(tmp_path: Path, monkeypatch: pyte
     async def main() -> None:
         gate = Gate(monkeypatch)
         async with served() as s:
-            await s.client.load("toy", TOY)
+            await load(s.client, "toy", TOY)
             await talk(s.client)
-            saving = asyncio.create_task(s.client.save_session("toy", "a", tmp_path / "a.kv"))
+            saving = asyncio.create_task(
+                s.client.call(SaveSession("toy", "a", os.fsencode(tmp_path / "a.kv")))
+            )
             await asyncio.to_thread(gate.reached.wait)
-            await s.client.unload("toy")
+            await s.client.call(Unload("toy"))
             gate.opened.set()
             with pytest.raises(CheckpointError, match="given up"):
                 await saving

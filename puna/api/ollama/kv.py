@@ -20,6 +20,7 @@ from puna.daemon.shortage import describe_excess
 from puna.engine.metrics import ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
 from puna.quantities import parse_memory_limit
+from puna.worker.engine.messages import TrimKv
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ async def limit(request: Request) -> Response:
 
 async def trim(request: Request) -> Response:
     """POST /api/kv/trim: what no request needs now goes back to the system."""
-    return json_response({"freed": await context_of(request).runtime.trim_kv()})
+    return json_response({"freed": await context_of(request).runtime.worker.call(TrimKv())})
 
 
 async def _observed(runtime: Runtime) -> Observation:

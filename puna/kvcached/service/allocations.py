@@ -18,7 +18,7 @@ from puna.kvcached.service.clients import Client
 from puna.kvcached.service.grpc_connection import RpcError, Status
 from puna.kvcached.service.shared_memory import PAGE_BYTES, OutOfSharedMemory, SharedMemory
 from puna.sizes import binary_size
-from puna.worker.protocol import Leased
+from puna.worker.engine.messages import Leased
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from puna.kvcached.service.allocations import Allocations, Budget
 from puna.kvcached.service.clients import Clients
 from puna.kvcached.service.endpoint import Endpoint
 from puna.kvcached.service.grpc_connection import GrpcConnection, Method, RpcError, Status
-from puna.worker.client import WorkerDied
+from puna.worker.call_client import WorkerDied
 
 Request = TypeVar("Request", bound=Message)
 

@@ -40,6 +40,10 @@ class EngineClient:
         """The request's outputs; it is submitted when the stream is entered."""
         return OutputStream(self, request)
 
+    def cancel(self, request_id: str) -> None:
+        """Asks for a request's end; its last output then says "cancelled", if it was not finished before."""
+        self._calls.tell(Cancel(request_id))
+
     async def close(self) -> None:
         """The worker ends when it sees the connection closed."""
         await self._calls.close()

@@ -17,8 +17,8 @@ import uvloop
 from puna.engine.request import EngineStats, ModelStats
 from puna.kvcached.service.endpoint import open_endpoint
 from puna.kvcached.service.service import KvCachedService
-from puna.worker.client import WorkerDied
-from puna.worker.protocol import Leased
+from puna.worker.call_client import WorkerDied
+from puna.worker.engine.messages import Leased
 from tests.kvcached.service.client_process import ClientProcess
 from tests.kvcached.service.stubs import Client
 
@@ -52,7 +52,7 @@ class FakeBudget:
         available = self.limit - self.leased
         if num_bytes <= available:
             self.leased += num_bytes
-        return Leased(0, num_bytes <= available, max(available, 0))
+        return Leased(num_bytes <= available, max(available, 0))
 
     async def end_lease(self, num_bytes: int) -> None:
         self.leased -= num_bytes
