@@ -242,7 +242,7 @@ def survives(value: object, kind: Any) -> None:
 
 
 def test_what_the_engine_says_survives():
-    logprob = TokenLogprob(5, -0.5, top=[(5, -0.5), (6, float("-inf"))])
+    logprob = TokenLogprob(5, -0.5, b"\xff", [TokenLogprob(6, float("-inf"))])
     outputs = [
         StepOutput(request_id="a", tokens=[5], logprobs=[logprob]),
         StepOutput(request_id="b", finish_reason="stop"),

@@ -12,14 +12,12 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import catch_bus_errors
-    from puna._native import catch_bus_errors
     from puna.backends.cpu import CpuBackend
     from puna.engine import EngineCore
     from puna.worker.calls import CallServer
     from puna.worker.engine.messages import CROSSING, Ready, Start, ToWorker
     from puna.worker.engine.server import EngineServer
 
-    catch_bus_errors()
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
