@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -69,6 +70,11 @@ def daemon(models) -> Iterator[Daemon]:
     finally:
         process.kill()
         process.communicate()
+
+
+def descendants(pid: int) -> list[int]:
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [process for child in children for process in (child, *descendants(child))]
 
 
 def is_running(pid: int) -> bool:
@@ -165,16 +171,26 @@ def test_workers_death_in_the_middle_of_a_stream_is_a_clear_error_and_the_next_r
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_open_streams_and_leaves_no_process(daemon, number):
-    with daemon.stream("Once upon a time", 2000) as events:
+def test_signal_to_every_process_lets_requests_end_keeps_prefixes_and_leaves_no_process(
+    daemon, models, number
+):
+    kept = models.parent / "kv"
+    shutil.rmtree(kept, ignore_errors=True)
+    long_prompt = "The quick brown fox jumps over the lazy dog. " * 20
+    with daemon.stream("Once upon a time", 2000) as events, daemon.stream(long_prompt, 12) as short:
         assert next(events)["response"]
-        worker = daemon.worker()
-        daemon.process.send_signal(number)
-        *_, last = events
-    assert last.get("done") or last["error"] == "puna server is shutting down"
+        assert next(short)["response"]
+        family = [daemon.process.pid, *descendants(daemon.process.pid)]
+        for process in family:  # as Ctrl-C and service managers do
+            os.kill(process, number)
+        *_, short_end = short
+        *_, end = events
+    assert short_end["done_reason"] == "length"
+    assert end.get("done") or end["error"] == "puna server is shutting down"
     assert daemon.process.wait(TIMEOUT_S) == 0
-    assert not is_running(worker)
+    assert not any(is_running(process) for process in family)
     assert "Traceback" not in daemon.process.stderr.read()
+    assert len([path for path in kept.rglob("*") if path.is_file()]) > 5
 
 
 def test_second_signal_does_not_wait_for_anyone(daemon):
