@@ -1,4 +1,4 @@
-"""How long does it take to load a vocabulary, and to encode text? `python -m benchmarks.tokenizing model.gguf`
+"""How long do loading a vocabulary and encoding text take? `python -m benchmarks.tokenizing model.gguf`
 
 Compares with the `tokenizers` library, which gets the same vocabulary and the same regular expressions.
 Memory is what two processes that hold it as four models would take together, PSS more than without it: puna
@@ -71,6 +71,7 @@ def pss_mib() -> float:
 
 
 def _hold(load: Callable[[], Any], text: str, ready: Connection) -> None:
+    ready.recv()  # until all have started: what they have of their parent is shared by as many
     before = pss_mib()
     held = [load() for _ in range(NUM_MODELS)]
     for tokenizer in held:
@@ -92,13 +93,15 @@ def memory_mib(loads: list[Callable[[], Any]], text: str) -> float:
     ]
     for child in children:
         child.start()
-    for turn in range(2):
+
+    def go_on() -> None:
+        for ours, _ in pipes:
+            ours.send(None)
+
+    for _ in ("load", "measure"):
+        go_on()
         answers = [ours.recv() for ours, _ in pipes]
-        if turn == 0:
-            for ours, _ in pipes:
-                ours.send(None)
-    for ours, _ in pipes:
-        ours.send(None)
+    go_on()
     for child in children:
         child.join()
     return sum(answers)

@@ -37,12 +37,16 @@ void SentencePiece::encode(std::string_view text, bool with_prefix, std::vector<
 
 void SentencePiece::encode_word(std::string_view word, std::vector<int32_t>& tokens) {
   symbols_.clear();
-  for (size_t at = 0; at < word.size(); at += decode_utf8(word, at).length) {
+  uint64_t hash = 0;
+  for (size_t at = 0; at < word.size();) {
     const auto index = static_cast<uint32_t>(symbols_.size());
-    symbols_.push_back({static_cast<uint32_t>(at), index + 1, index == 0 ? kNone : index - 1});
+    symbols_.push_back({static_cast<uint32_t>(at), index + 1, index == 0 ? kNone : index - 1, hash});
+    const size_t length = decode_utf8(word, at).length;
+    hash = vocabulary_.hash().extend(hash, word.substr(at, length));
+    at += length;
   }
   const auto end = static_cast<uint32_t>(symbols_.size());
-  symbols_.push_back({static_cast<uint32_t>(word.size()), kNone, kNone});
+  symbols_.push_back({static_cast<uint32_t>(word.size()), kNone, kNone, hash});
   heap_.clear();
   for (uint32_t left = 0; left + 1 < end; ++left) offer(word, left, left + 1);
   std::make_heap(heap_.begin(), heap_.end());
@@ -53,13 +57,13 @@ void SentencePiece::encode_word(std::string_view word, std::vector<int32_t>& tok
     merge(word, best);
   }
   for (uint32_t symbol = 0; symbol < end; symbol = symbols_[symbol].behind) {
-    const size_t begin = symbols_[symbol].begin;
-    const std::string_view text = word.substr(begin, symbols_[symbols_[symbol].behind].begin - begin);
-    if (const int32_t token = vocabulary_.find(text); token >= 0) {
-      tokens.push_back(token);
+    const uint32_t behind = symbols_[symbol].behind;
+    if (const int32_t found = token(word, symbol, behind); found >= 0) {
+      tokens.push_back(found);
       continue;
     }
-    for (const char byte : text)
+    const size_t begin = symbols_[symbol].begin;
+    for (const char byte : word.substr(begin, symbols_[behind].begin - begin))
       if (const int32_t token = vocabulary_.byte_token(static_cast<uint8_t>(byte)); token >= 0)
         tokens.push_back(token);
   }
@@ -78,13 +82,21 @@ void SentencePiece::merge(std::string_view word, const Candidate& best) {
   if (offer(word, best.left, best.end)) std::push_heap(heap_.begin(), heap_.end());
 }
 
+// Of a symbol that reaches to `end`; -1: none. Its text is read only if there is one.
+int32_t SentencePiece::token(std::string_view word, uint32_t symbol, uint32_t end) const {
+  const Symbol &first = symbols_[symbol], &last = symbols_[end];
+  const size_t length = last.begin - first.begin;
+  if (length > kMaxTokenBytes) return -1;
+  const uint64_t hash = vocabulary_.hash().part(first.hash, last.hash, powers_[length]);
+  return vocabulary_.find(word.substr(first.begin, length), hash);
+}
+
 // Appends two neighbours to the heap, if their union is a token.
 bool SentencePiece::offer(std::string_view word, uint32_t left, uint32_t right) {
   const uint32_t end = symbols_[right].behind;
-  const size_t begin = symbols_[left].begin;
-  const int32_t token = vocabulary_.find(word.substr(begin, symbols_[end].begin - begin));
-  if (token < 0) return false;
-  heap_.push_back({vocabulary_.score(token), left, right, end});
+  const int32_t found = token(word, left, end);
+  if (found < 0) return false;
+  heap_.push_back({vocabulary_.score(found), left, right, end});
   return true;
 }
 

@@ -13,7 +13,8 @@ namespace puna {
 
 class SentencePiece {
  public:
-  explicit SentencePiece(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
+  explicit SentencePiece(const Vocabulary& vocabulary)
+      : vocabulary_(vocabulary), powers_(vocabulary.hash().powers(kMaxTokenBytes)) {}
 
   // Appends the tokens of text without special tokens. with_prefix: as if a space were in front of it.
   void encode(std::string_view text, bool with_prefix, std::vector<int32_t>& tokens);
@@ -24,6 +25,7 @@ class SentencePiece {
     uint32_t begin;   // byte of the word
     uint32_t behind;  // the symbol behind this one; 0: this has become part of the one before
     uint32_t before;  // kNone: none
+    uint64_t hash;    // of the word up to here
   };
   struct Candidate {
     float score;
@@ -36,10 +38,12 @@ class SentencePiece {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   void encode_word(std::string_view word, std::vector<int32_t>& tokens);
+  int32_t token(std::string_view word, uint32_t symbol, uint32_t end) const;
   bool offer(std::string_view word, uint32_t left, uint32_t right);
   void merge(std::string_view word, const Candidate& best);
 
   const Vocabulary& vocabulary_;
+  const std::vector<uint64_t> powers_;
   std::string written_;  // the text with spaces as the vocabulary writes them
   // Of the word at hand; behind the last symbol one for the end.
   std::vector<Symbol> symbols_;

@@ -107,9 +107,7 @@ void Vocabulary::check_tables() const {
   check_finder(all_found_, size());
 }
 
-int32_t Vocabulary::find(std::string_view text) const {
-  if (text.size() > kMaxTokenBytes) return -1;
-  const uint64_t hash = hash_(text);
+int32_t Vocabulary::find(std::string_view text, uint64_t hash) const {
   const auto fingerprint = static_cast<uint32_t>(hash);
   for (size_t slot = first_slot(hash, index_.size());;) {
     const TextSlot& found = index_[slot];

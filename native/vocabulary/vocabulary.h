@@ -33,7 +33,11 @@ class Vocabulary {
   std::span<const uint8_t> traits() const { return traits_; }
   TokenKind kind(size_t token) const { return static_cast<TokenKind>(traits_[token] & kKindMask); }
 
-  int32_t find(std::string_view text) const;  // -1: none
+  int32_t find(std::string_view text) const {  // -1: none
+    return text.size() > kMaxTokenBytes ? -1 : find(text, hash_(text));
+  }
+  int32_t find(std::string_view text, uint64_t hash) const;
+  const KeyedHash& hash() const { return hash_; }
   int32_t byte_token(uint8_t byte) const { return byte_tokens_[byte]; }
   Merge find_merge(int32_t left, int32_t right) const;
   float score(int32_t token) const { return scores_[static_cast<size_t>(token)]; }
