@@ -390,6 +390,8 @@ class Program:
     @property
     def buffer_bytes(self) -> int:
         """Memory of the activations: what the largest step so far needed."""
+    def most_scratch_bytes(self, context_length: int, num_threads: int) -> int:
+        """What attention needs beside activations and KV, at most: at the end of so long a context."""
     def release_memory(self) -> None:
         """Gives back the activations, and lets the system have the weights' pages; both return with the next
         run. The GIL is released.

@@ -108,6 +108,7 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("isa", &Program::isa)
       .def_prop_ro("block_bytes", &Program::block_bytes)
       .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
+      .def("most_scratch_bytes", &Program::most_scratch_bytes, "context_length"_a, "num_threads"_a)
       .def("release_memory", &Program::release_memory, nb::call_guard<nb::gil_scoped_release>())
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),

@@ -24,6 +24,16 @@ AttentionTiles::AttentionTiles(const AttentionStage& stage, const Batch& batch, 
   int64_t total = 0;
   while (all.next()) total += all.work();
   share_ = divide_up(total, kTasksPerThread * num_threads);
+  hold_back(total);
+}
+
+void AttentionTiles::hold_back(int64_t total_work) {
+  if (total_work * partial_floats(stage_.head_dim) <= kMostPartialFloats) return;
+  AttentionTiles all(stage_, batch_, 1);
+  all.share_ = share_;
+  int64_t wanted = 0;
+  while (all.next()) wanted += all.tile().partial_floats;
+  undivided_floats_ = std::max(wanted - kMostPartialFloats, int64_t{0});
 }
 
 int64_t AttentionTiles::length() const {
@@ -75,6 +85,24 @@ void AttentionTiles::divide() {
   tile_.pieces = share_ == 0 ? 1 : std::min(divide_up(work(), share_), segments);
   const int64_t rows = (tile_.token_end - tile_.token_begin) * heads_;
   tile_.partial_floats = tile_.pieces == 1 ? 0 : rows * segments * partial_floats(stage_.head_dim);
+  if (tile_.pieces == 1 || undivided_floats_ <= 0) return;
+  undivided_floats_ -= tile_.partial_floats;
+  tile_.pieces = 1;
+  tile_.partial_floats = 0;
+}
+
+// Tiles are divided that have more than a share of the work; there are fewer of them than shares.
+int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_threads) {
+  if (num_threads == 1) return 0;
+  const int64_t segments = divide_up(context_length, kSegmentTokens);
+  int64_t most = 0;
+  for (const Stage& stage : plan.stages) {
+    const auto* attention = std::get_if<AttentionStage>(&stage);
+    if (attention == nullptr) continue;
+    const int64_t rows = std::max<int64_t>(kMaxAttentionRows, attention->num_heads / attention->num_kv_heads);
+    most = std::max(most, rows * segments * partial_floats(attention->head_dim));
+  }
+  return std::min(most * kTasksPerThread * num_threads, kMostPartialFloats);
 }
 
 AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads) {

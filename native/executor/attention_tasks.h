@@ -8,6 +8,10 @@
 
 namespace puna {
 
+// Most floats of sums over segments in one stage: 64 MiB. They grow with context, threads and tiles, and
+// where there are more, the tiles that come first are not divided: then the later ones are what evens out.
+inline constexpr int64_t kMostPartialFloats = int64_t{16} << 20;
+
 // A tile of query tokens under one KV head.
 struct AttentionTile {
   int64_t sequence = 0;
@@ -42,13 +46,15 @@ class AttentionTiles {
   int64_t work() const;  // of the tile
   void see_segments();
   void divide();
+  void hold_back(int64_t total_work);
 
   const AttentionStage& stage_;
   const Batch& batch_;
-  const int64_t heads_;        // query heads of a KV head
-  const int64_t tile_tokens_;  // query tokens of a tile
-  int64_t share_ = 0;          // work that one task should not exceed by much
-  int64_t tile_index_ = 0;     // tiles of this sequence and head that are still to come
+  const int64_t heads_;           // query heads of a KV head
+  const int64_t tile_tokens_;     // query tokens of a tile
+  int64_t share_ = 0;             // work that one task should not exceed by much
+  int64_t undivided_floats_ = 0;  // sums that tiles still to come must do without
+  int64_t tile_index_ = 0;        // tiles of this sequence and head that are still to come
   AttentionTile tile_;
 };
 
@@ -57,6 +63,9 @@ struct AttentionNeeds {
   int64_t partial_floats = 0;
   int64_t split_tiles = 0;
 };
+
+// The most partial_floats that a step can need in which no context is longer, whatever its batch.
+int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_threads);
 
 AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads);
 

@@ -57,6 +57,10 @@ int64_t Program::buffer_bytes() {
   return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size;
 }
 
+int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
+  return most_partial_floats(plan_, context_length, num_threads) * static_cast<int64_t>(sizeof(float));
+}
+
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
   token_memory_ = output_memory_ = replicas_ = attention_partials_ = {};

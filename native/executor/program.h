@@ -190,6 +190,8 @@ class Program {
   // Memory of the activations. It grows to what the largest step needed and stays there: the scheduler bounds
   // the tokens of a step.
   int64_t buffer_bytes();
+  // The most that attention ever needs beside activations and KV.
+  int64_t most_scratch_bytes(int64_t context_length, int num_threads) const;
   // Gives back the activations, and lets the system have the weights' pages. Both return with the next run.
   void release_memory();
 

@@ -48,6 +48,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
+    scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.
     """
 
@@ -59,7 +60,13 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     weight_bytes: int
     can_shift: bool
+    scratch_bytes: int = 0
     kernels: str = ""
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Memory that it takes while it is awake, whatever KV it has."""
+        return self.weight_bytes + self.scratch_bytes
 
 
 class DeviceModel(Protocol):

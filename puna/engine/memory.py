@@ -31,13 +31,13 @@ class EngineMemory:
         self._pins = pins
 
     def enter(self, model: Resident) -> None:
-        """Counts a model's weights and what KV memory it is sure of; what is cached makes room.
+        """Counts what a model takes and what KV memory it is sure of; what is cached makes room.
 
         Raises ModelLoadError, and changes nothing.
         """
-        weight_bytes = model.device_model.info.weight_bytes
-        self._require(model, weight_bytes)
-        self.budget.add_weights(weight_bytes)
+        fixed_bytes = model.device_model.info.fixed_bytes
+        self._require(model, fixed_bytes)
+        self.budget.add_weights(fixed_bytes)
         self.budget.set_minimum(model.pool, model.minimum_kv_bytes)
         if not self._is_elastic:
             try:
@@ -48,7 +48,7 @@ class EngineMemory:
 
     def leave(self, model: Resident) -> None:
         """The model takes no memory any more, but for KV that it still holds."""
-        self.budget.remove_weights(model.device_model.info.weight_bytes)
+        self.budget.remove_weights(model.device_model.info.fixed_bytes)
         self.budget.set_minimum(model.pool, 0)
 
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
@@ -81,9 +81,9 @@ class EngineMemory:
         self.budget.evict_older_half()
         self.budget.trim()
 
-    def _require(self, model: Resident, weight_bytes: int) -> None:
+    def _require(self, model: Resident, fixed_bytes: int) -> None:
         """Raises ModelDoesNotFit. What is pinned goes if that helps."""
-        arguments = model.pool, weight_bytes, model.minimum_kv_bytes
+        arguments = model.pool, fixed_bytes, model.minimum_kv_bytes
         while (shortage := self.budget.shortage(*arguments)) is not None:
             missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
             if shortage.is_of_kv or missing > self._pins.pinned_bytes or not self._pins.unpin_oldest():

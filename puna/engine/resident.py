@@ -75,7 +75,7 @@ class Resident:
         minimum_kv_bytes: int,
     ) -> Resident:
         """Reserves address space for as much KV as there might ever be. Raises ModelLoadError."""
-        room_bytes = budget.most_bytes(None) - budget.leased_bytes - device_model.info.weight_bytes
+        room_bytes = budget.most_bytes(None) - budget.leased_bytes - device_model.info.fixed_bytes
         arena = _reserve(device_model.info, budget, settings, room_bytes)
         return cls._on(arena, device_model, budget, settings, clock, minimum_kv_bytes, StepCosts())
 

@@ -125,6 +125,25 @@ def test_blocks_before_the_window_are_not_read(tmp_path: Path, isa: str, kv_type
     np.testing.assert_allclose(actual, model.expected(tokens, 10), atol=1e-5)
 
 
+def test_sums_of_long_contexts_are_bounded_and_change_no_bit(tmp_path: Path) -> None:
+    """Twelve threads would like to keep more of them than there may be: 128 MiB."""
+    length, num_queries = 1 << 17, 256
+    tokens = np.random.default_rng(6).integers(0, VOCABULARY, 1024 + num_queries)
+    results = []
+    for num_threads in (1, 12):
+        model = Attention(tmp_path, "auto", 8, 2, 16, num_threads=num_threads)
+        start, blocks = list(range(64)), list(range(64, 80))
+        model.runner.run([Chunk(tokens[:1024], start)])
+        table = start * (length // 1024 - 1) + start[:48] + blocks  # the same KV, over and over
+        results.append(model.runner.run([Chunk(tokens[1024:], table, length - num_queries)]))
+        program = model.runner.program
+        most = program.most_scratch_bytes(length, num_threads)
+        assert most == (0 if num_threads == 1 else 64 << 20)
+        assert program.buffer_bytes <= most + (8 << 20)
+    np.testing.assert_array_equal(*results)
+    assert program.buffer_bytes > 50 << 20
+
+
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 @pytest.mark.parametrize("window", [0, 40, 300])
 def test_same_bits_alone_batched_and_in_chunks(tmp_path: Path, isa: str, window: int, kv_type: str) -> None:

@@ -79,7 +79,8 @@ class CpuBackend:
             with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
                 traced = _trace(file)
                 program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
-                return CpuModel(_describe(file, traced, program, self._kv_type), program, self.pool)
+                info = _describe(file, traced, program, self._kv_type, self.pool.num_threads)
+                return CpuModel(info, program, self.pool)
         except (GgufError, HyperparameterError, GraphError) as error:
             raise ModelLoadError(_with_name(source.name, error)) from error
         except NativeError as error:
@@ -93,7 +94,9 @@ def _trace(file: GgufFile) -> TracedModel:
     return trace_model(file.metadata, file.tensors, file.dequantize)
 
 
-def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: str) -> ModelInfo:
+def _describe(
+    file: GgufFile, traced: TracedModel, program: Program, kv_type: str, num_threads: int
+) -> ModelInfo:
     return ModelInfo(
         architecture=traced.architecture,
         vocab_size=traced.vocab_size,
@@ -103,6 +106,7 @@ def _describe(file: GgufFile, traced: TracedModel, program: Program, kv_type: st
         kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
         can_shift=program.can_shift,
+        scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )
 
