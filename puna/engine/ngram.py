@@ -12,7 +12,14 @@ LONGEST_MATCH = 32
 """Longer matches count as this long."""
 _GOOD_MATCH = 8  # from here on, nothing better is looked for
 _NUM_CANDIDATES = 6  # earlier places that are looked at
+_MOST_STEPS = 24  # on the way to them
+_FEWEST_SLOTS, _MOST_SLOTS = 1 << 13, 1 << 17
 _MOST_INDEXED = 4096  # tokens indexed at a time; takes half a millisecond
+
+
+def num_slots(num_tokens: int) -> int:
+    """Of the table of pairs: a power of two, twice as many as tokens, within bounds."""
+    return min(max(1 << (2 * num_tokens).bit_length(), _FEWEST_SLOTS), _MOST_SLOTS)
 
 
 class MatchObserver(Protocol):
@@ -22,7 +29,7 @@ class MatchObserver(Protocol):
 
 
 class NgramProposer:
-    """Guesses the next tokens of one sequence.
+    """Guesses the next tokens of one sequence. Takes 8 bytes for each of its tokens, and up to 512 KiB.
 
     The source is an earlier place whose last tokens are those of the sequence's end; `match_length` says how
     many. As long as the sequence goes on as it did there, the source moves along; otherwise it is looked up
@@ -32,14 +39,16 @@ class NgramProposer:
                   ^ source            match_length 3, the guess is d e ...
     """
 
-    def __init__(self, observer: MatchObserver) -> None:
+    def __init__(self, observer: MatchObserver, num_tokens: int = 0) -> None:
+        """num_tokens: that the sequence is likely to have; with many more, some earlier places are missed."""
         self.match_length = 0
         """Tokens before the source that equal the sequence's last ones; 0: there is no source."""
         self._observer = observer
         self._tokens = array("i")
         self._source = 0
-        self._latest: dict[int, int] = {}  # where the second token of a pair stood last
-        self._previous = array("i")  # where the pair that ends here stood before; -1: nowhere
+        # Where the second token of a pair of this hash stood last; -1: nowhere.
+        self._latest = array("i", [-1]) * num_slots(num_tokens)
+        self._previous = array("i")  # where such a pair stood before the one that ends here
 
     def update(self, tokens: NDArray[np.int32]) -> None:
         """Takes in what is new. tokens: [n], the whole sequence, which only ever grows.
@@ -77,13 +86,14 @@ class NgramProposer:
         self.match_length = min(self.match_length + 1, LONGEST_MATCH) if was_right else 0
 
     def _index(self, new: list[int]) -> None:
-        latest, previous = self._latest, self._previous
+        latest, previous, mask = self._latest, self._previous, len(self._latest) - 1
         position = len(previous)
         before = self._tokens[position - 1] if position else -1  # -1: the first token ends no pair
         for token in new:
-            pair = (before << 32) | token
-            previous.append(latest.get(pair, -1))
-            latest[pair] = position
+            # Odd factors, so that each of two tokens alone decides the slot among pairs with the same other.
+            slot = (before * 0x9E3779B1 + token * 0x85EBCA77 >> 12) & mask
+            previous.append(latest[slot])
+            latest[slot] = position
             position += 1
             before = token
 
@@ -91,15 +101,18 @@ class NgramProposer:
         """Moves the source to a place with a longer match, if there is one."""
         tokens, last = self._tokens, len(self._tokens) - 1
         candidate = self._previous[last] if last > 0 else -1
-        for _ in range(_NUM_CANDIDATES):
+        num_left = _NUM_CANDIDATES
+        for _ in range(_MOST_STEPS):
             # To be longer, a match must at least go on where the best one so far ends.
             length = self.match_length or 1
-            if candidate < length or length == LONGEST_MATCH:
+            if candidate < length or length == LONGEST_MATCH or num_left == 0:
                 return
-            if tokens[candidate - length] == tokens[last - length]:
-                length = self._common_length(candidate)
-                if length > self.match_length:
-                    self.match_length, self._source = length, candidate + 1
+            if tokens[candidate] == tokens[last] and tokens[candidate - 1] == tokens[last - 1]:
+                num_left -= 1
+                if tokens[candidate - length] == tokens[last - length]:
+                    length = self._common_length(candidate)
+                    if length > self.match_length:
+                        self.match_length, self._source = length, candidate + 1
             candidate = self._previous[candidate]
 
     def _common_length(self, candidate: int) -> int:

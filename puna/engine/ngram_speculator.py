@@ -47,9 +47,10 @@ class MatchRates:
 class NgramSpeculator:
     """Of one sequence."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_tokens: int = 0) -> None:
+        """num_tokens: that the sequence is likely to have."""
         self._rates = MatchRates()
-        self._proposer = NgramProposer(self._rates)
+        self._proposer = NgramProposer(self._rates, num_tokens)
 
     def update(self, tokens: NDArray[np.int32]) -> None:
         """tokens: [n], the whole sequence, which only ever grows. To be called before each step."""

@@ -95,7 +95,7 @@ class Sequence:
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
         self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
-        self.speculator = None if request.num_draft == 0 else NgramSpeculator()
+        self.speculator = None if request.num_draft == 0 else NgramSpeculator(self.num_prompt)
         self.draft = draft
         """What its draft model knows of it."""
         self.with_logprobs = request.sampling.num_logprobs >= 0

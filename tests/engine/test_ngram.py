@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -124,3 +125,16 @@ def test_a_guess_copies_what_followed_an_earlier_occurrence(tokens: list[int], s
 def test_how_many_tokens_come_at_a_time_does_not_matter_to_the_index(tokens: list[int], step: int):
     # What is followed may differ, but a sequence without a source has none either way.
     assert bool(proposer_of(tokens).propose(1)) == bool(proposer_of(tokens, step=step).propose(1))
+
+
+def test_memory_is_bounded_and_places_are_found_nevertheless():
+    """A reply of as many tokens as the longest contexts have, to a short prompt."""
+    source = random.Random(4)
+    text = [source.randrange(50_000) for _ in range(100_000)]
+    text += text[60_000:60_003]
+    tracemalloc.start()
+    proposer = proposer_of(text, step=4096)
+    num_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert num_bytes < 12 * len(text) + (512 << 10)
+    assert proposer.propose(3) == text[60_003:60_006]
