@@ -47,6 +47,7 @@ def keep_alive_seconds(value: float | str) -> float:
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.ASCII | re.IGNORECASE)
 _MAX_SIZE = 2**63 - 1
 _MIN_MEMORY_LIMIT = 1 << 20
+_MAX_MEMORY_LIMIT = 64 << 40  # half of the address space that most processors leave to a process
 
 
 def parse_size(text: str, unit: int = 1) -> int:
@@ -65,7 +66,8 @@ def parse_size(text: str, unit: int = 1) -> int:
 
 
 def parse_memory_limit(text: str, unit: int = 1) -> int:
-    """A limit, in bytes, of 1 MiB at least: who gives less has forgotten the unit. unit: as for parse_size().
+    """A limit, in bytes, of 1 MiB at least: who gives less has forgotten the unit, and who gives more than a
+    process can address has mistaken it. unit: as for parse_size().
 
     Raises ValueError.
     """
@@ -73,4 +75,7 @@ def parse_memory_limit(text: str, unit: int = 1) -> int:
         raise ValueError(f'"{text}" is no memory at all (try 12GiB)')
     if num_bytes < _MIN_MEMORY_LIMIT:
         raise ValueError(f'"{text}" is {binary_size(num_bytes)}, less than any model can use (try 4GB)')
+    if num_bytes > _MAX_MEMORY_LIMIT:
+        most = binary_size(_MAX_MEMORY_LIMIT)
+        raise ValueError(f'"{text}" is more than the {most} that one process can use (try 4GB)')
     return num_bytes

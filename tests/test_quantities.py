@@ -96,6 +96,12 @@ def test_sizes_beyond_any_memory(text):
         parse_size(text)
 
 
+@pytest.mark.parametrize("text", ["200TB", "65T", "8388607TB"])
+def test_a_limit_is_one_that_a_process_can_use(text):
+    with pytest.raises(ValueError, match=f'"{text}" is more than the 64 TiB that one process can use'):
+        parse_memory_limit(text)
+
+
 @pytest.mark.parametrize("text", ["0", "0GB", "0.0", "0.1b"])
 def test_a_limit_leaves_room_for_something(text):
     with pytest.raises(ValueError, match="is no memory at all"):
