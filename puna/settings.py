@@ -51,6 +51,7 @@ class Settings:
     kv_dir: Path = field(default_factory=lambda: Path.home() / ".puna" / "kv")
     kv_disk_bytes: int | None = None
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
+    state_key: Path = field(default_factory=lambda: Path.home() / ".puna" / "state.key")
     kv_type: str = "f16"
     kv_idle_s: float = 3.0
     cache_policy: str = "prefix"
@@ -70,7 +71,12 @@ class Settings:
 
         environ = os.environ if environ is None else environ
         home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-        values: dict[str, Any] = {"sessions": home / ".puna" / "sessions", "kv_dir": home / ".puna" / "kv"}
+        ours = home / ".puna"
+        values: dict[str, Any] = {
+            "sessions": ours / "sessions",
+            "kv_dir": ours / "kv",
+            "state_key": ours / "state.key",
+        }
         try:
             values |= read_config(home / ".ollama" / "config.yaml")
         except ValueError as error:

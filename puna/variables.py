@@ -201,6 +201,13 @@ VARIABLES: tuple[Variable, ...] = (
     Variable("PUNA_KV_DIR", "kv_dir", "~/.puna/kv", Path, "directory of that"),
     Variable("PUNA_SESSIONS", "sessions", "~/.puna/sessions", Path, "directory of saved sessions"),
     Variable(
+        "PUNA_STATE_KEY",
+        "state_key",
+        "~/.puna/state.key",
+        Path,
+        "file of the key with which both are authenticated; made if it is not there",
+    ),
+    Variable(
         "PUNA_KV_IDLE",
         "kv_idle_s",
         "3s, without disk 5m",

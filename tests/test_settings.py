@@ -51,6 +51,7 @@ def test_explicit_models_directory_is_the_whole_store():
 def test_sessions_lie_in_the_home_directory_unless_told_otherwise():
     assert from_environment().sessions == Path("/home/ada/.puna/sessions")
     assert from_environment(PUNA_SESSIONS="/data/sessions").sessions == Path("/data/sessions")
+    assert from_environment().state_key == Path("/home/ada/.puna/state.key")
 
 
 def test_system_store_is_not_listed_twice():

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from puna.kv.memory import total_bytes
+from puna.kv.state_directory import StateDirectory
 from puna.registry import ModelName, ModelNotFound, RegistryError, Store
 from puna.registry.name import DEFAULT_TAG
 from puna.settings import Settings
@@ -35,13 +36,13 @@ def _odd_directory(settings: Settings) -> Iterator[str]:
     if settings.kv_disk_bytes == 0 or settings.cache_policy != "prefix" or not settings.elastic:
         return
     try:
-        settings.kv_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        StateDirectory.open(settings.kv_dir)
         if not os.access(settings.kv_dir, os.R_OK | os.W_OK | os.X_OK):
             raise PermissionError(0, "Permission denied")
     except FileExistsError:
         yield f"PUNA_KV_DIR: no prefix is kept on disk: {settings.kv_dir} is not a directory"
     except OSError as error:
-        yield f"PUNA_KV_DIR: no prefix is kept on disk: {settings.kv_dir}: {error.strerror}"
+        yield f"PUNA_KV_DIR: no prefix is kept on disk: {settings.kv_dir}: {error.strerror or error}"
 
 
 def _odd_models(settings: Settings, store: Store) -> Iterator[str]:

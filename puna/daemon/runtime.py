@@ -16,17 +16,20 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationJob, TextChunk, stream_text
 from puna.daemon.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
+from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import EngineProcess, WorkerSupervisor
 from puna.daemon.worker_settings import worker_settings
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
+from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
 from puna.tokenizer import Tokenizer
-from puna.worker.engine.messages import GetStats, GetTrace, Leased
+from puna.worker.call_client import WorkerDied
+from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
@@ -105,7 +108,8 @@ class Runtime:
         self.worker = WorkerSupervisor(spawn or self._spawn, self._lost)
         self._loader = ModelLoader(settings, self.worker)
         self._residency = self._loader.residency
-        self.sessions = SessionManager(settings.sessions, self.store, self.worker, self.resident)
+        files = SessionFiles(settings.sessions, settings.state_key)
+        self.sessions = SessionManager(files, self.store, self.worker, self.resident)
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:
@@ -177,9 +181,17 @@ class Runtime:
             yield model_id
 
     async def delete(self, name: ModelName) -> None:
-        """From the store. A copy in memory stays as long as it is used. Raises the registry's errors."""
+        """From the store, and what is on disk of its cached KV. A copy in memory stays as long as it is used.
+        Raises the registry's errors.
+        """
+        model_id = (await asyncio.to_thread(self.store.find, name)).weights_id
         await asyncio.to_thread(self.store.delete, name)
         await self._loader.unload_deleted()
+        if all(model.weights_id != model_id for model in await asyncio.to_thread(self.store.list)):
+            try:
+                await asyncio.wait_for(self.worker.call(EraseModel(model_id)), _ANSWER_TIMEOUT_S)
+            except (TimeoutError, WorkerDied) as error:
+                log.warning("cached prefixes of %s may still be on disk: %r", name.short, error)
 
     async def unload(self, name: str) -> None:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""
@@ -261,7 +273,8 @@ class Runtime:
         return await asyncio.wait_for(asking, _ANSWER_TIMEOUT_S), dict(self._loader.names)
 
     async def _spawn(self) -> EngineProcess:
-        return await WorkerProcess.start(worker_settings(self.settings))
+        key = await asyncio.to_thread(find_key, self.settings.state_key)
+        return await WorkerProcess.start(worker_settings(self.settings, key))
 
     def _lost(self, model_id: str, error: Exception) -> None:
         log.warning("%s is no longer loaded: %s", self._loader.names.get(model_id, model_id), error)

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from puna.daemon.disk_thread import DiskThread
+from puna.daemon.session_files import SessionFiles, short_digest
 from puna.engine.sessions import SessionStatus, UnknownSession, check_session_name
-from puna.kv.checkpoint import CheckpointError, CheckpointHeader, read_header, remove_leftovers
+from puna.kv.checkpoint import CheckpointError, CheckpointHeader
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.worker.calls import Call
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 
 R = TypeVar("R")
-log = logging.getLogger(__name__)
-
-_SUFFIX = ".kv"
-_SHORT_DIGEST = 12  # as in lists of models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,41 +43,6 @@ class Worker(Protocol):
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
 
 
-class SessionFiles:
-    """The directory of saved sessions; a file is named after the weights' digest and the session."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def path(self, model_id: str, name: str) -> Path:
-        """Raises InvalidSessionName."""
-        check_session_name(name)
-        return self.directory / f"{_short(model_id)}-{name}{_SUFFIX}"
-
-    def list(self) -> dict[tuple[str, str], tuple[CheckpointHeader, int]]:
-        """Header and bytes of each, by model and name. What cannot be read is left out, with a warning."""
-        found = {}
-        for path in self.directory.glob(f"*{_SUFFIX}"):
-            try:
-                header, size = read_header(path), path.stat().st_size
-            except (CheckpointError, OSError) as error:
-                log.warning("%s", error)
-                continue
-            found[header.kv.model_id, path.stem.partition("-")[2]] = header, size
-        return found
-
-    def remove(self, model_id: str, name: str) -> bool:
-        """False if there is none. Raises CheckpointError, InvalidSessionName."""
-        path = self.path(model_id, name)
-        try:
-            path.unlink()
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise CheckpointError(f"cannot remove {path}: {error.strerror or error}") from error
-        return True
-
-
 class SessionManager:
     """Finds models and files for what is asked about sessions.
 
@@ -92,12 +53,13 @@ class SessionManager:
 
     def __init__(
         self,
-        directory: Path,
+        files: SessionFiles,
         store: Store,
         worker: Worker,
         resident: Callable[[str], AbstractAsyncContextManager[Any]],
     ) -> None:
-        self._files = SessionFiles(directory)
+        self._files = files
+        self._disk = DiskThread("sessions")
         self._store = store
         self._worker = worker
         self._resident = resident
@@ -107,10 +69,10 @@ class SessionManager:
         pinned = {
             (status.model_id, status.name): status for status in await self._worker.call(ListSessions())
         }
-        saved = await asyncio.to_thread(self._files.list)
+        saved = await self._disk.run(self._files.list)
         models = await asyncio.to_thread(self._model_names)
         entries = [
-            _entry(key[1], models.get(key[0], _short(key[0])), pinned.get(key), saved.get(key))
+            _entry(key[1], models.get(key[0], short_digest(key[0])), pinned.get(key), saved.get(key))
             for key in {**pinned, **saved}
         ]
         return sorted(entries, key=lambda entry: (entry.model, entry.name))
@@ -119,20 +81,30 @@ class SessionManager:
         """Writes what is pinned to a file, in place of an older one."""
         check_session_name(name)
         model_id = await self._model_id(model)
-        path = self._files.path(model_id, name)
-        await self._worker.call(SaveSession(model_id, name, os.fsencode(path)))
+        draft = await self._disk.run(lambda: self._files.begin(model_id, name))
+        try:
+            await self._worker.call(SaveSession(model_id, name), [draft.descriptor])
+        except BaseException:
+            await self._disk.run(draft.discard)
+            raise
+        await self._disk.run(draft.publish)
         return await self._find(model_id, model, name)
 
     async def load(self, model: str, name: str) -> SessionEntry:
         """Loads the model, if need be, and pins what the file has."""
         check_session_name(name)
         model_id = await self._model_id(model)
-        path = self._files.path(model_id, name)
-        if not await asyncio.to_thread(path.is_file):
-            raise UnknownSession(f"session '{name}' of {ModelName.parse(model).short} was not saved")
-        async with self._resident(model):
-            await self._worker.call(LoadSession(model_id, name, os.fsencode(path)))
-            return await self._find(model_id, model, name)
+        try:
+            descriptor = await self._disk.run(lambda: self._files.open(model_id, name))
+        except FileNotFoundError:
+            short = ModelName.parse(model).short
+            raise UnknownSession(f"session '{name}' of {short} was not saved") from None
+        try:
+            async with self._resident(model):
+                await self._worker.call(LoadSession(model_id, name), [descriptor])
+                return await self._find(model_id, model, name)
+        finally:
+            os.close(descriptor)
 
     async def remove(self, model: str, name: str) -> None:
         """From memory and from disk. `model` may also be what list() says of a model that is gone."""
@@ -140,15 +112,16 @@ class SessionManager:
         try:
             model_id = await self._model_id(model)
         except ModelNotFound:
-            model_id = await asyncio.to_thread(self._orphan, model, name)
+            model_id = await self._disk.run(lambda: self._orphan(model, name))
         was_in_memory = await self._worker.call(RemoveSession(model_id, name))
-        was_saved = await asyncio.to_thread(self._files.remove, model_id, name)
+        was_saved = await self._disk.run(lambda: self._files.remove(model_id, name))
         if not (was_in_memory or was_saved):
             raise UnknownSession(f"session '{name}' of {model} not found")
 
     async def remove_leftovers(self) -> None:
         """Clears up what killed processes left."""
-        await asyncio.to_thread(remove_leftovers, self._files.directory)
+        with suppress(CheckpointError):
+            await self._disk.run(self._files.remove_leftovers)
 
     async def _model_id(self, model: str) -> str:
         return (await asyncio.to_thread(self._store.find, ModelName.parse(model))).weights_id
@@ -157,9 +130,8 @@ class SessionManager:
         statuses = [
             s for s in await self._worker.call(ListSessions()) if (s.model_id, s.name) == (model_id, name)
         ]
-        saved = await asyncio.to_thread(self._files.list)
-        short = ModelName.parse(model).short
-        return _entry(name, short, next(iter(statuses), None), saved.get((model_id, name)))
+        saved = await self._disk.run(lambda: self._files.find(model_id, name))
+        return _entry(name, ModelName.parse(model).short, next(iter(statuses), None), saved)
 
     def _model_names(self) -> dict[str, str]:
         return {model.weights_id: model.name.short for model in self._store.list()}
@@ -167,7 +139,7 @@ class SessionManager:
     def _orphan(self, digest: str, name: str) -> str:
         """The weights, no longer in the store, that a session was saved with. Raises UnknownSession."""
         for model_id, saved_name in self._files.list():
-            if saved_name == name and _short(model_id) == digest:
+            if saved_name == name and short_digest(model_id) == digest:
                 return model_id
         raise UnknownSession(f"session '{name}' of {digest} not found")
 
@@ -192,7 +164,3 @@ def _entry(
         pinned=pinned,
         saved_at=saved_at,
     )
-
-
-def _short(model_id: str) -> str:
-    return model_id.removeprefix("sha256-")[:_SHORT_DIGEST]

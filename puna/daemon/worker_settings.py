@@ -10,8 +10,8 @@ from puna.settings import Settings
 from puna.worker.engine.messages import WorkerSettings
 
 
-def worker_settings(settings: Settings) -> WorkerSettings:
-    """What a worker is started with."""
+def worker_settings(settings: Settings, state_key: bytes | None) -> WorkerSettings:
+    """What a worker is started with. state_key: None: it keeps nothing on disk."""
     return WorkerSettings(
         engine=EngineSettings(
             kv_limit_bytes=settings.kv_limit_bytes,
@@ -21,6 +21,7 @@ def worker_settings(settings: Settings) -> WorkerSettings:
             kv_idle_s=min(settings.kv_idle_s, threading.TIMEOUT_MAX),
             kv_dir=None if settings.kv_disk_bytes == 0 else str(settings.kv_dir),
             kv_disk_bytes=settings.kv_disk_bytes,
+            state_key=state_key,
             cache_policy=cast(CachePolicy, settings.cache_policy),
             multi_user_cache=settings.multi_user_cache,
             max_running=settings.max_running,

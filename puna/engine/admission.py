@@ -27,6 +27,7 @@ def new_sequence(
     models: Mapping[str, Resident],
     settings: EngineSettings,
     order: Order,
+    namespace: str,
     recorder: Recorder,
     table: TokenTable | None,
 ) -> Sequence:
@@ -46,6 +47,7 @@ def new_sequence(
     return Sequence(
         request,
         order=order,
+        namespace=namespace,
         context_length=context_limit(request, info, model.pool),
         can_shift=info.can_shift,
         table=SequenceTable(model.pool),

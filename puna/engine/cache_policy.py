@@ -48,7 +48,7 @@ class PrefixPolicy:
 
     def admit(self, sequence: Sequence) -> bool:
         assert sequence.num_computed == sequence.table.num_blocks == 0, "admitted with a table"
-        sequence.cursor = self._cache.start(sequence.request.cache_salt)
+        sequence.cursor = self._cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
         self._follow(sequence)
         return True
 

@@ -15,6 +15,7 @@ from puna.engine.execution import StepRunner
 from puna.engine.faults import unforeseen
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
+from puna.engine.namespaces import Namespaces
 from puna.engine.pins import AllPins
 from puna.engine.recorder import Recorder
 from puna.engine.refit import Refitting
@@ -56,6 +57,7 @@ class EngineCore:
         self.settings = settings = settings or EngineSettings()
         self._clock = clock
         self.sessions = Sessions()
+        self._namespaces = Namespaces(settings.state_key)
         self._idle_slots = IdleSlots()
         self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
         pins = AllPins(self.prefixes, self.sessions, self._idle_slots)
@@ -202,8 +204,11 @@ class EngineCore:
         self._refit()
         try:
             order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
+            namespace = self._namespaces.of(request.cache_salt)
             table = self._token_tables.get(request.model_id)
-            sequence = new_sequence(request, self._models, self.settings, order, self._recorder, table)
+            sequence = new_sequence(
+                request, self._models, self.settings, order, namespace, self._recorder, table
+            )
         except (InvalidRequest, NativeError) as error:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
@@ -309,7 +314,8 @@ class EngineCore:
         name = sequence.request.session
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
-            self.sessions.keep(sequence.model_id, name, tokens, sequence.request.cache_salt)
+            to_disk = sequence.request.cache_to_disk
+            self.sessions.keep(sequence.model_id, name, tokens, sequence.namespace, to_disk=to_disk)
 
     def _execute(self, step: Step) -> list[StepOutput]:
         table = self._token_tables.get(step.model_id)

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from puna.engine.disk_watch import DiskWatch
 from puna.engine.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave
 from puna.engine.sequence import Sequence
 from puna.engine.sessions import ModelKv
@@ -55,10 +56,17 @@ class WarmModel:
     """Those, and all that were there."""
     saves: list[PrefixSave] = field(default_factory=list)
     num_restores: int = 0
+    num_stuck: int = 0
+    """Those of them that nobody waits for any more: the disk does not answer."""
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.num_active or self.saves or self.num_restores)
+        return bool(self.num_active or self.is_saving or self.num_restores > self.num_stuck)
+
+    @property
+    def is_saving(self) -> bool:
+        """Leaves out what nobody waits for any more."""
+        return any(not save.is_stuck for save in self.saves)
 
 
 @dataclass(eq=False, slots=True)
@@ -74,6 +82,8 @@ class _Restore:
     """What is in memory, so that it stays there."""
     waiting: list[Sequence]
     is_given_up: bool = False
+    is_stuck: bool = False
+    """The disk does not answer."""
     started_s: float = 0.0
 
     @property
@@ -115,15 +125,16 @@ class PrefixRestores:
         self._is_engine_busy = is_engine_busy
         self._on_end = on_end
         self._restores: list[_Restore] = []
+        self._watch = DiskWatch(clock)
         self._bytes_per_s: float | None = None
 
     def begin(self, model: WarmModel, sequence: Sequence) -> bool:
         """Whether the sequence had better wait until it is `ready`."""
         pool, cache, tokens = model.kv.pool, model.kv.cache, findable_tokens(sequence)
-        if model.files is None or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
+        if model.files is None or self.is_stuck or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
             return False
-        salt, table = sequence.request.cache_salt, SequenceTable(pool)
-        cursor = cache.start(salt)
+        namespace, table = sequence.namespace, SequenceTable(pool)
+        cursor = cache.start(namespace, to_disk=sequence.request.cache_to_disk)
         covered = cache.follow(cursor, table, tokens, len(tokens))
         wanted = cache.next_key(cursor, tokens)
         same = next((r for r in self._restores if r.brings(model, wanted)), None)
@@ -132,7 +143,7 @@ class PrefixRestores:
             if same is not None:
                 same.waiting.append(sequence)
             return same is not None
-        job = PrefixRestore(model.files, salt, tokens, cursor.num_blocks)
+        job = PrefixRestore(model.files, namespace, tokens, cursor.num_blocks)
         restore = _Restore(model, job, wanted, cursor, table, [sequence])
         self._restores.append(restore)
         model.num_restores += 1
@@ -172,6 +183,25 @@ class PrefixRestores:
             return False
         self.ready += restore.give_up()
         return True
+
+    def give_up_stuck(self) -> float | None:
+        """Where the disk does not answer, those who wait for it go on without it. Seconds until that has to be
+        looked at again; None: nobody waits.
+        """
+        going = [restore for restore in self._restores if not restore.is_given_up]
+        progress = sum(restore.job.progress for restore in going) + self.num_tokens
+        wait_s = self._watch.wait_s(progress if going else None)
+        if wait_s != 0:
+            return wait_s
+        for restore in going:
+            restore.is_stuck = True
+            restore.model.num_stuck += 1
+            self.ready += restore.give_up()
+        return None
+
+    @property
+    def is_stuck(self) -> bool:
+        return any(restore.is_stuck for restore in self._restores)
 
     def _read(self, restore: _Restore) -> None:
         """After the search."""
@@ -230,6 +260,7 @@ class PrefixRestores:
     def _end(self, restore: _Restore) -> None:
         self._restores.remove(restore)
         restore.model.num_restores -= 1
+        restore.model.num_stuck -= restore.is_stuck
         restore.table.release()
         # The first has got what there is; the others may find more.
         self.ready += restore.waiting[:1]

@@ -94,19 +94,25 @@ class LentBlocks:
 class PrefixRestore:
     """Looks for the blocks that go on with what is in memory: probe(), then, once it has blocks, read()."""
 
-    def __init__(self, files: PrefixFiles, salt: str, tokens: NDArray[np.int32], num_known: int) -> None:
+    def __init__(self, files: PrefixFiles, namespace: str, tokens: NDArray[np.int32], num_known: int) -> None:
         """tokens: of a sequence, as far as they may be found; num_known: blocks of them in memory."""
         self.found: list[StoredBlock] = []
         """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
         self.blocks: LentBlocks | None = None
         """As many, to be filled."""
         self._files = files
-        self._salt = salt
+        self._namespace = namespace
         self._tokens = tokens.copy()
         self._num_known = num_known
         self._next = itertools.count()
         self._is_sound = bytearray()
         self._has_failed = False
+        self._has_looked = False
+
+    @property
+    def progress(self) -> int:
+        """Changes while threads get on."""
+        return self._has_looked + self._is_sound.count(1)
 
     @property
     def num_sound(self) -> int:
@@ -129,13 +135,14 @@ class PrefixRestore:
         if self.found:
             self._probe_partial(self.found[-1])
         self._is_sound = bytearray(len(self.found))
+        self._has_looked = True
 
     def _full_blocks(self) -> list[StoredBlock]:
         """From the sequence's first on."""
-        blocks, parent = [], self._files.root(self._salt)
+        blocks, parent = [], self._files.root(self._namespace)
         for start in range(0, len(self._tokens) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
             tokens = self._tokens[start : start + BLOCK_TOKENS].tobytes()
-            blocks.append(StoredBlock.behind(parent, tokens))
+            blocks.append(self._files.behind(parent, tokens))
             parent = blocks[-1].key
         return blocks
 
@@ -143,7 +150,7 @@ class PrefixRestore:
         wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
         tokens = self._files.following(last)
         if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
-            block = StoredBlock.behind(last.key, tokens)
+            block = self._files.behind(last.key, tokens)
             if self._files.has(block):
                 self.found.append(block)
 
@@ -181,6 +188,10 @@ class PrefixSave:
         self.deadline_s = deadline_s
         self.is_cut_short = False
         """The deadline came before all was written."""
+        self.is_stuck = False
+        """The disk does not answer: nobody waits for it any more."""
+        self.progress = 0
+        """Blocks that have a file now."""
         self._store = store
         self._files = files
         self._nodes = nodes
@@ -206,13 +217,14 @@ class PrefixSave:
                 self.is_cut_short = True
                 return
             parent = self._files.root(node.parent) if isinstance(node.parent, str) else keys[node.parent]
-            stored = StoredBlock.behind(parent, node.tokens)
+            stored = self._files.behind(parent, node.tokens)
             keys[node.number] = stored.key
             content = self.blocks.copy(index)
             if content is None:
                 return
             hint = following.get(node.number, b"")
             is_new = self._files.write(stored, content, hint, now_ns - index * _AGE_STEP_NS)
+            self.progress += 1
             if is_new:
                 self.num_saved_tokens += len(node.tokens) // _TOKEN_BYTES
                 if not self._store.added(self._files.file_bytes):
@@ -223,10 +235,11 @@ class PrefixSave:
 
 
 def savable_nodes(pool: BlockPool, cache: PrefixCache) -> list[Node]:
-    """What the cache knows, used last first, but none before what it builds on."""
+    """What the cache knows and may go to disk, used last first, but none before what it builds on."""
     # The partial block of a running sequence is being written to.
     in_use = [node for node in cache.nodes(pool.references()) if node.is_full]
-    nodes = {node.number: node for node in [*in_use, *cache.nodes(pool.cached())]}
+    known = [*in_use, *cache.nodes(pool.cached())]
+    nodes = {node.number: node for node in known if cache.may_go_to_disk(node)}
     ordered: dict[NodeId, Node] = {}
     for node in nodes.values():
         path = []

@@ -65,6 +65,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether KV that is already there may be used."""
     cache_salt: str = ""
     """KV is shared only among requests with the same salt."""
+    cache_to_disk: bool = True
+    """False: KV that only such requests have needed is never written to a disk."""
     session: str | None = None
     """Keeps the KV of prompt and answer under this name when the request is done."""
     num_draft: int | None = None

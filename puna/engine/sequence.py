@@ -65,6 +65,7 @@ class Sequence:
         request: Request,
         *,
         order: Order,
+        namespace: str = "",
         context_length: int,
         can_shift: bool,
         table: SequenceTable,
@@ -77,6 +78,8 @@ class Sequence:
         self.id = request.id
         self.model_id = request.model_id
         self.order = order
+        self.namespace = namespace
+        """Its KV is shared only with sequences of the same one."""
         self.table = table
         self.sampler = sampler
         self.text = text

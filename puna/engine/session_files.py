@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +54,6 @@ class HeldBlocks:
 class SessionSave:
     """run() writes the file; what the session becomes meanwhile does not matter."""
 
-    path: Path
     header: CheckpointHeader
     tokens: NDArray[np.int32]
     blocks: HeldBlocks
@@ -64,9 +62,9 @@ class SessionSave:
     def model_id(self) -> str:
         return self.header.kv.model_id
 
-    def run(self) -> None:
-        """Raises CheckpointError."""
-        write_checkpoint(self.path, self.header, self.tokens, self._copies())
+    def run(self, descriptor: int, key: bytes) -> None:
+        """Fills an empty file; see write_checkpoint(). Raises CheckpointError."""
+        write_checkpoint(descriptor, key, self.header, self.tokens, self._copies())
 
     def _copies(self) -> Iterator[NDArray[np.uint8]]:
         copy = np.empty(self.header.kv.block_bytes, dtype=np.uint8)
@@ -86,8 +84,8 @@ class SessionLoad:
     tokens: NDArray[np.int32] = field(init=False)
 
     @property
-    def cache_salt(self) -> str:
-        return self.checkpoint.header.cache_salt
+    def namespace(self) -> str:
+        return self.checkpoint.header.namespace
 
     def run(self) -> None:
         """Raises CheckpointError."""

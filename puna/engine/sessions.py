@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -79,7 +78,8 @@ class _Session:
     """num_tokens: whose KV was pinned; the table is empty, and the tokens gone, if it no longer is."""
 
     num_tokens: int
-    cache_salt: str
+    namespace: str
+    to_disk: bool
     tokens: NDArray[np.int32]
     table: SequenceTable
 
@@ -121,7 +121,9 @@ class Sessions:
             self._give_up(transfer)
         del self._models[model_id]
 
-    def keep(self, model_id: str, name: str, tokens: NDArray[np.int32], cache_salt: str) -> None:
+    def keep(
+        self, model_id: str, name: str, tokens: NDArray[np.int32], namespace: str, *, to_disk: bool = True
+    ) -> None:
         """Pins as much of the tokens' KV as the prefix cache has; replaces an older session of that name.
 
         For tokens that were just computed: they are found whole, except for a last, partial block that a
@@ -131,8 +133,9 @@ class Sessions:
             return
         if old := self._sessions.pop((model_id, name), None):
             old.table.release()
-        table, num_tokens = _pin(self._models[model_id], tokens, cache_salt)
-        self._sessions[model_id, name] = _Session(num_tokens, cache_salt, tokens[:num_tokens].copy(), table)
+        table, num_tokens = _pin(self._models[model_id], tokens, namespace, to_disk)
+        kept = tokens[:num_tokens].copy()
+        self._sessions[model_id, name] = _Session(num_tokens, namespace, to_disk, kept, table)
 
     def unpin_oldest(self) -> bool:
         """Releases the blocks of the session that was not used for longest; they are then merely cached.
@@ -174,26 +177,28 @@ class Sessions:
         pinned = [session.table for (of, _), session in self._sessions.items() if of == model_id]
         return pinned + [t.blocks.table for t in self._transfers if t.model_id == model_id]
 
-    def begin_save(self, model_id: str, name: str, path: Path) -> SessionSave:
+    def begin_save(self, model_id: str, name: str) -> SessionSave:
         """What writes the session to a file: run() in any thread, then end_save(). Raises SessionError."""
         session = self._sessions.get((model_id, name))
         if session is None:
             raise UnknownSession(f"session '{name}' is not in memory")
         if not session.is_pinned:
             raise SessionError(f"session '{name}' is no longer in memory: running requests needed its place")
+        if not session.to_disk:
+            raise SessionError(f"session '{name}' is not for the disk: its request had cache_to_disk false")
         self._sessions[model_id, name] = self._sessions.pop((model_id, name))  # as the latest used
         model = self._models[model_id]
         header = CheckpointHeader(
             kv=model.identity,
             name=name,
-            cache_salt=session.cache_salt,
+            namespace=session.namespace,
             num_tokens=session.num_tokens,
             created_at=datetime.now(UTC),
         )
         model.pool.retain(session.table.blocks)
         table = SequenceTable(model.pool)
         table.adopt(session.table.blocks)
-        save = SessionSave(path, header, session.tokens, HeldBlocks(model.arena, table))
+        save = SessionSave(header, session.tokens, HeldBlocks(model.arena, table))
         self._transfers.append(save)
         return save
 
@@ -207,7 +212,7 @@ class Sessions:
         if model is None:
             raise SessionError("the model is not loaded")
         header = checkpoint.header
-        header.require(model.identity)
+        header.require(model.identity, name)
         table = SequenceTable(model.pool)
         while not table.grow(header.num_tokens):
             if not self.unpin_oldest():
@@ -229,10 +234,10 @@ class Sessions:
         if succeeded:
             load.blocks.require_held()
             model, tokens = self._models[load.model_id], load.tokens
-            model.cache.record_tail(model.cache.start(load.cache_salt), load.blocks.table, tokens)
+            model.cache.record_tail(model.cache.start(load.namespace), load.blocks.table, tokens)
         self._give_up(load)
         if succeeded:
-            self.keep(load.model_id, load.name, tokens, load.cache_salt)
+            self.keep(load.model_id, load.name, tokens, load.namespace)
 
     def _give_up(self, transfer: Transfer) -> None:
         if transfer in self._transfers:
@@ -246,9 +251,11 @@ class Sessions:
             del self._sessions[key]
 
 
-def _pin(model: ModelKv, tokens: NDArray[np.int32], cache_salt: str) -> tuple[SequenceTable, int]:
+def _pin(
+    model: ModelKv, tokens: NDArray[np.int32], namespace: str, to_disk: bool
+) -> tuple[SequenceTable, int]:
     """What the cache has of the tokens, retained, and how many they are."""
-    table, cursor = SequenceTable(model.pool), model.cache.start(cache_salt)
+    table, cursor = SequenceTable(model.pool), model.cache.start(namespace, to_disk=to_disk)
     num_tokens = model.cache.follow(cursor, table, tokens, len(tokens))
     if partial := model.cache.find_partial(cursor, tokens, len(tokens)):
         block, num_more = partial

@@ -23,8 +23,9 @@ class SlotPolicy:
         for other, slot in self._slots.values():  # what a fork may take of them
             slot.inputs = other.cached_tokens.tolist() if other.is_content_addressed else []
         prompt = sequence.tokens[: sequence.context_length].tolist()
+        request = sequence.request
         try:
-            slot, left = self.cache.load_cache_slot(prompt, sequence.request.cache_prompt)
+            slot, left = self.cache.load_cache_slot(prompt, request.cache_prompt, sequence.namespace)
         except InputCacheError:  # all are in use
             return False
         self._slots[sequence.id] = sequence, slot

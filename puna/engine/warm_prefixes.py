@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from puna.engine.disk_watch import DiskWatch
 from puna.engine.prefix_restores import (
     MIN_BLOCKS,
     FileThreads,
@@ -23,6 +25,8 @@ from puna.engine.slot_policy import IdleSlots
 from puna.engine.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, BlockId
 from puna.kv.prefix_store import PrefixStore
+
+log = logging.getLogger(__name__)
 
 SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
@@ -67,6 +71,7 @@ class WarmPrefixes:
         self._when_saved: list[Callable[[], None]] = []
         self._num_saved_tokens = 0
         self._counted_s = 0.0
+        self._writing = DiskWatch(clock)
         self._num_running = 0  # sequences that do not wait here
 
     def use_threads(self, threads: FileThreads) -> None:
@@ -138,6 +143,28 @@ class WarmPrefixes:
     def num_waiting(self, model_id: str) -> int:
         num_leaving = sum(len(old.waiting) for old in self._leaving if old.model_id == model_id)
         return num_leaving + (self._restores.num_waiting(model_id) if self._restores else 0)
+
+    def tend(self) -> float | None:
+        """Gives up on a disk that does not answer, and puts away what has been idle for long enough; seconds
+        until there is something to do again, None if there is nothing.
+        """
+        waits_s = [self._give_up_stuck(), self.put_away_idle()]
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
+
+    def erase_model(self, model_id: str, done: Callable[[], None]) -> None:
+        """Removes what is on disk of these weights, and keeps nothing more of them there until they are loaded
+        again. Then calls `done`.
+        """
+        leaving = [old.model for old in self._leaving if old.model_id == model_id]
+        for model in [*leaving, *([self._models[model_id]] if model_id in self._models else [])]:
+            model.files = None
+            for save in model.saves:
+                save.deadline_s = 0.0
+        store = self._store
+        if self._threads is None or store is None:
+            done()
+        else:  # behind what is being written
+            self._threads.write(lambda: store.erase(model_id), done)
 
     def put_away_idle(self) -> float | None:
         """Puts away what models have that were idle for long enough; seconds until the next will have been,
@@ -222,7 +249,7 @@ class WarmPrefixes:
             return False
         is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
-        if leaving is not None and is_long:
+        if leaving is not None and is_long and not self._is_stuck:
             leaving.hurry()
             leaving.waiting.append(sequence)
             return True
@@ -235,6 +262,34 @@ class WarmPrefixes:
                 return True
         return self._restores is not None and self._restores.withdraw(sequence)
 
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether the disk has not answered for long, and still does not."""
+        reading = self._restores is not None and self._restores.is_stuck
+        return reading or any(save.is_stuck for model in self._all_models() for save in model.saves)
+
+    def _give_up_stuck(self) -> float | None:
+        """See PrefixRestores.give_up_stuck(); the same for what is written, and who waits for that."""
+        if self._restores is None:
+            return None
+        was_stuck = self._is_stuck
+        wait_s = self._restores.give_up_stuck()
+        saves = [save for model in self._all_models() for save in model.saves if not save.is_stuck]
+        progress = self._num_saved_tokens + sum(save.progress for save in saves)
+        write_s = self._writing.wait_s(progress if saves else None)
+        if write_s == 0:
+            for save in saves:
+                save.is_stuck = True
+                save.blocks.take_back()
+            self._tell_if_saved()
+        if self._is_stuck and not was_stuck:
+            log.warning("the disk of %s does not answer: it is not waited for", self._store.root)
+            for leaving in self._leaving:
+                self._restores.ready += leaving.waiting
+                leaving.waiting = []
+                leaving.model.kv.pool.drop_cached()
+        return min((s for s in (wait_s, write_s) if s), default=None)
+
     def _is_engine_busy(self) -> bool:
         """Whether threads might disturb what is computed; when the engine ends, that does not matter."""
         return self._num_running > 0 and not self._when_saved
@@ -246,7 +301,7 @@ class WarmPrefixes:
         self, model: WarmModel, seconds: float | None, then: Callable[[], None] | None = None
     ) -> bool:
         """False: there is nothing to save, or nowhere to save it."""
-        if self._threads is None or self._store is None or model.files is None:
+        if self._threads is None or self._store is None or model.files is None or self._is_stuck:
             return False
         nodes = savable_nodes(model.kv.pool, model.kv.cache)
         if not nodes:
@@ -293,7 +348,7 @@ class WarmPrefixes:
                 self._restores.ready.append(sequence)
 
     def _tell_if_saved(self) -> None:
-        if not any(model.saves for model in self._all_models()):
+        if not any(model.is_saving for model in self._all_models()):
             when_saved, self._when_saved = self._when_saved, []
             for done in when_saved:
                 done()
@@ -305,9 +360,9 @@ class WarmPrefixes:
 def _store(settings: EngineSettings) -> PrefixStore | None:
     if settings.kv_dir is None or settings.kv_disk_bytes == 0:
         return None
-    if settings.cache_policy != "prefix" or not settings.elastic:
+    if settings.cache_policy != "prefix" or not settings.elastic or settings.state_key is None:
         return None
-    return PrefixStore(Path(settings.kv_dir), settings.kv_disk_bytes)
+    return PrefixStore(Path(settings.kv_dir), settings.state_key, settings.kv_disk_bytes)
 
 
 def _nothing() -> None:

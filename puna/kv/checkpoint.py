@@ -1,41 +1,41 @@
 """A sequence's tokens and KV in a file, so that they outlive the process.
 
-All integers are little-endian. A checksum is the CRC-32 of all that comes before it, other checksums left out
-(with them it would start over at each: two blocks could change places).
+All integers are little-endian. A MAC is the keyed BLAKE3 of all that comes before it, other MACs left out; so
+each part is sound only behind those before it, and all of it behind its header, which says what it is of.
 
-    magic, version, bytes of the header | header, as JSON | checksum
-    token ids, int32 | checksum
-    for each block: its bytes | checksum
+    magic, version, bytes of the header, name of the key | header, as JSON | MAC
+    token ids, int32 | MAC
+    for each block: its bytes | MAC
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import struct
-import tempfile
-import time
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Annotated
 
 import msgspec
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from puna.kv.sequence_table import BLOCK_TOKENS, blocks_for
+from puna.kv.state_key import derive_key
 
-VERSION = 1
+VERSION = 2
 """Changes with the format, and with how KV lies in a block."""
 
 _MAGIC = b"puna-kv\0"
-_PREFIX = struct.Struct("<8sII")
-_CHECKSUM = struct.Struct("<I")
+_MAC_BYTES = 32
+_KEY_NAME_BYTES = 8
+_PREFIX = struct.Struct(f"<8sII{_KEY_NAME_BYTES}s")
 _MAX_HEADER_BYTES = 64 << 10
-_LEFTOVER_AGE_S = 3600.0
+_PURPOSE = b"sessions"
 
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
@@ -64,8 +64,8 @@ class CheckpointHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     kv: KvIdentity
     name: str
-    cache_salt: str
-    """Of the prefix cache that the tokens belong to."""
+    namespace: str
+    """Of the prefix cache: the part that the tokens belong to."""
     num_tokens: _Positive
     created_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -73,14 +73,16 @@ class CheckpointHeader(msgspec.Struct, frozen=True, kw_only=True):
     def num_blocks(self) -> int:
         return blocks_for(self.num_tokens)
 
-    def require(self, kv: KvIdentity) -> None:
-        """Raises CheckpointMismatch, which names the first difference to `kv`."""
+    def require(self, kv: KvIdentity, name: str) -> None:
+        """Raises CheckpointMismatch, which names the first difference to `kv` and `name`."""
         for field in KvIdentity.__struct_fields__:
             ours, theirs = getattr(kv, field), getattr(self.kv, field)
             if ours != theirs:
                 raise CheckpointMismatch(
                     f"the session was saved with another {_FIELD_NAMES[field]}: {theirs}, not {ours}"
                 )
+        if self.name != name:
+            raise CheckpointMismatch(f"the session was saved under another name: {self.name}, not {name}")
 
 
 _FIELD_NAMES = {
@@ -93,54 +95,45 @@ _FIELD_NAMES = {
 
 
 def write_checkpoint(
-    path: Path, header: CheckpointHeader, tokens: NDArray[np.int32], blocks: Iterable[NDArray[np.uint8]]
+    descriptor: int,
+    key: bytes,
+    header: CheckpointHeader,
+    tokens: NDArray[np.int32],
+    blocks: Iterable[NDArray[np.uint8]],
 ) -> None:
-    """Writes a file that is there whole, also after a power cut, or not at all.
+    """Fills an empty file, and waits until all of it is on disk.
 
+    descriptor: stays the caller's. key: who reads the file must know it.
     tokens: [num_tokens]; blocks: num_blocks times [block_bytes], each read before the next is asked for.
     Raises CheckpointError, and whatever `blocks` raises.
     """
     assert len(tokens) == header.num_tokens
-    with _reported(f"cannot write {path}"):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Readable for the owner only: a conversation can be read off it.
-        descriptor, temporary = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=path.parent)
-    try:
-        with _reported(f"cannot write {path}"), os.fdopen(descriptor, "wb") as file:
-            _write(file, header, tokens, blocks)
-            file.flush()
-            os.fsync(file.fileno())
-            Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    with _reported(f"cannot write {path}"):
-        _sync_directory(path.parent)
+    with (
+        _reported(f"cannot write session '{header.name}'"),
+        os.fdopen(descriptor, "wb", closefd=False) as file,
+    ):
+        _write(file, derive_key(key, _PURPOSE), header, tokens, blocks)
+        file.flush()
+        os.fsync(descriptor)
 
 
-def remove_leftovers(directory: Path) -> None:
-    """Removes what killed processes left in `directory`: what nobody has written to for an hour."""
-    for path in directory.glob("puna-*.tmp"):
-        with suppress(OSError):  # gone already
-            if time.time() - path.stat().st_mtime > _LEFTOVER_AGE_S:
-                path.unlink()
-
-
-def read_header(path: Path) -> CheckpointHeader:
-    """Only looks at the file's beginning and its size. Raises CheckpointError."""
-    with Checkpoint(path) as checkpoint:
+def read_header(descriptor: int, key: bytes, name: str) -> CheckpointHeader:
+    """As Checkpoint(), of which it only looks at the beginning and the size. Raises CheckpointError."""
+    with Checkpoint(descriptor, key, name) as checkpoint:
         return checkpoint.header
 
 
 class Checkpoint:
-    """A file that is being read; nothing in it is believed before its checksum has been compared."""
+    """A file that is being read; nothing in it is believed before its MAC has been compared."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises CheckpointError."""
-        self.path = path
-        self._checksum = 0
-        with _reported(f"cannot read {path}"):
-            self._file = path.open("rb")
+    def __init__(self, descriptor: int, key: bytes, name: str) -> None:
+        """descriptor: of a regular file; closed with this. key: with which it was written.
+        name: what errors call the file. Raises CheckpointError.
+        """
+        self.name = name
+        self._key = derive_key(key, _PURPOSE)
+        self._mac = blake3(key=self._key)
+        self._file = os.fdopen(descriptor, "rb")
         try:
             self.header = self._read_header()
             self._check_size()
@@ -163,7 +156,7 @@ class Checkpoint:
         """[num_tokens]; to be called once, before blocks(). Raises CheckpointError."""
         tokens = np.empty(self.header.num_tokens, dtype="<i4")
         self._read_into(tokens.data.cast("B"))
-        self._compare_checksum("tokens")
+        self._compare_mac("tokens")
         return tokens.astype(np.int32)
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
@@ -171,34 +164,43 @@ class Checkpoint:
         block = np.empty(self.header.kv.block_bytes, dtype=np.uint8)
         for index in range(self.header.num_blocks):
             self._read_into(block.data)
-            self._compare_checksum(f"block {index}")
+            self._compare_mac(f"block {index}")
             yield block
 
     def _read_header(self) -> CheckpointHeader:
         prefix = self._read(_PREFIX.size)
-        magic, version, header_bytes = _PREFIX.unpack(prefix)
+        magic, version, header_bytes, key_name = _PREFIX.unpack(prefix)
         if magic != _MAGIC:
-            raise CheckpointError(f"{self.path} is not a saved session")
+            raise CheckpointError(f"{self.name} is not a saved session")
+        if version < VERSION:
+            raise CheckpointError(
+                f"{self.name} was saved by an older version of puna, whose sessions anybody could forge: "
+                "it cannot be loaded any more"
+            )
         if version != VERSION:
-            raise CheckpointError(f"{self.path} has version {version} of the format, known is {VERSION}")
+            raise CheckpointError(f"{self.name} has version {version} of the format, known is {VERSION}")
+        if key_name != _key_name(self._key):
+            raise CheckpointError(
+                f"{self.name} was saved with another key: a session can be loaded only by who saved it"
+            )
         if header_bytes > _MAX_HEADER_BYTES:
-            raise CheckpointError(f"{self.path} is corrupt: a header of {header_bytes} bytes")
+            raise CheckpointError(f"{self.name} is corrupt: a header of {header_bytes} bytes")
         header = self._read(header_bytes)
-        self._compare_checksum("header")
+        self._compare_mac("header")
         try:
             return msgspec.json.decode(header, type=CheckpointHeader)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{self.path} is corrupt: {error}") from error
+            raise CheckpointError(f"{self.name} is corrupt: {error}") from error
 
     def _check_size(self) -> None:
         """Before anybody makes room for what the header promises."""
         header = self.header
-        expected = self._file.tell() + 4 * header.num_tokens + _CHECKSUM.size
-        expected += header.num_blocks * (header.kv.block_bytes + _CHECKSUM.size)
+        expected = self._file.tell() + 4 * header.num_tokens + _MAC_BYTES
+        expected += header.num_blocks * (header.kv.block_bytes + _MAC_BYTES)
         actual = os.fstat(self._file.fileno()).st_size
         if actual != expected:
             state = "truncated" if actual < expected else "corrupt"
-            raise CheckpointError(f"{self.path} is {state}: {actual} bytes instead of {expected}")
+            raise CheckpointError(f"{self.name} is {state}: {actual} bytes instead of {expected}")
 
     def _read(self, num_bytes: int) -> bytes:
         data = bytearray(num_bytes)
@@ -207,23 +209,24 @@ class Checkpoint:
 
     def _read_into(self, target: memoryview) -> None:
         self._fill(target)
-        self._checksum = zlib.crc32(target, self._checksum)
+        self._mac.update(target)
 
-    def _compare_checksum(self, part: str) -> None:
-        packed = bytearray(_CHECKSUM.size)
-        self._fill(memoryview(packed))
-        if packed != _CHECKSUM.pack(self._checksum):
-            raise CheckpointError(f"{self.path} is corrupt: the checksum of its {part} is wrong")
+    def _compare_mac(self, part: str) -> None:
+        given = bytearray(_MAC_BYTES)
+        self._fill(memoryview(given))
+        if not hmac.compare_digest(given, self._mac.digest()):
+            raise CheckpointError(f"{self.name} is corrupt, or was changed: the MAC of its {part} is wrong")
 
     def _fill(self, target: memoryview) -> None:
-        with _reported(f"cannot read {self.path}"):
+        with _reported(f"cannot read {self.name}"):
             num_bytes = self._file.readinto(target)
         if num_bytes != len(target):
-            raise CheckpointError(f"{self.path} is truncated")
+            raise CheckpointError(f"{self.name} is truncated")
 
 
 def _write(
     file: IO[bytes],
+    key: bytes,
     header: CheckpointHeader,
     tokens: NDArray[np.int32],
     blocks: Iterable[NDArray[np.uint8]],
@@ -231,31 +234,25 @@ def _write(
     encoded = msgspec.json.encode(header)
     if len(encoded) > _MAX_HEADER_BYTES:
         raise CheckpointError(f"the session's header has {len(encoded)} bytes, more than {_MAX_HEADER_BYTES}")
-    checksum = _write_part(file, _PREFIX.pack(_MAGIC, VERSION, len(encoded)) + encoded, 0)
-    checksum = _write_part(file, tokens.astype("<i4").tobytes(), checksum)
+    mac = blake3(key=key)
+    _write_part(file, _PREFIX.pack(_MAGIC, VERSION, len(encoded), _key_name(key)) + encoded, mac)
+    _write_part(file, tokens.astype("<i4").tobytes(), mac)
     num_blocks = 0
     for block in blocks:
         assert block.nbytes == header.kv.block_bytes
-        checksum = _write_part(file, block.data, checksum)
+        _write_part(file, block.data, mac)
         num_blocks += 1
     assert num_blocks == header.num_blocks, f"{num_blocks} blocks instead of {header.num_blocks}"
 
 
-def _write_part(file: IO[bytes], data: bytes | memoryview, checksum: int) -> int:
-    """Writes data and the checksum of all data so far, which it returns."""
-    checksum = zlib.crc32(data, checksum)
+def _write_part(file: IO[bytes], data: bytes | memoryview, mac: blake3) -> None:
+    """Writes data and the MAC of all data so far."""
     file.write(data)
-    file.write(_CHECKSUM.pack(checksum))
-    return checksum
+    file.write(mac.update(data).digest())
 
 
-def _sync_directory(directory: Path) -> None:
-    """So that a power cut does not undo the renaming."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _key_name(key: bytes) -> bytes:
+    return derive_key(key, b"name")[:_KEY_NAME_BYTES]
 
 
 @contextmanager

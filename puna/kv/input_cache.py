@@ -44,6 +44,8 @@ class InputCacheSlot:
     table: SequenceTable
     inputs: list[Input] = field(default_factory=list)
     """Whose KV the table holds."""
+    namespace: str = ""
+    """Only prompts of the same one may use what it holds."""
     in_use: bool = False
     last_used: float = float("-inf")
     """When it was last taken, by time.monotonic()."""
@@ -117,14 +119,18 @@ class InputCache:
             raise InputCacheError("entire prompt removed by truncation")
         return prompt[:keep] + prompt[end:], keep
 
-    def load_cache_slot(self, prompt: list[Input], cache_prompt: bool) -> tuple[InputCacheSlot, list[Input]]:
+    def load_cache_slot(
+        self, prompt: list[Input], cache_prompt: bool, namespace: str = ""
+    ) -> tuple[InputCacheSlot, list[Input]]:
         """Takes a slot for the prompt, and says which of its inputs are left to compute: at least one.
 
-        cache_prompt: whether KV that is there may be used. Raises InputCacheError.
+        cache_prompt: whether KV that is there may be used; namespace: only that of the same one.
+        Raises InputCacheError.
         """
         if not prompt:
             raise InputCacheError("no input")
-        slot, source, common = self.find_best(prompt) if self.multi_user else self.find_longest(prompt)
+        find = self.find_best if self.multi_user else self.find_longest
+        slot, source, common = find(prompt, namespace)
         # One is left, so that there are logits to sample from.
         reuse = min(common, len(prompt) - 1) if cache_prompt else 0
         if not self._can_resume(reuse):
@@ -133,30 +139,37 @@ class InputCache:
             self._fork(source, slot, reuse)
         else:
             self._cut(slot, reuse)
+        slot.namespace = namespace
         slot.in_use = True
         slot.last_used = time.monotonic()
         return slot, prompt[len(slot.inputs) :]
 
-    def find_longest(self, prompt: list[Input]) -> Match:
-        """The free slot that has most of the prompt's beginning. Raises InputCacheError."""
-        free = [slot for slot in self.slots if not slot.in_use]
-        if not free:
-            raise InputCacheError("no available cache slots")
-        slot, common = _longest(free, prompt)
-        return Match(slot, slot, common)
+    def find_longest(self, prompt: list[Input], namespace: str = "") -> Match:
+        """The free slot that has most of the prompt's beginning; if all hold what is of other namespaces, the
+        one used longest ago. Raises InputCacheError.
+        """
+        free = self._free()
+        if found := _longest(free, prompt, namespace):
+            slot, common = found
+            return Match(slot, slot, common)
+        oldest = _oldest(free)
+        return Match(oldest, oldest, 0)
 
-    def find_best(self, prompt: list[Input]) -> Match:
+    def find_best(self, prompt: list[Input], namespace: str = "") -> Match:
         """The slot that has most of the prompt's beginning, if it is free and has nothing else; otherwise the
         free slot used longest ago, to start with a copy of that beginning. Raises InputCacheError.
         """
-        source, common = _longest(self.slots, prompt)
-        if common == len(source.inputs) and not source.in_use:
-            return Match(source, source, common)
+        found = _longest(self.slots, prompt, namespace)
+        if found and found[1] == len(found[0].inputs) and not found[0].in_use:
+            return Match(found[0], *found)
+        oldest = _oldest(self._free())
+        return Match(oldest, *found) if found and found[1] else Match(oldest, oldest, 0)
+
+    def _free(self) -> list[InputCacheSlot]:
         free = [slot for slot in self.slots if not slot.in_use]
         if not free:
             raise InputCacheError("no available cache slots")
-        oldest = min(free, key=lambda slot: slot.last_used)
-        return Match(oldest, source if common else oldest, common)
+        return free
 
     def shift_discard(self, inputs: Sequence[Input], num_keep: int) -> int:
         """How many of the inputs behind the first `num_keep` must go so that half of what the context has
@@ -234,11 +247,22 @@ def count_common_prefix(a: Sequence[Input], b: Sequence[Input]) -> int:
     return length
 
 
-def _longest(slots: Sequence[InputCacheSlot], prompt: list[Input]) -> tuple[InputCacheSlot, int]:
-    """The slot with the longest common prefix, the first of them, and that prefix's length."""
-    lengths = [count_common_prefix(slot.inputs, prompt) for slot in slots]
+def _longest(
+    slots: Sequence[InputCacheSlot], prompt: list[Input], namespace: str
+) -> tuple[InputCacheSlot, int] | None:
+    """The slot with the longest common prefix, the first of them, and that prefix's length. None if all hold
+    what is of other namespaces.
+    """
+    known = [slot for slot in slots if slot.namespace == namespace or not slot.inputs]
+    if not known:
+        return None
+    lengths = [count_common_prefix(slot.inputs, prompt) for slot in known]
     longest = max(lengths)
-    return slots[lengths.index(longest)], longest
+    return known[lengths.index(longest)], longest
+
+
+def _oldest(slots: Sequence[InputCacheSlot]) -> InputCacheSlot:
+    return min(slots, key=lambda slot: slot.last_used)
 
 
 def _num_following(item: Input) -> int:

@@ -18,7 +18,7 @@ _BLOCK_KEY_BYTES = BLOCK_TOKENS * _TOKEN_BYTES
 
 NodeNumber = NewType("NodeNumber", int)
 NodeId: TypeAlias = NodeNumber | str
-"""Numbers are never used twice. A root is its salt: it is no node, so nothing is left of an unused one."""
+"""Numbers are never used twice. A root is a namespace: it is no node, so nothing is left of an unused one."""
 
 
 @dataclass(slots=True)
@@ -27,6 +27,8 @@ class Cursor:
 
     node: NodeId
     num_blocks: int = 0
+    to_disk: bool = True
+    """Whether what is recorded or found through it may be written to a disk."""
 
 
 class Node(NamedTuple):
@@ -59,11 +61,12 @@ class PrefixCache:
         # The tokens of each node's children, sorted: what has the longest common start with some tokens
         # stands next to where these would stand.
         self._children: dict[NodeId, list[bytes]] = {}
+        self._memory_only: set[NodeNumber] = set()
         pool.cache = self
 
-    def start(self, salt: str) -> Cursor:
-        """Before the first token. Only those who know the salt find what is recorded under it."""
-        return Cursor(salt)
+    def start(self, namespace: str, *, to_disk: bool = True) -> Cursor:
+        """Before the first token. Only those of the namespace find what is recorded in it."""
+        return Cursor(namespace, to_disk=to_disk)
 
     def follow(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32], limit: int) -> int:
         """Appends to the table, retained, the blocks that hold the next tokens, while at most `limit` tokens
@@ -81,6 +84,7 @@ class PrefixCache:
             if node is None:
                 break
             found.append(node.block)
+            self._admit_to_disk(cursor, node)
             cursor.node = node.number
         self._pool.retain(found)
         table.adopt(found)
@@ -125,8 +129,9 @@ class PrefixCache:
             key = _next_block(cursor, tokens)
             node = self._nodes.get((cursor.node, key))
             if node is None:
-                node = self._insert(cursor.node, key, table.blocks[cursor.num_blocks])
+                node = self._insert(cursor, key, table.blocks[cursor.num_blocks])
             else:
+                self._admit_to_disk(cursor, node)
                 self._deduplicate(table, cursor.num_blocks, node.block)
             cursor.node = node.number
             cursor.num_blocks += 1
@@ -144,8 +149,12 @@ class PrefixCache:
         siblings = self._children.get(cursor.node, [])
         place = bisect_left(siblings, tail)
         if place == len(siblings) or not siblings[place].startswith(tail):
-            self._insert(cursor.node, tail, own)
-        elif siblings[place] != tail or self._nodes[cursor.node, tail].block != own:
+            self._insert(cursor, tail, own)
+            return
+        known = self._nodes[cursor.node, siblings[place]]
+        if known.tokens == tail:
+            self._admit_to_disk(cursor, known)
+        if known.tokens != tail or known.block != own:
             self.forget(own)  # another block has these tokens and is there already
 
     def forget(self, block: BlockId) -> None:
@@ -165,6 +174,10 @@ class PrefixCache:
         """Those of the blocks that can be found, in their order."""
         return [self._by_block[block] for block in blocks if block in self._by_block]
 
+    def may_go_to_disk(self, node: Node) -> bool:
+        """Whether somebody who allows that needed its tokens; the same is then true of its ancestors."""
+        return node.number not in self._memory_only
+
     def num_recorded(self, block: BlockId) -> int:
         """Tokens at the start of the block that can be found."""
         node = self._by_block.get(block)
@@ -182,6 +195,9 @@ class PrefixCache:
             assert siblings[bisect_left(siblings, tokens)] == tokens, "a child that is not in order"
             full = len(tokens) == _BLOCK_KEY_BYTES
             assert full or node.number not in self._children, "a partial block with a child"
+            hidden = node.number in self._memory_only
+            assert hidden or parent not in self._memory_only, "a block for the disk behind one that is not"
+        assert self._memory_only <= numbers
 
     def _is_current(self, cursor: Cursor, table: SequenceTable) -> bool:
         if cursor.num_blocks == 0:
@@ -189,8 +205,13 @@ class PrefixCache:
         node = self._by_block.get(table.blocks[cursor.num_blocks - 1])
         return node is not None and node.number == cursor.node
 
-    def _insert(self, parent: NodeId, tokens: bytes, block: BlockId) -> Node:
-        """A new node; the block's shorter one, if it has one, is replaced."""
+    def _admit_to_disk(self, cursor: Cursor, node: Node) -> None:
+        if cursor.to_disk and self._memory_only:
+            self._memory_only.discard(node.number)
+
+    def _insert(self, cursor: Cursor, tokens: bytes, block: BlockId) -> Node:
+        """A new node behind the cursor; the block's shorter one, if it has one, is replaced."""
+        parent = cursor.node
         if shorter := self._by_block.get(block):
             unchanged = shorter.parent == parent and tokens.startswith(shorter.tokens)
             assert unchanged, f"block {block} was rewritten while it could be found"
@@ -199,6 +220,8 @@ class PrefixCache:
         self._next_number += 1
         self._nodes[parent, tokens] = self._by_block[block] = node
         insort(self._children.setdefault(parent, []), tokens)
+        if not cursor.to_disk:
+            self._memory_only.add(node.number)
         return node
 
     def _deduplicate(self, table: SequenceTable, index: int, known: BlockId) -> None:
@@ -216,6 +239,7 @@ class PrefixCache:
         if not siblings:
             del self._children[node.parent]
         del self._nodes[node.parent, node.tokens], self._by_block[node.block]
+        self._memory_only.discard(node.number)
         self._pool.uncache(node.block)
 
 

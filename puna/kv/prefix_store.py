@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
-import shutil
+import re
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from blake3 import blake3
 
-from puna.kv.checkpoint import KvIdentity, remove_leftovers
+from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import SUFFIX, VERSION, PrefixFiles
+from puna.kv.state_directory import StateDirectory, UnsafeState
+from puna.kv.state_key import derive_key
 from puna.sizes import binary_size
 
 log = logging.getLogger(__name__)
@@ -24,12 +26,16 @@ log = logging.getLogger(__name__)
 _MAX_DEFAULT_BYTES = 8 << 30
 _DEFAULT_SHARE = 0.1  # of what is free
 _SLACK = 0.05  # of the limit that goes beyond what must go, so that not every file costs a look at all
+_AGE_STEP_NS = 1000
+_FIRST_VERSION_NAME = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"(\d+)-[0-9a-f]{32}-[0-9a-f]{32}")
 
 
 class _File(NamedTuple):
     modified_ns: int
     num_bytes: int
-    path: str
+    directory: str
+    name: str
 
 
 class PrefixStore:
@@ -39,34 +45,57 @@ class PrefixStore:
     younger than what builds on it.
     """
 
-    def __init__(self, root: Path, limit_bytes: int | None = None) -> None:
-        """limit_bytes: None: 8 GiB or a tenth of what is free, whichever is less, once open() was called."""
+    def __init__(self, root: Path, key: bytes, limit_bytes: int | None = None) -> None:
+        """key: who knows another one finds nothing here, and makes nothing that is believed.
+        limit_bytes: None: 8 GiB or a tenth of what is free, whichever is less, once open() was called.
+        """
         self.root = root
         self.limit_bytes = limit_bytes or 0
         self.num_bytes = 0
         """As far as this process knows."""
+        self._key = derive_key(key, b"cached prefixes")
         self._has_limit = limit_bytes is not None
         self._lock = threading.Lock()
+        self._directory: StateDirectory | UnsafeState | None = None
         self._reported: set[tuple[str, str]] = set()
 
     def open(self) -> None:
-        """Looks at what there is, and clears up what killed processes left; takes a while."""
-        with suppress(OSError):
-            for directory in self._directories():
-                remove_leftovers(Path(directory))
+        """Looks at what there is, clears up what killed processes and older versions left; takes a while."""
+        try:
+            root = self._root()
+        except OSError as error:
+            self.report("prefixes are not kept on disk", error)
+            self.limit_bytes = 0
+            return
+        _remove_older_versions(root)
+        for directory in self._directories():
+            directory.remove_leftovers()
         if not self._has_limit:
             num_bytes = sum(file.num_bytes for file in self._files())
-            free_bytes = _free_bytes(self.root) + num_bytes
-            self.limit_bytes = min(_MAX_DEFAULT_BYTES, int(_DEFAULT_SHARE * free_bytes))
+            with suppress(OSError):
+                self.limit_bytes = min(
+                    _MAX_DEFAULT_BYTES, int(_DEFAULT_SHARE * (root.free_bytes() + num_bytes))
+                )
         if removed_bytes := self.keep_limit():
             limit, removed = binary_size(self.limit_bytes), binary_size(removed_bytes)
             log.info("removed %s of cached prefixes in %s, where they may take %s", removed, self.root, limit)
 
     def files(self, kv: KvIdentity, kernels: str) -> PrefixFiles:
         """kernels: what computed it. Other kernels' KV may differ in the last bits."""
-        kind = msgspec.json.encode((VERSION, kernels, kv))
-        name = hashlib.blake2b(kind, digest_size=20).hexdigest()
-        return PrefixFiles(self.root / name, kind, kv.block_bytes, self.report)
+        kind = derive_key(self._key, msgspec.json.encode((VERSION, kernels, kv)))
+        name = f"{VERSION}-{_hashed(kv.model_id)}-{blake3(kind).hexdigest()[:32]}"
+        return PrefixFiles(
+            lambda make: self._root().subdirectory(name, make=make), kind, kv.block_bytes, self.report
+        )
+
+    def erase(self, model_id: str) -> None:
+        """Removes the files of these weights, whatever the kind of their KV."""
+        wanted = _hashed(model_id)
+        for directory in self._directories():
+            if wanted in directory.path.name:
+                self.num_bytes -= _clear(directory)
+                with suppress(OSError):
+                    self._root().remove_subdirectory(directory.path.name)
 
     def added(self, num_bytes: int) -> bool:
         """A file was made; others may have to go for it. False: they cannot be removed."""
@@ -83,7 +112,8 @@ class PrefixStore:
         """Looks at what all processes have there; if it is too much, removes the files used longest ago.
         Returns the bytes that are gone.
         """
-        files = sorted(self._files())
+        files = sorted(self._files(), key=lambda file: file.modified_ns)
+        self._redate(files, time.time_ns())
         found_bytes = self.num_bytes = sum(file.num_bytes for file in files)
         if self.num_bytes <= self.limit_bytes:
             return 0
@@ -91,7 +121,7 @@ class PrefixStore:
             if self.num_bytes <= (1 - _SLACK) * self.limit_bytes:
                 break
             try:
-                Path(file.path).unlink()
+                self._root().subdirectory(file.directory).remove(file.name)
             except FileNotFoundError:  # another process was faster
                 pass
             except OSError as error:
@@ -102,32 +132,76 @@ class PrefixStore:
 
     def report(self, text: str, error: Exception | None) -> None:
         """Logs it, once for each kind of error."""
-        why = "" if error is None else (getattr(error, "strerror", None) or repr(error))
+        why = "" if error is None else (getattr(error, "strerror", None) or str(error) or repr(error))
         with self._lock:
             is_new = (text, why) not in self._reported
             self._reported.add((text, why))
         if is_new:
             log.warning("%s in %s%s", text, self.root, f": {why}" if why else "")
 
+    def _root(self) -> StateDirectory:
+        """Raises OSError; UnsafeState once and for all: nobody looks again whether others can write there."""
+        if self._directory is None:
+            try:
+                self._directory = StateDirectory.open(self.root)
+            except UnsafeState as error:
+                self._directory = error
+        if isinstance(self._directory, UnsafeState):
+            raise self._directory
+        return self._directory
+
     def _files(self) -> Iterator[_File]:
         for directory in self._directories():
-            with suppress(OSError), os.scandir(directory) as entries:
-                for entry in entries:
-                    if entry.name.endswith(SUFFIX):
-                        with suppress(OSError):  # gone meanwhile
-                            status = entry.stat(follow_symlinks=False)
-                            if not stat.S_ISDIR(status.st_mode):
-                                yield _File(status.st_mtime_ns, status.st_size, entry.path)
+            for name in _names(directory):
+                if name.endswith(SUFFIX):
+                    with suppress(OSError):  # gone meanwhile
+                        status = directory.status(name)
+                        if not stat.S_ISDIR(status.st_mode):
+                            yield _File(status.st_mtime_ns, status.st_size, directory.path.name, name)
 
-    def _directories(self) -> list[str]:
-        try:
-            with os.scandir(self.root) as entries:
-                return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:  # nothing there yet
-            return []
+    def _directories(self) -> Iterator[StateDirectory]:
+        with suppress(OSError):
+            root = self._root()
+            for name in _names(root):
+                if _NAME.fullmatch(name):
+                    with suppress(OSError):
+                        yield root.subdirectory(name)
+
+    def _redate(self, files: list[_File], now_ns: int) -> None:
+        """What a wrong clock dated in the future would count as used last until then. Its order stays."""
+        future = [file for file in files if file.modified_ns > now_ns]
+        for rank, file in enumerate(reversed(future)):
+            with suppress(OSError):
+                directory = self._root().subdirectory(file.directory)
+                directory.set_modified(file.name, now_ns - rank * _AGE_STEP_NS)
 
 
-def _free_bytes(path: Path) -> int:
-    """Of the file system on which `path` is, or will be."""
-    existing = next((p for p in (path, *path.absolute().parents) if p.exists()), None)
-    return 0 if existing is None else shutil.disk_usage(existing).free
+def _names(directory: StateDirectory) -> list[str]:
+    try:
+        return directory.names()
+    except OSError:  # gone meanwhile
+        return []
+
+
+def _remove_older_versions(root: StateDirectory) -> None:
+    for name in _names(root):
+        match = _NAME.fullmatch(name)
+        if _FIRST_VERSION_NAME.fullmatch(name) or (match and int(match[1]) < VERSION):
+            with suppress(OSError):
+                _clear(root.subdirectory(name))
+                root.remove_subdirectory(name)
+
+
+def _clear(directory: StateDirectory) -> int:
+    """Removes its files; so many bytes of prefixes are gone."""
+    num_bytes = 0
+    for name in _names(directory):
+        with suppress(OSError):
+            size = directory.status(name).st_size
+            directory.remove(name)
+            num_bytes += size if name.endswith(SUFFIX) else 0
+    return num_bytes
+
+
+def _hashed(model_id: str) -> str:
+    return blake3(model_id.encode(errors="surrogatepass")).hexdigest()[:32]

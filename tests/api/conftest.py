@@ -19,6 +19,7 @@ from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.ggufs import CHATML, THINKING, write_gguf
+from tests.daemon.fake_sessions import write_key
 from tests.descriptions import TINY_WEIGHTS
 
 
@@ -80,7 +81,11 @@ AddModel = Callable[..., None]
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> FakeRuntime:
-    return FakeRuntime(Settings(models=tmp_path / "store", sessions=tmp_path / "sessions"))
+    return FakeRuntime(
+        Settings(
+            models=tmp_path / "store", sessions=tmp_path / "sessions", state_key=write_key(tmp_path / "key")
+        )
+    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from puna.backends.base import ModelInfo
 from puna.chat.template import ChatTemplate
 from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
+from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.engine.request import ModelStats, RequestStats
 from puna.engine.trace import EngineTrace
@@ -60,7 +61,8 @@ class FakeRuntime:
         self.settings = settings
         self.store = Store(settings.models)
         self.worker_sessions = FakeSessions()
-        self.sessions = SessionManager(settings.sessions, self.store, self.worker_sessions, self.resident)
+        files = SessionFiles(settings.sessions, settings.state_key)
+        self.sessions = SessionManager(files, self.store, self.worker_sessions, self.resident)
         self.worker = self
         self.script = Script()
         self.jobs: list[GenerationJob] = []

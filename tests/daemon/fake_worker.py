@@ -131,7 +131,7 @@ class FakeWorker(FakeSessions):
                 self._check()
                 self.num_saves += 1
             case _:
-                return self.handle_session(message)
+                return self.handle_session(message, descriptors)
         return None
 
     def cancel(self, request_id: str) -> None:

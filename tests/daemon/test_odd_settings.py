@@ -92,7 +92,12 @@ def test_names_of_no_model(tmp_path):
 
 def test_a_daemon_says_it_at_its_start(tmp_path, caplog):
     async def main() -> None:
-        settings = Settings(models=tmp_path / "models", sessions=tmp_path / "s", kv_dir=Path("/dev/null"))
+        settings = Settings(
+            models=tmp_path / "models",
+            sessions=tmp_path / "s",
+            state_key=tmp_path / "key",
+            kv_dir=Path("/dev/null"),
+        )
         runtime = Runtime(settings, spawn=Workshop().spawn)
         await runtime.start()
         await runtime.close()

@@ -18,7 +18,7 @@ from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings, SettingsError
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
-from tests.daemon.fake_sessions import SAVED_AT
+from tests.daemon.fake_sessions import SAVED_AT, write_key
 from tests.daemon.fake_worker import INFO, Workshop
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
@@ -38,7 +38,13 @@ class Daemon(Workshop):
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0)
         self.runtime = Runtime(
-            Settings(models=root, sessions=root.parent / "sessions", **settings), spawn=self.spawn
+            Settings(
+                models=root,
+                sessions=root.parent / "sessions",
+                state_key=write_key(root.parent / "key"),
+                **settings,
+            ),
+            spawn=self.spawn,
         )
         self.store = self.runtime.store
 

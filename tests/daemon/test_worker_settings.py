@@ -15,14 +15,16 @@ from puna.worker.engine.messages import WorkerSettings
 
 pytestmark = pytest.mark.unit
 
+KEY = bytes(32)
+
 
 def settings_of(**settings: Any) -> WorkerSettings:
-    return worker_settings(Settings(models=Path("/nowhere"), **settings))
+    return worker_settings(Settings(models=Path("/nowhere"), **settings), KEY)
 
 
 def test_defaults_are_the_engines():
     settings = settings_of(kv_dir=Path("/kv"))
-    assert settings == WorkerSettings(engine=EngineSettings(kv_dir="/kv", max_queue=512))
+    assert settings == WorkerSettings(engine=EngineSettings(kv_dir="/kv", max_queue=512, state_key=KEY))
 
 
 def test_everything_arrives():
@@ -54,6 +56,7 @@ def test_everything_arrives():
         multi_user_cache=True,
         max_running=6,
         max_queue=7,
+        state_key=KEY,
     )
 
 

@@ -241,7 +241,11 @@ def test_store_that_cannot_be_used_does_not_keep_the_daemon_from_starting(models
 @asynccontextmanager
 async def served(models: Path, **settings: Any) -> AsyncIterator[tuple[Runtime, httpx.AsyncClient]]:
     """The daemon's parts in this process, so that a test can look inside."""
-    runtime = Runtime(Settings(models=models, kv_dir=models.parent / "kv", **settings))
+    runtime = Runtime(
+        Settings(
+            models=models, kv_dir=models.parent / "kv", state_key=models.parent / "state.key", **settings
+        )
+    )
     server = Server(create_app(runtime), Limits())
     listener = socket.create_server(("127.0.0.1", 0))
     await runtime.start()

@@ -46,6 +46,7 @@ class Chaos:
             kv_limit_bytes=self.random.choice([25, 60, 150]) * BLOCK_BYTES,
             memory_limit_bytes=self.random.choice([60, 120, 250]) * BLOCK_BYTES,
             kv_dir=str(directory),
+            state_key=bytes(32),
             kv_disk_bytes=self.random.choice([12, 60, 1000]) * FILE_BYTES,
             max_running=self.random.choice([None, None, 1, 3]),
             prefill_tokens=self.random.choice([32, 256]),

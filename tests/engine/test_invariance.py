@@ -18,9 +18,9 @@ from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.engine.metrics import ModelMetrics
 from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
-from puna.kv.checkpoint import Checkpoint
 from puna.tokenizer import Tokenizer, load_tokenizer
 from tests.forward import load_file
+from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -225,12 +225,12 @@ def test_restored_from_a_checkpoint(
     with Engine(backend, smollm2_path) as engine:
         engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
         for one in greedy:
-            save = engine.core.sessions.begin_save("m", one.id, tmp_path / one.id)
-            save.run()
+            save = engine.core.sessions.begin_save("m", one.id)
+            write_session(tmp_path / one.id, save)
             engine.core.sessions.end_save(save)
     with Engine(backend, smollm2_path) as engine:
         for one in greedy:
-            with Checkpoint(tmp_path / one.id) as checkpoint:
+            with open_session(tmp_path / one.id) as checkpoint:
                 load = engine.core.sessions.begin_load("m", one.id, checkpoint)
                 load.run()
                 engine.core.sessions.end_load(load, succeeded=True)

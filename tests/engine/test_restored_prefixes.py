@@ -24,7 +24,9 @@ class Engine:
         self.backend = CpuBackend(num_threads, kv_type=kv_type)
         self.core = EngineCore(
             self.backend,
-            EngineSettings(kv_limit_bytes=64 << 20, kv_dir=str(directory), kv_disk_bytes=1 << 30),
+            EngineSettings(
+                kv_limit_bytes=64 << 20, kv_dir=str(directory), state_key=bytes(32), kv_disk_bytes=1 << 30
+            ),
         )
         self.threads = FakeThreads()
         self.core.prefixes.use_threads(self.threads)

@@ -8,8 +8,9 @@ import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
-from puna.kv.checkpoint import Checkpoint, CheckpointMismatch
+from puna.kv.checkpoint import CheckpointMismatch
 from tests.forward import load_file
+from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -45,12 +46,12 @@ class Engine:
         return outputs
 
     def save(self, path: Path) -> None:
-        save = self.core.sessions.begin_save("m", "a", path)
-        save.run()
+        save = self.core.sessions.begin_save("m", "a")
+        write_session(path, save)
         self.core.sessions.end_save(save)
 
     def load(self, path: Path) -> None:
-        with Checkpoint(path) as checkpoint:
+        with open_session(path) as checkpoint:
             load = self.core.sessions.begin_load("m", "a", checkpoint)
             load.run()
             self.core.sessions.end_load(load, succeeded=True)

@@ -19,7 +19,7 @@ from puna.engine.resident import ModelDoesNotFit
 from puna.engine.session_files import SessionSave
 from puna.engine.sessions import SessionError
 from puna.kv import BLOCK_TOKENS
-from puna.kv.checkpoint import Checkpoint, CheckpointError
+from puna.kv.checkpoint import CheckpointError
 from puna.kv.sequence_table import blocks_for
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -34,6 +34,7 @@ from tests.engine.toy import (
     toy_engine,
     toy_request,
 )
+from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -272,9 +273,9 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(SESSIONS))
     def begin_to_save_session(self, name: str) -> None:
-        if all(save.path.name != name for save in self.saves):
+        if all(save.header.name != name for save in self.saves):
             with suppress(SessionError):  # there is none, or its place was needed
-                self.saves.append(self.engine.sessions.begin_save("first", name, self.directory / name))
+                self.saves.append(self.engine.sessions.begin_save("first", name))
             self.engine.check()
 
     @precondition(lambda self: self.saves)
@@ -282,7 +283,7 @@ class Schedules(RuleBasedStateMachine):
     def end_to_save_session(self) -> None:
         save = self.saves.pop(0)
         with suppress(CheckpointError):  # running requests needed the blocks
-            save.run()
+            write_session(self.directory / save.header.name, save)
         self.engine.sessions.end_save(save)
         self.engine.check()
 
@@ -290,7 +291,7 @@ class Schedules(RuleBasedStateMachine):
     def restore_session(self, name: str) -> None:
         if not (self.directory / name).exists():
             return
-        with suppress(SessionError), Checkpoint(self.directory / name) as checkpoint:
+        with suppress(SessionError), open_session(self.directory / name) as checkpoint:
             load = self.engine.sessions.begin_load("first", name, checkpoint)
             load.run()
             self.engine.sessions.end_load(load, succeeded=True)

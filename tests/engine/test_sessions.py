@@ -22,7 +22,8 @@ from puna.engine.sessions import (
     check_session_name,
 )
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
-from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointMismatch, KvIdentity
+from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, KvIdentity
+from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -88,14 +89,14 @@ class Bench:
         table.release()
 
     def save(self, name: str, path: Path) -> None:
-        save = self.sessions.begin_save(self.model_id, name, path)
+        save = self.sessions.begin_save(self.model_id, name)
         try:
-            save.run()
+            write_session(path, save)
         finally:
             self.sessions.end_save(save)
 
     def load(self, name: str, path: Path) -> None:
-        with Checkpoint(path) as checkpoint:
+        with open_session(path) as checkpoint:
             load = self.sessions.begin_load(self.model_id, name, checkpoint)
             load.run()
             self.sessions.end_load(load, succeeded=True)
@@ -273,7 +274,7 @@ def test_a_model_that_is_not_loaded_takes_no_session(tmp_path: Path):
     bench = Bench.make()
     bench.keep("a", tokens_of(5))
     bench.save("a", tmp_path / "a.kv")
-    with Checkpoint(tmp_path / "a.kv") as checkpoint, pytest.raises(SessionError, match="not loaded"):
+    with open_session(tmp_path / "a.kv") as checkpoint, pytest.raises(SessionError, match="not loaded"):
         bench.sessions.begin_load("other", "a", checkpoint)
 
 
@@ -290,13 +291,13 @@ def test_another_model_refuses_the_file(tmp_path: Path):
 def test_a_save_gives_its_blocks_to_who_runs(tmp_path: Path):
     bench = Bench.make()
     bench.keep("a", tokens_of(40))
-    save = bench.sessions.begin_save("m", "a", tmp_path / "a.kv")
+    save = bench.sessions.begin_save("m", "a")
     bench.sessions.unpin_oldest()
     assert bench.kv.pool.num_used == 3  # the save's
     assert bench.sessions.unpin_oldest()
     assert bench.kv.pool.num_used == 0
     with pytest.raises(CheckpointError, match="running requests needed the memory"):
-        save.run()
+        write_session(tmp_path / "a.kv", save)
     bench.sessions.end_save(save)
     assert list(tmp_path.iterdir()) == []
 
@@ -307,7 +308,7 @@ def test_a_load_gives_its_blocks_to_who_runs(tmp_path: Path):
     bench.save("a", tmp_path / "a.kv")
     bench.sessions.remove("m", "a")
     bench.crowd_out()
-    with Checkpoint(tmp_path / "a.kv") as checkpoint:
+    with open_session(tmp_path / "a.kv") as checkpoint:
         load = bench.sessions.begin_load("m", "a", checkpoint)
         load.run()
         assert bench.sessions.unpin_oldest()
@@ -325,7 +326,7 @@ def test_a_corrupt_file_becomes_no_session(tmp_path: Path):
     bench.sessions.remove("m", "a")
     bench.crowd_out()
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with Checkpoint(path) as checkpoint:
+    with open_session(path) as checkpoint:
         load = bench.sessions.begin_load("m", "a", checkpoint)
         with pytest.raises(CheckpointError, match="block 2"):
             load.run()
@@ -340,12 +341,12 @@ def test_unloading_a_model_takes_its_sessions_and_transfers_along(tmp_path: Path
     other = Bench.make(model_id="other", other=bench)
     for each in (bench, other):
         each.keep("a", tokens_of(40))
-    save = bench.sessions.begin_save("m", "a", tmp_path / "a.kv")
+    save = bench.sessions.begin_save("m", "a")
     bench.sessions.remove_model("m")
     bench.kv.pool.close()
     assert [status.model_id for status in bench.sessions.statuses()] == ["other"]
     with pytest.raises(CheckpointError, match="model was unloaded"):
-        save.run()
+        write_session(tmp_path / "a.kv", save)
     bench.sessions.end_save(save)
 
 

@@ -32,7 +32,7 @@ class Desk:
 
     def __init__(self, directory: Path, model: ToyModel | None = None, **settings: object) -> None:
         self.threads = FakeThreads()
-        self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), **settings)
+        self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), state_key=bytes(32), **settings)
         self.engine.prefixes.use_threads(self.threads)
         self.threads.run()
         self._num_requests = 0
@@ -362,7 +362,7 @@ def test_salts_and_wishes_for_no_cache_are_kept(desk: Desk):
 
 
 def test_the_directory_keeps_its_limit(tmp_path: Path):
-    desk = Desk(tmp_path, kv_disk_bytes=30 * (192 + BLOCK_BYTES))
+    desk = Desk(tmp_path, kv_disk_bytes=30 * (256 + BLOCK_BYTES))
     for first in range(4):
         desk.say([first, *PROMPT])
         desk.reload()

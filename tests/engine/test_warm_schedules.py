@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.prefix_files import PrefixFiles
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -28,7 +27,7 @@ from tests.engine.toy import (
 
 pytestmark = pytest.mark.native
 
-FILE_BYTES = PrefixFiles(Path(), b"", BLOCK_BYTES, lambda *_: None).file_bytes
+FILE_BYTES = 256 + BLOCK_BYTES
 LONG = [i % 7 for i in range(9 * BLOCK_TOKENS + 3)]
 prompts = st.builds(
     lambda first, length, tail: [*first, *LONG[:length], *tail],
@@ -53,6 +52,7 @@ class WarmSchedules(RuleBasedStateMachine):
         engine_settings = EngineSettings(
             kv_limit_bytes=num_blocks * BLOCK_BYTES,
             kv_dir=self.directory.name,
+            state_key=bytes(32),
             kv_disk_bytes=num_files * FILE_BYTES,
             max_running=max_running,
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -24,18 +24,20 @@ from puna.kv.checkpoint import (
     CheckpointMismatch,
     KvIdentity,
     read_header,
-    remove_leftovers,
     write_checkpoint,
 )
+from puna.kv.checkpoint_files import CheckpointFiles
+from puna.kv.state_key import derive_key
 
 pytestmark = pytest.mark.unit
 
 CREATED = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+KEY = bytes(range(32))
 KV = KvIdentity(model_id="sha256-abc", kv_type="q8_0", num_layers=3, block_bytes=64)
 
 
 def header(num_tokens: int, **fields: object) -> CheckpointHeader:
-    values = {"kv": KV, "name": "n", "cache_salt": "s", "created_at": CREATED, **fields}
+    values = {"kv": KV, "name": "n", "namespace": "s", "created_at": CREATED, **fields}
     return CheckpointHeader(num_tokens=num_tokens, **values)
 
 
@@ -45,13 +47,34 @@ def content(num_tokens: int) -> tuple[NDArray[np.int32], list[NDArray[np.uint8]]
     return tokens, list(rng.integers(0, 256, (-(-num_tokens // 16), 64)).astype(np.uint8))
 
 
-def write(path: Path, num_tokens: int) -> bytes:
-    write_checkpoint(path, header(num_tokens), *content(num_tokens))
+def write(
+    path: Path,
+    num_tokens: int,
+    key: bytes = KEY,
+    blocks: Iterable[NDArray[np.uint8]] | None = None,
+    **fields: object,
+) -> bytes:
+    draft = CheckpointFiles(path.parent).begin(path.name)
+    tokens, all_blocks = content(num_tokens)
+    try:
+        write_checkpoint(draft.descriptor, key, header(num_tokens, **fields), tokens, blocks or all_blocks)
+    except BaseException:
+        draft.discard()
+        raise
+    draft.publish()
     return path.read_bytes()
 
 
+def opened(path: Path) -> int:
+    return CheckpointFiles(path.parent).open(path.name)
+
+
+def header_of(path: Path, key: bytes = KEY) -> CheckpointHeader:
+    return read_header(opened(path), key, path.name)
+
+
 def read(path: Path) -> tuple[CheckpointHeader, list[int], list[bytes]]:
-    with Checkpoint(path) as checkpoint:
+    with Checkpoint(opened(path), KEY, path.name) as checkpoint:
         tokens = checkpoint.read_tokens().tolist()
         return checkpoint.header, tokens, [block.tobytes() for block in checkpoint.blocks()]
 
@@ -75,7 +98,7 @@ def test_what_is_written_is_read(tmp_path: Path, num_tokens: int):
     tokens, blocks = content(num_tokens)
     expected = (header(num_tokens), tokens.tolist(), [block.tobytes() for block in blocks])
     assert read(tmp_path / "a.kv") == expected
-    assert read_header(tmp_path / "a.kv") == expected[0]
+    assert header_of(tmp_path / "a.kv") == expected[0]
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path):
@@ -96,16 +119,16 @@ def test_any_changed_byte_is_noticed(saved: tuple[Path, bytes], data: st.DataObj
 def test_any_truncation_is_noticed(saved: tuple[Path, bytes]):
     for length in range(len(saved[1])):
         with pytest.raises(CheckpointError, match="truncated"):
-            Checkpoint(damaged(saved, saved[1][:length]))  # before anything is allocated for it
+            header_of(damaged(saved, saved[1][:length]))  # before anything is allocated for it
 
 
 def test_what_comes_behind_the_end_is_noticed(saved: tuple[Path, bytes]):
     with pytest.raises(CheckpointError, match="corrupt"):
-        read_header(damaged(saved, saved[1] + b"\0"))
+        header_of(damaged(saved, saved[1] + b"\0"))
 
 
 def test_blocks_that_changed_places_are_noticed(saved: tuple[Path, bytes]):
-    size = KV.block_bytes + 4  # with the checksum
+    size = KV.block_bytes + 32  # with the MAC
     start, first, second, third = (
         saved[1][: -3 * size],
         saved[1][-3 * size : -2 * size],
@@ -124,34 +147,37 @@ def test_garbage_is_refused(saved: tuple[Path, bytes], data: bytes):
 
 
 def with_prefix(magic: bytes, version: int, header_bytes: int) -> bytes:
-    return struct.pack("<8sII", magic, version, header_bytes) + bytes(100)
+    name = derive_key(derive_key(KEY, b"sessions"), b"name")[:8]
+    return struct.pack("<8sII8s", magic, version, header_bytes, name) + bytes(100)
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (with_prefix(b"something", 1, 10), "not a saved session"),
-        (with_prefix(b"puna-kv\0", 2, 10), "version 2 of the format"),
-        (with_prefix(b"puna-kv\0", 1, 2**32 - 1), "header of 4294967295 bytes"),
+        (with_prefix(b"something", 2, 10), "not a saved session"),
+        (with_prefix(b"puna-kv\0", 1, 10), "damaged.kv was saved by an older version of puna"),
+        (with_prefix(b"puna-kv\0", 3, 10), "version 3 of the format"),
+        (with_prefix(b"puna-kv\0", 2, 2**32 - 1), "header of 4294967295 bytes"),
+        (with_prefix(b"puna-kv\0", 2, 10)[:16] + bytes(100), "saved with another key"),
     ],
 )
 def test_a_strange_beginning_is_named(saved: tuple[Path, bytes], data: bytes, text: str):
     with pytest.raises(CheckpointError, match=text):
-        read_header(damaged(saved, data))
+        header_of(damaged(saved, data))
 
 
 @pytest.mark.parametrize("field", ["num_tokens", "block_bytes", "num_layers"])
 @pytest.mark.parametrize("number", [0, -1, 2**31, 2**80])
-def test_a_header_with_valid_checksum_is_not_trusted_either(tmp_path: Path, field: str, number: int):
+def test_a_header_with_a_valid_mac_is_not_trusted_either(tmp_path: Path, field: str, number: int):
     fields = msgspec.to_builtins(header(40))
     (fields if field == "num_tokens" else fields["kv"])[field] = number
     encoded = msgspec.json.encode(fields) if number < 2**64 else repr(fields).replace("'", '"').encode()
-    prefix = struct.pack("<8sII", b"puna-kv\0", 1, len(encoded))
-    checksum = zlib.crc32(prefix + encoded)
+    data = with_prefix(b"puna-kv\0", 2, len(encoded))[:24] + encoded
+    mac = blake3(data, key=derive_key(KEY, b"sessions")).digest()
     path = tmp_path / "a.kv"
-    path.write_bytes(prefix + encoded + struct.pack("<I", checksum) + bytes(100))
+    path.write_bytes(data + mac + bytes(100))
     with pytest.raises(CheckpointError, match="corrupt"):
-        read_header(path)
+        header_of(path)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +191,20 @@ def test_a_header_with_valid_checksum_is_not_trusted_either(tmp_path: Path, fiel
     ],
 )
 def test_other_kv_is_refused_by_name(field: str, value: object, text: str):
-    header(5).require(KV)
+    header(5).require(KV, "n")
     with pytest.raises(CheckpointMismatch, match=text):
-        header(5).require(msgspec.structs.replace(KV, **{field: value}))
+        header(5).require(msgspec.structs.replace(KV, **{field: value}), "n")
 
 
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(CheckpointError, match=r"cannot read .*none\.kv: No such file"):
-        read_header(tmp_path / "none.kv")
+def test_another_name_is_refused():
+    with pytest.raises(CheckpointMismatch, match="another name: n, not m"):
+        header(5).require(KV, "m")
+
+
+def test_who_has_another_key_can_neither_read_nor_forge(tmp_path: Path):
+    write(tmp_path / "a.kv", 40, key=bytes(32))
+    with pytest.raises(CheckpointError, match="another key"):
+        header_of(tmp_path / "a.kv")
 
 
 class PowerCut(Exception):
@@ -188,7 +220,7 @@ def test_a_save_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path):
         raise PowerCut
 
     with pytest.raises(PowerCut):
-        write_checkpoint(path, header(1000), content(1000)[0], blocks())
+        write(path, 1000, blocks=blocks())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -197,11 +229,9 @@ def test_the_final_name_appears_only_when_everything_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     events = []
-    sync, replace = os.fsync, Path.replace
+    sync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda descriptor: events.append("sync") or sync(descriptor))
-    monkeypatch.setattr(
-        Path, "replace", lambda path, target: events.append("replace") or replace(path, target)
-    )
+    monkeypatch.setattr(os, "replace", lambda *a, **k: events.append("replace") or replace(*a, **k))
     write(tmp_path / "a.kv", 40)
     assert events == ["sync", "replace", "sync"]
 
@@ -214,16 +244,18 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path):
 
 def test_a_header_that_no_reader_would_take_is_not_written(tmp_path: Path):
     with pytest.raises(CheckpointError, match="header"):
-        write_checkpoint(tmp_path / "a.kv", header(5, cache_salt="x" * 70_000), *content(5))
+        write(tmp_path / "a.kv", 5, namespace="x" * 70_000)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_leftovers_of_a_killed_process_are_removed_once_they_are_old(tmp_path: Path):
-    old, new, other = tmp_path / "puna-1.tmp", tmp_path / "puna-2.tmp", tmp_path / "a.kv"
-    for path in (old, new, other):
+    old, new, future = tmp_path / "puna-1.tmp", tmp_path / "puna-2.tmp", tmp_path / "puna-3.tmp"
+    other = tmp_path / "a.kv"
+    for path in (old, new, future, other):
         path.write_bytes(b"x")
     for path in (old, other):
         os.utime(path, (0, 0))
-    remove_leftovers(tmp_path)
+    os.utime(future, (2**32, 2**32))
+    CheckpointFiles(tmp_path).remove_leftovers()
     assert sorted(tmp_path.iterdir()) == [other, new]
-    remove_leftovers(tmp_path / "none")
+    CheckpointFiles(tmp_path / "none").remove_leftovers()

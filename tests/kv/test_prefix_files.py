@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
+from puna.kv.state_directory import StateDirectory
 
 pytestmark = pytest.mark.unit
 
@@ -24,15 +25,21 @@ def tokens(first: int, count: int = 16) -> bytes:
 
 
 class Files(PrefixFiles):
-    def __init__(self, directory: Path, kind: bytes = b"kind", block_bytes: int = BLOCK_BYTES) -> None:
-        super().__init__(directory, kind, block_bytes, lambda text, _: self.reports.append(text))
+    def __init__(self, directory: Path, key: bytes = bytes(32), block_bytes: int = BLOCK_BYTES) -> None:
+        super().__init__(
+            lambda make: StateDirectory.open(directory, make=make),
+            key,
+            block_bytes,
+            lambda text, _: self.reports.append(text),
+        )
+        self.directory = directory
         self.reports: list[str] = []
 
-    def block(self, *firsts: int, salt: str = "") -> StoredBlock:
+    def block(self, *firsts: int, namespace: str = "") -> StoredBlock:
         """The last of a path of blocks."""
-        key = self.root(salt)
+        key = self.root(namespace)
         for first in firsts:
-            block = StoredBlock.behind(key, tokens(first))
+            block = self.behind(key, tokens(first))
             key = block.key
         return block
 
@@ -81,10 +88,10 @@ def test_a_block_stands_for_all_tokens_before_it(files: Files):
     assert not files.has(files.block(0, 0, 16))
 
 
-def test_other_salts_and_kinds_of_kv_have_other_names(files: Files):
+def test_other_namespaces_and_keys_have_other_names(files: Files):
     files.put(files.block(0))
-    assert not files.has(files.block(0, salt="tenant"))
-    other = Files(files.directory, b"kind of another model")
+    assert not files.has(files.block(0, namespace="tenant"))
+    other = Files(files.directory, bytes(31) + b"1")
     assert not other.has(other.block(0))
 
 
@@ -96,7 +103,7 @@ def test_a_file_under_another_name_is_refused(files: Files):
     assert len(files.reports) == 1
 
 
-@pytest.mark.parametrize("size", [0, 10, 150, 192, 192 + BLOCK_BYTES - 1, 192 + BLOCK_BYTES + 1])
+@pytest.mark.parametrize("size", [0, 10, 200, 256, 256 + BLOCK_BYTES - 1, 256 + BLOCK_BYTES + 1])
 def test_a_file_of_another_size_is_none(files: Files, size: int):
     block = files.block(0)
     path = files.put(block)
@@ -109,7 +116,7 @@ def test_a_file_of_another_size_is_none(files: Files, size: int):
     assert len(files.reports) <= 1
 
 
-@given(place=st.integers(0, 191 + BLOCK_BYTES), bit=st.integers(0, 7))
+@given(place=st.integers(0, 255 + BLOCK_BYTES), bit=st.integers(0, 7))
 @settings(max_examples=200, deadline=None)
 def test_a_damaged_file_is_removed_or_as_good_as_before(tmp_path_factory, place: int, bit: int):
     files = Files(tmp_path_factory.mktemp("files"))
@@ -118,14 +125,14 @@ def test_a_damaged_file_is_removed_or_as_good_as_before(tmp_path_factory, place:
     damaged = bytearray(path.read_bytes())
     damaged[place] ^= 1 << bit
     path.write_bytes(damaged)
-    hint = range(116, 192)  # and what fills the header up: neither can do harm
+    hint = range(152, 256)  # and what fills the header up: neither can do harm
     files.following(block)
     if place in hint:
         assert files.get(block) == CONTENT.tobytes()
     else:
         assert files.get(block) is None
         assert not path.exists()
-        assert files.reports == ["removed a damaged file of a cached prefix"]
+        assert files.reports == ["removed a damaged or foreign file of a cached prefix"]
 
 
 def test_what_cannot_be_read_is_reported_and_left(files: Files):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
 from puna.kv.prefix_store import PrefixStore
+from puna.kv.state_directory import StateDirectory
 from puna.sizes import binary_size
 
 pytestmark = pytest.mark.unit
@@ -28,18 +28,19 @@ def identity(**changes: object) -> KvIdentity:
     return KvIdentity(**{**fields, **changes})
 
 
-FILE_BYTES = PrefixFiles(Path(), b"", BLOCK_BYTES, lambda *_: None).file_bytes
+KEY = bytes(range(32))
+FILE_BYTES = PrefixStore(Path(), KEY).files(identity(), "").file_bytes
 
 
 def opened(root: Path, num_files: float | None) -> PrefixStore:
-    store = PrefixStore(root, None if num_files is None else int(num_files * FILE_BYTES))
+    store = PrefixStore(root, KEY, None if num_files is None else int(num_files * FILE_BYTES))
     store.open()
     return store
 
 
 def put(store: PrefixStore, number: int, age: int, files: PrefixFiles | None = None) -> StoredBlock:
     files = files or store.files(identity(), "cpu")
-    block = StoredBlock.behind(files.root(""), np.full(16, number, np.int32).tobytes())
+    block = files.behind(files.root(""), np.full(16, number, np.int32).tobytes())
     assert files.write(block, CONTENT, b"", (10**9 - age) * 10**9)
     store.added(files.file_bytes)
     return block
@@ -89,10 +90,10 @@ def test_what_cannot_be_removed_keeps_others_from_being_written(
     for number in range(10):
         put(store, number, number)
 
-    def unlink(_: Path) -> None:
+    def unlink(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
-    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr(os, "unlink", unlink)
     put(store, 10, 0)
     assert store.added(0) is False
     assert store.num_bytes == 11 * FILE_BYTES == on_disk(tmp_path)
@@ -120,7 +121,7 @@ def test_each_kind_of_kv_has_its_own_directory(tmp_path: Path, change: dict):
     other = store.files(identity(**change), "cpu")
     assert not other.has(block)
     assert other.root("") != block.parent
-    assert store.files(identity(), "other kernels").directory != other.directory
+    assert not store.files(identity(), "other kernels").has(block)
 
 
 def test_a_store_finds_what_there_is_and_keeps_its_limit(tmp_path: Path):
@@ -171,10 +172,9 @@ def test_leftovers_of_killed_processes_go(tmp_path: Path):
 
 
 def test_the_default_limit_is_a_share_of_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10 << 30))
+    monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: 10 << 30)
     assert opened(tmp_path / "not" / "there", None).limit_bytes == (10 << 30) // 10
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1 << 40))
+    monkeypatch.setattr(StateDirectory, "free_bytes", lambda _: 1 << 40)
     assert opened(tmp_path, None).limit_bytes == 8 << 30
 
 

@@ -55,10 +55,12 @@ def _toy_files() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def served(num_blocks: int = NUM_BLOCKS, **settings: float) -> AsyncIterator[Served]:
+async def served(num_blocks: int = NUM_BLOCKS, **settings: object) -> AsyncIterator[Served]:
     """Asserts at the end that the server has ended and gave everything back."""
     backend = SlowBackend()
-    engine = EngineCore(backend, EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **settings))
+    engine = EngineCore(
+        backend, EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, state_key=bytes(32), **settings)
+    )
     ours, theirs = open_channel()
     server = threading.Thread(target=EngineServer(engine, CallServer(theirs, ToWorker, CROSSING)).run)
     server.start()

@@ -34,7 +34,8 @@ def settings_of(**settings: Any) -> WorkerSettings:
         Settings(
             models=Path("/nowhere"),
             **{"num_threads": 1, "kv_limit_bytes": 64 << 20, "kv_disk_bytes": 0, **settings},
-        )
+        ),
+        None,
     )
 
 

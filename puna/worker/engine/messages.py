@@ -129,20 +129,26 @@ class ListSessions(Call[list[SessionStatus]], frozen=True, tag=True):
     """Those in memory, or that were there."""
 
 
+class EraseModel(Call[None], frozen=True, tag=True):
+    """Removes what is kept on disk of a model's cached KV."""
+
+    model_id: str
+
+
 class SaveSession(Call[None], frozen=True, tag=True):
-    """Answered when the file is on disk. Raises SessionError, CheckpointError."""
+    """Comes with the descriptor of an empty file. Answered when all is on disk. Raises SessionError,
+    CheckpointError.
+    """
 
     model_id: str
     name: str
-    path: bytes
 
 
 class LoadSession(Call[None], frozen=True, tag=True):
-    """Raises SessionError, CheckpointError."""
+    """Comes with the descriptor of the file. Raises SessionError, CheckpointError."""
 
     model_id: str
     name: str
-    path: bytes
 
 
 class RemoveSession(Call[bool], frozen=True, tag=True):
@@ -184,6 +190,7 @@ ToWorker = (
     | EndLease
     | TrimKv
     | SavePrefixes
+    | EraseModel
     | SessionMessage
     | Submit
     | Cancel

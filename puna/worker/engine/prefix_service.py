@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from puna.engine.prefix_restores import Work
 from puna.engine.warm_prefixes import WarmPrefixes
+from puna.worker.file_threads import FileThreads
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class PrefixService:
         self._call_soon = call_soon
         self._jobs: list[_Job] = []
         # Whoever begins anew looks what there is, and should not wait until others have read theirs.
-        self._finder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find prefixes")
-        self._readers = ThreadPoolExecutor(_NUM_READERS, thread_name_prefix="read prefixes")
+        self._finder = FileThreads(1, "find prefixes")
+        self._readers = FileThreads(_NUM_READERS, "read prefixes")
         # A disk that is slow to write must not keep anybody from reading.
-        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="write prefixes")
+        self._writer = FileThreads(1, "write prefixes")
         prefixes.use_threads(self)
 
     def look(self, work: Work, done: Work) -> None:
@@ -66,18 +66,19 @@ class PrefixService:
         self._start(self._writer, _Job(work, done, 1))
 
     def close(self) -> None:
-        """Before the engine closes; waits for threads to be done with the block that they are at."""
+        """Before the engine closes; waits for threads to be done with the block that they are at, unless the
+        disk does not answer. What a thread is still using then stays where it is.
+        """
         self._prefixes.stop()
-        self._finder.shutdown()
-        self._readers.shutdown()
-        self._writer.shutdown()
-        for job in list(self._jobs):
+        for threads in (self._finder, self._readers, self._writer):
+            threads.close()
+        for job in [job for job in self._jobs if job.num_threads == 0]:
             self._end(job)
 
-    def _start(self, threads: ThreadPoolExecutor, job: _Job) -> None:
+    def _start(self, threads: FileThreads, job: _Job) -> None:
         self._jobs.append(job)
         for _ in range(job.num_threads):
-            threads.submit(self._run, job)
+            threads.submit(lambda: self._run(job))
 
     def _run(self, job: _Job) -> None:
         if job.run():

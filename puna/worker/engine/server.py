@@ -18,6 +18,7 @@ from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
 from puna.worker.engine.messages import (
     Cancel,
     EndLease,
+    EraseModel,
     GetStats,
     GetTrace,
     Lease,
@@ -75,7 +76,9 @@ class EngineServer:
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
-        self._sessions = SessionService(engine.sessions, self._call_soon, self._answer, self._fail)
+        self._sessions = SessionService(
+            engine.sessions, engine.settings.state_key, self._call_soon, self._answer, self._fail
+        )
         self._relief = PressureRelief(engine, MemoryPressure())
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
         self._connected = True
@@ -104,7 +107,7 @@ class EngineServer:
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        waits_s = [self._engine.prefixes.put_away_idle(), self._relief.relieve_system()]
+        waits_s = [self._engine.prefixes.tend(), self._relief.relieve_system()]
         if has_work := self._engine.has_work:
             self._start_chores()
             waits_s.append(STALL_S)
@@ -151,8 +154,10 @@ class EngineServer:
                 self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
             case SavePrefixes():
                 self._engine.prefixes.save_all(lambda: self._answer(call, None))
+            case EraseModel(model_id):
+                self._engine.prefixes.erase_model(model_id, lambda: self._answer(call, None))
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
-                self._sessions.handle(call, message)
+                self._sessions.handle(call, message, asked.descriptors)
                 self._start_chores()  # it may have left memory to be given back
             case _:
                 self._answer_with(call, lambda: self._result(message))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from puna.engine.session_files import SessionLoad, SessionSave
 from puna.engine.sessions import SessionError, Sessions
 from puna.kv.checkpoint import Checkpoint, CheckpointError
+from puna.worker.calls import ProtocolError, close_all
 from puna.worker.engine.messages import (
     ListSessions,
     LoadSession,
@@ -18,6 +17,7 @@ from puna.worker.engine.messages import (
     SaveSession,
     SessionMessage,
 )
+from puna.worker.file_threads import FileThreads
 
 log = logging.getLogger(__name__)
 
@@ -31,56 +31,70 @@ class SessionService:
     def __init__(
         self,
         sessions: Sessions,
+        state_key: bytes | None,
         call_soon: Callable[[Callable[[], None]], None],
         answer: Callable[[int, object], None],
         fail: Callable[[int, Exception], None],
     ) -> None:
+        """state_key: with which files are authenticated; None: there are none."""
         self._sessions = sessions
+        self._key = state_key
         self._call_soon = call_soon
         self._answer = answer
         self._fail = fail
         # One file at a time: more would only share the disk.
-        self._files = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sessions")
+        self._files = FileThreads(1, "sessions")
 
-    def handle(self, call: int, message: SessionMessage) -> None:
-        match message:
-            case ListSessions():
+    def handle(self, call: int, message: SessionMessage, descriptors: list[int]) -> None:
+        """Closes the descriptors, sooner or later."""
+        match message, descriptors:
+            case ListSessions(), []:
                 self._answer(call, self._sessions.statuses())
-            case RemoveSession(model_id, name):
+            case RemoveSession(model_id, name), []:
                 self._answer(call, self._sessions.remove(model_id, name))
-            case SaveSession():
-                self._begin_save(call, message)
-            case LoadSession():
-                self._files.submit(self._open, call, message)
+            case SaveSession(), [descriptor]:
+                self._begin_save(call, message, descriptor)
+            case LoadSession(), [descriptor]:
+                self._files.submit(lambda: self._open(call, message, descriptor))
+            case _:
+                close_all(descriptors)
+                self._fail(call, ProtocolError(f"{len(descriptors)} descriptors"))
 
     def close(self) -> None:
         """To be called when the engine has closed: what is under way then gives up soon."""
-        self._files.shutdown(cancel_futures=True)
+        self._files.close()
 
-    def _begin_save(self, call: int, message: SaveSession) -> None:
+    def _begin_save(self, call: int, message: SaveSession, descriptor: int) -> None:
         try:
-            save = self._sessions.begin_save(message.model_id, message.name, _path(message))
+            save = self._sessions.begin_save(message.model_id, message.name)
         except SessionError as error:
+            os.close(descriptor)
             self._fail(call, error)
         else:
-            self._files.submit(self._save, call, save)
+            self._files.submit(lambda: self._save(call, save, descriptor))
 
-    def _save(self, call: int, save: SessionSave) -> None:
-        error = _run(save.run)
+    def _save(self, call: int, save: SessionSave, descriptor: int) -> None:
+        error = _run(lambda: save.run(descriptor, self._state_key()))
+        os.close(descriptor)
         self._call_soon(lambda: self._end_save(call, save, error))
 
     def _end_save(self, call: int, save: SessionSave, error: Exception | None) -> None:
         self._sessions.end_save(save)
         self._finish(call, error)
 
-    def _open(self, call: int, message: LoadSession) -> None:
+    def _open(self, call: int, message: LoadSession, descriptor: int) -> None:
         try:
-            checkpoint = Checkpoint(_path(message))
+            checkpoint = Checkpoint(descriptor, self._state_key(), f"session '{message.name}'")
         except Exception as error:
             failure = _reportable(error)
             self._call_soon(lambda: self._fail(call, failure))
         else:
             self._call_soon(lambda: self._begin_load(call, message, checkpoint))
+
+    def _state_key(self) -> bytes:
+        if self._key is None:
+            raise CheckpointError("there is no key for what is saved: the log says why")
+        return self._key
 
     def _begin_load(self, call: int, message: LoadSession, checkpoint: Checkpoint) -> None:
         try:
@@ -89,7 +103,7 @@ class SessionService:
             checkpoint.close()
             self._fail(call, error)
         else:
-            self._files.submit(self._load, call, load)
+            self._files.submit(lambda: self._load(call, load))
 
     def _load(self, call: int, load: SessionLoad) -> None:
         with load.checkpoint:
@@ -124,7 +138,3 @@ def _reportable(error: Exception) -> CheckpointError:
         return error
     log.error("a session's file", exc_info=error)
     return CheckpointError(repr(error))
-
-
-def _path(message: SaveSession | LoadSession) -> Path:
-    return Path(os.fsdecode(message.path))
