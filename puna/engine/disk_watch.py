@@ -18,8 +18,8 @@ class DiskWatch:
         self._since_s = 0.0
 
     def wait_s(self, progress: int | None) -> float | None:
-        """progress: any number that differs from the last one once something was done; None: there is nothing to
-        do. Returns after how many seconds without progress they are given up: 0, now; None: there is no need.
+        """progress: any number that changes once something was done; None: there is nothing to do.
+        Returns after how many seconds without progress threads are given up: 0: now; None: never.
         """
         now_s = self._clock()
         if progress != self._progress:

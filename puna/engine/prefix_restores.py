@@ -185,7 +185,7 @@ class PrefixRestores:
         return True
 
     def give_up_stuck(self) -> float | None:
-        """Where the disk does not answer, those who wait for it go on without it. Seconds until that has to be
+        """Where the disk does not answer, those who wait for it go on without. Seconds until that has to be
         looked at again; None: nobody waits.
         """
         going = [restore for restore in self._restores if not restore.is_given_up]

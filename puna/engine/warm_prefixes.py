@@ -152,7 +152,7 @@ class WarmPrefixes:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def erase_model(self, model_id: str, done: Callable[[], None]) -> None:
-        """Removes what is on disk of these weights, and keeps nothing more of them there until they are loaded
+        """Removes what is on disk of these weights, and keeps nothing of them there until they are loaded
         again. Then calls `done`.
         """
         leaving = [old.model for old in self._leaving if old.model_id == model_id]
@@ -270,7 +270,7 @@ class WarmPrefixes:
 
     def _give_up_stuck(self) -> float | None:
         """See PrefixRestores.give_up_stuck(); the same for what is written, and who waits for that."""
-        if self._restores is None:
+        if self._restores is None or self._store is None:
             return None
         was_stuck = self._is_stuck
         wait_s = self._restores.give_up_stuck()

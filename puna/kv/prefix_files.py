@@ -42,7 +42,7 @@ _TOKENS_BYTES = _TOKEN_BYTES * BLOCK_TOKENS
 _FRONT = struct.Struct(f"<8sIIQ{_KEY_BYTES}s{_TOKENS_BYTES}s")
 _HINT = struct.Struct(f"<I{_TOKENS_BYTES}s")
 _HINT_OFFSET = _FRONT.size + _MAC_BYTES
-_HEADER_BYTES = 256  # the block then starts on the border of a cache line
+HEADER_BYTES = 256  # the block then starts on the border of a cache line
 
 Report = Callable[[str, Exception | None], None]
 """Told (what went wrong, why). Nobody has to do anything about it."""
@@ -76,7 +76,7 @@ class PrefixFiles:
         key: known only to those for whom KV means the same.
         """
         self.block_bytes = block_bytes
-        self.file_bytes = _HEADER_BYTES + block_bytes
+        self.file_bytes = HEADER_BYTES + block_bytes
         self._open_directory = directory
         self._directory: StateDirectory | None = None
         self._names_key = derive_key(key, b"names of files")
@@ -112,7 +112,7 @@ class PrefixFiles:
 
         A file that is not sound is removed.
         """
-        header = bytearray(_HEADER_BYTES)
+        header = bytearray(HEADER_BYTES)
         try:
             with self._existing().opened(block.file_name, os.O_RDONLY) as file:
                 num_bytes = os.preadv(file, [header, target.data], 0)
@@ -141,7 +141,7 @@ class PrefixFiles:
         if self._renew(block, hint, modified_ns):
             return False
         front = self._front(block)
-        header = (front + self._mac(front, content) + hint).ljust(_HEADER_BYTES, b"\0")
+        header = (front + self._mac(front, content) + hint).ljust(HEADER_BYTES, b"\0")
         try:
             self._make(block, [header, content.data], modified_ns)
         except FileNotFoundError:  # the directory is not there, or no longer

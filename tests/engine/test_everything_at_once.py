@@ -11,7 +11,7 @@ from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings, resident
 from puna.kv import BLOCK_TOKENS
 from puna.kv.extents import Extent, is_too_coarse
-from puna.kv.prefix_files import PrefixFiles
+from puna.kv.prefix_files import HEADER_BYTES
 from puna.kv.sequence_table import blocks_for
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
@@ -26,7 +26,7 @@ from tests.engine.toy import (
 
 pytestmark = pytest.mark.native
 
-FILE_BYTES = PrefixFiles(Path(), b"", BLOCK_BYTES, lambda *_: None).file_bytes
+FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
 BLOCKS = {"a": 1, "b": 1, "c": 3}
 """Models, and what a block of each takes."""
 LONG = [i % 7 for i in range(9 * BLOCK_TOKENS + 3)]

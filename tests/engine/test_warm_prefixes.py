@@ -10,6 +10,7 @@ import pytest
 from puna.engine import EngineCore, prefix_transfers
 from puna.engine.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
+from puna.kv.prefix_files import HEADER_BYTES
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -32,7 +33,7 @@ class Desk:
 
     def __init__(self, directory: Path, model: ToyModel | None = None, **settings: object) -> None:
         self.threads = FakeThreads()
-        self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), state_key=bytes(32), **settings)
+        self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), **settings)
         self.engine.prefixes.use_threads(self.threads)
         self.threads.run()
         self._num_requests = 0
@@ -362,7 +363,7 @@ def test_salts_and_wishes_for_no_cache_are_kept(desk: Desk):
 
 
 def test_the_directory_keeps_its_limit(tmp_path: Path):
-    desk = Desk(tmp_path, kv_disk_bytes=30 * (256 + BLOCK_BYTES))
+    desk = Desk(tmp_path, kv_disk_bytes=30 * (HEADER_BYTES + BLOCK_BYTES))
     for first in range(4):
         desk.say([first, *PROMPT])
         desk.reload()

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
+from puna.kv.prefix_files import HEADER_BYTES
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -27,7 +28,7 @@ from tests.engine.toy import (
 
 pytestmark = pytest.mark.native
 
-FILE_BYTES = 256 + BLOCK_BYTES
+FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
 LONG = [i % 7 for i in range(9 * BLOCK_TOKENS + 3)]
 prompts = st.builds(
     lambda first, length, tail: [*first, *LONG[:length], *tail],

@@ -226,9 +226,9 @@ def toy_source(name: str) -> ModelSource:
 
 def toy_engine(model: ToyModel | None = None, *, num_blocks: int = 1000, **settings: object) -> EngineCore:
     """An engine with one model, "toy", memory for `num_blocks` of its blocks, and the model's clock."""
-    limit = num_blocks * BLOCK_BYTES
+    values = {"kv_limit_bytes": num_blocks * BLOCK_BYTES, "state_key": bytes(32), **settings}
     model = model or ToyModel()
-    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=limit, **settings), model.clock)
+    engine = EngineCore(ToyBackend(), EngineSettings(**values), model.clock)
     engine.attach_model("toy", model)
     return engine
 

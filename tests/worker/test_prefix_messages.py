@@ -155,9 +155,15 @@ def test_leaving_in_the_middle_of_it(tmp_path: Path, turn: int):
 def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    go_on, read, num_steps = threading.Event(), PrefixFiles.read, itertools.count()
+    reading, go_on, read, num_steps = (
+        threading.Event(),
+        threading.Event(),
+        PrefixFiles.read,
+        itertools.count(),
+    )
 
     def slow_read(*arguments: Any) -> bool:
+        reading.set()
         go_on.wait()
         return read(*arguments)
 
@@ -168,8 +174,7 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
             await s.client.call(Unload("toy"))
             await load(s.client, "toy", TOY)
             reads = asyncio.create_task(cached(s.client, "reads", max_tokens=1))
-            while not s.engine.prefixes.pinned_bytes:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await asyncio.to_thread(reading.wait)
             step = s.engine.step
             monkeypatch.setattr(s.engine, "step", lambda: (next(num_steps), step())[1])
             other = toy_request("other", [1] * len(PROMPT), 1)
