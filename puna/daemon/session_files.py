@@ -31,7 +31,7 @@ class SessionFiles:
         return self._files.begin(_file_name(model_id, name))
 
     def open(self, model_id: str, name: str) -> int:
-        """A descriptor, the caller's to close. Raises FileNotFoundError, CheckpointError, InvalidSessionName."""
+        """The caller's to close. Raises FileNotFoundError, CheckpointError, InvalidSessionName."""
         return self._files.open(_file_name(model_id, name))
 
     def find(self, model_id: str, name: str) -> tuple[CheckpointHeader, int] | None:
