@@ -97,7 +97,8 @@ void check_finder(std::span<const FinderNode> nodes, size_t num_tokens) {
   const auto check = [](bool ok) {
     if (!ok) throw Error("a vocabulary's finder of special tokens is damaged");
   };
-  check(nodes.size() >= 2 && nodes[0].depth == 0 && nodes[0].token < 0);
+  check(nodes.size() >= 2 && nodes[0].depth == 0 && nodes[0].token < 0 && nodes[0].fail == 0 &&
+        nodes[0].shorter == 0 && nodes[0].much_shorter == 0);
   const size_t end = nodes.size() - 1;
   for (size_t i = 0; i < end; ++i) {
     const FinderNode& node = nodes[i];

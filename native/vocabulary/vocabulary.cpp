@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "gguf/reader.h"
 #include "vocabulary/token_finder.h"
 
 namespace puna {
@@ -65,6 +66,7 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
   always_found_ = section<FinderNode>(kAlwaysFound);
   all_found_ = section<FinderNode>(kAllFound);
   word_pattern_ = as_text(section<char>(kWordPattern));
+  check(word_pattern_.empty() == scored && is_utf8(word_pattern_), "way of cutting words");
   check_tokens();
   check_tables();
 }

@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from puna.tokenizer import Tokenizer, TokenizerError, build_vocabulary
 from tests.tokenizer.texts import HARD_TEXTS
-from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
+from tests.tokenizer.vocabularies import all_pairs_bpe, bpe, sentencepiece
 
 pytestmark = pytest.mark.native
 
@@ -59,25 +57,22 @@ def test_what_is_no_vocabulary_is_refused(blob):
         Tokenizer.from_blob(blob)
 
 
-damage = st.lists(
-    st.tuples(
-        st.floats(0, 1) | st.floats(0, 0.005), st.sampled_from([b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\1"])
-    ),
-    min_size=1,
-    max_size=5,
-)
+SMALL = {
+    "bpe": build_vocabulary(bpe([*"abcdehlorw", "he", "ll", "hell"], ["h e", "l l", "he ll"])),
+    "sentencepiece": build_vocabulary(sentencepiece()),
+}
 
 
-@settings(max_examples=400)
-@given(st.sampled_from([*BLOBS]), damage)
-def test_damage_is_refused_or_harmless(name, damage):
-    damaged = bytearray(BLOBS[name])
-    for share, data in damage:
-        at = int(share * (len(damaged) - len(data)))
-        damaged[at : at + len(data)] = data
-    try:
-        tokenizer = Tokenizer.from_blob(bytes(damaged))
-    except TokenizerError:
-        return
-    for token in tokenizer.encode("the <|im_start|> <tool><tool><tool> yellow ñandú 🙂"):
-        tokenizer.token_bytes(token)
+@pytest.mark.parametrize("blob", SMALL.values(), ids=SMALL)
+def test_damage_is_refused_or_harmless(blob):
+    """Each number of it replaced by others."""
+    for at in range(0, len(blob) - 4, 4):
+        for number in (0, 1, 70, 1_000_000, 0x7FFFFFFF, 0xFFFFFFFF):
+            damaged = blob[:at] + number.to_bytes(4, "little") + blob[at + 4 :]
+            try:
+                tokenizer = Tokenizer.from_blob(damaged)
+            except TokenizerError:
+                continue
+            for token in tokenizer.encode("hello <|im_start|> <tool><tool><tool> yellow ñandú 🙂"):
+                tokenizer.token_bytes(token)
+            tokenizer.token_table()
