@@ -24,7 +24,10 @@ class Host:
 
     @property
     def base_url(self) -> str:
-        """Where a client connects (a Unix socket's needs a name nevertheless): an address that only a server can use becomes the loopback one."""
+        """Where a client connects: an address that only a server can use becomes the loopback one.
+
+        A client of a Unix socket needs a name nevertheless.
+        """
         address = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address, self.address)
         return f"{self.scheme}://{join_host_port(address, self.port)}{self.path}"
 
@@ -45,7 +48,7 @@ def join_host_port(address: str, port: int) -> str:
 
 
 def parse_host(text: str) -> Host:
-    """Parses `[scheme://]host[:port][/path]` or `unix:path`; a bad port becomes the default, nothing is an error."""
+    """Parses `[scheme://]host[:port][/path]` or `unix:path`; no error: a bad port is the default."""
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
         return Host(address="localhost", socket=Path(path.removeprefix("//")).expanduser().absolute())

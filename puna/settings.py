@@ -38,6 +38,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     max_loaded_models: int = 0
     max_queue: int = 512
+    max_body_bytes: int = 64 << 20
     max_running: int | None = None
     no_history: bool = False
     debug: bool = False

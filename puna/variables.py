@@ -150,6 +150,9 @@ VARIABLES: tuple[Variable, ...] = (
         "requests that may wait, be it for a model to load or to be computed",
     ),
     Variable(
+        "PUNA_MAX_BODY", "max_body_bytes", "64MiB", parse_memory_limit, "longest JSON request, unpacked"
+    ),
+    Variable(
         "OLLAMA_NUM_PARALLEL",
         "max_running",
         "0",

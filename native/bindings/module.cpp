@@ -7,6 +7,7 @@ NB_MODULE(_native, m) {
   puna::bind_gguf(m);
   puna::bind_arena(m);
   puna::bind_executor(m);
+  puna::bind_json(m);
   puna::bind_kernels(m);
   puna::bind_machine(m);
   puna::bind_sampler(m);

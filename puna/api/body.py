@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -10,30 +11,68 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from puna._native import json_structure
+from puna.api.body_budget import Share
+from puna.api.content_encoding import decompress
 from puna.api.errors import ApiError
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_MAX_DEPTH = 128
+_MAX_VALUES = 1_000_000
+"""Each takes some 64 bytes as a Python object, however few it takes in the text."""
+_VALUE_BYTES = 64
+_LONG_BYTES = 1 << 20
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 async def read_body(request: Request, kind: type[T], *, empty: str = "missing request body") -> T:
-    """The body as a `kind`; its content type does not matter. ApiError (400) says what is wrong.
+    """The body as a `kind`, whatever its content type. ApiError (400, 413, 415, 503) says what is wrong.
 
     Keys match case-insensitively, unknown ones are ignored, null means absent, and what follows the first
     JSON value is not read. empty: error text for a body without any value.
     """
-    try:
-        body = await request.body()
-    except ClientDisconnect as error:
-        raise ApiError(499, "request canceled") from error
+    share: Share = request.state.share
+    body: bytes | bytearray = await _receive(request, share)
+    if (
+        encoding := request.headers.get("content-encoding", "identity")
+        .strip()
+        .lower()
+        .replace("identity", "")
+    ):
+        body = await asyncio.to_thread(decompress, body, encoding, share.most_bytes)
+        share.check(len(body))
+        share.grow(len(body))
     if not body.strip():
         raise ApiError(400, empty)
-    return decode(body, kind)
+    if len(body) < _LONG_BYTES:
+        return decode(body, kind, share)
+    return await asyncio.to_thread(decode, body, kind, share)  # others go on meanwhile
 
 
-def decode(body: bytes, kind: type[T]) -> T:
+async def _receive(request: Request, share: Share) -> bytearray:
+    """What is announced too long is not even begun."""
+    if (announced := request.headers.get("content-length", "")).isdecimal():
+        share.check(int(announced))
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            share.check(len(body) + len(part))
+            share.grow(len(part))
+            body += part
+    except ClientDisconnect as error:
+        raise ApiError(499, "request canceled") from error
+    return body
+
+
+def decode(body: bytes | bytearray, kind: type[T], share: Share) -> T:
     """`body` as a `kind`, under the rules of `read_body`."""
+    num_values, depth = json_structure(body)
+    if depth > _MAX_DEPTH:
+        raise ApiError(400, "invalid JSON: exceeded max depth")
+    if num_values > _MAX_VALUES:
+        raise ApiError(413, f"request body too large: it has more than {_MAX_VALUES} values")
+    share.grow(num_values * _VALUE_BYTES)
     try:
         value = _first_value(body)
         return msgspec.convert({} if value is None else _match_keys(value, kind), kind)
@@ -41,11 +80,9 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise ApiError(400, f"invalid request: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(400, f"invalid JSON: {error}") from error
-    except RecursionError as error:
-        raise ApiError(400, "invalid JSON: exceeded max depth") from error
 
 
-def _first_value(body: bytes) -> Any:
+def _first_value(body: bytes | bytearray) -> Any:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:

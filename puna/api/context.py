@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from puna.api.body_budget import BodyBudget
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Runtime
@@ -17,6 +18,7 @@ class ApiContext:
     """One per app."""
 
     runtime: Runtime
+    bodies: BodyBudget
     inspector: Inspector = field(default_factory=Inspector)
     http_counts: HttpCounts = field(default_factory=HttpCounts)
     pulls: SharedPulls = field(default_factory=SharedPulls)

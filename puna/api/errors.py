@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-import msgspec
-
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import TemplateError
 from puna.daemon.residency import ServerBusy
@@ -27,14 +25,20 @@ from puna.worker.call_client import WorkerDied
 
 log = logging.getLogger(__name__)
 
+_RETRY_AFTER_S = 1
+
 
 class ApiError(Exception):
-    """A request that cannot be answered: HTTP status, and the text for the client."""
+    """A request that cannot be answered: HTTP status, and the text for the client.
 
-    def __init__(self, status: int, text: str) -> None:
+    retry_after_s: when it may be worth to try again.
+    """
+
+    def __init__(self, status: int, text: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.retry_after_s = retry_after_s
 
 
 # The first class that an error is an instance of decides; its own text is fit for the client.
@@ -59,7 +63,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (TemplateError, 500),
     (TokenizerError, 500),
 )
-KNOWN_ERRORS = (ApiError, *(kind for kind, _ in _STATUS))
 
 
 def to_api_error(error: Exception) -> ApiError:
@@ -77,9 +80,6 @@ def _known(error: Exception) -> ApiError | None:
     if isinstance(error, ApiError):
         return error
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
-    return None if status is None else ApiError(status, str(error))
-
-
-def native_error_body(error: ApiError) -> bytes:
-    """Ollama's shape."""
-    return msgspec.json.encode({"error": error.text})
+    if status is None:
+        return None
+    return ApiError(status, str(error), retry_after_s=_RETRY_AFTER_S if status == 503 else None)

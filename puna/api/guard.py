@@ -1,4 +1,6 @@
-"""Who may talk to the server: Host header and CORS, so that no web page reaches a local daemon unasked."""
+"""Who may talk to the server: Host and Origin, so that no web page reaches a local daemon unasked; users of a
+Unix socket.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from puna.api.connection_facts import connection_facts
 
 _LOCAL_ORIGINS = tuple(
     f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "0.0.0.0")
@@ -35,7 +39,11 @@ _PREFLIGHT_HEADERS = {
 
 
 class Cors:
-    """Answers preflights and marks replies for allowed origins; any other origin gets an empty 403."""
+    """Answers preflights and marks replies for allowed origins; any other origin gets an empty 403.
+
+    So does what a page of another site has a browser fetch without saying where it comes from: images,
+    scripts, forms. To follow a link to `/` is allowed.
+    """
 
     def __init__(self, app: ASGIApp, *, origins: Iterable[str] = ()) -> None:
         """origins: allowed besides the default ones; `*` in one stands for anything."""
@@ -45,17 +53,21 @@ class Cors:
         self._allowed = re.compile("|".join(map(_wildcard, patterns)), re.IGNORECASE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or connection_facts(scope).is_unix:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         origin, host = headers.get("origin"), headers.get("host", "")
-        if not origin or origin in (f"http://{host}", f"https://{host}"):
+        if not origin and _is_of_a_foreign_page(scope, headers):
+            await Response(status_code=403)(scope, receive, send)
+        elif not origin or origin in (f"http://{host}", f"https://{host}"):
             await self._app(scope, receive, send)
         elif not self._allowed.fullmatch(origin):
             await Response(status_code=403)(scope, receive, send)
         elif scope["method"] == "OPTIONS":
             reply = Response(status_code=204, headers=_PREFLIGHT_HEADERS)
+            if headers.get("access-control-request-private-network") == "true":
+                reply.headers["Access-Control-Allow-Private-Network"] = "true"
             self._mark(reply.headers, origin)
             await reply(scope, receive, send)
         else:
@@ -75,6 +87,17 @@ class Cors:
         return marked
 
 
+class PeerGuard:
+    """On a Unix socket: this user and root, whoever may open the file; others get an empty 403."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_allowed = scope["type"] != "http" or connection_facts(scope).is_trusted
+        await (self._app if is_allowed else Response(status_code=403))(scope, receive, send)
+
+
 class HostGuard:
     """Turns away requests whose Host header a foreign web page could have chosen (DNS rebinding).
 
@@ -86,7 +109,7 @@ class HostGuard:
         self._active = _is_loopback(bind_address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not self._active:
+        if scope["type"] != "http" or not self._active or connection_facts(scope).is_unix:
             await self._app(scope, receive, send)
             return
         host = _without_port(Headers(scope=scope).get("host", ""))
@@ -98,6 +121,13 @@ class HostGuard:
             await Response(status_code=204)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+
+def _is_of_a_foreign_page(scope: Scope, headers: Headers) -> bool:
+    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+        return False
+    is_link = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
+    return not (is_link and scope["path"] == "/")
 
 
 def _wildcard(pattern: str) -> str:

@@ -18,6 +18,9 @@ _MAX_FLOAT = 3.4028234663852886e38  # of float32
 _SEED_RANGE = 2**32
 _MIN_NUM_CTX = 4
 _CONTEXTS_PER_REPLY = 10
+_MAX_STOPS = 64
+_MAX_STOP_CHARS = 1024
+_SHOWN_CHARS = 64
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
         elif name == "draft_model":
             values[name] = _string(name, value)
         elif name not in _BOOLEANS:
-            log.warning("invalid option provided: %s", name)
+            log.warning("invalid option provided: %s", name[:_SHOWN_CHARS])
         elif not isinstance(value, bool):
             raise ApiError(500, f'option "{name}" must be of type boolean')
     if "num_ctx" in values:
@@ -143,4 +146,8 @@ def _strings(name: str, value: Any) -> list[str]:
         raise ApiError(500, f'option "{name}" must be of type array')
     if not all(isinstance(item, str) for item in value):
         raise ApiError(500, f'option "{name}" must be of an array of strings')
+    if len(value) > _MAX_STOPS or any(len(item) > _MAX_STOP_CHARS for item in value):
+        raise ApiError(
+            400, f'option "{name}" may have {_MAX_STOPS} texts of {_MAX_STOP_CHARS} characters at most'
+        )
     return [item for item in value if item]

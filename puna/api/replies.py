@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from puna.api.errors import ApiError
+
 JSON_MEDIA_TYPE = "application/json; charset=utf-8"
+
+
+def error_reply(body: bytes, error: ApiError) -> Response:
+    """body: the error, as the face has it."""
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    return Response(body, error.status, headers, JSON_MEDIA_TYPE)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

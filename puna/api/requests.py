@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,10 @@ from puna.api.errors import ApiError
 from puna.chat.messages import Message
 from puna.quantities import keep_alive_seconds
 
+MOST_MESSAGES = 16_384
+MOST_TOOLS = 1024
+_MOST_OPTIONS = 128
+_MOST_IMAGES = 64
 _LEVELS = ("high", "medium", "low", "max")
 _LEVELS_TEXT = ", ".join(f'"{level}"' for level in _LEVELS) + ", true, or false"
 
@@ -36,7 +40,7 @@ class InferenceRequest(Extensions, kw_only=True):
     model: str = ""
     stream: bool = True
     format: Any = None
-    options: dict[str, Any] = {}
+    options: Annotated[dict[str, Any], msgspec.Meta(max_length=_MOST_OPTIONS)] = {}
     keep_alive: Any = None
     think: Any = None
     truncate: bool = True
@@ -78,7 +82,7 @@ class GenerateRequest(InferenceRequest, kw_only=True):
 
     prompt: str = ""
     suffix: str = ""
-    images: list[bytes] = []
+    images: Annotated[list[bytes], msgspec.Meta(max_length=_MOST_IMAGES)] = []
     system: str = ""
     template: str = ""
     context: list[int] = []
@@ -88,5 +92,9 @@ class GenerateRequest(InferenceRequest, kw_only=True):
 class ChatRequest(InferenceRequest, kw_only=True):
     """POST /api/chat."""
 
-    messages: list[Message] = []
-    tools: list[Any] = []
+    messages: Annotated[list[Message], msgspec.Meta(max_length=MOST_MESSAGES)] = []
+    tools: Annotated[list[Any], msgspec.Meta(max_length=MOST_TOOLS)] = []
+
+    def __post_init__(self) -> None:
+        if sum(len(message.images) for message in self.messages) > _MOST_IMAGES:
+            raise ApiError(400, f"messages may have {_MOST_IMAGES} images at most")

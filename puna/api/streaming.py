@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from puna.api.errors import ApiError, to_api_error
-from puna.api.replies import JSON_MEDIA_TYPE
+from puna.api.replies import JSON_MEDIA_TYPE, error_reply
 
 E = TypeVar("E")
 
@@ -66,7 +66,7 @@ class EventResponse(Generic[E]):
             body = await self._collect(first) if whole else b""
         except Exception as error:  # the request's boundary: every error becomes an answer
             failure = to_api_error(error)
-            reply = Response(self._framing.error_body(failure), failure.status, media_type=JSON_MEDIA_TYPE)
+            reply = error_reply(self._framing.error_body(failure), failure)
             await reply(scope, receive, send)
             return
         if whole:

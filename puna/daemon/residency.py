@@ -43,7 +43,8 @@ class Residency(Generic[T]):
     """The table of models that are loaded or on their way; single-threaded, one event loop.
 
     max_loaded: 0 for no limit; an idle model makes room for a new one, the least recently used first.
-    max_waiting: requests that may wait for a load at a time.
+    max_waiting: requests that may wait for a load to begin, as Ollama counts: one more is being seen to, and
+        who wants a model that is being loaded already waits for it in any number.
     """
 
     def __init__(
@@ -75,14 +76,16 @@ class Residency(Generic[T]):
         Raises ServerBusy, and whatever waking or `load` raises, to everyone who waits for that load.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.leaving or not entry.loaded:
-            if self._num_waiting >= self._max_waiting:
+        if entry is None or entry.leaving or not entry.admitted:
+            if self._num_waiting > self._max_waiting:
                 raise ServerBusy
             self._num_waiting += 1
             try:
                 entry = await self._wait_until_loaded(key, load, keep_alive_s)
             finally:
                 self._num_waiting -= 1
+        elif not entry.loaded:
+            entry = await self._wait_until_loaded(key, load, keep_alive_s)
         else:
             self._attach(entry, keep_alive_s)
         try:

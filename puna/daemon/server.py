@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 import puna
 from puna.daemon.kvcached import lending
 from puna.daemon.listening import CannotListen, listening, name_of
+from puna.daemon.log_format import configure_logging
 from puna.daemon.runtime import Runtime
 from puna.http.limits import Limits, raise_descriptor_limit
 from puna.http.server import Server
@@ -35,7 +36,7 @@ def serve(settings: Settings, create_app: Callable[[Runtime], ASGIApp]) -> int:
 
     create_app: the HTTP faces, which are above this room.
     """
-    _configure_logging(debug=settings.debug)
+    configure_logging(debug=settings.debug)
     for warning in settings.warnings:
         log.warning(warning)
     try:
@@ -45,15 +46,6 @@ def serve(settings: Settings, create_app: Callable[[Runtime], ASGIApp]) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _configure_logging(*, debug: bool) -> None:
-    level = logging.DEBUG if debug else logging.INFO
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level,
-        format="%(asctime)s %(levelname)s " + ("%(name)s: " if debug else "") + "%(message)s",
-    )
 
 
 class _Shutdown:

@@ -1,1 +1,1 @@
-"""An HTTP/1.1 server for one ASGI application, in which everything that a client can make large is bounded."""
+"""An HTTP/1.1 server of one ASGI application; whatever a client can make large or slow is bounded."""

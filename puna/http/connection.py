@@ -49,8 +49,8 @@ class Service(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """Each request's `scope["extensions"]["puna"]` has a `peer` (see puna.http.peer) and `is_crowded`: so many
-    are being answered that this one should be refused.
+    """A request's `scope["extensions"]["puna"]` has its `peer` (see puna.http.peer) and `is_crowded`:
+    whether so many are being answered that this one should be refused.
     """
 
     def __init__(self, service: Service) -> None:

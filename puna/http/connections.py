@@ -76,7 +76,7 @@ class Connections:
             self._left.set()
 
     async def make_room(self) -> None:
-        """Waits until there is room for one more; those who have sent no whole request for a while give way."""
+        """Waits until there is room for one more; who has sent no whole request for a while gives way."""
         loop = asyncio.get_running_loop()
         while len(self) >= self._limits.max_connections:
             self._left.clear()

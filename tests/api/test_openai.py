@@ -274,4 +274,5 @@ def test_models(client, add_model):
     response = client.get("/v1/models/none")
     assert response.status_code == 404
     assert response.json()["error"]["type"] == "not_found_error"
-    assert client.get("/v1/models/someone/n").text == "404 page not found"
+    unknown = client.get("/v1/models/someone/n")
+    assert (unknown.status_code, unknown.json()["error"]["type"]) == (404, "not_found_error")

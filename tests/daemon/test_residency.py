@@ -314,7 +314,7 @@ def test_there_is_room_for_what_need_not_wait_for_others(virtual_time):
 
 def test_too_many_waiting_requests_are_refused_but_loaded_models_stay_open(virtual_time):
     async def main():
-        models = Models(max_waiting=2)
+        models = Models(max_waiting=1)
         await models.use("a")
         waiting = [asyncio.create_task(models.use(key)) for key in "bc"]
         await asyncio.sleep(0)
@@ -323,6 +323,21 @@ def test_too_many_waiting_requests_are_refused_but_loaded_models_stay_open(virtu
         await models.use("a")
         await asyncio.gather(*waiting)
         await models.use("d")
+
+    virtual_time(main)
+
+
+def test_without_a_queue_one_model_after_the_other_is_loaded_for_all_who_want_it(virtual_time):
+    async def main():
+        models = Models(max_waiting=0)
+        waiting = [asyncio.create_task(models.use("a"))]
+        await asyncio.sleep(0.01)
+        waiting += [asyncio.create_task(models.use("a")) for _ in range(3)]
+        with pytest.raises(ServerBusy):
+            await models.use("b")
+        await asyncio.gather(*waiting)
+        await models.use("b")
+        assert models.names[:2] == ["load a", "load b"]
 
     virtual_time(main)
 

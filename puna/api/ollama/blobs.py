@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -11,9 +12,11 @@ from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.registry import parse_digest
 from puna.registry.blob_writer import BlobWriter
+from puna.sizes import binary_size
 
 # Hashing and writing happen in a thread, in pieces large enough that handing them over costs nothing.
 _PIECE_BYTES = 1 << 20
+_SPARE_BYTES = 256 << 20
 
 
 async def probe(request: Request) -> Response:
@@ -34,6 +37,7 @@ async def upload(request: Request) -> Response:
         return Response()
     try:
         with store.blob_writer(digest) as writer:
+            _check_room(writer, int(request.headers.get("content-length", "0")))
             await _receive(request, writer)
             await asyncio.to_thread(writer.commit)
     except ClientDisconnect as error:
@@ -41,11 +45,19 @@ async def upload(request: Request) -> Response:
     return Response(status_code=201)
 
 
+def _check_room(writer: BlobWriter, num_bytes: int) -> None:
+    """ApiError (507) if so many more bytes would fill the disk, which others need as well."""
+    disk = os.statvfs(writer.path)
+    if num_bytes > disk.f_bavail * disk.f_frsize - _SPARE_BYTES:
+        raise ApiError(507, f"no room for the blob: {binary_size(_SPARE_BYTES)} of the disk stay free")
+
+
 async def _receive(request: Request, writer: BlobWriter) -> None:
     piece = bytearray()
     async for data in request.stream():
         piece += data
         if len(piece) >= _PIECE_BYTES:
+            _check_room(writer, len(piece))
             await asyncio.to_thread(writer.write, piece)
             piece = bytearray()
     await asyncio.to_thread(writer.write, piece)

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from puna.api.errors import ApiError, native_error_body
+from puna.api.errors import ApiError
+from puna.api.ollama.errors import ollama_error_body
 from puna.api.streaming import EventResponse
 from puna.registry.progress import Progress
 
@@ -26,13 +27,13 @@ class ProgressFraming:
         return b""
 
     def error_frame(self, error: ApiError) -> bytes:
-        return native_error_body(error) + b"\n"
+        return ollama_error_body(error) + b"\n"
 
     def body(self, events: list[Progress]) -> bytes:
         return msgspec.json.encode(events[-1])
 
     def error_body(self, error: ApiError) -> bytes:
-        return native_error_body(error)
+        return ollama_error_body(error)
 
 
 def progress_response(events: AsyncGenerator[Progress, None], *, stream: bool) -> EventResponse[Progress]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from puna.api.errors import ApiError, native_error_body
+from puna.api.errors import ApiError
 from puna.api.events import Delta, Event, Finish, Rendered, collect, is_whole
+from puna.api.ollama.errors import ollama_error_body
 from puna.daemon.generation import TextLogprob
 
 
@@ -115,7 +116,7 @@ class ReplyFraming:
         return b""
 
     def error_frame(self, error: ApiError) -> bytes:
-        return native_error_body(error) + b"\n"
+        return ollama_error_body(error) + b"\n"
 
     def body(self, events: list[Event]) -> bytes:
         if isinstance(events[-1], Rendered):
@@ -124,7 +125,7 @@ class ReplyFraming:
         return self._encode(whole.finish, Delta(whole.content, whole.thinking, whole.logprobs))
 
     def error_body(self, error: ApiError) -> bytes:
-        return native_error_body(error)
+        return ollama_error_body(error)
 
     def _encode(self, event: Event, text: Delta | None = None) -> bytes:
         """One object; text: what the reply holds besides a final event."""

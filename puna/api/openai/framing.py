@@ -1,21 +1,12 @@
-"""What chat completions and completions share: server-sent events, and errors in OpenAI's shape."""
+"""What chat completions and completions share: server-sent events."""
 
 from __future__ import annotations
-
-import msgspec
 
 from puna.api.errors import ApiError
 from puna.api.events import Event, Finish
 from puna.api.openai.choices import Choices
+from puna.api.openai.errors import openai_error_body
 from puna.api.openai.objects import Head
-
-_TYPES = {400: "invalid_request_error", 404: "not_found_error"}
-
-
-def openai_error_body(error: ApiError) -> bytes:
-    """The error as one JSON object."""
-    kind = _TYPES.get(error.status, "api_error")
-    return msgspec.json.encode({"error": {"message": error.text, "type": kind, "param": None, "code": None}})
 
 
 def sse(data: bytes) -> bytes:

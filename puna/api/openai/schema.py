@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from puna.api.errors import ApiError
-from puna.api.requests import Extensions
+from puna.api.requests import MOST_MESSAGES, MOST_TOOLS, Extensions
 
 
 class StreamOptions(msgspec.Struct):
@@ -95,8 +95,10 @@ class RequestMessage(msgspec.Struct):
 class ChatCompletionRequest(SamplingRequest, kw_only=True):
     """POST /v1/chat/completions."""
 
-    messages: list[RequestMessage] = msgspec.field(default_factory=list)
-    tools: list[Any] = msgspec.field(default_factory=list)
+    messages: Annotated[list[RequestMessage], msgspec.Meta(max_length=MOST_MESSAGES)] = msgspec.field(
+        default_factory=list
+    )
+    tools: Annotated[list[Any], msgspec.Meta(max_length=MOST_TOOLS)] = msgspec.field(default_factory=list)
     response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     reasoning_effort: str | None = None
