@@ -64,12 +64,15 @@ class ChatTemplate:
         Without a template a conversation is the contents of its messages, one behind the other. Raises
         TemplateError for a template that cannot be used.
         """
-        source = metadata.get("tokenizer.chat_template")
-        if source is None and tokenizer.find("<|im_start|>") is None:
-            return None
+        source = template_source(metadata, tokenizer)
+        return None if source is None else cls.with_tokens(source, tokenizer)
+
+    @classmethod
+    def with_tokens(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
+        """For this tokenizer's BOS and EOS. Raises TemplateError for a source that is no template."""
         bos_id, eos_id = tokenizer.bos_id, tokenizer.eos_id
         return cls(
-            CHATML if source is None else source,
+            source,
             bos_token="" if bos_id is None else tokenizer.token_text(bos_id),
             eos_token="" if eos_id is None else tokenizer.token_text(eos_id),
         )
@@ -105,6 +108,13 @@ class ChatTemplate:
             )
         except _FAULTS as error:
             raise _described(error) from error
+
+
+def template_source(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
+    """The model's own template, which may be anything; ChatML if it has none but knows ChatML's tokens."""
+    if (source := metadata.get("tokenizer.chat_template")) is not None:
+        return source
+    return None if tokenizer.find("<|im_start|>") is None else CHATML
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -1,0 +1,51 @@
+"""What one text worker may take. Going beyond ends the process, or is a MemoryError in it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROMPT_CPU_S = 4.0
+"""Processor time, not wall time: an honest prompt may wait while the engine has all cores."""
+FILE_CPU_S = 60.0
+"""Of what is done once for a file: reading its vocabulary."""
+MEMORY_BYTES = 1 << 30
+"""Beyond what the process has when it begins."""
+FILE_BYTES = 256 << 20
+"""Of each file that it writes."""
+KEPT_BYTES = 256 << 20
+"""A worker that once had so much more than at its start does not go on: it may have kept some."""
+
+TOO_SLOW = signal.SIGPROF
+"""What ends a process that has taken too much processor time."""
+
+
+def limit_process() -> None:
+    """For this process, irrevocably."""
+    num_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    memory = num_pages * resource.getpagesize() + MEMORY_BYTES
+    for kind, limit in (
+        (resource.RLIMIT_AS, memory),
+        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (limit, limit))
+    signal.signal(TOO_SLOW, signal.SIG_DFL)
+
+
+@contextmanager
+def processor_time(seconds: float) -> Iterator[None]:
+    """What is inside may take so much; the system ends the process that takes more."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

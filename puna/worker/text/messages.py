@@ -1,0 +1,96 @@
+"""What text workers and the zygote that forks them are asked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from puna.chat.errors import PromptError, TemplateError
+from puna.chat.model_record import ModelRecord, Text
+from puna.chat.prompt import Prompt, PromptRequest
+from puna.gguf.errors import GgufError
+from puna.tokenizer.errors import TokenizerError
+from puna.worker.calls import Call, Crossing
+
+CROSSING: Crossing = {PromptError: None, TemplateError: None, TokenizerError: None, GgufError: None}
+
+MAX_TEMPLATE_CHARS = 1 << 20
+
+
+class TextSide(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon needs of a model's vocabulary and template."""
+
+    vocab_size: int
+    end_of_generation: Annotated[list[int], msgspec.Meta(max_length=1024)]
+    template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None
+    """None: there is none that can be used."""
+
+
+class Inspect(Call[ModelRecord]):
+    """With the model's file. Raises GgufError."""
+
+    name: str
+    """For error texts, here and below."""
+    template_error: Text = ""
+    """If it is known why the template cannot be used: it is not tried again."""
+
+
+class Describe(Call[None]):
+    """With the model's file, and one that gets members of a JSON object: template, model_info, tensors."""
+
+    name: str
+    verbose: bool
+    """With all arrays."""
+
+
+class OpenModel(Call[TextSide]):
+    """With the model's file. Raises GgufError, TokenizerError."""
+
+    name: str
+
+
+class Attach(Call[None]):
+    """With the model's file: its prompts can be built from now on."""
+
+    model: int
+    name: str
+    template: str | None
+
+
+class Detach(msgspec.Struct, frozen=True, tag=True):
+    """The model is not asked for again. Not answered."""
+
+    model: int
+
+
+class BuildPrompts(Call[list[Prompt]]):
+    """Of a model that is attached. Raises PromptError, TemplateError."""
+
+    model: int
+    request: PromptRequest
+
+
+ToTextWorker = Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a text worker has ended."""
+
+    status: int
+    """Negative is a signal's number."""
+    stage: int
+    """What it did at last; see puna.worker.text.stages."""
+
+
+class Fork(Call[int]):
+    """With a channel's end for the new worker. Answered with its process id."""
+
+
+class Reap(Call[Ending]):
+    """Ends a worker if it has not ended."""
+
+    pid: int
+
+
+ToZygote = Fork | Reap

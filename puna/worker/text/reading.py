@@ -1,0 +1,56 @@
+"""A model's record, from its file."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from puna.chat.errors import TemplateError
+from puna.chat.model_record import ModelRecord
+from puna.chat.template import ChatTemplate
+from puna.gguf import Metadata
+from puna.gguf.file_type import parameter_size, quantization_name
+
+TEMPLATE_KEY = "tokenizer.chat_template"
+_MAX_CHARS = 200
+_MAX_COUNT = (1 << 63) - 1
+
+
+def read_record(metadata: Metadata, template_error: str = "") -> ModelRecord:
+    """template_error: if it is known why the template cannot be used. Raises GgufError."""
+    architecture = metadata.get("general.architecture", "")
+    source = metadata.get(TEMPLATE_KEY)
+    can_think, template_error = (False, template_error) if template_error else _examine(source)
+    is_embedding = f"{architecture}.pooling_type" in metadata
+    tensors = metadata.tensors
+    return ModelRecord(
+        architecture=_bounded(architecture),
+        capabilities=() if is_embedding else ("completion", "thinking") if can_think else ("completion",),
+        has_template=source is not None,
+        template_error=template_error,
+        context_length=_count(metadata.get(f"{architecture}.context_length")),
+        embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),
+        parameter_count=_count(sum(math.prod(tensor.shape) for tensor in tensors.values())),
+        parameter_size=_bounded(parameter_size(tensors)),
+        quantization=_bounded(quantization_name(metadata, tensors)),
+        weight_bytes=_count(sum(tensor.num_bytes for tensor in tensors.values())),
+    )
+
+
+def _examine(source: Any) -> tuple[bool, str]:
+    """Whether a model with this template can think, and what is wrong with the template."""
+    if source is None:
+        return False, ""
+    try:
+        return ChatTemplate(source, bos_token="", eos_token="").supports_thinking, ""
+    except TemplateError as error:
+        return False, str(error)
+
+
+def _bounded(value: Any) -> str:
+    """Also without the surrogates that stand for bytes which are not UTF-8."""
+    return str(value)[:_MAX_CHARS].encode(errors="replace").decode()
+
+
+def _count(value: Any) -> int:
+    return min(max(value, 0), _MAX_COUNT) if isinstance(value, int) else 0

@@ -1,0 +1,98 @@
+"""What a text worker does when it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from puna.chat.messages import Message
+from puna.chat.prompt import Prompt, PromptRequest, build_prompts
+from puna.chat.template import MAX_SOURCE, ChatTemplate, template_source
+from puna.gguf import read_metadata
+from puna.tokenizer import Tokenizer, load_tokenizer
+from puna.worker.text.description import write_description
+from puna.worker.text.messages import (
+    Attach,
+    BuildPrompts,
+    Describe,
+    Detach,
+    Inspect,
+    OpenModel,
+    TextSide,
+    ToTextWorker,
+)
+from puna.worker.text.reading import read_record
+from puna.worker.text.stages import SharedStage, Stage
+
+
+class TextService:
+    """Keeps the models that are attached."""
+
+    def __init__(self, stage: SharedStage) -> None:
+        self._stage = stage
+        self._models: dict[int, _AttachedModel] = {}
+
+    def handle(self, message: ToTextWorker, descriptors: Sequence[int]) -> object:
+        """The answer to a message. Raises PromptError, TemplateError, TokenizerError, GgufError."""
+        match message:
+            case BuildPrompts(model, request):
+                return self._models[model].build_prompts(request)
+            case Attach(model, name, template):
+                tokenizer = load_tokenizer(read_metadata(descriptors[0], name))
+                self._models[model] = _AttachedModel(tokenizer, template, self._stage)
+            case Detach(model):
+                self._models.pop(model, None)
+            case Inspect(name, template_error):
+                with self._stage.during(Stage.TEMPLATE):
+                    return read_record(read_metadata(descriptors[0], name), template_error)
+            case Describe(name, verbose):
+                with open(descriptors[1], "wb", closefd=False) as file:
+                    write_description(read_metadata(descriptors[0], name), file, verbose=verbose)
+            case OpenModel(name):
+                metadata = read_metadata(descriptors[0], name)
+                return _text_side(metadata, load_tokenizer(metadata))
+        return None
+
+
+class _AttachedModel:
+    """What it takes to build a model's prompts."""
+
+    def __init__(self, tokenizer: Tokenizer, template: str | None, stage: SharedStage) -> None:
+        self._tokenizer = tokenizer
+        self._source = template
+        self._stage = stage
+
+    def build_prompts(self, request: PromptRequest) -> list[Prompt]:
+        """Raises PromptError, TemplateError."""
+        with self._stage.during(Stage.TOKENIZING):
+            return build_prompts(request, None if request.raw else self._template, self._tokenizer)
+
+    @cached_property
+    def _template(self) -> ChatTemplate | None:
+        if self._source is None:
+            return None
+        with self._stage.during(Stage.TEMPLATE):
+            template = _StagedTemplate.with_tokens(self._source, self._tokenizer)
+        template.stage = self._stage
+        return template
+
+
+class _StagedTemplate(ChatTemplate):
+    """Says when it is at work."""
+
+    stage: SharedStage
+
+    def render(self, messages: Sequence[Message], **variables: Any) -> str:
+        with self.stage.during(Stage.TEMPLATE):
+            return super().render(messages, **variables)
+
+
+def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> TextSide:
+    source = template_source(metadata, tokenizer)
+    is_usable = isinstance(source, str) and len(source) <= MAX_SOURCE
+    return TextSide(
+        vocab_size=tokenizer.vocab_size,
+        end_of_generation=sorted(tokenizer.end_of_generation),
+        template=source.encode(errors="replace").decode() if is_usable else None,
+    )
