@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from puna.gguf.file import TensorInfo
+from puna.gguf.metadata import TensorInfo
 
 # general.file_type, as llama.cpp numbers it; the gaps are formats that were removed.
 _FILE_TYPES = {

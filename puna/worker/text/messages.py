@@ -12,6 +12,7 @@ from puna.chat.prompt import Prompt, PromptRequest
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
 from puna.worker.calls import Call, Crossing
+from puna.worker.text import limits
 
 CROSSING: Crossing = {PromptError: None, TemplateError: None, TokenizerError: None, GgufError: None}
 
@@ -45,16 +46,15 @@ class Describe(Call[None]):
 
 
 class OpenModel(Call[TextSide]):
-    """With the model's file. Raises GgufError, TokenizerError."""
+    """With the model's file, and one that gets its vocabulary. Raises GgufError, TokenizerError."""
 
     name: str
 
 
 class Attach(Call[None]):
-    """With the model's file: its prompts can be built from now on."""
+    """With the vocabulary, sealed: prompts of the model can be built from now on. Raises TokenizerError."""
 
     model: int
-    name: str
     template: str | None
 
 
@@ -71,7 +71,13 @@ class BuildPrompts(Call[list[Prompt]]):
     request: PromptRequest
 
 
-ToTextWorker = Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
+TextCall = Inspect | Describe | OpenModel | Attach | BuildPrompts
+ToTextWorker = TextCall | Detach
+
+
+def cpu_seconds(message: ToTextWorker) -> float:
+    """Processor time that it may take. Reading a vocabulary is long, and done once."""
+    return limits.PROMPT_CPU_S if isinstance(message, BuildPrompts | Inspect) else limits.FILE_CPU_S
 
 
 class Ending(msgspec.Struct, frozen=True):

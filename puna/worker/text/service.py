@@ -10,7 +10,7 @@ from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts
 from puna.chat.template import MAX_SOURCE, ChatTemplate, template_source
 from puna.gguf import read_metadata
-from puna.tokenizer import Tokenizer, load_tokenizer
+from puna.tokenizer import Tokenizer, build_vocabulary
 from puna.worker.text.description import write_description
 from puna.worker.text.messages import (
     Attach,
@@ -38,8 +38,8 @@ class TextService:
         match message:
             case BuildPrompts(model, request):
                 return self._models[model].build_prompts(request)
-            case Attach(model, name, template):
-                tokenizer = load_tokenizer(read_metadata(descriptors[0], name))
+            case Attach(model, template):
+                tokenizer = Tokenizer.from_descriptor(descriptors[0])
                 self._models[model] = _AttachedModel(tokenizer, template, self._stage)
             case Detach(model):
                 self._models.pop(model, None)
@@ -51,7 +51,10 @@ class TextService:
                     write_description(read_metadata(descriptors[0], name), file, verbose=verbose)
             case OpenModel(name):
                 metadata = read_metadata(descriptors[0], name)
-                return _text_side(metadata, load_tokenizer(metadata))
+                vocabulary = build_vocabulary(metadata)
+                with open(descriptors[1], "wb", closefd=False) as file:
+                    file.write(vocabulary)
+                return _text_side(metadata, Tokenizer.from_blob(vocabulary))
         return None
 
 

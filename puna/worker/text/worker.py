@@ -6,7 +6,7 @@ import logging
 
 from puna.worker.calls import Asked, CallServer, Channel, close_all
 from puna.worker.text import limits
-from puna.worker.text.messages import CROSSING, BuildPrompts, Inspect, ToTextWorker
+from puna.worker.text.messages import CROSSING, ToTextWorker, cpu_seconds
 from puna.worker.text.service import TextService
 from puna.worker.text.stages import SharedStage, limit_error
 
@@ -45,8 +45,3 @@ def _answer(server: CallServer, service: TextService, asked: Asked) -> None:
     else:
         if asked.call:
             server.answer(asked.call, result)
-
-
-def cpu_seconds(message: ToTextWorker) -> float:
-    """What it may take. Reading a vocabulary is long, and done once."""
-    return limits.PROMPT_CPU_S if isinstance(message, BuildPrompts | Inspect) else limits.FILE_CPU_S

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import os
 import signal
 from contextlib import suppress
@@ -18,6 +19,8 @@ from puna.worker.calls import CallServer, Channel, close_all, inherited_channel
 from puna.worker.text import worker
 from puna.worker.text.messages import Ending, Fork, Reap, ToZygote
 from puna.worker.text.stages import SharedStage
+
+log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,6 +57,8 @@ class Zygote:
                     self._channel.close()
                     worker.run(inherited_channel(*descriptors), stage)
                     status = 0
+            except Exception:
+                log.exception("a text worker ends")
             finally:
                 os._exit(status)
         self._stages[pid] = stage

@@ -1,0 +1,99 @@
+"""What the daemon asks its text workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from puna.backends.base import ModelSource
+from puna.chat.errors import TemplateError
+from puna.chat.model_record import ModelRecord
+from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.daemon.text_model import TextModel
+from puna.daemon.text_workers import Job, TextWorkers
+from puna.gguf.errors import GgufError
+from puna.worker.text import memory_file
+from puna.worker.text.messages import BuildPrompts, Describe, Inspect, OpenModel
+from puna.worker.text.processes import ZygoteProcess
+
+_LONG_CHARS = 1 << 16
+"""A prompt of that length takes tens of milliseconds."""
+_MAX_DESCRIPTIONS = 4
+"""At the same time: each takes memory until the client has it all."""
+
+
+class TextPool:
+    """All methods raise WorkerDied when a text worker dies of what it is asked, or the daemon shuts down.
+
+    spawn: starts the zygote; by default a real one.
+    """
+
+    def __init__(self, spawn: Callable[[], Awaitable[ZygoteProcess]] = ZygoteProcess.start) -> None:
+        self._workers = TextWorkers(spawn)
+        self._descriptions = asyncio.Semaphore(_MAX_DESCRIPTIONS)
+
+    def start(self) -> None:
+        """Begins to start the text process, so that the first request finds it ready."""
+        self._workers.start()
+
+    async def close(self) -> None:
+        """Ends the processes; whoever waits for an answer gets WorkerDied."""
+        await self._workers.close()
+
+    async def inspect(self, source: ModelSource) -> ModelRecord:
+        """Also of a file that cannot be used: the record says why."""
+        try:
+            try:
+                return await self._inspect(source, "")
+            except TemplateError as error:  # it broke a limit
+                return await self._inspect(source, str(error))
+        except GgufError as error:
+            return ModelRecord(error=str(error))
+
+    async def _inspect(self, source: ModelSource, template_error: str) -> ModelRecord:
+        return await self._workers.run(
+            Job(Inspect(source.name, template_error), source.descriptors, key=source.name)
+        )
+
+    @asynccontextmanager
+    async def describe(self, source: ModelSource, *, verbose: bool) -> AsyncIterator[int]:
+        """A file in memory with members of a JSON object: see puna.worker.text.description.
+
+        verbose: with all arrays. Raises GgufError.
+        """
+        async with self._descriptions:
+            descriptor = memory_file.create("description")
+            try:
+                message = Describe(source.name, verbose)
+                descriptors = [*source.descriptors, descriptor]
+                await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
+                memory_file.seal(descriptor)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    async def open_model(self, source: ModelSource) -> TextModel:
+        """It is the caller's, who closes it with close_model(). Raises GgufError, TokenizerError."""
+        vocabulary = memory_file.create("vocabulary")
+        try:
+            descriptors = [*source.descriptors, vocabulary]
+            side = await self._workers.run(Job(OpenModel(source.name), descriptors, key=source.name))
+            memory_file.seal(vocabulary)
+        except BaseException:
+            os.close(vocabulary)
+            raise
+        return TextModel(side, vocabulary)
+
+    async def build_prompts(self, model: TextModel, request: PromptRequest) -> list[Prompt]:
+        """Raises PromptError, TemplateError."""
+        check_tokens(request, model.side.vocab_size)
+        message = BuildPrompts(model.number, request)
+        is_long = request.num_chars > _LONG_CHARS
+        return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
+
+    def close_model(self, model: TextModel) -> None:
+        """Its prompts cannot be built any more."""
+        model.close()
+        self._workers.detach(model)

@@ -1,0 +1,248 @@
+"""Hands jobs to text workers: each has one at a time, and what is short never waits behind what is long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from puna.chat.errors import PromptError
+from puna.daemon.restarting_child import SHUTTING_DOWN, RestartingChild
+from puna.daemon.text_model import TextModel
+from puna.worker.call_client import WorkerDied
+from puna.worker.calls import Call, ProtocolError
+from puna.worker.text import limits
+from puna.worker.text.messages import Attach, Detach, Ending, cpu_seconds
+from puna.worker.text.processes import TextWorker, ZygoteProcess
+from puna.worker.text.stages import Stage, limit_error, work_at
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+NUM_READY = 2
+"""Workers that are always there."""
+MAX_WORKERS = 8
+MAX_LONG = 3
+"""Workers that may have something long at the same time..."""
+MAX_PER_KEY = 6
+"""...or something of the same model: the rest is for others."""
+_PATIENCE_S = 0.02
+"""After so long without a free worker another one is forked..."""
+_IDLE_S = 30.0
+"""...and ends after so long without a job."""
+_MAX_ATTACHED = 16
+"""Models that one worker knows."""
+
+
+@dataclass(eq=False, slots=True)
+class Job(Generic[T]):
+    """A call for any worker."""
+
+    message: Call[T]
+    descriptors: Sequence[int]
+    """Open as long as somebody waits for the answer."""
+    key: object
+    """The model, or the file."""
+    model: TextModel | None = None
+    """What the worker must know."""
+    is_long: bool = False
+    answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    was_interrupted: bool = False
+    """Once, and not by its own fault."""
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class TextWorkers:
+    """The zygote, and two to eight workers.
+
+    spawn: starts the zygote.
+    """
+
+    def __init__(self, spawn: Callable[[], Awaitable[ZygoteProcess]]) -> None:
+        self._zygote = RestartingChild("text process", spawn, self._prepare)
+        self._workers: list[TextWorker] = []
+        self._num_forking = 0
+        self._waiting: list[Job[Any]] = []
+        self._running: dict[TextWorker, Job[Any]] = {}
+        self._patience: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._zygote.start()
+
+    async def close(self) -> None:
+        for job in [*self._waiting, *self._running.values()]:
+            job.fail(WorkerDied(SHUTTING_DOWN))
+        self._waiting.clear()
+        if self._patience is not None:
+            self._patience.cancel()
+        await self._zygote.close()
+        for worker in self._workers:
+            await worker.client.close()
+
+    async def run(self, job: Job[T]) -> T:
+        """Raises what the call raises, WorkerDied, and the error of a limit that the job broke."""
+        if self._zygote.is_closing:
+            raise WorkerDied(SHUTTING_DOWN)
+        self._waiting.append(job)
+        self._dispatch()
+        try:
+            return await job.answer
+        finally:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def detach(self, model: TextModel) -> None:
+        """No worker needs to know it any more."""
+        for worker in self._workers:
+            self._detach(worker, model.number)
+
+    def _detach(self, worker: TextWorker, number: int) -> None:
+        if number in worker.attached:
+            del worker.attached[number]
+            with suppress(WorkerDied):
+                worker.client.tell(Detach(number))
+
+    def _dispatch(self) -> None:
+        """Gives waiting jobs, in their order, to free workers, as far as they may run now."""
+        num_long = sum(job.is_long for job in self._running.values())
+        per_key = Counter(job.key for job in self._running.values())
+        for job in list(self._waiting):
+            if (job.is_long and num_long >= MAX_LONG) or per_key[job.key] >= MAX_PER_KEY:
+                continue
+            worker = self._free_worker(job)
+            if worker is None:
+                self._grow()
+                return
+            self._waiting.remove(job)
+            num_long += job.is_long
+            per_key[job.key] += 1
+            self._running[worker] = job
+            worker.num_jobs += 1
+            self._zygote.run_in_background(self._work(worker, job))
+
+    def _free_worker(self, job: Job[Any]) -> TextWorker | None:
+        """One that knows the model, if there is such a one."""
+        free = [worker for worker in self._workers if worker not in self._running]
+        number = job.model.number if job.model else 0
+        return max(free, key=lambda worker: (number in worker.attached, worker.num_jobs), default=None)
+
+    async def _work(self, worker: TextWorker, job: Job[Any]) -> None:
+        try:
+            if job.model is not None and not job.answer.done():
+                await self._attach(worker, job.model)
+            if not job.answer.done():  # else its descriptors may be closed
+                answer = await worker.client.call(job.message, job.descriptors)
+                if not job.answer.done():
+                    job.answer.set_result(answer)
+        except WorkerDied:
+            await self._bury(worker, job)
+        except ProtocolError as error:
+            job.fail(PromptError(str(error)))
+        except Exception as error:
+            job.fail(error)
+        finally:
+            del self._running[worker]
+            asyncio.get_running_loop().call_later(_IDLE_S, self._drop, worker, worker.num_jobs)
+            self._dispatch()
+
+    async def _attach(self, worker: TextWorker, model: TextModel) -> None:
+        assert not model.is_closed
+        is_known = worker.attached.pop(model.number, False)
+        worker.attached[model.number] = True
+        if not is_known:
+            await worker.client.call(Attach(model.number, model.side.template), [model.vocabulary])
+        if len(worker.attached) > _MAX_ATTACHED:
+            self._detach(worker, next(iter(worker.attached)))
+
+    async def _bury(self, worker: TextWorker, job: Job[Any]) -> None:
+        """Its worker has died: of the job, or of something else, and then the job has another try."""
+        error = _cause_of_death(await self._remove(worker), job)
+        if error is not None:
+            job.fail(error)
+        elif job.was_interrupted:
+            job.fail(WorkerDied("the text process was killed twice"))
+        elif not job.answer.done():
+            job.was_interrupted = True
+            self._waiting.insert(0, job)
+
+    async def _remove(self, worker: TextWorker) -> Ending | None:
+        self._workers.remove(worker)
+        ending = await worker.zygote.reap(worker)
+        if len(self._workers) + self._num_forking < NUM_READY:
+            self._fork_soon()
+        return ending
+
+    def _ended(self, worker: TextWorker) -> None:
+        """Its channel is closed. If it has a job, that fails, too."""
+        if worker in self._workers and worker not in self._running:
+            self._zygote.run_in_background(self._forget(worker))
+
+    def _drop(self, worker: TextWorker, num_jobs: int) -> None:
+        """If it has had no other job since, and is not needed."""
+        is_idle = worker in self._workers and worker.num_jobs == num_jobs
+        if is_idle and len(self._workers) > NUM_READY:
+            self._zygote.run_in_background(self._forget(worker))
+
+    async def _forget(self, worker: TextWorker) -> None:
+        if worker in self._workers:
+            await self._remove(worker)
+
+    async def _prepare(self, zygote: ZygoteProcess) -> None:
+        try:
+            for _ in range(NUM_READY):
+                self._workers.append(await zygote.fork(self._ended))
+        except OSError as error:
+            raise WorkerDied(f"text workers cannot be started: {error}") from error
+        self._dispatch()
+
+    def _grow(self) -> None:
+        """A job waits, and no worker is free."""
+        if not self._workers and not self._num_forking:
+            self._fork_soon()
+        elif self._patience is None and len(self._workers) + self._num_forking < MAX_WORKERS:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(_PATIENCE_S, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        self._patience = None
+        if self._waiting and len(self._running) == len(self._workers):
+            self._fork_soon()
+
+    def _fork_soon(self) -> None:
+        self._num_forking += 1
+        self._zygote.run_in_background(self._fork(len(self._workers)))
+
+    async def _fork(self, num_before: int) -> None:
+        """Another worker, unless there are others than those `num_before` by the time that one can come."""
+        try:
+            zygote = await self._zygote.current()
+            if len(self._workers) <= num_before:
+                with suppress(WorkerDied):  # of the zygote: the next one brings workers
+                    self._workers.append(await zygote.fork(self._ended))
+        except (OSError, WorkerDied) as error:
+            log.error("no text worker can be started: %s", error)
+            if not self._workers:
+                for job in self._waiting:
+                    job.fail(WorkerDied(str(error)))
+        finally:
+            self._num_forking -= 1
+        self._dispatch()
+
+
+def _cause_of_death(ending: Ending | None, job: Job[Any]) -> Exception | None:
+    """None: not the job, as far as can be known."""
+    if ending is None or ending.status in (0, -signal.SIGKILL):
+        return None
+    stage = Stage(ending.stage)
+    if ending.status == -limits.TOO_SLOW:
+        return limit_error(stage, f"took more than {cpu_seconds(job.message):g} s of processor time")
+    cause = f"status {ending.status}" if ending.status > 0 else signal.strsignal(-ending.status)
+    return WorkerDied(f"the text process crashed at {work_at(stage)}: {cause}")

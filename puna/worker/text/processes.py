@@ -1,0 +1,74 @@
+"""The daemon's side of the zygote and of the workers that it forks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from puna.worker.call_client import CallClient, WorkerDied
+from puna.worker.calls import open_channel
+from puna.worker.child_process import ChildProcess
+from puna.worker.text.messages import CROSSING, Ending, Fork, Reap
+
+_GRACE_S = 1.0
+
+
+class TextWorker:
+    """A process that does one thing at a time."""
+
+    def __init__(self, zygote: ZygoteProcess, pid: int, client: CallClient) -> None:
+        self.zygote = zygote
+        self.pid = pid
+        self.client = client
+        self.attached: dict[int, bool] = {}
+        """Models that it knows, by number, the least recently used first."""
+        self.num_jobs = 0
+        """So far, with the one that it is at."""
+
+
+class ZygoteProcess:
+    """The zygote, as a child of this process."""
+
+    def __init__(self, process: ChildProcess, client: CallClient) -> None:
+        self._process = process
+        self._client = client
+
+    @classmethod
+    async def start(cls) -> ZygoteProcess:
+        """Raises OSError."""
+        process, channel = await ChildProcess.spawn("puna.worker.text")
+        return cls(process, await CallClient.connect(channel, crossing={}))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def fork(self, on_end: Callable[[TextWorker], None]) -> TextWorker:
+        """on_end: called once when the worker has closed its channel. Raises OSError, WorkerDied."""
+        ours, theirs = open_channel()
+        try:
+            pid = await self._client.call(Fork(), theirs.numbers)
+        except BaseException:  # a worker that is forked all the same finds its channel closed
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        client = await CallClient.connect(ours, crossing=CROSSING, on_end=lambda: on_end(worker))
+        worker = TextWorker(self, pid, client)
+        return worker
+
+    async def reap(self, worker: TextWorker) -> Ending | None:
+        """How it has ended, or that it was ended now; None: its zygote died, too."""
+        await worker.client.close()
+        with suppress(WorkerDied):
+            return await self._client.call(Reap(worker.pid))
+        return None
+
+    async def wait(self) -> int:
+        """Waits for the end of the process. Its status: negative is a signal's number."""
+        return await self._process.wait()
+
+    async def terminate(self) -> None:
+        """Ends the zygote, and with it its workers. Does nothing if it has ended."""
+        await self._client.close()
+        await self._process.end(grace_s=_GRACE_S)
