@@ -12,9 +12,9 @@ import msgspec
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
 from puna.gguf import GgufFile
+from puna.gguf.file_type import parameter_size, quantization_name
 from puna.registry import ModelEntry
 from puna.registry.create import WeightsDescription
-from puna.registry.file_type import parameter_size, quantization_name
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

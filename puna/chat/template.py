@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import jinja2
 
@@ -24,17 +24,6 @@ CHATML = (
 )
 
 _SPLITS_THOUGHTS = re.compile(r"""split\(\s*['"]</think>""")
-# Whatever a template does wrong ends in one of these.
-_FAULTS = (
-    jinja2.TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
 
 
 class ChatTemplate:
@@ -54,7 +43,9 @@ class ChatTemplate:
         self._sandbox.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
         try:
             self._template = self._sandbox.from_string(source)
-        except _FAULTS as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # a template may end in any
             raise _described(error) from error
 
     @classmethod
@@ -68,7 +59,7 @@ class ChatTemplate:
         return None if source is None else cls.with_tokens(source, tokenizer)
 
     @classmethod
-    def with_tokens(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
+    def with_tokens(cls, source: str, tokenizer: Tokenizer) -> Self:
         """For this tokenizer's BOS and EOS. Raises TemplateError for a source that is no template."""
         bos_id, eos_id = tokenizer.bos_id, tokenizer.eos_id
         return cls(
@@ -106,7 +97,9 @@ class ChatTemplate:
                 tools=list(tools) if tools else None,
                 add_generation_prompt=add_generation_prompt,
             )
-        except _FAULTS as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # a template may end in any
             raise _described(error) from error
 
 

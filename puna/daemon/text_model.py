@@ -18,7 +18,8 @@ class TextModel:
 
     side: TextSide
     vocabulary: int
-    """Descriptor of sealed memory."""
+    token_table: int
+    """Descriptors of sealed memory."""
     number: int = field(default_factory=lambda: next(_numbers))
     is_closed: bool = False
 
@@ -31,3 +32,4 @@ class TextModel:
         if not self.is_closed:
             self.is_closed = True
             os.close(self.vocabulary)
+            os.close(self.token_table)

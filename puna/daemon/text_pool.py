@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
@@ -15,6 +15,7 @@ from puna.daemon.text_model import TextModel
 from puna.daemon.text_workers import Job, TextWorkers
 from puna.gguf.errors import GgufError
 from puna.worker.text import memory_file
+from puna.worker.text.limits import Limits
 from puna.worker.text.messages import BuildPrompts, Describe, Inspect, OpenModel
 from puna.worker.text.processes import ZygoteProcess
 
@@ -27,11 +28,15 @@ _MAX_DESCRIPTIONS = 4
 class TextPool:
     """All methods raise WorkerDied when a text worker dies of what it is asked, or the daemon shuts down.
 
-    spawn: starts the zygote; by default a real one.
+    limits: of each worker. spawn: starts the zygote; by default a real one.
     """
 
-    def __init__(self, spawn: Callable[[], Awaitable[ZygoteProcess]] = ZygoteProcess.start) -> None:
-        self._workers = TextWorkers(spawn)
+    def __init__(
+        self,
+        limits: Limits = Limits(),  # noqa: B008
+        spawn: Callable[[], Awaitable[ZygoteProcess]] = ZygoteProcess.start,
+    ) -> None:
+        self._workers = TextWorkers(spawn, limits)
         self._descriptions = asyncio.Semaphore(_MAX_DESCRIPTIONS)
 
     def start(self) -> None:
@@ -76,15 +81,16 @@ class TextPool:
 
     async def open_model(self, source: ModelSource) -> TextModel:
         """It is the caller's, who closes it with close_model(). Raises GgufError, TokenizerError."""
-        vocabulary = memory_file.create("vocabulary")
-        try:
-            descriptors = [*source.descriptors, vocabulary]
-            side = await self._workers.run(Job(OpenModel(source.name), descriptors, key=source.name))
-            memory_file.seal(vocabulary)
-        except BaseException:
-            os.close(vocabulary)
-            raise
-        return TextModel(side, vocabulary)
+        with ExitStack() as opened:
+            files = [memory_file.create(name) for name in ("vocabulary", "token table")]
+            for file in files:
+                opened.callback(os.close, file)
+            job = Job(OpenModel(source.name), [*source.descriptors, *files], key=source.name)
+            side = await self._workers.run(job)
+            for file in files:
+                memory_file.seal(file)
+            opened.pop_all()
+            return TextModel(side, files[0], files[1])
 
     async def build_prompts(self, model: TextModel, request: PromptRequest) -> list[Prompt]:
         """Raises PromptError, TemplateError."""

@@ -16,7 +16,7 @@ from puna.daemon.restarting_child import SHUTTING_DOWN, RestartingChild
 from puna.daemon.text_model import TextModel
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, ProtocolError
-from puna.worker.text import limits
+from puna.worker.text.limits import TOO_SLOW, Limits
 from puna.worker.text.messages import Attach, Detach, Ending, cpu_seconds
 from puna.worker.text.processes import TextWorker, ZygoteProcess
 from puna.worker.text.stages import Stage, limit_error, work_at
@@ -63,10 +63,11 @@ class Job(Generic[T]):
 class TextWorkers:
     """The zygote, and two to eight workers.
 
-    spawn: starts the zygote.
+    spawn: starts the zygote. limits: of each worker.
     """
 
-    def __init__(self, spawn: Callable[[], Awaitable[ZygoteProcess]]) -> None:
+    def __init__(self, spawn: Callable[[], Awaitable[ZygoteProcess]], limits: Limits) -> None:
+        self._limits = limits
         self._zygote = RestartingChild("text process", spawn, self._prepare)
         self._workers: list[TextWorker] = []
         self._num_forking = 0
@@ -164,7 +165,7 @@ class TextWorkers:
 
     async def _bury(self, worker: TextWorker, job: Job[Any]) -> None:
         """Its worker has died: of the job, or of something else, and then the job has another try."""
-        error = _cause_of_death(await self._remove(worker), job)
+        error = _cause_of_death(await self._remove(worker), job, self._limits)
         if error is not None:
             job.fail(error)
         elif job.was_interrupted:
@@ -174,8 +175,16 @@ class TextWorkers:
             self._waiting.insert(0, job)
 
     async def _remove(self, worker: TextWorker) -> Ending | None:
-        self._workers.remove(worker)
+        """How it ended; None: with its zygote, and so did its siblings."""
+        if worker in self._workers:
+            self._workers.remove(worker)
         ending = await worker.zygote.reap(worker)
+        if ending is None:
+            siblings = [other for other in self._workers if other.zygote is worker.zygote]
+            for sibling in siblings:
+                self._workers.remove(sibling)
+                if sibling not in self._running:
+                    await sibling.client.close()
         if len(self._workers) + self._num_forking < NUM_READY:
             self._fork_soon()
         return ending
@@ -198,7 +207,7 @@ class TextWorkers:
     async def _prepare(self, zygote: ZygoteProcess) -> None:
         try:
             for _ in range(NUM_READY):
-                self._workers.append(await zygote.fork(self._ended))
+                self._workers.append(await zygote.fork(self._limits, self._ended))
         except OSError as error:
             raise WorkerDied(f"text workers cannot be started: {error}") from error
         self._dispatch()
@@ -226,9 +235,10 @@ class TextWorkers:
             zygote = await self._zygote.current()
             if len(self._workers) <= num_before:
                 with suppress(WorkerDied):  # of the zygote: the next one brings workers
-                    self._workers.append(await zygote.fork(self._ended))
+                    self._workers.append(await zygote.fork(self._limits, self._ended))
         except (OSError, WorkerDied) as error:
-            log.error("no text worker can be started: %s", error)
+            if not self._zygote.is_closing:
+                log.error("no text worker can be started: %s", error)
             if not self._workers:
                 for job in self._waiting:
                     job.fail(WorkerDied(str(error)))
@@ -237,12 +247,12 @@ class TextWorkers:
         self._dispatch()
 
 
-def _cause_of_death(ending: Ending | None, job: Job[Any]) -> Exception | None:
+def _cause_of_death(ending: Ending | None, job: Job[Any], limits: Limits) -> Exception | None:
     """None: not the job, as far as can be known."""
     if ending is None or ending.status in (0, -signal.SIGKILL):
         return None
-    stage = Stage(ending.stage)
-    if ending.status == -limits.TOO_SLOW:
-        return limit_error(stage, f"took more than {cpu_seconds(job.message):g} s of processor time")
+    stage = Stage.of(ending.stage)
+    if ending.status == -TOO_SLOW:
+        return limit_error(stage, f"took more than {cpu_seconds(job.message, limits):g} s of processor time")
     cause = f"status {ending.status}" if ending.status > 0 else signal.strsignal(-ending.status)
     return WorkerDied(f"the text process crashed at {work_at(stage)}: {cause}")

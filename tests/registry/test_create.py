@@ -9,9 +9,9 @@ import gguf
 import pytest
 
 from puna.gguf import TensorInfo
+from puna.gguf.file_type import parameter_size, quantization_name
 from puna.registry import InvalidDigest, MissingBlob, ModelName, Origin, StoreError
 from puna.registry.create import WeightsDescription, create_from_gguf
-from puna.gguf.file_type import parameter_size, quantization_name
 from puna.registry.origin import origin_path
 from tests.descriptions import TINY_WEIGHTS
 

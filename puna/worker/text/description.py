@@ -26,7 +26,7 @@ class TensorEntry(msgspec.Struct):
 def write_description(metadata: Metadata, file: BinaryIO, *, verbose: bool) -> None:
     """Members of a JSON object: template (if there is one), model_info, tensors.
 
-    verbose: arrays that are not empty are null otherwise. Raises GgufError, also if the file becomes too long.
+    verbose: otherwise arrays that are not empty are null. Raises GgufError, also if it becomes too long.
     """
     try:
         if (template := metadata.get(TEMPLATE_KEY)) is not None:

@@ -8,28 +8,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PROMPT_CPU_S = 4.0
-"""Processor time, not wall time: an honest prompt may wait while the engine has all cores."""
-FILE_CPU_S = 60.0
-"""Of what is done once for a file: reading its vocabulary."""
-MEMORY_BYTES = 1 << 30
-"""Beyond what the process has when it begins."""
-FILE_BYTES = 256 << 20
-"""Of each file that it writes."""
-KEPT_BYTES = 256 << 20
-"""A worker that once had so much more than at its start does not go on: it may have kept some."""
+import msgspec
 
 TOO_SLOW = signal.SIGPROF
 """What ends a process that has taken too much processor time."""
 
 
-def limit_process() -> None:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Processor time is not wall time: an honest prompt may wait while the engine has all cores."""
+
+    prompt_cpu_s: float = 4.0
+    """Of one request."""
+    file_cpu_s: float = 60.0
+    """Of what is done once for a file: reading its vocabulary."""
+    memory_bytes: int = 1 << 30
+    """Beyond what the process has when it begins."""
+    kept_bytes: int = 256 << 20
+    """A worker that once had so much more does not go on: it may have kept some."""
+    file_bytes: int = 256 << 20
+    """Of each file that it writes."""
+
+
+def limit_process(limits: Limits) -> None:
     """For this process, irrevocably."""
     num_pages = int(Path("/proc/self/statm").read_text().split()[0])
-    memory = num_pages * resource.getpagesize() + MEMORY_BYTES
+    memory = num_pages * resource.getpagesize() + limits.memory_bytes
     for kind, limit in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, FILE_BYTES),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (limit, limit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -12,7 +12,7 @@ from puna.chat.prompt import Prompt, PromptRequest
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
 from puna.worker.calls import Call, Crossing
-from puna.worker.text import limits
+from puna.worker.text.limits import Limits
 
 CROSSING: Crossing = {PromptError: None, TemplateError: None, TokenizerError: None, GgufError: None}
 
@@ -28,7 +28,7 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     """None: there is none that can be used."""
 
 
-class Inspect(Call[ModelRecord]):
+class Inspect(Call[ModelRecord], frozen=True):
     """With the model's file. Raises GgufError."""
 
     name: str
@@ -37,7 +37,7 @@ class Inspect(Call[ModelRecord]):
     """If it is known why the template cannot be used: it is not tried again."""
 
 
-class Describe(Call[None]):
+class Describe(Call[None], frozen=True):
     """With the model's file, and one that gets members of a JSON object: template, model_info, tensors."""
 
     name: str
@@ -45,13 +45,15 @@ class Describe(Call[None]):
     """With all arrays."""
 
 
-class OpenModel(Call[TextSide]):
-    """With the model's file, and one that gets its vocabulary. Raises GgufError, TokenizerError."""
+class OpenModel(Call[TextSide], frozen=True):
+    """With the model's file, and two that get its vocabulary and its token table. Raises GgufError,
+    TokenizerError.
+    """
 
     name: str
 
 
-class Attach(Call[None]):
+class Attach(Call[None], frozen=True):
     """With the vocabulary, sealed: prompts of the model can be built from now on. Raises TokenizerError."""
 
     model: int
@@ -64,20 +66,19 @@ class Detach(msgspec.Struct, frozen=True, tag=True):
     model: int
 
 
-class BuildPrompts(Call[list[Prompt]]):
+class BuildPrompts(Call[list[Prompt]], frozen=True):
     """Of a model that is attached. Raises PromptError, TemplateError."""
 
     model: int
     request: PromptRequest
 
 
-TextCall = Inspect | Describe | OpenModel | Attach | BuildPrompts
-ToTextWorker = TextCall | Detach
+ToTextWorker = Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
 
 
-def cpu_seconds(message: ToTextWorker) -> float:
-    """Processor time that it may take. Reading a vocabulary is long, and done once."""
-    return limits.PROMPT_CPU_S if isinstance(message, BuildPrompts | Inspect) else limits.FILE_CPU_S
+def cpu_seconds(message: Call[Any] | Detach, limits: Limits) -> float:
+    """Processor time that it may take."""
+    return limits.prompt_cpu_s if isinstance(message, BuildPrompts | Inspect) else limits.file_cpu_s
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -89,11 +90,13 @@ class Ending(msgspec.Struct, frozen=True):
     """What it did at last; see puna.worker.text.stages."""
 
 
-class Fork(Call[int]):
+class Fork(Call[int], frozen=True):
     """With a channel's end for the new worker. Answered with its process id."""
 
+    limits: Limits
 
-class Reap(Call[Ending]):
+
+class Reap(Call[Ending], frozen=True):
     """Ends a worker if it has not ended."""
 
     pid: int

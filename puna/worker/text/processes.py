@@ -8,6 +8,7 @@ from contextlib import suppress
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import open_channel
 from puna.worker.child_process import ChildProcess
+from puna.worker.text.limits import Limits
 from puna.worker.text.messages import CROSSING, Ending, Fork, Reap
 
 _GRACE_S = 1.0
@@ -43,11 +44,11 @@ class ZygoteProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    async def fork(self, on_end: Callable[[TextWorker], None]) -> TextWorker:
+    async def fork(self, limits: Limits, on_end: Callable[[TextWorker], None]) -> TextWorker:
         """on_end: called once when the worker has closed its channel. Raises OSError, WorkerDied."""
         ours, theirs = open_channel()
         try:
-            pid = await self._client.call(Fork(), theirs.numbers)
+            pid = await self._client.call(Fork(limits), theirs.numbers)
         except BaseException:  # a worker that is forked all the same finds its channel closed
             ours.close()
             raise

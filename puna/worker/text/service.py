@@ -52,9 +52,10 @@ class TextService:
             case OpenModel(name):
                 metadata = read_metadata(descriptors[0], name)
                 vocabulary = build_vocabulary(metadata)
-                with open(descriptors[1], "wb", closefd=False) as file:
-                    file.write(vocabulary)
-                return _text_side(metadata, Tokenizer.from_blob(vocabulary))
+                tokenizer = Tokenizer.from_blob(vocabulary)
+                _write(descriptors[1], vocabulary)
+                _write(descriptors[2], tokenizer.token_table())
+                return _text_side(metadata, tokenizer)
         return None
 
 
@@ -89,6 +90,11 @@ class _StagedTemplate(ChatTemplate):
     def render(self, messages: Sequence[Message], **variables: Any) -> str:
         with self.stage.during(Stage.TEMPLATE):
             return super().render(messages, **variables)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
 
 
 def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> TextSide:

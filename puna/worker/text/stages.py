@@ -20,8 +20,9 @@ class Stage(IntEnum):
     """What a client has sent."""
 
     @classmethod
-    def _missing_(cls, value: object) -> Stage:
-        return cls.READING  # whoever took over a worker may have written anything
+    def of(cls, number: int) -> Stage:
+        """Whoever took over a worker may have written any number."""
+        return cls(number) if number in set(cls) else cls.READING
 
 
 class SharedStage:
@@ -32,7 +33,7 @@ class SharedStage:
 
     @property
     def current(self) -> Stage:
-        return Stage(self._page[0])
+        return Stage.of(self._page[0])
 
     def begin(self) -> None:
         """Another message."""
@@ -40,17 +41,23 @@ class SharedStage:
 
     @contextmanager
     def during(self, stage: Stage) -> Iterator[None]:
-        """Stays as it is if what is inside fails, or ends the process."""
+        """It stays the stage where memory has run out, or the process has ended."""
         before = self._page[0]
         self._page[0] = stage
-        yield
+        try:
+            yield
+        except MemoryError:
+            raise
+        except BaseException:
+            self._page[0] = before
+            raise
         self._page[0] = before
 
     def close(self) -> None:
         self._page.close()
 
 
-_WORK = {
+_WORK: dict[Stage, tuple[type[Exception], str]] = {
     Stage.READING: (GgufError, "reading the model's file"),
     Stage.TEMPLATE: (TemplateError, "the chat template"),
     Stage.TOKENIZING: (PromptError, "turning the prompt into tokens"),

@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import logging
 
+from puna.worker import cage
 from puna.worker.calls import Asked, CallServer, Channel, close_all
-from puna.worker.text import limits
+from puna.worker.text.limits import Limits, limit_process, peak_bytes, processor_time
 from puna.worker.text.messages import CROSSING, ToTextWorker, cpu_seconds
 from puna.worker.text.service import TextService
 from puna.worker.text.stages import SharedStage, limit_error
 
 log = logging.getLogger(__name__)
 
-TOO_MUCH_MEMORY = f"took more than {limits.MEMORY_BYTES >> 20} MiB of memory"
 
-
-def run(channel: Channel, stage: SharedStage) -> None:
-    """Serves one daemon, a message at a time, until it closes the channel or the worker has grown too large."""
-    limits.limit_process()
-    largest = limits.peak_bytes() + limits.KEPT_BYTES
+def run(channel: Channel, stage: SharedStage, limits: Limits) -> None:
+    """Serves one daemon, message by message, until that closes the channel or the worker has grown large."""
+    limit_process(limits)
+    cage.enter(cage.CageRules())
+    largest = peak_bytes() + limits.kept_bytes
     service = TextService(stage)
     server = CallServer(channel, ToTextWorker, CROSSING)
-    while limits.peak_bytes() < largest and (asked := server.read()) is not None:
+    while peak_bytes() < largest and (asked := server.read()) is not None:
         stage.begin()
         try:
-            _answer(server, service, asked)
+            _answer(server, service, asked, cpu_seconds(asked.message, limits))
         except MemoryError:  # whatever was interrupted may be in any state
-            server.fail(asked.call, limit_error(stage.current, TOO_MUCH_MEMORY))
+            server.fail(
+                asked.call,
+                limit_error(stage.current, f"took more than {limits.memory_bytes >> 20} MiB of memory"),
+            )
             return
         finally:
             close_all(asked.descriptors)
 
 
-def _answer(server: CallServer, service: TextService, asked: Asked) -> None:
+def _answer(server: CallServer, service: TextService, asked: Asked, cpu_s: float) -> None:
     try:
-        with limits.processor_time(cpu_seconds(asked.message)):
+        with processor_time(cpu_s):
             result = service.handle(asked.message, asked.descriptors)
     except MemoryError:
         raise

@@ -11,18 +11,21 @@ import logging
 import os
 import signal
 from contextlib import suppress
+from importlib import import_module
 
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
 from puna.chat.template import CHATML, ChatTemplate
 from puna.worker.calls import CallServer, Channel, close_all, inherited_channel
 from puna.worker.text import worker
+from puna.worker.text.limits import Limits
 from puna.worker.text.messages import Ending, Fork, Reap, ToZygote
 from puna.worker.text.stages import SharedStage
 
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
+_IMPORTED_LATE = ("heapq", "jinja2.debug", "pprint", "textwrap")
 
 
 class Zygote:
@@ -40,12 +43,12 @@ class Zygote:
         gc.freeze()  # collecting would touch, and so copy, the pages that are shared
         while (asked := self._server.read()) is not None:
             match asked.message:
-                case Fork():
-                    self._server.answer(asked.call, self._fork(asked.descriptors))
+                case Fork(limits):
+                    self._server.answer(asked.call, self._fork(asked.descriptors, limits))
                 case Reap(pid):
                     self._server.answer(asked.call, self._reap(pid))
 
-    def _fork(self, descriptors: list[int]) -> int:
+    def _fork(self, descriptors: list[int], limits: Limits) -> int:
         stage = SharedStage()
         own_pid = os.getpid()
         pid = os.fork()
@@ -55,7 +58,7 @@ class Zygote:
                 self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 if os.getppid() == own_pid:
                     self._channel.close()
-                    worker.run(inherited_channel(*descriptors), stage)
+                    worker.run(inherited_channel(*descriptors), stage, limits)
                     status = 0
             except Exception:
                 log.exception("a text worker ends")
@@ -76,7 +79,9 @@ class Zygote:
 
 
 def _load_all() -> None:
-    """Has everything imported that is imported when it is first needed: a caged worker cannot."""
+    """Has everything imported that is imported when it is first needed: a caged worker cannot do that."""
+    for name in _IMPORTED_LATE:
+        import_module(name)
     message = Message("user", "hello")
     for source in (CHATML, "{{ strftime_now('%Y') }}", "{{ raise_exception('') }}", "{% for"):
         with suppress(TemplateError):

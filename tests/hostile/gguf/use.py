@@ -14,7 +14,7 @@ from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
 from puna.gguf import GgufError, Metadata, read_metadata
-from puna.registry.file_type import parameter_size, quantization_name
+from puna.gguf.file_type import parameter_size, quantization_name
 from puna.tokenizer import TokenizerError, load_tokenizer
 
 TEXT = "The quick brown fox <|im_end|> 12 über\n🦙 \x00\xff"

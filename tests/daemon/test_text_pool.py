@@ -1,0 +1,291 @@
+"""Text workers as the daemon uses them: real processes, real limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from puna.backends.base import ModelSource
+from puna.chat.errors import PromptError, TemplateError
+from puna.chat.messages import Message
+from puna.chat.prompt import PromptRequest
+from puna.daemon.text_model import TextModel
+from puna.daemon.text_pool import TextPool
+from puna.gguf import GgufError
+from puna.tokenizer import Tokenizer
+from puna.worker.call_client import WorkerDied
+from puna.worker.text.limits import Limits
+from tests.api.ggufs import CHATML, write_gguf
+
+pytestmark = pytest.mark.native
+
+TIGHT = Limits(prompt_cpu_s=0.15, memory_bytes=128 << 20)
+LOOSE = Limits(prompt_cpu_s=60)
+HI = PromptRequest(messages=[Message("user", "hi")], context_length=2048)
+
+REPEAT = "{% for i in range(60) %}"
+NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{{ '' }}"
+BOMBS = [
+    NESTED + "{% endfor %}" * 3,
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{{ 'x' * 10 ** 10 }}",
+    "{{ ('x' * 10 ** 8) * 20 }}",
+    "{{ ['x'] * 10 ** 10 }}",
+    "{{ ([0] * 10 ** 6) * 10 ** 3 }}",
+    "{{ 3 ** (10 ** 9) }}",
+    "{{ 7 ** (7 ** (7 ** 7)) }}",
+    "{{ (2 ** 100000000) % 7 * (3 ** 50000000) }}",
+    "{% set n = namespace(s='x') %}" + REPEAT + "{% set n.s = n.s + n.s %}{% endfor %}{{ n.s }}",
+    "{% set n = namespace(s='x') %}" + REPEAT + "{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
+    "{% set n = namespace(l=[]) %}" + REPEAT + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
+    "{% set n = namespace(l=[]) %}" + REPEAT + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}",
+    "{% set n = namespace(l=[0]) %}" + REPEAT + "{% set n.l = n.l + n.l %}{% endfor %}{{ n.l | length }}",
+    "{% set n = namespace(n=3) %}" + REPEAT + "{% set n.n = n.n * n.n %}{% endfor %}{{ n.n }}",
+    "{% set s = 'x' * 100000 %}{{ s.replace('x', s) | length }}",
+    "{% set s = 'x' * 100000 %}{{ s.join(s) | length }}",
+    "{% set s = '\n' * 100000 %}{{ s | indent(100000, blank=true) | length }}",
+    "{{ 'x'.center(10 ** 10) }}",
+    "{{ '\t'.expandtabs(2000000000) }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (1000000000, 1) }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ messages | tojson(indent=1000000000) }}",
+    "{{ range(99999) | map('string') | join('x' * 99999) | length }}",
+    "{% for i in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}",
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{{ " + "-" * 100000 + "1 }}",
+]
+
+
+@asynccontextmanager
+async def pool_of(limits: Limits = LOOSE) -> AsyncIterator[TextPool]:
+    pool = TextPool(limits)
+    pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+def run(work: Callable[[TextPool], Awaitable[None]], limits: Limits = LOOSE) -> None:
+    async def whole() -> None:
+        async with pool_of(limits) as pool:
+            await asyncio.wait_for(work(pool), 100)
+
+    before = len(os.listdir("/proc/self/fd"))
+    asyncio.run(whole())
+    gc.collect()  # models that a test has not closed
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@asynccontextmanager
+async def opened(pool: TextPool, path: Path) -> AsyncIterator[TextModel]:
+    with ModelSource.open(path) as source:
+        model = await pool.open_model(source)
+    yield model
+    pool.close_model(model)
+
+
+def workers(pool: TextPool) -> list[int]:
+    return [worker.pid for worker in pool._workers._workers]
+
+
+def zygote(pool: TextPool) -> int:
+    process = pool._workers._zygote.process
+    assert process is not None
+    return process.pid
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(tmp_path_factory.mktemp("text") / "plain.gguf")
+
+
+def test_a_model_is_inspected_described_and_prompted(plain: Path):
+    async def work(pool: TextPool) -> None:
+        with ModelSource.open(plain) as source:
+            record = await pool.inspect(source)
+            for verbose in (False, True):
+                async with pool.describe(source, verbose=verbose) as descriptor:
+                    content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+                description = json.loads(b"{" + content + b"}")
+                tokens = description["model_info"]["tokenizer.ggml.tokens"]
+                assert len(tokens) > 256 if verbose else tokens is None
+        assert record.capabilities == ("completion",)
+        assert (record.context_length, record.embedding_length) == (2048, 32)
+        assert (record.parameter_count, record.weight_bytes, record.quantization) == (160, 640, "F32")
+        assert description["template"] == CHATML
+        assert {"name": "token_embd.weight", "type": "F32", "shape": [32, 4]} in description["tensors"]
+        async with opened(pool, plain) as model:
+            tokenizer = Tokenizer.from_descriptor(model.vocabulary)
+            assert os.fstat(model.token_table).st_size == len(tokenizer.token_table())
+            (prompt,) = await pool.build_prompts(model, HI)
+            assert prompt.tokens == tokenizer.encode(
+                "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+            )
+            with pytest.raises(PromptError, match="context has token 100000"):
+                request = PromptRequest(prompts=["hi"], context=[10**5], context_length=64)
+                await pool.build_prompts(model, request)
+
+    run(work)
+
+
+def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"nonsense")
+    wrong = write_gguf(tmp_path / "wrong.gguf", template="{% nonsense %}")
+
+    async def work(pool: TextPool) -> None:
+        with ModelSource.open(bad) as source:
+            assert "bad.gguf" in (await pool.inspect(source)).error
+            with pytest.raises(GgufError, match=r"bad\.gguf"):
+                await pool.open_model(source)
+            with pytest.raises(GgufError, match=r"bad\.gguf"):
+                async with pool.describe(source, verbose=True):
+                    pass
+        with ModelSource.open(wrong) as source:
+            record = await pool.inspect(source)
+        assert record.error == ""
+        assert "line 1 of the chat template" in record.template_error
+        async with opened(pool, wrong) as model:
+            with pytest.raises(TemplateError, match="line 1 of the chat template"):
+                await pool.build_prompts(model, HI)
+            request = PromptRequest(prompts=["hi"], raw=True, context_length=64)
+            assert len(await pool.build_prompts(model, request)) == 1
+
+    run(work)
+
+
+def test_bombs_end_with_an_error_of_their_own(tmp_path: Path, plain: Path):
+    """Whether they go off when the template is compiled or when it is rendered."""
+    paths = [write_gguf(tmp_path / f"{n}.gguf", template=bomb) for n, bomb in enumerate(BOMBS)]
+
+    async def set_off(pool: TextPool, path: Path) -> str:
+        with ModelSource.open(path) as source:
+            record = await pool.inspect(source)
+            assert record.error == ""
+            assert record.parameter_count == 160
+        async with opened(pool, path) as model:
+            with pytest.raises((TemplateError, WorkerDied)) as caught:
+                await pool.build_prompts(model, HI)
+        assert len(str(caught.value)) < 1100
+        return str(caught.value)
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            bombs = asyncio.gather(*(set_off(pool, path) for path in paths))
+            while not bombs.done():
+                assert await pool.build_prompts(model, HI)
+                await asyncio.sleep(0.02)
+            errors = await bombs
+            assert "the chat template took more than 0.15 s of processor time" in errors
+            assert "the chat template took more than 128 MiB of memory" in errors
+
+    run(work, TIGHT)
+
+
+def test_a_long_prompt_that_takes_too_long_is_the_clients_mistake(plain: Path):
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            request = PromptRequest(prompts=["a b " * 10**7], raw=True, context_length=64)
+            with pytest.raises(PromptError, match="turning the prompt into tokens took more than"):
+                await pool.build_prompts(model, request)
+            too_large = PromptRequest(prompts=["x" * (65 << 20)], raw=True, context_length=64)
+            with pytest.raises(PromptError, match="larger than any message"):
+                await pool.build_prompts(model, too_large)
+            assert await pool.build_prompts(model, HI)
+
+    run(work, TIGHT)
+
+
+def test_short_prompts_do_not_wait_for_long_ones(plain: Path):
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            long = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_length=64)
+            longs = [asyncio.ensure_future(pool.build_prompts(model, long)) for _ in range(12)]
+            await asyncio.sleep(0)
+            for _ in range(20):
+                await pool.build_prompts(model, HI)
+            assert not all(task.done() for task in longs)
+            await asyncio.gather(*longs)
+
+    run(work)
+
+
+def test_who_stops_waiting_leaves_no_trace(plain: Path):
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            long = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_length=64)
+            tasks = [asyncio.ensure_future(pool.build_prompts(model, long)) for _ in range(10)]
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert not pool._workers._waiting
+            while pool._workers._running:
+                await pool.build_prompts(model, HI)
+
+    run(work)
+
+
+def test_only_what_a_killed_process_was_at_is_affected(plain: Path):
+    """And that is tried again, once."""
+    draw = random.Random(1)
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            for number in range(12):
+                tasks = [asyncio.ensure_future(pool.build_prompts(model, HI)) for _ in range(20)]
+                await asyncio.sleep(draw.uniform(0, 0.01))
+                os.kill(zygote(pool) if number % 4 == 3 else draw.choice(workers(pool)), signal.SIGKILL)
+                for prompts in await asyncio.gather(*tasks):
+                    assert len(prompts) == 1
+                while not workers(pool):  # of the next zygote
+                    await asyncio.sleep(0.01)
+
+    run(work)
+
+
+def test_after_the_end_nobody_waits(plain: Path):
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            pids = [zygote(pool), *workers(pool)]
+            request = PromptRequest(prompts=["a b " * 10**6], raw=True, context_length=64)
+            tasks = [asyncio.ensure_future(pool.build_prompts(model, request)) for _ in range(5)]
+            await asyncio.sleep(0.01)
+            await pool.close()
+            for task in tasks:
+                with pytest.raises(WorkerDied, match="shutting down"):
+                    await task
+            with pytest.raises(WorkerDied, match="shutting down"):
+                await pool.build_prompts(model, HI)
+            for pid in pids:
+                while (
+                    Path(f"/proc/{pid}").exists()
+                    and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+                ):
+                    await asyncio.sleep(0.01)
+
+    run(work)
+
+
+def test_a_file_cut_short_while_it_is_open_is_an_error(plain: Path, tmp_path: Path):
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(plain.read_bytes())
+
+    async def work(pool: TextPool) -> None:
+        with ModelSource.open(path) as source:
+            os.truncate(path, 1000)
+            assert "cut.gguf" in (await pool.inspect(source)).error
+            with pytest.raises(GgufError, match=r"cut\.gguf"):
+                await pool.open_model(source)
+
+    run(work)
