@@ -191,7 +191,8 @@ class TextWorkers:
 
     def _ended(self, worker: TextWorker) -> None:
         """Its channel is closed. If it has a job, that fails, too."""
-        if worker in self._workers and worker not in self._running:
+        is_idle = worker in self._workers and worker not in self._running
+        if is_idle and not self._zygote.is_closing:
             self._zygote.run_in_background(self._forget(worker))
 
     def _drop(self, worker: TextWorker, num_jobs: int) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import open_channel
-from puna.worker.child_process import ChildProcess
+from puna.worker.process import ChildProcess
 from puna.worker.text.limits import Limits
 from puna.worker.text.messages import CROSSING, Ending, Fork, Reap
 

@@ -47,6 +47,8 @@ class Zygote:
                     self._server.answer(asked.call, self._fork(asked.descriptors, limits))
                 case Reap(pid):
                     self._server.answer(asked.call, self._reap(pid))
+        for pid in list(self._stages):
+            self._reap(pid)
 
     def _fork(self, descriptors: list[int], limits: Limits) -> int:
         stage = SharedStage()
