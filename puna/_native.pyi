@@ -379,6 +379,20 @@ class ProgramBuilder:
     def build(self, result: int) -> Program:
         """result: a buffer behind `rows`. The builder is spent afterwards."""
 
+class StepControl:
+    """A step that runs, as other threads see it."""
+
+    def __init__(self) -> None: ...
+    def begin(self) -> None:
+        """For who is about to run a step: until now, nobody has stopped it."""
+    def stop(self) -> None:
+        """The step ends behind its current stage. From any thread."""
+    @property
+    def is_stopped(self) -> bool: ...
+    @property
+    def num_stages(self) -> int:
+        """Stages done so far, in all steps. From any thread."""
+
 class Program:
     """A compiled graph. Keeps its file mapped."""
 
@@ -406,10 +420,12 @@ class Program:
         block_tables: NDArray[np.int32],
         rows: NDArray[np.int32],
         num_threads: int | None = None,
+        control: StepControl | None = None,
     ) -> NDArray[np.float32]:
         """One step; arrays as in Batch. The result [len(rows), width] is overwritten by the next run.
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
+        control: may stop it: NativeError, and keys and values of its tokens are there or not.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
         """

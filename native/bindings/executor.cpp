@@ -11,6 +11,7 @@
 #include "executor/cpu.h"
 #include "executor/move_kv.h"
 #include "executor/program.h"
+#include "executor/step_control.h"
 #include "executor/thread_pool.h"
 #include "kv/arena.h"
 
@@ -41,7 +42,7 @@ FloatMatrix to_numpy(Output output) {
 FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& tokens,
                         const Int32Vector& positions, const Int32Vector& sequence_starts,
                         const Int32Matrix& block_tables, const Int32Vector& rows,
-                        std::optional<int> num_threads) {
+                        std::optional<int> num_threads, StepControl* control) {
   const std::shared_ptr<uint8_t> mapping =
       arena.mapping();  // stays mapped if another thread closes the arena
   const Batch batch{
@@ -57,7 +58,7 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
   Output output;
   {
     const nb::gil_scoped_release released;
-    output = program.run(pool, batch, num_threads.value_or(pool.num_threads()));
+    output = program.run(pool, batch, num_threads.value_or(pool.num_threads()), control);
   }
   return to_numpy(std::move(output));
 }
@@ -113,7 +114,7 @@ void bind_program(nb::module_& m) {
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
-           "num_threads"_a = nb::none())
+           "num_threads"_a = nb::none(), "control"_a.none() = nb::none())
       .def_prop_ro("can_shift", &Program::can_shift)
       .def("move_kv", &move_kv, "pool"_a, "arena"_a, "source"_a.noconvert(), "destination"_a.noconvert(),
            "source_begin"_a, "destination_begin"_a, "num_tokens"_a);
@@ -138,6 +139,12 @@ void bind_executor(nb::module_& m) {
       .def(nb::init<int>(), "num_threads"_a)
       .def_prop_ro("num_threads", &ThreadPool::num_threads)
       .def("close", &ThreadPool::close, nb::call_guard<nb::gil_scoped_release>());
+  nb::class_<StepControl>(m, "StepControl")
+      .def(nb::init<>())
+      .def("begin", &StepControl::begin)
+      .def("stop", &StepControl::stop)
+      .def_prop_ro("is_stopped", &StepControl::is_stopped)
+      .def_prop_ro("num_stages", &StepControl::num_stages);
   bind_builder(m);
   bind_program(m);
   nb::class_<CpuInfo>(m, "CpuInfo")

@@ -11,6 +11,7 @@
 #include "executor/barrier.h"
 #include "executor/move_kv.h"
 #include "executor/step.h"
+#include "executor/step_control.h"
 
 namespace puna {
 
@@ -23,6 +24,9 @@ struct SharedWork {
     barrier.wait([this] {
       shares.reset();
       claimed.store(0, std::memory_order_relaxed);
+      if (control == nullptr) return;
+      control->finish_stage();
+      is_cut = control->is_stopped();
     });
   }
 
@@ -31,6 +35,9 @@ struct SharedWork {
   // What has been taken since the last barrier.
   WorkShares shares;
   alignas(64) std::atomic<int64_t> claimed{0};
+  StepControl* control = nullptr;
+  // Whether the step ends here. It changes only while all threads wait, so that they agree.
+  bool is_cut = false;
   std::vector<std::atomic<int32_t>> attention_arrivals;
 };
 
@@ -105,17 +112,20 @@ void Program::run_stages(const Step& step) const noexcept {
       run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
     }
     work_->wait();
+    if (work_->is_cut) return;
   }
 }
 
 void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
-Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
+Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
   check_batch(batch, plan_.vocab_size, plan_.block_bytes);
   const std::lock_guard<std::mutex> lock(one_run_);
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(batch, threads);
+  work_->control = control;
+  work_->is_cut = false;
   Step shared{
       .plan = plan_,
       .batch = batch,
@@ -136,6 +146,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads) {
   };
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
   plan_.file->mapping().check_whole();
+  if (work_->is_cut) throw Error("the step was stopped");
   const int64_t rows = shared.num_rows(Domain::kRows);
   const int64_t width = plan_.buffers[static_cast<size_t>(plan_.result)].width;
   return {std::shared_ptr<float[]>(output_memory_.bytes, shared.floats(plan_.result, 0)), rows, width};

@@ -171,6 +171,7 @@ struct KvSlot {
 
 struct SharedWork;
 struct Step;
+class StepControl;
 struct KvMove;
 
 // Rows of floats that stay as they are until the next run.
@@ -198,7 +199,7 @@ class Program {
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
   // the batch does not fit the model or the arena; and if the model's file turns out to have been cut short,
   // in this step or before.
-  Output run(ThreadPool& pool, const Batch& batch, int num_threads);
+  Output run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control = nullptr);
 
   // Whether keys can be turned to another position.
   bool can_shift() const { return plan_.can_shift; }

@@ -17,7 +17,7 @@ from puna.gguf import GgufError, open_descriptor
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from puna._native import Arena, ThreadPool
+    from puna._native import Arena, StepControl, ThreadPool
 
 
 class ModelLoadError(ValueError):
@@ -33,6 +33,7 @@ class Batch:
     block_tables: [S, B], row s lists the KV blocks of sequence s; position p lies in entry p // 16.
     rows: [R], indexes into tokens whose logits are wanted.
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
+    control: may stop the step, which then raises NativeError and is as if it had never been.
     """
 
     tokens: NDArray[np.int32]
@@ -41,6 +42,7 @@ class Batch:
     block_tables: NDArray[np.int32]
     rows: NDArray[np.int32]
     num_threads: int | None = None
+    control: StepControl | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

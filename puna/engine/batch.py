@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from puna._native import StepControl
 from puna.backends.base import Batch
 from puna.engine.sequence import Sequence
 from puna.kv import SequenceTable
@@ -48,7 +49,7 @@ class Part(NamedTuple):
     """Of how many tokens, the last ones, the logits are wanted."""
 
 
-def batch_of(parts: Items[Part], num_threads: int | None) -> Batch:
+def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl | None = None) -> Batch:
     """One step of all parts."""
     starts = [0, *accumulate(len(part.tokens) for part in parts)]
     positions = np.arange(starts[-1], dtype=np.int32)
@@ -63,6 +64,7 @@ def batch_of(parts: Items[Part], num_threads: int | None) -> Batch:
         block_tables=_block_tables([part.table for part in parts]),
         rows=np.array(rows, dtype=np.int32),
         num_threads=num_threads,
+        control=control,
     )
 
 

@@ -11,7 +11,7 @@ from puna._native import NativeError, TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
 from puna.engine.batch import Slice
-from puna.engine.execution import StepRunner
+from puna.engine.execution import Outcome, StepRunner
 from puna.engine.faults import unforeseen
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
@@ -42,8 +42,8 @@ ones go first, and yet the lowest does not wait for ever."""
 class EngineCore:
     """Runs the requests of all resident models on one device.
 
-    For one thread: whoever calls step() also calls everything else. Only backend.load() may run elsewhere,
-    its result then given to attach_model().
+    For one thread: whoever calls step() also calls everything else, but for interrupt(). backend.load() may
+    run elsewhere, its result then given to attach_model().
     """
 
     def __init__(
@@ -227,6 +227,12 @@ class EngineCore:
         if sequence := self._sequences.get(request_id):
             self._outputs.append(self._finish(sequence, "cancelled"))
 
+    def interrupt(self, request_id: str) -> None:
+        """Ends the step that is under way if nobody else is in it: for any thread, once it has asked the
+        engine's to cancel() the request.
+        """
+        self._runner.interrupts.interrupt(request_id)
+
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         self._refit()
@@ -244,11 +250,13 @@ class EngineCore:
             step = self._with_drafts(step)
             guessed_s = self._clock()
             num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
-            outputs += self._execute(step)
-            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
-            self._recorder.end_step(
-                step.model_id, len(step.slices), step.num_tokens - num_decodes, num_decodes
-            )
+            table = self._token_tables.get(step.model_id)
+            outcome = self._runner.run(self._models[step.model_id], step.slices, table)
+            outputs += self._commit(outcome)
+            if not outcome.was_interrupted:
+                self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
+                num_prefills = step.num_tokens - num_decodes
+                self._recorder.end_step(step.model_id, len(step.slices), num_prefills, num_decodes)
         return outputs
 
     def _with_drafts(self, step: Step) -> Step:
@@ -317,20 +325,18 @@ class EngineCore:
             to_disk = sequence.request.cache_to_disk
             self.sessions.keep(sequence.model_id, name, tokens, sequence.namespace, to_disk=to_disk)
 
-    def _execute(self, step: Step) -> list[StepOutput]:
-        table = self._token_tables.get(step.model_id)
-        outcome = self._runner.run(self._models[step.model_id], step.slices, table)
+    def _commit(self, outcome: Outcome) -> list[StepOutput]:
         now_ns = time.monotonic_ns()
         outputs = [self._finish(sequence, "error", text) for sequence, text in outcome.failures]
         for s, advance in outcome.advances:
             try:
-                outputs += self._commit(s, advance, now_ns)
+                outputs += self._extend(s, advance, now_ns)
             except Exception as error:  # is its own
                 s.sequence.cursor = None  # nobody else is to find what may be wrong
                 outputs.append(self._finish(s.sequence, "error", unforeseen(s.sequence.id, error)))
         return outputs
 
-    def _commit(self, s: Slice, advance: Advance, now_ns: int) -> list[StepOutput]:
+    def _extend(self, s: Slice, advance: Advance, now_ns: int) -> list[StepOutput]:
         """Nothing while all text is held back."""
         sequence = s.sequence
         num_accepted = advance.num_drawn - 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from puna._native import NativeError, ThreadPool, TokenTable
 from puna.engine.batch import Part, Slice, batch_of, num_threads, part_of
 from puna.engine.faults import unforeseen
+from puna.engine.interrupts import Interrupts, StepInterrupted
 from puna.engine.recorder import Recorder
 from puna.engine.resident import Resident
 from puna.engine.sampling import Drawn, sample
@@ -28,6 +29,8 @@ class Outcome(NamedTuple):
 
     advances: list[tuple[Slice, Advance]]
     failures: list[Failure]
+    was_interrupted: bool = False
+    """Nothing was computed: nobody waited for it any more."""
 
 
 class StepRunner:
@@ -35,6 +38,7 @@ class StepRunner:
 
     def __init__(self, pool: ThreadPool, recorder: Recorder) -> None:
         """pool: for sampling."""
+        self.interrupts = Interrupts()
         self._pool = pool
         self._recorder = recorder
 
@@ -50,6 +54,8 @@ class StepRunner:
         try:
             drawn = self._compute(model, prepared, table)
             advanced, unsound = _advance(slices, drawn)
+        except StepInterrupted:
+            return Outcome([], failures, was_interrupted=True)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
@@ -71,9 +77,11 @@ class StepRunner:
         self, model: Resident, prepared: Items[tuple[Slice, Part]], table: TokenTable | None
     ) -> list[Drawn]:
         slices = [s for s, _ in prepared]
-        batch = batch_of([part for _, part in prepared], num_threads([s.sequence for s in slices]))
+        parts, threads = [part for _, part in prepared], num_threads([s.sequence for s in slices])
+        batch = batch_of(parts, threads, self.interrupts.control)
         self._recorder.mark()
-        logits = model.device_model.run(batch, model.arena)
+        with self.interrupts.watching(s.sequence.id for s in slices):
+            logits = model.device_model.run(batch, model.arena)
         self._recorder.mark()
         drawn = sample(self._pool, logits, slices, table)
         self._recorder.mark()

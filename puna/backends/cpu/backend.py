@@ -35,6 +35,7 @@ class CpuModel:
             batch.block_tables,
             batch.rows,
             batch.num_threads,
+            batch.control,
         )
 
     def move_kv(

@@ -228,6 +228,8 @@ class EngineServer:
         try:
             while (asked := self._calls.read()) is not None:
                 self._inbox.put(asked)
+                if isinstance(asked.message, Cancel):
+                    self._engine.interrupt(asked.message.request_id)
         except (OSError, ProtocolError) as error:
             log.error("connection lost: %s", error)
         finally:
