@@ -226,6 +226,26 @@ def test_infinite_keys_and_values_stay_finite(tmp_path: Path, isa: str, kv_type:
     assert np.isfinite(model.run([Chunk([0, 1], [0])])).all()
 
 
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+def test_what_is_not_a_number_stays_in_its_sequence(tmp_path: Path, isa: str, kv_type: str) -> None:
+    tables = {name: np.random.default_rng(i).standard_normal((5, 32)) for i, name in enumerate("qkv")}
+    for table in tables.values():
+        table[2:] = [[np.nan], [np.inf], [-np.nan]]
+
+    def define(b: ProgramBuilder) -> int:
+        q, k, v = (embedded(b, name, 32) for name in "qkv")
+        out = b.buffer(32)
+        b.attention(out, q, k, v, 0, 1, 1, 32, 1.0, 0.0, 0)
+        return rows_of(b, out, 32)
+
+    file = write_gguf(tmp_path / "odd.gguf", {name: t.astype(np.float32) for name, t in tables.items()})
+    model = Runner(build(file, isa, define, kv_type))
+    alone = model.run([Chunk([0, 1], [0])])
+    beside = model.run([Chunk([0, 1], [0]), Chunk([2, 3, 4, 0], [1])])
+    np.testing.assert_array_equal(beside[:2], alone)
+    assert np.isfinite(alone).all()
+
+
 def test_values_beyond_half_precision_stay_finite(tmp_path: Path, isa: str) -> None:
     model = Attention(tmp_path, isa, 1, 1, 16)
     table = {name: np.full((2, 16), 1e6 if name == "v" else 0.0, np.float32) for name in "qkv"}

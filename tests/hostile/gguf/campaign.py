@@ -10,9 +10,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
+from puna._native import cpu_info
 from puna.backends.cpu import CpuBackend
+from puna.variables import KV_TYPES
 from tests.hostile.gguf.files import base_contents
 from tests.hostile.gguf.mutations import mutant
 from tests.hostile.gguf.use import use
@@ -52,18 +55,19 @@ def run_cases(seed: int, begin: int, end: int) -> Counter[str]:
 
 
 def _child(seed: int, begin: int, end: int) -> None:
-    backend = CpuBackend(num_threads=2)
+    backends = [CpuBackend(2, isa, kv_type) for isa, kv_type in product(cpu_info().isas, KV_TYPES)]
     with tempfile.TemporaryDirectory() as directory:
         bases = base_contents(Path(directory))
     for case in range(begin, end):
         file = mutant(random.Random(f"{seed}:{case}"), bases)
         start_s, before = time.monotonic(), _peak_bytes()
-        outcome = use(file, backend)
+        outcome = use(file, backends[case % len(backends)])
         taken_s, growth = time.monotonic() - start_s, _peak_bytes() - before
         assert taken_s < MAX_CASE_S, f"took {taken_s:.1f} s"
         assert growth < MAX_GROWTH_BYTES, f"took {growth >> 20} MiB"
         os.write(1, f"{outcome}\n".encode())
-    backend.close()
+    for backend in backends:
+        backend.close()
 
 
 def _peak_bytes() -> int:
