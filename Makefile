@@ -39,7 +39,8 @@ sanitize:           ## mutated model files and tests of native code, under addre
 sanitized:
 	$(call install,[test])
 	$(SANITIZED) $(BIN)/python -m tests.hostile.gguf $(ARGS)
-	$(SANITIZED) $(BIN)/python -m pytest --timeout 1200 $(SANITIZED_TESTS)
+	$(SANITIZED) $(BIN)/python -m pytest --timeout 1200 $(SANITIZED_TESTS) \
+	  --deselect tests/executor/test_program_memory.py::test_ten_thousand_steps_do_not_grow
 
 lint:               ## formatting, lint and types of Python and C++
 	$(call install,[test$(comma)lint])
