@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from puna.backends.base import ModelLoadError
-from puna.chat.errors import TemplateError
+from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError
 from puna.engine.sessions import InvalidSessionName, SessionError, UnknownSession
@@ -43,6 +43,7 @@ class ApiError(Exception):
 
 # The first class that an error is an instance of decides; its own text is fit for the client.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (PromptError, 400),
     (InvalidModelName, 400),
     (InvalidDigest, 400),
     (DigestMismatch, 400),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from puna.daemon.generation import TextLogprob
+from puna.engine.request import TokenLogprob
 
 
 class Delta(msgspec.Struct):
@@ -19,7 +19,7 @@ class Delta(msgspec.Struct):
 
     content: str = ""
     thinking: str = ""
-    logprobs: list[TextLogprob] = []
+    logprobs: list[TokenLogprob] = []
     index: int = 0
 
 
@@ -61,7 +61,7 @@ class Collected(msgspec.Struct):
 
     content: str
     thinking: str
-    logprobs: list[TextLogprob]
+    logprobs: list[TokenLogprob]
     finish: Finish
 
 

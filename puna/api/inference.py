@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-
-import msgspec
+from dataclasses import dataclass, field
 
 from puna.api.checks import (
     check_capabilities,
@@ -27,11 +24,11 @@ from puna.api.generation import Clock, generate_reply
 from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
-from puna.api.prompt import Prompt, chat_prompt, generate_prompt, raw_prompt, token_prompt
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
-from puna.chat.truncation import kept_tokens
-from puna.daemon.generation import GenerationJob
+from puna.chat.messages import Message
+from puna.chat.prompt import Prompt, PromptRequest
 from puna.daemon.runtime import ResidentModel, Runtime
+from puna.engine.request import Request
 from puna.registry import ModelNotFound, StoredModel
 
 
@@ -46,7 +43,11 @@ class _Task:
     """Capabilities, besides completion."""
     without_name: ApiError
     check: Callable[[], None] = lambda: None
-    build: Callable[[ResidentModel, Options, Think], list[Prompt]]
+    messages: list[Message] = field(default_factory=list)
+    prompts: Sequence[str | list[int]] = ()
+    system: str = ""
+    """Instead of the model's own."""
+    context: list[int] = field(default_factory=list)
     num_prompts: int = 1
     num_choices: int = 1
     """Replies to each prompt."""
@@ -73,9 +74,6 @@ def generate(
         check_raw(request)
         check_template(request)
 
-    def build(resident: ResidentModel, options: Options, think: Think) -> list[Prompt]:
-        return [_generate_prompt(prompt, request, resident, options, think) for prompt in prompts]
-
     needs = {"insert": request.suffix, "vision": request.images}
     task = _Task(
         verb="generate",
@@ -83,22 +81,15 @@ def generate(
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(404, "model '' not found"),
         check=check,
-        build=build,
+        prompts=prompts,
+        system=request.system,
+        context=request.context,
         num_prompts=len(prompts),
         num_choices=num_choices,
         is_raw=request.raw,
         gives_context=not request.raw,
     )
     return _infer(context, request, task)
-
-
-def _generate_prompt(
-    prompt: str | list[int], request: GenerateRequest, resident: ResidentModel, options: Options, think: Think
-) -> Prompt:
-    if isinstance(prompt, list):
-        return token_prompt(prompt, request, resident, options)
-    build = raw_prompt if request.raw else generate_prompt
-    return build(msgspec.structs.replace(request, prompt=prompt), resident, options, think)
 
 
 def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> AsyncGenerator[Event, None]:
@@ -112,7 +103,7 @@ def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> 
         is_empty=not request.messages,
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(400, "model is required"),
-        build=lambda resident, options, think: [chat_prompt(request, resident, options, think)],
+        messages=request.messages,
         num_choices=num_choices,
     )
     return _infer(context, request, task)
@@ -143,19 +134,21 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         if task.is_empty:
             yield Finish("load")
             return
-        # In a thread: a long prompt must not hold up the streams of others.
-        prompts = await asyncio.to_thread(task.build, resident, options, think)
+        prompts = await context.runtime.text.build_prompts(
+            resident.text, _prompt_request(request, task, resident, options, think)
+        )
         if request.debug_render_only:
             yield Rendered(prompts[0].text)
             return
-        jobs = [
-            (prompt, _job(request, options, prompt, resident, choice))
+        runtime = context.runtime
+        asked = [
+            (prompt, _engine_request(runtime.new_request_id(), request, options, prompt, resident, choice))
             for prompt in prompts
             for choice in range(task.num_choices)
         ]
         replies = [
-            generate_reply(resident, prompt, job, clock, index=index, with_context=task.gives_context)
-            for index, (prompt, job) in enumerate(jobs)
+            generate_reply(runtime, each, prompt, clock, index=index, with_context=task.gives_context)
+            for index, (prompt, each) in enumerate(asked)
         ]
         async with aclosing(merge(replies)) as events:
             async for event in events:
@@ -184,22 +177,57 @@ async def _unload(runtime: Runtime, text: str) -> None:
         raise ApiError(404, f"model '{text}' not found") from error
 
 
-def _job(
-    request: InferenceRequest, options: Options, prompt: Prompt, resident: ResidentModel, choice: int
-) -> GenerationJob:
+def _prompt_request(
+    request: InferenceRequest, task: _Task, resident: ResidentModel, options: Options, think: Think
+) -> PromptRequest:
+    model = resident.model
+    return PromptRequest(
+        messages=task.messages,
+        prompts=list(task.prompts),
+        raw=task.is_raw,
+        context=task.context,
+        system=task.system or model.system or "",
+        embedded=[Message(role=message.role, content=message.content) for message in model.messages],
+        think=think.enabled,
+        think_level=think.level,
+        forgets_thoughts=bool(task.messages) and _forgets_thoughts(model),
+        context_length=resident.context_length,
+        num_keep=options.num_keep,
+        truncate=request.truncate,
+        shift=request.shift,
+    )
+
+
+def _forgets_thoughts(model: StoredModel) -> bool:
+    """Models that must not see what they thought before the user's latest message."""
+    return model.config.family == "qwen3" or model.name.model.lower() == "deepseek-r1"
+
+
+def _engine_request(
+    request_id: str,
+    request: InferenceRequest,
+    options: Options,
+    prompt: Prompt,
+    resident: ResidentModel,
+    choice: int,
+) -> Request:
     num_logprobs = request.top_logprobs if request.logprobs else -1
-    limit = resident.context_length
-    return GenerationJob(
+    return Request(
+        id=request_id,
+        model_id=resident.model.weights_id,
         prompt=prompt.tokens,
         sampling=options.sampling(num_logprobs=num_logprobs, choice=choice),
-        max_tokens=options.max_tokens(limit),
+        max_tokens=options.max_tokens(resident.context_length),
+        stop_tokens=list(resident.text.end_of_generation),
         stop=options.stop,
+        context_length=resident.context_length,
         num_threads=options.num_thread if options.num_thread > 0 else None,
         shift=request.shift,
-        num_keep=kept_tokens(options.num_keep, len(prompt.tokens), limit, resident.tokenizer.add_bos),
+        num_keep=prompt.num_keep,
         priority=request.priority,
         cache_prompt=request.cache_prompt,
         cache_salt=request.cache_salt,
         session=request.session,
         num_draft=options.draft_num_predict,
+        draft_model_id=resident.draft_model_id,
     )

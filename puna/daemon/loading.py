@@ -1,4 +1,4 @@
-"""Brings models into memory and out of it again: weights in the worker, what knows text here."""
+"""Brings models into memory and out of it again: weights in the worker, vocabularies in sealed memory."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
-from puna.chat.errors import TemplateError
-from puna.chat.template import ChatTemplate
 from puna.daemon.residency import Residency
 from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
+from puna.daemon.text_model import TextModel
+from puna.daemon.text_pool import TextPool
 from puna.engine.request import Request
 from puna.engine.resident import ModelDoesNotFit
-from puna.gguf import GgufError, GgufFile
+from puna.gguf import GgufError
 from puna.kv.sequence_table import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.settings import Settings, SettingsError
-from puna.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from puna.tokenizer.errors import TokenizerError
 from puna.worker.engine.messages import GetStats
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,7 @@ class LoadedModel:
     source: ModelSource
     """Its file, open until it is unloaded: what is loaded again is what was loaded."""
     info: ModelInfo
-    tokenizer: Tokenizer
-    chat: ChatTemplate | None
+    text: TextModel
     context_length: int
     """Of its latest request."""
 
@@ -54,9 +53,10 @@ class ModelLoader:
     Raises SettingsError for what is set about something that cannot be a model.
     """
 
-    def __init__(self, settings: Settings, worker: WorkerSupervisor) -> None:
+    def __init__(self, settings: Settings, worker: WorkerSupervisor, text: TextPool) -> None:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._worker = worker
+        self._text = text
         self._weights = _by_model("PUNA_MODEL_WEIGHTS", settings.model_weights)
         self._kv_minimums = _by_model("PUNA_MODEL_KV_MIN", settings.kv_minimums)
         self.residency: Residency[LoadedModel] = Residency(
@@ -78,7 +78,7 @@ class ModelLoader:
 
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
-        waking = self._make_fit(model.model, lambda: self._worker.wake(model.id))
+        waking = self._make_fit(model.model, model.source, lambda: self._worker.wake(model.id))
         model.info = await self._timed("woke", model.model.name.short, waking)
 
     async def sleep(self, model: LoadedModel) -> bool:
@@ -93,6 +93,7 @@ class ModelLoader:
     async def unload(self, model: LoadedModel) -> None:
         await self._worker.unload(model.id)
         model.source.close()
+        self._text.close_model(model.text)
         log.info("unloaded %s", model.model.name.short)
 
     async def unload_deleted(self) -> None:
@@ -101,16 +102,17 @@ class ModelLoader:
         for model in await asyncio.to_thread(_deleted, asleep):
             await self.residency.unload(model.id)
 
-    async def make_room(self, model: LoadedModel, request: Request) -> None:
+    async def make_room(self, request: Request) -> None:
         """Has idle models fall asleep if their weights take memory that the request will need. Raises
         WorkerDied.
         """
         if not self._is_elastic:
             return
         kv_limit_bytes, memory_limit_bytes = await self._find_limits()
+        info = self.residency.held(request.model_id).info
         answer = _FORESEEN_TOKENS if request.max_tokens is None else request.max_tokens
-        num_tokens = min(len(request.prompt) + answer, request.context_length or model.info.context_length)
-        needed = min(blocks_for(num_tokens) * model.info.block_bytes, kv_limit_bytes)
+        num_tokens = min(len(request.prompt) + answer, request.context_length or info.context_length)
+        needed = min(blocks_for(num_tokens) * info.block_bytes, kv_limit_bytes)
         while needed > memory_limit_bytes - self._worker.leased_bytes - self._weight_bytes():
             if not await self.residency.put_one_to_sleep():
                 break
@@ -156,7 +158,7 @@ class ModelLoader:
 
     async def _load_parts(self, model: StoredModel) -> LoadedModel:
         """Both sides at the same time."""
-        source = await asyncio.to_thread(ModelSource.of, model.model_path)
+        source = ModelSource(model.name.short, (await asyncio.to_thread(model.open),))
         try:
             return await self._load_open(model, source)
         except BaseException:
@@ -164,27 +166,42 @@ class ModelLoader:
             raise
 
     async def _load_open(self, model: StoredModel, source: ModelSource) -> LoadedModel:
-        reading = asyncio.ensure_future(asyncio.to_thread(_read_text_side, model.model_path))
         weight = self._weights.get(model.name.key, 1.0)
         minimum = self._kv_minimums.get(model.name.key, 0)
+        opening = asyncio.create_task(self._open_text(source))
         try:
             info = await self._make_fit(
-                model, lambda: self._worker.load(model.weights_id, source, weight, minimum)
+                model, source, lambda: self._worker.load(model.weights_id, source, weight, minimum)
             )
         except BaseException:
-            reading.cancel()
+            opening.cancel()
+            with suppress(Exception, asyncio.CancelledError):
+                self._text.close_model(await opening)
             raise
         try:
-            tokenizer, chat = await reading
-        except BaseException as error:
+            text = await opening
+        except BaseException:
             await self._worker.unload(model.weights_id)
-            if isinstance(error, (GgufError, TokenizerError)):
-                raise ModelLoadError(str(error)) from error
+            raise
+        try:
+            await self._worker.set_token_table(model.weights_id, text.token_table)
+        except BaseException:
+            await self._worker.unload(model.weights_id)
+            self._text.close_model(text)
             raise
         self.names.setdefault(model.weights_id, model.name.short)
-        return LoadedModel(model.weights_id, model, source, info, tokenizer, chat, info.context_length)
+        return LoadedModel(model.weights_id, model, source, info, text, info.context_length)
 
-    async def _make_fit(self, model: StoredModel, bring: Callable[[], Awaitable[ModelInfo]]) -> ModelInfo:
+    async def _open_text(self, source: ModelSource) -> TextModel:
+        """Raises ModelLoadError, WorkerDied."""
+        try:
+            return await self._text.open_model(source)
+        except (GgufError, TokenizerError) as error:
+            raise ModelLoadError(str(error)) from error
+
+    async def _make_fit(
+        self, model: StoredModel, source: ModelSource, bring: Callable[[], Awaitable[ModelInfo]]
+    ) -> ModelInfo:
         """Has idle models fall asleep, the least recently used first, until the model fits. Raises
         ModelLoadError, with a text for users, if it never does.
         """
@@ -196,7 +213,7 @@ class ModelLoader:
             stats = await self._worker.call(GetStats())
             idle = {idle.id for idle in self.residency.idle()}
             if not could_fit(shortage, stats, idle) or not await self.residency.put_one_to_sleep():
-                weight_bytes = await asyncio.to_thread(_weight_bytes, model.model_path)
+                weight_bytes = (await self._text.inspect(source)).weight_bytes
                 text = describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
                 raise ModelDoesNotFit(shortage, text)
 
@@ -217,19 +234,3 @@ def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str,
 
 def _deleted(models: list[LoadedModel]) -> list[LoadedModel]:
     return [model for model in models if not model.model.model_path.exists()]
-
-
-def _weight_bytes(path: Path) -> int:
-    with GgufFile(path) as file:
-        return sum(tensor.num_bytes for tensor in file.tensors.values())
-
-
-def _read_text_side(path: Path) -> tuple[Tokenizer, ChatTemplate | None]:
-    """Slow for large vocabularies: not for the event loop. Raises GgufError, TokenizerError."""
-    with GgufFile(path) as file:
-        tokenizer = load_tokenizer(file.metadata)
-        try:
-            return tokenizer, ChatTemplate.from_gguf(file.metadata, tokenizer)
-        except TemplateError as error:
-            log.warning("the chat template of %s cannot be used: %s", path.name, error)
-            return tokenizer, None

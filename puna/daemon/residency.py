@@ -133,6 +133,10 @@ class Residency(Generic[T]):
         await victim.gone.wait()
         return True
 
+    def held(self, key: str) -> T:
+        """The model, which somebody holds."""
+        return self._entries[key].ready.result()
+
     def idle(self) -> list[T]:
         """Models that nobody uses, also those that are leaving."""
         return [entry.ready.result() for entry in self._idle()]

@@ -6,19 +6,19 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from puna.backends.base import ModelInfo
-from puna.chat.template import ChatTemplate
-from puna.daemon.generation import GenerationJob, TextChunk, stream_text
-from puna.daemon.loading import LoadedModel, ModelLoader
+from puna.daemon.loading import ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import EngineProcess, WorkerSupervisor
+from puna.daemon.text_model import TextModel
+from puna.daemon.text_pool import TextPool
 from puna.daemon.worker_settings import worker_settings
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.resident import ModelDoesNotFit
@@ -27,7 +27,6 @@ from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
-from puna.tokenizer import Tokenizer
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.process import WorkerProcess
@@ -74,39 +73,33 @@ class ResidentModel:
 
     model: StoredModel
     info: ModelInfo
-    tokenizer: Tokenizer
-    chat: ChatTemplate | None
-    """None if the file has no chat template that can be used."""
+    text: TextModel
     context_length: int
     """Longest prompt and answer together, in tokens."""
     load_duration_ns: int
     """How long this request waited for the model."""
-    _generate: Callable[[GenerationJob, int], AsyncGenerator[TextChunk, None]]
-
-    async def generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
-        """The text that continues the job's prompt. Closing the generator cancels the request.
-
-        Raises GenerationError if the engine refuses it, ServerBusy if its queue is full, WorkerDied.
-        """
-        async with aclosing(self._generate(job, self.context_length)) as chunks:
-            async for chunk in chunks:
-                yield chunk
+    draft_model_id: str | None = None
+    """Of the model that guesses for it, resident as well."""
 
 
 class Runtime:
-    """The store, the resident models and the worker that runs them.
+    """The store, the resident models, the worker that runs them and the processes that know their text.
 
-    spawn: starts a worker process; by default a real one, with these settings.
+    spawn: starts a worker process; by default a real one, with these settings. text: likewise.
     Raises SettingsError for a weight of what cannot be a model.
     """
 
     def __init__(
-        self, settings: Settings, spawn: Callable[[], Awaitable[EngineProcess]] | None = None
+        self,
+        settings: Settings,
+        spawn: Callable[[], Awaitable[EngineProcess]] | None = None,
+        text: TextPool | None = None,
     ) -> None:
         self.settings = settings
         self.store = Store(settings.models, settings.read_only_models)
         self.worker = WorkerSupervisor(spawn or self._spawn, self._lost)
-        self._loader = ModelLoader(settings, self.worker)
+        self.text = text or TextPool()
+        self._loader = ModelLoader(settings, self.worker, self.text)
         self._residency = self._loader.residency
         files = SessionFiles(settings.sessions, settings.state_key)
         self.sessions = SessionManager(files, self.store, self.worker, self.resident)
@@ -117,6 +110,7 @@ class Runtime:
         processes left on disk.
         """
         self.worker.start()
+        self.text.start()
         for warning in await asyncio.to_thread(odd_settings, self.settings, self.store):
             log.warning(warning)
         await asyncio.to_thread(remove_leftovers, self.store.root)
@@ -130,6 +124,7 @@ class Runtime:
         """Ends the worker; requests that still run fail with WorkerDied."""
         await self.worker.close()
         await self._residency.close()
+        await self.text.close()
 
     @asynccontextmanager
     async def resident(
@@ -159,14 +154,25 @@ class Runtime:
             yield ResidentModel(
                 model=model,
                 info=loaded.info,
-                tokenizer=loaded.tokenizer,
-                chat=loaded.chat,
+                text=loaded.text,
                 context_length=loaded.context_length,
                 load_duration_ns=time.monotonic_ns() - start_ns,
-                _generate=lambda job, context_length: self._generate(
-                    loaded, draft_model_id, job, context_length
-                ),
+                draft_model_id=draft_model_id,
             )
+
+    def new_request_id(self) -> str:
+        """No two requests have the same."""
+        return str(next(self._request_numbers))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[StepOutput]]:
+        """What steps bring the request, until an output has a finish_reason; its model is held meanwhile.
+
+        Idle models make room for it. Leaving the context cancels the request. Raises WorkerDied.
+        """
+        await self._loader.make_room(request)
+        async with self.worker.stream(request) as outputs:
+            yield outputs
 
     @asynccontextmanager
     async def _draft_model(self, name: str | None) -> AsyncIterator[str | None]:
@@ -279,33 +285,3 @@ class Runtime:
     def _lost(self, model_id: str, error: Exception) -> None:
         log.warning("%s is no longer loaded: %s", self._loader.names.get(model_id, model_id), error)
         self._residency.lose(model_id)
-
-    def _generate(
-        self, loaded: LoadedModel, draft_model_id: str | None, job: GenerationJob, context_length: int
-    ) -> AsyncGenerator[TextChunk, None]:
-        request = Request(
-            id=str(next(self._request_numbers)),
-            model_id=loaded.id,
-            prompt=job.prompt,
-            sampling=job.sampling,
-            max_tokens=job.max_tokens,
-            stop_tokens=sorted(loaded.tokenizer.end_of_generation),
-            context_length=context_length,
-            num_threads=job.num_threads,
-            shift=job.shift,
-            num_keep=job.num_keep,
-            priority=job.priority,
-            cache_prompt=job.cache_prompt,
-            cache_salt=job.cache_salt,
-            session=job.session,
-            num_draft=job.num_draft,
-            draft_model_id=draft_model_id,
-        )
-        outputs = self._outputs(loaded, request)
-        return stream_text(outputs, lambda: self.worker.cancel(request.id), loaded.tokenizer, job)
-
-    async def _outputs(self, loaded: LoadedModel, request: Request) -> AsyncGenerator[StepOutput, None]:
-        await self._loader.make_room(loaded, request)
-        async with self.worker.stream(request) as outputs:
-            async for output in outputs:
-                yield output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
@@ -21,6 +22,7 @@ from puna.worker.engine.messages import (
     Ready,
     SavePrefixes,
     SetLimits,
+    SetTokenTable,
     Sleep,
     Unload,
     Wake,
@@ -37,7 +39,6 @@ class Client(Protocol):
 
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[StepOutput]]: ...
-    def cancel(self, request_id: str) -> None: ...
 
 
 class EngineProcess(Process, Protocol):
@@ -49,12 +50,15 @@ class EngineProcess(Process, Protocol):
     def ready(self) -> Ready: ...
 
 
-class _Model(NamedTuple):
+@dataclass(slots=True)
+class _Model:
     """What it takes to load a model again."""
 
     source: ModelSource
     weight: float
     minimum_kv_bytes: int
+    token_table: int | None = None
+    """Descriptor."""
 
 
 class _Sleeper(NamedTuple):
@@ -122,6 +126,14 @@ class WorkerSupervisor:
         """
         return await self._bring(model_id, _Model(source, weight, minimum_kv_bytes), None)
 
+    async def set_token_table(self, model_id: str, token_table: int) -> None:
+        """Of a resident model, whose replies have text then; a descriptor as `source` in load(). Raises
+        ModelLoadError.
+        """
+        if (model := self._resident.get(model_id)) is not None:
+            model.token_table = token_table
+            await self.call(SetTokenTable(model_id), [token_table])
+
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
         self._resident.pop(model_id, None)
@@ -159,15 +171,6 @@ class WorkerSupervisor:
                 yield outputs
         except WorkerDied as error:
             raise self._child.died(process) from error
-
-    async def cancel(self, request_id: str) -> None:
-        """Asks for the request's end; its last output then says "cancelled" and has its statistics.
-
-        Does not raise: if the worker is dead, the request's own stream says so.
-        """
-        if self._child.process is not None:
-            with suppress(WorkerDied):
-                self._child.process.client.cancel(request_id)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         """For this worker and later ones; None: as before. Returns by how many bytes what is in use exceeds
@@ -251,7 +254,10 @@ class WorkerSupervisor:
 
 async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelInfo:
     message = Load(model_id, model.source.name, model.weight, model.minimum_kv_bytes)
-    return await process.client.call(message, model.source.descriptors)
+    info = await process.client.call(message, model.source.descriptors)
+    if model.token_table is not None:
+        await process.client.call(SetTokenTable(model_id), [model.token_table])
+    return info
 
 
 async def _take_back(process: EngineProcess, asked: asyncio.Future[Leased], num_bytes: int) -> None:

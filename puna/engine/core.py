@@ -233,6 +233,11 @@ class EngineCore:
         """
         self._runner.interrupts.interrupt(request_id)
 
+    def pause(self, request_id: str, *, paused: bool) -> None:
+        """A paused request is not computed, and keeps its place. Requests that are finished are ignored."""
+        if sequence := self._sequences.get(request_id):
+            sequence.is_paused = paused
+
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
         self._refit()

@@ -35,7 +35,7 @@ class Lane:
 
     @property
     def num_streams(self) -> int:
-        return sum(sequence.num_generated > 0 for sequence in self.running)
+        return sum(sequence.num_generated > 0 and not sequence.is_paused for sequence in self.running)
 
 
 def needed_blocks(sequence: Sequence) -> int:

@@ -6,6 +6,7 @@ import logging
 from bisect import insort
 from collections.abc import Hashable
 from enum import Enum, auto
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -75,7 +76,8 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._waiting) or any(lane.running for lane in self._lanes.values())
+        sequences = chain(self._waiting, *(lane.running for lane in self._lanes.values()))
+        return any(not sequence.is_paused for sequence in sequences)
 
     def lane(self, model_id: str) -> Lane:
         return self._lanes[model_id]
@@ -207,7 +209,7 @@ class Scheduler:
 
     def _streams(self, lane: Lane) -> list[Sequence]:
         """Those that need one token, or as many of them as a step takes beside a prompt, if there is one."""
-        streams = [sequence for sequence in lane.running if sequence.num_pending == 1]
+        streams = [s for s in lane.running if s.num_pending == 1 and not s.is_paused]
         limit = max(self._settings.max_batch - (len(streams) < len(lane.running)), 1)
         if len(streams) <= limit:
             return streams
@@ -222,7 +224,7 @@ class Scheduler:
         for sequence in list(lane.running):
             if budget <= 0 or num_decodes + len(slices) == self._settings.max_batch:
                 break
-            if not sequence.is_running or sequence.num_pending <= 1:
+            if not sequence.is_running or sequence.num_pending <= 1 or sequence.is_paused:
                 continue
             if s := self._prefill_slice(lane, sequence, budget, claimed):
                 slices.append(s)

@@ -89,6 +89,8 @@ class Sequence:
         self.cursor: Cursor | None = None
         """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
         self.is_running = False
+        self.is_paused = False
+        """Nobody reads what it has brought: no more is computed for it until that changes."""
         self.was_admitted = False
         self.num_computed = 0
         self.num_shifts = 0

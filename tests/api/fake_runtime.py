@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from puna.backends.base import ModelInfo
+from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
 from puna.chat.template import ChatTemplate
-from puna.daemon.generation import GenerationFinish, GenerationJob, TextChunk, TextLogprob
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
-from puna.engine.request import ModelStats, RequestStats
+from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
@@ -31,6 +31,7 @@ class Script:
 
     pieces: list[str] = field(default_factory=lambda: ["Hel", "lo"])
     reason: str = "stop"
+    engine_error: str | None = None
     error: Exception | None = None
     """Raised behind the last piece."""
     hangs: bool = False
@@ -54,6 +55,25 @@ class Loaded:
     draft_model: str | None
 
 
+class FakeTextModel:
+    """Tokenizer and template of a file."""
+
+    def __init__(self, model: StoredModel) -> None:
+        with GgufFile(model.model_path) as file:
+            self.tokenizer = load_tokenizer(file.metadata)
+            self.chat = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
+            self.context_length = file.metadata["llama.context_length"]
+        self.end_of_generation = sorted(self.tokenizer.end_of_generation)
+
+
+class FakeText:
+    """Does in this process what text workers do."""
+
+    async def build_prompts(self, model: FakeTextModel, request: PromptRequest) -> list[Prompt]:
+        check_tokens(request, model.tokenizer.vocab_size)
+        return build_prompts(request, model.chat, model.tokenizer)
+
+
 class FakeRuntime:
     """Has the interface of daemon.runtime.Runtime, as far as the HTTP faces use it."""
 
@@ -65,7 +85,8 @@ class FakeRuntime:
         self.sessions = SessionManager(files, self.store, self.worker_sessions, self.resident)
         self.worker = self
         self.script = Script()
-        self.jobs: list[GenerationJob] = []
+        self.text = FakeText()
+        self.requests: list[Request] = []
         self.resident_models: dict[str, Loaded] = {}
         self.kv: dict[str, ModelStats] = {}
         """By name, of models of which it is known."""
@@ -104,14 +125,11 @@ class FakeRuntime:
             self.num_held -= 1
 
     def _resident_model(self, model: StoredModel, num_ctx: int | None) -> ResidentModel:
-        with GgufFile(model.model_path) as file:
-            tokenizer = load_tokenizer(file.metadata)
-            chat = ChatTemplate.from_gguf(file.metadata, tokenizer)
-            limit = file.metadata["llama.context_length"]
+        text = FakeTextModel(model)
         info = ModelInfo(
             architecture="llama",
-            vocab_size=tokenizer.vocab_size,
-            context_length=limit,
+            vocab_size=text.tokenizer.vocab_size,
+            context_length=text.context_length,
             num_layers=1,
             block_bytes=64,
             kv_type="f16",
@@ -121,51 +139,58 @@ class FakeRuntime:
         return ResidentModel(
             model=model,
             info=info,
-            tokenizer=tokenizer,
-            chat=chat,
-            context_length=min(num_ctx or limit, limit),
+            text=text,
+            context_length=min(num_ctx or text.context_length, text.context_length),
             load_duration_ns=1,
-            _generate=lambda job, _: self._generate(job),
         )
 
-    async def _generate(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
-        self.jobs.append(job)
+    def new_request_id(self) -> str:
+        return str(len(self.requests))
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[StepOutput]]:
+        self.requests.append(request)
         self.num_generating += 1
         try:
-            async for chunk in self._chunks(job):
-                yield chunk
+            async with aclosing(self._outputs(request)) as outputs:
+                yield outputs
         finally:
             self.num_generating -= 1
 
-    async def _chunks(self, job: GenerationJob) -> AsyncGenerator[TextChunk, None]:
-        script = self.script.by_seed.get(job.sampling.seed, self.script)
-        limit = len(script.pieces) if job.max_tokens is None else job.max_tokens
+    async def _outputs(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+        script = self.script.by_seed.get(request.sampling.seed, self.script)
+        limit = len(script.pieces) if request.max_tokens is None else request.max_tokens
         pieces = script.pieces[:limit]
         for number, piece in enumerate(pieces):
             await asyncio.sleep(0)
-            yield TextChunk(piece, [number], self._logprobs(piece, job, script))
+            yield StepOutput(
+                request_id=request.id,
+                text=piece,
+                tokens=[number],
+                logprobs=self._logprobs(number, piece, request, script),
+            )
         if script.hangs:
             await asyncio.Event().wait()
         if script.error:
             raise script.error
         stats = RequestStats(
-            prompt_tokens=len(job.prompt),
+            prompt_tokens=len(request.prompt),
             cached_tokens=script.cached_tokens,
             prompt_ns=1000,
             generated_tokens=len(pieces),
             generation_ns=2000,
         )
         reason = "length" if limit < len(script.pieces) else script.reason
-        yield TextChunk(
-            "", [], [] if job.sampling.num_logprobs >= 0 else None, GenerationFinish(reason, stats)
-        )
+        yield StepOutput(request_id=request.id, finish_reason=reason, error=script.engine_error, stats=stats)
 
-    def _logprobs(self, piece: str, job: GenerationJob, script: Script) -> list[TextLogprob] | None:
-        if job.sampling.num_logprobs < 0:
+    def _logprobs(
+        self, token: int, piece: str, request: Request, script: Script
+    ) -> list[TokenLogprob] | None:
+        count = request.sampling.num_logprobs
+        if count < 0:
             return None
-        chosen = TextLogprob(piece, piece.encode(), script.logprob)
-        others = [TextLogprob(f"other{n}", b"other", -1.0 - n) for n in range(job.sampling.num_logprobs)]
-        return [replace(chosen, top=others)]
+        others = [TokenLogprob(100 + n, -1.0 - n, b"other") for n in range(count)]
+        return [TokenLogprob(token, script.logprob, piece.encode(), others)]
 
     async def observe(self, *, wait: bool = False) -> Observation:
         if self.worker_hangs:

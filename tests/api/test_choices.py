@@ -44,9 +44,9 @@ def streamed(events) -> dict[int, list]:
 def test_n_replies_of_a_chat_have_seeds_in_a_row_and_share_the_prompt(client, runtime):
     reply = client.post(CHAT, {"model": "m", "messages": HI, "n": 3, "seed": 7}).json()
     assert texts(reply) == ["seven", "eight", "nine!"]
-    assert [job.sampling.seed for job in runtime.jobs] == [7, 8, 9]
-    assert len({tuple(job.prompt) for job in runtime.jobs}) == 1
-    num_prompt = len(runtime.jobs[0].prompt)
+    assert [job.sampling.seed for job in runtime.requests] == [7, 8, 9]
+    assert len({tuple(job.prompt) for job in runtime.requests}) == 1
+    num_prompt = len(runtime.requests[0].prompt)
     assert reply["usage"] == {
         "prompt_tokens": num_prompt,
         "completion_tokens": 6,
@@ -57,7 +57,7 @@ def test_n_replies_of_a_chat_have_seeds_in_a_row_and_share_the_prompt(client, ru
 
 def test_without_a_seed_none_is_given(client, runtime):
     client.post(CHAT, {"model": "m", "messages": HI, "n": 2})
-    assert [job.sampling.seed for job in runtime.jobs] == [None, None]
+    assert [job.sampling.seed for job in runtime.requests] == [None, None]
 
 
 def test_n_replies_of_a_chat_stream(client):
@@ -95,8 +95,8 @@ def test_prompts_times_n(client, runtime):
     body = {"model": "m", "prompt": ["one", "two"], "n": 2, "seed": 7}
     reply = client.post(TEXT, body).json()
     assert texts(reply) == ["seven", "eight", "seven", "eight"]
-    first, second = (job.prompt for job in runtime.jobs[::2])
-    assert [job.prompt for job in runtime.jobs] == [first, first, second, second]
+    first, second = (job.prompt for job in runtime.requests[::2])
+    assert [job.prompt for job in runtime.requests] == [first, first, second, second]
     assert first != second
     assert reply["usage"]["prompt_tokens"] == len(first) + len(second)
     assert reply["usage"]["completion_tokens"] == 6
@@ -114,7 +114,7 @@ def test_prompts_stream(client):
 @pytest.mark.parametrize("prompt", [[5, 6, 7], [[5, 6, 7]]])
 def test_tokens_are_taken_as_they_are(client, runtime, prompt):
     assert client.post(TEXT, {"model": "m", "prompt": prompt}).status_code == 200
-    assert runtime.jobs[-1].prompt == [5, 6, 7]
+    assert runtime.requests[-1].prompt == [5, 6, 7]
 
 
 def test_texts_and_tokens_side_by_side(client, runtime):
@@ -122,13 +122,13 @@ def test_texts_and_tokens_side_by_side(client, runtime):
         "eight",
         "eight",
     ]
-    assert runtime.jobs[1].prompt == [5, 6]
+    assert runtime.requests[1].prompt == [5, 6]
 
 
 def test_too_many_tokens_lose_their_middle_like_texts(client, runtime, add_model):
     add_model("small", "small")
     client.post(TEXT, {"model": "small", "prompt": list(range(100))})
-    prompt = runtime.jobs[-1].prompt
+    prompt = runtime.requests[-1].prompt
     assert len(prompt) < 64
     assert (prompt[:4], prompt[-1]) == ([0, 1, 2, 3], 99)
 
@@ -136,9 +136,9 @@ def test_too_many_tokens_lose_their_middle_like_texts(client, runtime, add_model
 def test_prompt_in_a_list_of_one_is_that_prompt(client, runtime):
     client.post(TEXT, {"model": "m", "prompt": ["hi"]})
     client.post(TEXT, {"model": "m", "prompt": "hi"})
-    assert runtime.jobs[0].prompt == runtime.jobs[1].prompt
+    assert runtime.requests[0].prompt == runtime.requests[1].prompt
     assert texts(client.post(TEXT, {"model": "m", "prompt": [""]}).json()) == [""]
-    assert len(runtime.jobs) == 2, "an empty prompt only loads"
+    assert len(runtime.requests) == 2, "an empty prompt only loads"
 
 
 @pytest.mark.parametrize(("n", "best"), [(1, ["eight"]), (2, ["eight", "nine!"])])
@@ -154,7 +154,9 @@ def test_best_of_each_prompt(client, runtime):
     body = {"model": "m", "prompt": ["a", "b"], "seed": 7, "best_of": 2}
     reply = client.post(TEXT, body).json()
     assert texts(reply) == ["eight", "eight"]
-    assert reply["usage"]["prompt_tokens"] == len(runtime.jobs[0].prompt) + len(runtime.jobs[2].prompt)
+    assert reply["usage"]["prompt_tokens"] == len(runtime.requests[0].prompt) + len(
+        runtime.requests[2].prompt
+    )
 
 
 def test_reply_that_says_nothing_is_not_the_best(client, runtime):
@@ -176,7 +178,7 @@ def test_logprobs_of_a_completion(client, runtime):
     assert first == {
         "tokens": ["Hé", "llo"],
         "token_logprobs": [-0.5, -0.5],
-        "top_logprobs": [{"Hé": -0.5, "other0": -1.0}, {"llo": -0.5, "other0": -1.0}],
+        "top_logprobs": [{"Hé": -0.5, "other": -1.0}, {"llo": -0.5, "other": -1.0}],
         "text_offset": [0, 2],
     }
     assert second["tokens"] == ["x"]
@@ -217,7 +219,7 @@ def test_what_makes_no_sense_is_400(client, runtime, field, text):
     response = client.post(TEXT, {"model": "m", "prompt": "hi", **field})
     assert response.status_code == 400
     assert text in response.json()["error"]["message"]
-    assert not runtime.jobs
+    assert not runtime.requests
 
 
 @pytest.mark.parametrize("n", [0, 129])

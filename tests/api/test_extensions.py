@@ -29,13 +29,13 @@ def error_text(response) -> str:
 def test_extensions_reach_the_job(client, runtime, path, body):
     wanted = {"cache_prompt": False, "cache_salt": "tenant", "priority": -10, "session": "talk"}
     assert client.post(path, {"model": "m", **body, **wanted}).status_code == 200
-    assert {name: getattr(runtime.jobs[-1], name) for name in wanted} == wanted
+    assert {name: getattr(runtime.requests[-1], name) for name in wanted} == wanted
 
 
 @on_all_faces
 def test_without_extensions_prompts_are_cached_and_shared(client, runtime, path, body):
     assert client.post(path, {"model": "m", **body}).status_code == 200
-    job = runtime.jobs[-1]
+    job = runtime.requests[-1]
     assert (job.cache_prompt, job.cache_salt, job.priority, job.session) == (True, "", 0, None)
     assert job.shift
     assert job.num_draft is None
@@ -58,41 +58,41 @@ def test_what_makes_no_sense_is_400(client, runtime, path, body, field, text):
     response = client.post(path, {"model": "m", **body, **field})
     assert response.status_code == 400
     assert text in error_text(response)
-    assert not runtime.jobs
+    assert not runtime.requests
 
 
 @pytest.mark.parametrize(("path", "body"), OLLAMA)
 @pytest.mark.parametrize("shift", [True, False])
 def test_shift_is_the_requests(client, runtime, path, body, shift):
     client.post(path, {"model": "m", **body, "shift": shift})
-    assert runtime.jobs[-1].shift is shift
+    assert runtime.requests[-1].shift is shift
 
 
 @pytest.mark.parametrize(("num_keep", "kept"), [(None, 4), (0, 0), (9, 9), (63, 63), (1000, 63)])
 def test_num_keep_is_what_stays_and_leaves_room_for_a_token(client, runtime, add_model, num_keep, kept):
     add_model("small", "small")
     client.post("/api/generate", {"model": "small", "prompt": "hi", "options": {"num_keep": num_keep}})
-    assert runtime.jobs[-1].num_keep == kept
+    assert runtime.requests[-1].num_keep == kept
 
 
 def test_negative_num_keep_is_the_whole_prompt(client, runtime):
     client.post("/api/generate", {"model": "m", "prompt": "hi", "options": {"num_keep": -1}})
-    assert runtime.jobs[-1].num_keep == len(runtime.jobs[-1].prompt) > 4
+    assert runtime.requests[-1].num_keep == len(runtime.requests[-1].prompt) > 4
 
 
 def test_reply_may_be_ten_contexts_long(client, runtime):
     client.post("/api/generate", {"model": "m", "prompt": "hi", "options": {"num_ctx": 64}})
-    assert runtime.jobs[-1].max_tokens == 640
+    assert runtime.requests[-1].max_tokens == 640
 
 
 @pytest.mark.parametrize("num_draft", [0, 4])
 def test_number_of_drafts(client, runtime, add_model, num_draft):
     options = {"draft_num_predict": num_draft}
     client.post("/api/generate", {"model": "m", "prompt": "hi", "options": options})
-    assert runtime.jobs[-1].num_draft == num_draft
+    assert runtime.requests[-1].num_draft == num_draft
     add_model("drafty", params={"draft_num_predict": 7})
     client.post("/api/generate", {"model": "drafty", "prompt": "hi"})
-    assert runtime.jobs[-1].num_draft == 7
+    assert runtime.requests[-1].num_draft == 7
 
 
 def test_a_draft_model_is_held_with_the_model(client, runtime, add_model):
@@ -120,7 +120,7 @@ def test_full_queue_is_503_in_ollamas_words(client, runtime, path, body, stream)
 def test_prompt_tokens_include_cached_ones_in_both_faces(client, runtime):
     runtime.script = Script(cached_tokens=5)
     reply = client.post("/api/generate", {"model": "m", "prompt": "hi", "stream": False}).json()
-    num_prompt = len(runtime.jobs[-1].prompt)
+    num_prompt = len(runtime.requests[-1].prompt)
     assert reply["prompt_eval_count"] == num_prompt > 5
     usage = client.post("/v1/completions", {"model": "m", "prompt": "hi"}).json()["usage"]
     assert usage["prompt_tokens"] == num_prompt

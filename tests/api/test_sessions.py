@@ -152,7 +152,7 @@ def test_wrong_requests_are_named(client, method, path, body, status, error):
 def test_requests_name_their_session(client, runtime, path):
     body = {"model": "m", "prompt": "hi", "messages": [{"role": "user", "content": "hi"}], "stream": False}
     assert client.post(path, body | {"session": "a"}).status_code == 200
-    assert [job.session for job in runtime.jobs] == ["a"]
+    assert [job.session for job in runtime.requests] == ["a"]
     response = client.post(path, body | {"session": "../a"})
     assert response.status_code == 400
     assert 'session name "../a" is invalid' in response.json()["error"]

@@ -26,6 +26,7 @@ from puna.worker.engine.messages import (
     SavePrefixes,
     SessionMessage,
     SetLimits,
+    SetTokenTable,
     Sleep,
     TrimKv,
     Unload,
@@ -58,6 +59,8 @@ class FakeWorker(FakeSessions):
         self.client = self
         self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes)
         self.models: dict[str, Path] = {}
+        self.vocabularies: set[str] = set()
+        """Of models."""
         self.weights: dict[str, float] = {}
         self.minimums: dict[str, int] = {}
         self.limits: tuple[int | None, int | None] = None, None
@@ -96,7 +99,12 @@ class FakeWorker(FakeSessions):
         match message:
             case Load():
                 return self._load(message, descriptors)
+            case SetTokenTable(model_id):
+                (descriptor,) = descriptors
+                os.fstat(descriptor)
+                self.vocabularies.add(model_id)
             case Unload(model_id):
+                self.vocabularies.discard(model_id)
                 self.models.pop(model_id, None)
                 self.asleep.pop(model_id, None)
             case Sleep(model_id):

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import math
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from puna.backends.base import ModelLoadError
-from puna.daemon.generation import GenerationJob
-from puna.daemon.runtime import Runtime
+from puna.daemon.runtime import ResidentModel, Runtime
+from puna.engine.request import Request, StepOutput
 from puna.registry import InvalidModelName, Layer, ModelName, ModelNotFound, UnsupportedModel
 from puna.registry.create import create_from_gguf
 from puna.registry.manifest import LAYER_TYPE
 from puna.settings import Settings, SettingsError
+from puna.tokenizer import Tokenizer
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT, write_key
+from tests.daemon.fake_text import FakeTextPool
 from tests.daemon.fake_worker import INFO, Workshop
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
@@ -37,6 +40,7 @@ class Daemon(Workshop):
 
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0)
+        self.text = FakeTextPool()
         self.runtime = Runtime(
             Settings(
                 models=root,
@@ -45,6 +49,7 @@ class Daemon(Workshop):
                 **settings,
             ),
             spawn=self.spawn,
+            text=self.text,
         )
         self.store = self.runtime.store
 
@@ -56,9 +61,20 @@ class Daemon(Workshop):
 
     async def say(self, name, prompt):
         async with self.runtime.resident(name) as model:
-            tokens = model.tokenizer.encode(prompt, add_special=False)
-            chunks = [chunk async for chunk in model.generate(GenerationJob(prompt=tokens))]
-        return "".join(chunk.text for chunk in chunks)
+            return await self.continue_text(model, prompt)
+
+    async def continue_text(self, model: ResidentModel, text: str) -> str:
+        """What the fake worker gives back of the text."""
+        tokenizer = Tokenizer.from_descriptor(model.text.vocabulary)
+        outputs = await self.generate(model, prompt=tokenizer.encode(text, add_special=False))
+        return tokenizer.decode([token for output in outputs for token in output.tokens])
+
+    def request(self, model: ResidentModel, **fields: Any) -> Request:
+        return Request(id=self.runtime.new_request_id(), model_id=model.model.weights_id, **fields)
+
+    async def generate(self, model: ResidentModel, **fields: Any) -> list[StepOutput]:
+        async with self.runtime.stream(self.request(model, **fields)) as outputs:
+            return [output async for output in outputs]
 
 
 @pytest.fixture
@@ -108,41 +124,14 @@ def test_a_model_with_an_adapter_is_not_run_without_it(daemon, weights):
     run(main, daemon)
 
 
-def test_everything_that_a_job_asks_for_reaches_the_engine(daemon, weights):
-    daemon.add("echo", weights[0])
-    wanted = {
-        "num_threads": 2,
-        "shift": True,
-        "num_keep": 5,
-        "priority": -3,
-        "cache_prompt": False,
-        "cache_salt": "tenant",
-        "session": "talk",
-        "num_draft": 0,
-    }
-
-    async def main():
-        async with daemon.runtime.resident("echo", num_ctx=64) as model:
-            async for _ in model.generate(GenerationJob(prompt=[1], max_tokens=9, **wanted)):
-                pass
-        (request,) = daemon.worker.requests
-        assert {name: getattr(request, name) for name in wanted} == wanted
-        assert (request.prompt, request.max_tokens, request.context_length) == ([1], 9, 64)
-
-    run(main, daemon)
-
-
-def test_a_draft_model_is_held_and_named_with_the_request(daemon, weights):
+def test_a_draft_model_is_held_and_named(daemon, weights):
     daemon.add("large", weights[0])
     daemon.add("small", weights[1])
 
     async def main():
         async with daemon.runtime.resident("large", draft_model="small") as model:
             assert sorted(await daemon.names()) == ["large:latest", "small:latest"]
-            async for _ in model.generate(GenerationJob(prompt=[1])):
-                pass
-        (request,) = daemon.worker.requests
-        assert request.draft_model_id == daemon.store.find(ModelName.parse("small")).weights_id
+        assert model.draft_model_id == daemon.store.find(ModelName.parse("small")).weights_id
         with pytest.raises(ModelNotFound):
             async with daemon.runtime.resident("large", draft_model="nope"):
                 pass
@@ -158,9 +147,7 @@ def test_where_there_is_no_room_for_a_draft_model_a_request_goes_without(tmp_pat
     async def main():
         async with daemon.runtime.resident("large", draft_model="small") as model:
             assert await daemon.names() == ["large:latest"]
-            async for _ in model.generate(GenerationJob(prompt=[1])):
-                pass
-        assert daemon.worker.requests[0].draft_model_id is None
+            assert model.draft_model_id is None
 
     run(main, daemon)
 
@@ -198,11 +185,11 @@ def test_names_that_share_weights_share_one_resident_model(daemon, weights):
 
     async def main():
         async with daemon.runtime.resident("second:v2") as second, daemon.runtime.resident("FIRST") as first:
-            assert first.tokenizer is second.tokenizer
+            assert first.text is second.text
             assert (first.model.name.short, second.model.name.short) == ("first:latest", "second:v2")
             assert len(daemon.worker.models) == 1
             async with daemon.runtime.resident("third") as third:
-                assert third.tokenizer is not first.tokenizer
+                assert third.text is not first.text
         assert sorted(await daemon.names()) == ["second:v2", "third:latest"]  # the name that loaded it
         await daemon.runtime.unload("first")
         assert await daemon.names() == ["third:latest"]
@@ -277,9 +264,7 @@ def test_deleting_a_resident_model_leaves_running_requests_unharmed(daemon, weig
     async def main():
         async with daemon.runtime.resident("m") as model:
             daemon.store.delete(ModelName.parse("m"))
-            tokens = model.tokenizer.encode("still here", add_special=False)
-            chunks = [chunk async for chunk in model.generate(GenerationJob(prompt=tokens))]
-            assert "".join(chunk.text for chunk in chunks) == "still here"
+            assert await daemon.continue_text(model, "still here") == "still here"
         await daemon.runtime.unload("m")  # it is still known by its name
         assert await daemon.names() == []
 
@@ -330,12 +315,11 @@ def test_after_the_workers_death_the_next_request_works(daemon, weights):
 
     async def main():
         async with daemon.runtime.resident("m") as model:
-            chunks = model.generate(GenerationJob(prompt=[65] * 1000))
-            await anext(chunks)
+            generating = asyncio.create_task(daemon.generate(model, prompt=[65] * 1000))
+            await until(lambda: daemon.worker.requests)
             daemon.worker.die()
             with pytest.raises(WorkerDied, match="model runner has unexpectedly stopped"):
-                async for _ in chunks:
-                    pass
+                await generating
         assert await daemon.say("m", "again") == "again"
         assert await daemon.names() == ["m:latest"]
 
@@ -442,7 +426,7 @@ def test_model_whose_time_is_over_sleeps_and_keeps_what_knows_text(daemon, weigh
         assert (await daemon.names(), daemon.worker.models) == ([], {})
         assert await daemon.say("m", "awake again") == "awake again"
         async with daemon.runtime.resident("m") as second:
-            assert second.tokenizer is first.tokenizer
+            assert second.text is first.text
         assert await daemon.names() == ["m:latest"]
 
     run(main, daemon)
@@ -565,9 +549,7 @@ def test_draft_model_that_does_not_fit_is_gone_without(daemon, weights):
     async def main():
         async with daemon.runtime.resident("large", draft_model="small") as model:
             assert await daemon.names() == ["large:latest"]
-            async for _ in model.generate(GenerationJob(prompt=[1])):
-                pass
-        assert daemon.worker.requests[0].draft_model_id is None
+            assert model.draft_model_id is None
 
     run(main, daemon)
 
@@ -634,8 +616,7 @@ def test_idle_models_fall_asleep_for_the_kv_that_a_request_will_need(
                 pass
         daemon.worker.kv_limit_bytes = kv_limit
         async with daemon.runtime.resident("busy") as model:
-            async for _ in model.generate(GenerationJob(prompt=[1] * 64, max_tokens=max_tokens)):
-                pass
+            await daemon.generate(model, prompt=[1] * 64, max_tokens=max_tokens)
         assert len(daemon.worker.asleep) == sleepers
 
     run(main, daemon)

@@ -129,22 +129,6 @@ def test_cancelling_the_task_cancels_the_request():
     asyncio.run(main())
 
 
-def test_cancel_by_id_ends_the_stream_with_its_stats():
-    async def main() -> None:
-        async with served() as s:
-            await load(s.client, "toy", TOY)
-            outputs = []
-            async for output in outputs_of(s.client, toy_request("r", [1], None)):
-                outputs.append(output)
-                if len(outputs) == 5:
-                    s.client.cancel("r")
-            assert outputs[-1].finish_reason == "cancelled"
-            assert outputs[-1].stats is not None
-            s.client.cancel("r")
-
-    asyncio.run(main())
-
-
 def test_a_slow_load_does_not_stop_running_requests():
     async def main() -> None:
         async with served() as s:
@@ -321,5 +305,25 @@ def test_what_is_short_comes_back_with_the_refusal(monkeypatch: pytest.MonkeyPat
                 with pytest.raises(ModelDoesNotFit) as refusal:
                     await bring
                 assert refusal.value.shortage == shortage
+
+    asyncio.run(main())
+
+
+def test_a_request_that_nobody_reads_is_paused_and_goes_on_where_it_was():
+    async def main() -> None:
+        async with served() as s:
+            await load(s.client, "toy", TOY)
+            async with s.client.stream(toy_request("slow", [1], 1000, num_draft=0)) as outputs:
+                tokens = list((await anext(outputs)).tokens)
+                while not outputs.is_paused:  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+                await s.client.call(GetStats())
+                num_steps = len(s.backend.models[0].steps)
+                assert await generate(s.client, toy_request("other", [2], 50)) == expected_tokens([2], 50)
+                assert outputs.outputs.qsize() < 200
+                assert len(s.backend.models[0].steps) <= num_steps + 50 + 1
+                async for output in outputs:
+                    tokens += output.tokens
+            assert tokens == expected_tokens([1], 1000)
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ import msgspec
 from puna.api.errors import ApiError
 from puna.api.events import Delta, Event, Finish, Rendered, collect, is_whole
 from puna.api.ollama.errors import ollama_error_body
-from puna.daemon.generation import TextLogprob
+from puna.engine.request import TokenLogprob
 
 
 class DebugInfo(msgspec.Struct):
@@ -83,17 +83,22 @@ class ChatReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     debug_info: DebugInfo | None = msgspec.field(default=None, name="_debug_info")
 
 
-def logprob_replies(logprobs: Sequence[TextLogprob]) -> list[LogprobReply]:
+def logprob_replies(logprobs: Sequence[TokenLogprob]) -> list[LogprobReply]:
     """Log-probabilities as both faces show them."""
     return [
         LogprobReply(
-            item.token,
+            token_text(item),
             item.logprob,
             list(item.bytes),
-            [AlternativeReply(other.token, other.logprob, list(other.bytes)) for other in item.top],
+            [AlternativeReply(token_text(other), other.logprob, list(other.bytes)) for other in item.top],
         )
         for item in logprobs
     ]
+
+
+def token_text(item: TokenLogprob) -> str:
+    """A token may be a part of a character."""
+    return item.bytes.decode(errors="replace")
 
 
 class ReplyFraming:

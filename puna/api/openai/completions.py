@@ -18,7 +18,7 @@ from puna.api.openai.schema import CompletionRequest
 from puna.api.openai.text_logprobs import TextLogprobLists, TextLogprobs
 from puna.api.openai.translate import to_generate
 from puna.api.streaming import EventResponse
-from puna.daemon.generation import TextLogprob
+from puna.engine.request import TokenLogprob
 
 
 async def completions(request: Request) -> EventResponse[Event]:
@@ -78,7 +78,7 @@ class CompletionFraming(SseFraming):
             TextChoice(text=event.content, index=event.index, finish_reason=None, logprobs=logprobs)
         )
 
-    def _logprobs(self, index: int, logprobs: Sequence[TextLogprob]) -> TextLogprobs | None:
+    def _logprobs(self, index: int, logprobs: Sequence[TokenLogprob]) -> TextLogprobs | None:
         return self._lists[index].take(logprobs) if self._with_logprobs and logprobs else None
 
     def _chunk(self, choice: TextChoice) -> bytes:

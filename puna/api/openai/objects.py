@@ -11,7 +11,7 @@ import msgspec
 from puna.api.events import Finish
 from puna.api.ollama.reply import AlternativeReply, logprob_replies
 from puna.api.openai.text_logprobs import TextLogprobs
-from puna.daemon.generation import TextLogprob
+from puna.engine.request import TokenLogprob
 
 _FINGERPRINT = "fp_ollama"  # clients may look for it
 _NUM_IDS = 999
@@ -140,7 +140,7 @@ def usage_of(finishes: Sequence[Finish], replies_per_prompt: int) -> Usage:
     )
 
 
-def choice_logprobs(logprobs: Sequence[TextLogprob]) -> ChoiceLogprobs | None:
+def choice_logprobs(logprobs: Sequence[TokenLogprob]) -> ChoiceLogprobs | None:
     """None if there are none."""
     if not logprobs:
         return None

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from puna.daemon.generation import TextLogprob
+from puna.api.ollama.reply import token_text
+from puna.engine.request import TokenLogprob
 
 
 class TextLogprobs(msgspec.Struct):
@@ -26,21 +27,21 @@ class TextLogprobLists:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._num_chars = 0
 
-    def take(self, logprobs: Sequence[TextLogprob]) -> TextLogprobs:
+    def take(self, logprobs: Sequence[TokenLogprob]) -> TextLogprobs:
         """logprobs: of the tokens that come next."""
         return TextLogprobs(
-            tokens=[item.token for item in logprobs],
+            tokens=[token_text(item) for item in logprobs],
             token_logprobs=[item.logprob for item in logprobs],
             top_logprobs=[_alternatives(item) for item in logprobs],
             text_offset=[self._offset(item) for item in logprobs],
         )
 
-    def _offset(self, item: TextLogprob) -> int:
+    def _offset(self, item: TokenLogprob) -> int:
         offset = self._num_chars
         self._num_chars += len(self._decoder.decode(item.bytes))
         return offset
 
 
-def _alternatives(item: TextLogprob) -> dict[str, float]:
+def _alternatives(item: TokenLogprob) -> dict[str, float]:
     """The token that was drawn is always among them."""
-    return {item.token: item.logprob} | {other.token: other.logprob for other in item.top}
+    return {token_text(item): item.logprob} | {token_text(other): other.logprob for other in item.top}

@@ -11,9 +11,12 @@ from typing import TypeVar
 from puna.engine.request import Request, StepOutput
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import Call, Channel
-from puna.worker.engine.messages import CROSSING, Cancel, Outputs, Submit
+from puna.worker.engine.messages import CROSSING, Cancel, Outputs, Pause, Submit
 
 R = TypeVar("R")
+
+_MAX_UNREAD = 64
+"""Outputs of a request; with more, it is paused until half of them are read."""
 
 
 class EngineClient:
@@ -40,10 +43,6 @@ class EngineClient:
         """The request's outputs; it is submitted when the stream is entered."""
         return OutputStream(self, request)
 
-    def cancel(self, request_id: str) -> None:
-        """Asks for a request's end; its last output then says "cancelled", if it was not finished before."""
-        self._calls.tell(Cancel(request_id))
-
     async def close(self) -> None:
         """The worker ends when it sees the connection closed."""
         await self._calls.close()
@@ -52,6 +51,8 @@ class EngineClient:
         for output in message.outputs:
             if stream := self._streams.get(output.request_id):  # none: its reader has gone
                 stream.outputs.put_nowait(output)
+                if stream.outputs.qsize() == _MAX_UNREAD:
+                    self.pause(stream, paused=True)
 
     def _end(self) -> None:
         for stream in self._streams.values():
@@ -63,6 +64,12 @@ class EngineClient:
         assert request.id not in self._streams, f"request {request.id} is already running"
         self._calls.tell(Submit(request))
         self._streams[request.id] = stream
+
+    def pause(self, stream: OutputStream, *, paused: bool) -> None:
+        """For OutputStream."""
+        stream.is_paused = paused
+        with suppress(WorkerDied):
+            self._calls.tell(Pause(stream.request.id, paused))
 
     def finish(self, stream: OutputStream, *, cancel: bool) -> None:
         """For OutputStream."""
@@ -80,6 +87,7 @@ class OutputStream:
     def __init__(self, client: EngineClient, request: Request) -> None:
         self.request = request
         self.outputs: asyncio.Queue[StepOutput | None] = asyncio.Queue()  # None: the worker died
+        self.is_paused = False
         self._client = client
         self._is_finished = False
 
@@ -100,6 +108,8 @@ class OutputStream:
         if self._is_finished:
             raise StopAsyncIteration
         output = await self.outputs.get()
+        if self.is_paused and self.outputs.qsize() <= _MAX_UNREAD // 2:
+            self._client.pause(self, paused=False)
         if output is None:
             raise WorkerDied
         self._is_finished = output.finish_reason is not None

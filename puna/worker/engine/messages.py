@@ -59,6 +59,14 @@ class Load(Call[ModelInfo], frozen=True, tag=True):
     """KV memory that the model is sure of."""
 
 
+class SetTokenTable(Call[None], frozen=True, tag=True):
+    """Comes with the model's token table in sealed memory: from now on replies have text, also after a sleep.
+    Raises ModelLoadError.
+    """
+
+    model_id: str
+
+
 class Unload(Call[None], frozen=True, tag=True):
     """Answered after the model's last use; its requests finish with an error."""
 
@@ -170,6 +178,13 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     request_id: str
 
 
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """Of a request whose outputs nobody reads, or its end; one that is finished is ignored."""
+
+    request_id: str
+    paused: bool
+
+
 class Outputs(msgspec.Struct, frozen=True, tag=True):
     """An event: everything that one step brought."""
 
@@ -180,6 +195,7 @@ SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
 ToWorker = (
     Start
     | Load
+    | SetTokenTable
     | Unload
     | Sleep
     | Wake
@@ -194,4 +210,5 @@ ToWorker = (
     | SessionMessage
     | Submit
     | Cancel
+    | Pause
 )

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from puna._native import NativeError, TokenTable
 from puna.backends.base import DeviceModel, ModelLoadError, ModelSource
 from puna.engine import EngineCore, StepOutput
 from puna.kv.pressure import MemoryPressure
@@ -27,10 +28,12 @@ from puna.worker.engine.messages import (
     Load,
     LoadSession,
     Outputs,
+    Pause,
     RemoveSession,
     SavePrefixes,
     SaveSession,
     SetLimits,
+    SetTokenTable,
     Sleep,
     Submit,
     TrimKv,
@@ -148,8 +151,12 @@ class EngineServer:
                 self._engine.submit(request)
             case Cancel(request_id):
                 self._engine.cancel(request_id)
+            case Pause(request_id, paused):
+                self._engine.pause(request_id, paused=paused)
             case Load():
                 self._loader.submit(self._load, asked)
+            case SetTokenTable():
+                self._loader.submit(self._read_token_table, asked)
             case Unload(model_id):
                 self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
             case SavePrefixes():
@@ -207,6 +214,21 @@ class EngineServer:
     def _attach(self, call: int, m: Load, device_model: DeviceModel) -> None:
         attach = self._engine.attach_model
         self._answer_with(call, lambda: attach(m.model_id, device_model, m.weight, m.minimum_kv_bytes))
+
+    def _read_token_table(self, asked: Asked) -> None:
+        """In the loader's thread."""
+        model_id = asked.message.model_id
+        try:
+            (descriptor,) = asked.descriptors
+            table = TokenTable.from_descriptor(descriptor)
+        except (NativeError, ValueError) as error:
+            failed = ModelLoadError(f"the token table cannot be used: {error}")
+            self._call_soon(lambda: self._fail(asked.call, failed))
+        else:
+            set_table = self._engine.set_token_table
+            self._call_soon(lambda: self._answer_with(asked.call, lambda: set_table(model_id, table)))
+        finally:
+            close_all(asked.descriptors)
 
     def _unload(self, call: int, model_id: str) -> None:
         self._engine.unload_model(model_id)
