@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from puna.backends.base import ModelLoadError
 from puna.daemon.worker_settings import worker_settings
@@ -141,6 +142,23 @@ def test_killing_the_worker_ends_its_streams(model_path: Path):
             for call in (GetStats(), Unload("m")):
                 with pytest.raises(WorkerDied):
                     await worker.client.call(call)
+
+    run(main)
+
+
+def test_a_model_file_that_is_cut_short_fails_only_its_own_requests(model_path: Path, tmp_path: Path):
+    lost_path = write_tiny(tmp_path / "lost.gguf", TINY["llama"])
+
+    async def main() -> None:
+        async with started() as worker:
+            await load(worker.client, "m", model_path)
+            await load(worker.client, "lost", lost_path)
+            lost = outputs_of(worker.client, replace(request("lost", max_tokens=None), model_id="lost"))
+            await anext(lost)
+            os.truncate(lost_path, 4096)
+            last = [output async for output in lost][-1]
+            assert last.error == "the model failed to run: the model's file was cut short while it was in use"
+            assert len(await generate(worker.client, request())) == 20
 
     run(main)
 
