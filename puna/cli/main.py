@@ -135,12 +135,17 @@ app.command("ls", hidden=True)(list_)
 
 
 @app.command()
-def ps(prefix: Prefix = "") -> None:
+def ps(
+    prefix: Prefix = "",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the server's processes, and what holds them.")
+    ] = False,
+) -> None:
     """List loaded models."""
     from puna.cli.models import list_loaded
 
     with open_client() as client:
-        list_loaded(client, prefix)
+        list_loaded(client, prefix, verbose=verbose)
 
 
 @app.command()

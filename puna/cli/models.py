@@ -23,8 +23,9 @@ def list_models(client: Client, prefix: str = "") -> None:
     print(table(rows))
 
 
-def list_loaded(client: Client, prefix: str = "") -> None:
-    """Prints the models in memory whose names start with `prefix`."""
+def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False) -> None:
+    """Prints the models in memory whose names start with `prefix`; verbose: and the server's processes."""
+    reply = client.get("/api/ps")
     rows = [["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "KV", "CACHED", "UNTIL"]]
     rows += [
         [
@@ -36,9 +37,13 @@ def list_loaded(client: Client, prefix: str = "") -> None:
             *_kv(model),
             time_until(model["expires_at"]),
         ]
-        for model in _starting_with(prefix, client.get("/api/ps")["models"])
+        for model in _starting_with(prefix, reply["models"])
     ]
     print(table(rows))
+    if verbose:
+        print()
+        processes = [[p["name"], str(p["pid"]), p["cage"]] for p in reply.get("processes", [])]
+        print(table([["PROCESS", "PID", "HELD BY"], *processes]))
 
 
 def _kv(model: Json) -> list[str]:

@@ -16,7 +16,7 @@ from puna.daemon.loading import ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import EngineProcess, WorkerSupervisor
+from puna.daemon.supervisor import EngineProcess, ProcessStatus, WorkerSupervisor
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
 from puna.daemon.worker_settings import worker_settings
@@ -211,6 +211,10 @@ class Runtime:
                 raise
             model_id = deleted[0]
         await self._residency.unload(model_id)
+
+    def processes(self) -> list[ProcessStatus]:
+        """Those that run for the daemon."""
+        return [status for status in (self.worker.status,) if status]
 
     async def loaded(self) -> list[LoadedStatus]:
         """The resident models, last to expire first. Does not wait for a worker to start."""

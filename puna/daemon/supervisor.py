@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.daemon.kept_memory import KeptMemory
 from puna.daemon.restarting_child import Process, RestartingChild
 from puna.engine.request import Request, StepOutput
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call
 from puna.worker.engine.messages import (
@@ -28,6 +30,7 @@ from puna.worker.engine.messages import (
     Wake,
 )
 
+log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 _SAVE_TIMEOUT_S = 6.0
@@ -48,6 +51,14 @@ class EngineProcess(Process, Protocol):
     def client(self) -> Client: ...
     @property
     def ready(self) -> Ready: ...
+
+
+class ProcessStatus(NamedTuple):
+    """A child of the daemon."""
+
+    name: str
+    pid: int
+    cage: CageLevel
 
 
 @dataclass(slots=True)
@@ -88,6 +99,12 @@ class WorkerSupervisor:
     def num_started(self) -> int:
         """Workers so far."""
         return self._child.num_started
+
+    @property
+    def status(self) -> ProcessStatus | None:
+        """None: there is no worker."""
+        process = self._child.process
+        return process and ProcessStatus("worker", process.pid, process.ready.cage)
 
     @property
     def leased_bytes(self) -> int:
@@ -235,6 +252,8 @@ class WorkerSupervisor:
 
     async def _prepare(self, process: EngineProcess) -> None:
         """Brings what outlives workers into a new one."""
+        if self.num_started == 1 and (warning := process.ready.cage.warning):
+            log.warning("the worker is %s", warning)
         await self._memory.restore(process.client, process.ready)
         for model_id, model in list(self._resident.items()):
             if model_id not in self._resident:  # unloaded meanwhile

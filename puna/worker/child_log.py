@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 _CHUNK_BYTES = 1 << 16
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
@@ -18,6 +19,8 @@ async def relay_log(stream: asyncio.StreamReader, write: Callable[[str], object]
     """Until the child closes it, which is at its end. write: takes text; default: our standard error."""
     write = sys.stderr.write if write is None else write
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    while chunk := await stream.read(_CHUNK_BYTES):
-        write(decoder.decode(chunk).translate(_CONTROLS))
-    write(decoder.decode(b"", final=True))
+    chunk = b"begin"
+    while chunk:
+        chunk = await stream.read(_CHUNK_BYTES)
+        with suppress(OSError):  # ours is closed or full: the child must not wait for it
+            write(decoder.decode(chunk, final=not chunk).translate(_CONTROLS))

@@ -8,19 +8,23 @@ from contextlib import suppress
 
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Channel, open_channel
+from puna.worker.child_log import relay_log
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import Ready, Start, WorkerSettings
 from puna.worker.launch import child_environment, python_command
 
 _GRACE_S = 2.0
 """How long a child may take to end by itself: the rest of a step."""
+_LAST_WORDS_S = 1.0
 
 
 class ChildProcess:
     """A child of this process: it ends when this process does, however that happens."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
         self._process = process
+        self._log = asyncio.create_task(relay_log(process.stderr), name="child's log")
 
     @classmethod
     async def spawn(cls, module: str) -> tuple[ChildProcess, Channel]:
@@ -34,7 +38,11 @@ class ChildProcess:
             arguments = ["--channel", *map(str, numbers), "--parent", str(os.getpid())]
             process = await asyncio.create_subprocess_exec(
                 *python_command(module, *arguments),
+                # It gets no terminal, neither open nor as its session's own.
                 stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
                 env=child_environment(),
                 pass_fds=numbers,
             )
@@ -61,6 +69,8 @@ class ChildProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+        # What it said last; others that it started may hold its log open for a moment.
+        await asyncio.wait([self._log], timeout=_LAST_WORDS_S)
 
 
 class WorkerProcess:

@@ -14,12 +14,14 @@ from puna.chat.template import ChatTemplate
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
+from puna.daemon.supervisor import ProcessStatus
 from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.trace import EngineTrace
 from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
 from puna.tokenizer import load_tokenizer
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
 from puna.worker.engine.messages import TrimKv
 from tests.daemon.fake_sessions import FakeSessions
@@ -224,6 +226,9 @@ class FakeRuntime:
     async def unload(self, name: str) -> None:
         model = self.store.find(ModelName.parse(name))
         self.resident_models.pop(model.name.short, None)
+
+    def processes(self) -> list[ProcessStatus]:
+        return [ProcessStatus("worker", 17, CageLevel(landlock=7, seccomp=True, is_low=False))]
 
     async def loaded(self) -> list[LoadedStatus]:
         statuses = [

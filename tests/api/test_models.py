@@ -57,7 +57,8 @@ def test_ps_lists_what_is_loaded_last_to_expire_first(client, runtime, add_model
     runtime.kv["m:latest"] = ModelStats("m", 0, 0, 0, 64, 128, 192, 384)
     client.post("/api/generate", {"model": "m", "options": {"num_ctx": 100}})
     client.post("/api/generate", {"model": "n"})
-    first, second = client.get("/api/ps").json()["models"]
+    reply = client.get("/api/ps").json()
+    first, second = reply["models"]
     assert [first["name"], second["name"]] == ["n:latest", "m:latest"]
     assert (second["context_length"], second["size_vram"]) == (100, 0)
     assert second["size"] > 0
@@ -65,6 +66,7 @@ def test_ps_lists_what_is_loaded_last_to_expire_first(client, runtime, add_model
     assert "context_length" not in second["details"]
     assert second["kv"] == {"committed": 384, "used": 128, "cached": 192}
     assert "kv" not in first
+    assert reply["processes"] == [{"name": "worker", "pid": 17, "cage": "Landlock 7, seccomp"}]
 
 
 def test_show_tells_everything(client, add_model):

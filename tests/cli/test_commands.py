@@ -54,7 +54,8 @@ def test_ps(server, puna):
                 kv={"committed": 5_900_000, "used": 1_100_000, "cached": 4_700_000},
             ),
             model("b:1", size_vram=0, context_length=4096, expires_at="2318-01-01T00:00:00.123456789Z"),
-        ]
+        ],
+        "processes": [{"name": "worker", "pid": 17, "cage": "Landlock 7, seccomp"}],
     }
     assert (
         puna("ps").out
@@ -64,6 +65,8 @@ a:1     0123456789ab    92 MB    100% CPU     2048       5.63 MiB    4.48 MiB   
 b:1     0123456789ab    92 MB    100% CPU     4096                               Forever
 """
     )
+    held = ["PROCESS    PID    HELD BY", "worker     17     Landlock 7, seccomp"]
+    assert puna("ps", "--verbose").out.splitlines()[-2:] == held
 
 
 def test_rm_unloads_deletes_and_stops_at_the_first_error(server, puna):

@@ -94,6 +94,11 @@ SESSION = {
     [
         (["list"], ("GET", "/api/tags"), {"models": [MODEL]}),
         (["ps"], ("GET", "/api/ps"), {"models": [MODEL]}),
+        (
+            ["ps", "-v"],
+            ("GET", "/api/ps"),
+            {"models": [], "processes": [{"name": EVIL, "pid": 1, "cage": EVIL}]},
+        ),
         (["session", "list"], ("GET", "/api/sessions"), {"sessions": [SESSION]}),
         (["session", "save", "m", "s"], ("POST", "/api/sessions/save"), SESSION),
         (["list"], ("GET", "/api/tags"), (500, {"error": EVIL})),

@@ -14,6 +14,7 @@ from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, 
 from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import (
     EndLease,
@@ -57,7 +58,8 @@ class FakeWorker(FakeSessions):
         self._memory_bytes = memory_bytes
         self.pid = pid
         self.client = self
-        self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes)
+        cage = CageLevel(landlock=7, seccomp=True, is_low=False)
+        self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes, cage=cage)
         self.models: dict[str, Path] = {}
         self.vocabularies: set[str] = set()
         """Of models."""

@@ -69,6 +69,15 @@ class LoadedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
     kv: KvUse | None = None
 
 
+class ListedProcess(msgspec.Struct):
+    """Of /api/ps, not Ollama's: a process that runs models, or reads their files."""
+
+    name: str
+    pid: int
+    cage: str
+    """What holds it, for people to read."""
+
+
 def details_of(config: ModelConfig, facts: ModelFacts | None = None) -> ModelDetails:
     """From the config blob; with the lengths if `facts` are given."""
     return ModelDetails(
@@ -123,7 +132,11 @@ async def ps(request: Request) -> Response:
         )
         for status in await context_of(request).runtime.loaded()
     ]
-    return json_response({"models": loaded})
+    processes = [
+        ListedProcess(name, pid, cage.description)
+        for name, pid, cage in context_of(request).runtime.processes()
+    ]
+    return json_response({"models": loaded, "processes": processes})
 
 
 def _kv_use(stats: ModelStats | None) -> KvUse | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from puna.worker.child import begin
 
@@ -14,10 +15,14 @@ def main() -> int:
     from puna._native import catch_bus_errors
     from puna.backends.cpu import CpuBackend
     from puna.engine import EngineCore
+    from puna.models.architectures import import_architectures
+    from puna.worker.cage import enter
+    from puna.worker.cage.engine_rules import engine_rules
     from puna.worker.calls import CallServer
     from puna.worker.engine.messages import CROSSING, Ready, Start, ToWorker
     from puna.worker.engine.server import EngineServer
 
+    import_architectures()
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
@@ -25,6 +30,8 @@ def main() -> int:
         logging.error("the first message does not say what to start with")
         return 1
     settings = asked.message.settings
+    kv_dir = settings.engine.kv_dir
+    cage = enter(engine_rules(Path(kv_dir) if kv_dir else None))
     try:
         backend = CpuBackend(settings.num_threads, kv_type=settings.kv_type)
         engine = EngineCore(backend, settings.engine)
@@ -32,9 +39,10 @@ def main() -> int:
         calls.fail(asked.call, error)
         raise
     budget = engine.memory.budget
-    calls.answer(
-        asked.call, Ready(kv_limit_bytes=budget.kv_limit_bytes, memory_limit_bytes=budget.memory_limit_bytes)
+    ready = Ready(
+        kv_limit_bytes=budget.kv_limit_bytes, memory_limit_bytes=budget.memory_limit_bytes, cage=cage
     )
+    calls.answer(asked.call, ready)
     try:
         EngineServer(engine, calls).run()
     finally:

@@ -12,6 +12,7 @@ from puna.engine.settings import EngineSettings
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
+from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing, Detail
 
 CROSSING: Crossing = {
@@ -39,6 +40,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
     kv_limit_bytes: int
     memory_limit_bytes: int
+    cage: CageLevel
 
 
 class Start(Call[Ready], frozen=True, tag=True):
