@@ -104,7 +104,7 @@ class WorkerSupervisor:
     def status(self) -> ProcessStatus | None:
         """None: there is no worker."""
         process = self._child.process
-        return process and ProcessStatus("worker", process.pid, process.ready.cage)
+        return None if process is None else ProcessStatus("worker", process.pid, process.ready.cage)
 
     @property
     def leased_bytes(self) -> int:
