@@ -85,7 +85,8 @@ class StateDirectory:
 
     def set_modified(self, name: str, modified_ns: int) -> None:
         """Raises OSError."""
-        os.utime(name, ns=(modified_ns, modified_ns), dir_fd=self._descriptor, follow_symlinks=False)
+        with self.opened(name, os.O_RDONLY) as descriptor:  # a caged process changes no time by name
+            os.utime(descriptor, ns=(modified_ns, modified_ns))
 
     def replace(self, source: str, target: str) -> None:
         """Renames a file, in place of another. Raises OSError."""

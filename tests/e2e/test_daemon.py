@@ -277,11 +277,11 @@ def test_client_that_disconnects_frees_its_blocks(models, path, content, num_rep
                 lines = reply.aiter_lines()
                 for _ in range(8 * num_replies):
                     await anext(lines)
-                (model,) = (await runtime.stats()).models
+                (model,) = (await runtime.observe()).stats.models
                 assert model.used_kv_bytes > 0
                 assert model.num_running == num_replies
             for _ in range(200):
-                (model,) = (await runtime.stats()).models
+                (model,) = (await runtime.observe()).stats.models
                 if model.used_kv_bytes == 0 and model.num_running == 0:
                     return
                 await asyncio.sleep(0.05)
@@ -297,7 +297,7 @@ def test_requests_beyond_the_queue_are_refused_on_both_faces(models):
                 lines = reply.aiter_lines()  # dropping it would close the connection
                 await anext(lines)
                 waiting = asyncio.create_task(client.post("/api/generate", json=body("Hello", 1)))
-                while (await runtime.stats()).models[0].num_waiting == 0:  # noqa: ASYNC110
+                while (await runtime.observe()).stats.models[0].num_waiting == 0:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
                 for stream in (True, False):
                     native = await client.post("/api/generate", json=body("Hello", 1, stream=stream))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from puna.cgroup import control_groups
+from puna.kv.state_directory import StateDirectory
 from puna.worker.cage.rules import CageRules
 
 _SYSTEM = (
@@ -24,12 +25,12 @@ _GROUP_FILES: dict[tuple[str, Literal[1, 2]], tuple[str, ...]] = {
 
 def engine_rules(kv_dir: Path | None) -> CageRules:
     """The directory of cached prefixes is made if it is missing; where that fails, nothing is kept in it."""
-    writable = []
+    writable: tuple[Path, ...] = ()
     if kv_dir is not None:
         with suppress(OSError):
-            kv_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        writable = [kv_dir] if kv_dir.is_dir() else []
-    return CageRules(readable=(*map(Path, _SYSTEM), *_group_files()), writable=tuple(writable))
+            StateDirectory.open(kv_dir)
+            writable = (kv_dir,)
+    return CageRules(readable=(*map(Path, _SYSTEM), *_group_files()), writable=writable)
 
 
 def _group_files() -> Iterator[Path]:

@@ -12,12 +12,13 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 LOOKS_TWICE = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from puna.backends.cpu.cores import usable_cores
 from puna.cgroup import control_groups
 from puna.kv import memory
 from puna.kv.pressure import MemoryPressure
+from puna.kv.state_directory import StateDirectory
 from puna.worker.cage import enter
 from puna.worker.cage.engine_rules import engine_rules
 
@@ -30,7 +31,11 @@ def look():
 
 before = look()
 enter(engine_rules(Path(sys.argv[1])))
-(Path(sys.argv[1]) / "kept").write_text("kept")
+model = StateDirectory.open(Path(sys.argv[1])).subdirectory("model", make=True)
+descriptor, temporary = model.create_temporary()
+os.write(descriptor, b"kept")
+model.replace(temporary, "kept")
+model.set_modified("kept", 10**18)
 print(json.dumps([before, look()]))
 """
 
@@ -45,4 +50,5 @@ def test_limits_are_seen_from_inside(tmp_path: Path):
     assert inside == before
     assert inside[1] > 0
     assert kv_dir.stat().st_mode & 0o777 == 0o700
-    assert (kv_dir / "kept").read_text() == "kept"
+    assert (kv_dir / "model" / "kept").read_text() == "kept"
+    assert (kv_dir / "model" / "kept").stat().st_mtime == 1e9
