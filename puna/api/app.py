@@ -11,6 +11,7 @@ from starlette.responses import Response
 from puna.api.body_budget import BodyBudget
 from puna.api.context import ApiContext
 from puna.api.guard import Cors, HostGuard, PeerGuard
+from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import CountRequests
 from puna.api.ollama.routes import OLLAMA, OLLAMA_ROUTES
 from puna.api.openai.routes import OPENAI, OPENAI_ROUTES
@@ -23,7 +24,7 @@ _FACES = (OPENAI, OLLAMA)  # the first one whose prefix fits; everything begins 
 def create_app(runtime: Runtime) -> Starlette:
     """All HTTP faces of one runtime, which the caller starts and closes."""
     settings = runtime.settings
-    context = ApiContext(runtime, BodyBudget(settings.max_body_bytes))
+    context = ApiContext(runtime, Inspector(runtime.text), BodyBudget(settings.max_body_bytes))
     app = Starlette(
         routes=ROUTES,
         middleware=[

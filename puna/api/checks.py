@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from puna.api.errors import ApiError
-from puna.api.inspection import ModelFacts
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
+from puna.chat.model_record import ModelRecord
 from puna.engine.sessions import check_session_name
 from puna.registry import StoredModel
 
@@ -46,18 +46,18 @@ def check_template(request: GenerateRequest) -> None:
         raise ApiError(400, "a template in the request (Go template language) is not supported yet")
 
 
-def check_model_template(model: StoredModel, facts: ModelFacts) -> None:
+def check_model_template(model: StoredModel, record: ModelRecord) -> None:
     """ApiError (500) if the model's template can't be used: without it, the model would be misled."""
-    if facts.template_error:
-        raise ApiError(500, facts.template_error)
-    if model.template and facts.template is None:
+    if record.template_error:
+        raise ApiError(500, record.template_error)
+    if model.template and not record.has_template:
         raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
 
 
-def effective_think(request: InferenceRequest, facts: ModelFacts) -> Think:
+def effective_think(request: InferenceRequest, record: ModelRecord) -> Think:
     """A model that can think does, unless told not to. ApiError (400): told to, but it can't."""
     think = request.think_mode()
-    can_think = "thinking" in facts.capabilities
+    can_think = "thinking" in record.capabilities
     if think is None:
         return Think(can_think)
     if think.enabled and not can_think:
@@ -66,12 +66,12 @@ def effective_think(request: InferenceRequest, facts: ModelFacts) -> Think:
 
 
 def check_capabilities(
-    request: InferenceRequest, model: StoredModel, facts: ModelFacts, verb: str, needs: tuple[str, ...]
+    request: InferenceRequest, model: StoredModel, record: ModelRecord, verb: str, needs: tuple[str, ...]
 ) -> None:
     """needs: capabilities besides completion. ApiError (400) names all that the model lacks."""
-    if "completion" not in facts.capabilities:
+    if "completion" not in record.capabilities:
         raise ApiError(400, f'"{request.model}" does not support {verb}')
-    missing = [capability for capability in needs if capability not in facts.capabilities]
+    missing = [capability for capability in needs if capability not in record.capabilities]
     if missing:
         raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
 

@@ -18,8 +18,8 @@ class ApiContext:
     """One per app."""
 
     runtime: Runtime
+    inspector: Inspector
     bodies: BodyBudget
-    inspector: Inspector = field(default_factory=Inspector)
     http_counts: HttpCounts = field(default_factory=HttpCounts)
     pulls: SharedPulls = field(default_factory=SharedPulls)
 

@@ -160,12 +160,12 @@ async def _check(
 ) -> tuple[Think, Options]:
     """Refuses what this model cannot do. Raises what errors.KNOWN_ERRORS lists."""
     task.check()
-    facts = await context.inspector.facts(model)
-    think = effective_think(request, facts)
-    check_capabilities(request, model, facts, task.verb, task.needs)
+    record = await context.inspector.record(model)
+    think = effective_think(request, record)
+    check_capabilities(request, model, record, task.verb, task.needs)
     check_format(request.format)
     if not task.is_raw:
-        check_model_template(model, facts)
+        check_model_template(model, record)
     return think, parse_options(model.params, request.options)
 
 

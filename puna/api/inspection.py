@@ -4,88 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-import msgspec
-
-from puna.chat.errors import TemplateError
-from puna.chat.template import ChatTemplate
-from puna.gguf import GgufFile
-from puna.gguf.file_type import parameter_size, quantization_name
+from puna.backends.base import ModelSource
+from puna.chat.model_record import ModelRecord
+from puna.daemon.text_pool import TextPool
+from puna.gguf import GgufError
 from puna.registry import ModelEntry
 from puna.registry.create import WeightsDescription
 
-
-class ModelFacts(msgspec.Struct, frozen=True):
-    """The part of a GGUF file's metadata that requests are checked against."""
-
-    capabilities: tuple[str, ...]
-    """Only what puna can do with the model."""
-    template: str | None
-    """The Jinja chat template."""
-    template_error: str
-    """Why it can't be used, if so."""
-    context_length: int
-    embedding_length: int
+_MAX_RECORDS = 10_000
+"""Each has a few kilobytes at most."""
 
 
 class Inspector:
-    """Reads files when they are first asked for. What has been read stays: blobs never change."""
+    """Has files read when they are first asked for. What has been read stays: blobs never change.
 
-    def __init__(self) -> None:
-        self._facts: dict[Path, ModelFacts] = {}
+    All methods raise what TextPool raises, and GgufError if the file cannot be used.
+    """
 
-    async def facts(self, model: ModelEntry) -> ModelFacts:
-        """Raises GgufError if the file can't be read."""
-        path = model.model_path
-        if path not in self._facts:
-            self._facts[path] = await asyncio.to_thread(_read, path)
-        return self._facts[path]
+    def __init__(self, text: TextPool) -> None:
+        self._text = text
+        self._records: dict[str, ModelRecord] = {}
+
+    async def record(self, model: ModelEntry) -> ModelRecord:
+        """Raises MissingBlob, StoreError."""
+        digest = model.weights_id
+        if digest not in self._records:
+            async with _opened(model) as source:
+                self._records[digest] = await self._text.inspect(source)
+            if len(self._records) > _MAX_RECORDS:
+                del self._records[next(iter(self._records))]
+        return _usable(self._records[digest])
+
+    @asynccontextmanager
+    async def described(self, model: ModelEntry, *, verbose: bool) -> AsyncIterator[int]:
+        """A file with members of a JSON object, see TextPool.describe(). Raises MissingBlob, StoreError."""
+        async with _opened(model) as source, self._text.describe(source, verbose=verbose) as descriptor:
+            yield descriptor
 
     async def describe(self, descriptor: int) -> WeightsDescription:
-        """What a new GGUF file says; the descriptor stays the caller's. Raises GgufError."""
-        own = os.dup(descriptor)  # if this is cancelled, the thread still reads
-        return await asyncio.to_thread(_describe, own)
+        """What a new GGUF file says; the descriptor stays the caller's."""
+        record = _usable(await self._text.inspect(ModelSource("the file", (descriptor,))))
+        return WeightsDescription(
+            architecture=record.architecture or "unknown",
+            parameter_size=record.parameter_size,
+            quantization=record.quantization,
+        )
 
 
-def _describe(descriptor: int) -> WeightsDescription:
+@asynccontextmanager
+async def _opened(model: ModelEntry) -> AsyncIterator[ModelSource]:
+    opening = asyncio.ensure_future(asyncio.to_thread(model.open))
     try:
-        with GgufFile.from_descriptor(descriptor, "the file") as file:
-            return WeightsDescription(
-                architecture=str(file.metadata.get("general.architecture", "unknown")),
-                parameter_size=parameter_size(file.tensors),
-                quantization=quantization_name(file.metadata, file.tensors),
-            )
+        descriptor = await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_opened)
+        raise
+    try:
+        yield ModelSource(str(model.model_path), (descriptor,))
     finally:
         os.close(descriptor)
 
 
-def _read(path: Path) -> ModelFacts:
-    with GgufFile(path) as file:
-        metadata = file.metadata
-        architecture = metadata.get("general.architecture", "")
-        template = metadata.get("tokenizer.chat_template")
-        can_think, template_error = _examine(template)
-        is_embedding = f"{architecture}.pooling_type" in metadata
-        return ModelFacts(
-            capabilities=() if is_embedding else ("completion", "thinking") if can_think else ("completion",),
-            template=template,
-            template_error=template_error,
-            context_length=_count(metadata.get(f"{architecture}.context_length")),
-            embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),
-        )
+def _close_opened(opening: asyncio.Future[int]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result())
 
 
-def _examine(source: Any) -> tuple[bool, str]:
-    """Whether a model with this template can think, and what is wrong with the template."""
-    if source is None:
-        return False, ""
-    try:
-        return ChatTemplate(source, bos_token="", eos_token="").supports_thinking, ""
-    except TemplateError as error:
-        return False, str(error)
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+def _usable(record: ModelRecord) -> ModelRecord:
+    if record.error:
+        raise GgufError(record.error)
+    return record

@@ -8,23 +8,22 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from puna.backends.base import ModelInfo
-from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
-from puna.chat.template import ChatTemplate
+from puna.backends.base import ModelInfo, ModelSource
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.supervisor import ProcessStatus
+from puna.daemon.text_model import TextModel
 from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.trace import EngineTrace
-from puna.gguf import GgufFile
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
-from puna.tokenizer import load_tokenizer
 from puna.worker.cage import CageLevel
+from puna.tokenizer import Tokenizer
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
 from puna.worker.engine.messages import TrimKv
 from tests.daemon.fake_sessions import FakeSessions
+from tests.daemon.fake_text import FakeTextPool
 
 
 @dataclass
@@ -57,25 +56,6 @@ class Loaded:
     draft_model: str | None
 
 
-class FakeTextModel:
-    """Tokenizer and template of a file."""
-
-    def __init__(self, model: StoredModel) -> None:
-        with GgufFile(model.model_path) as file:
-            self.tokenizer = load_tokenizer(file.metadata)
-            self.chat = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
-            self.context_length = file.metadata["llama.context_length"]
-        self.end_of_generation = sorted(self.tokenizer.end_of_generation)
-
-
-class FakeText:
-    """Does in this process what text workers do."""
-
-    async def build_prompts(self, model: FakeTextModel, request: PromptRequest) -> list[Prompt]:
-        check_tokens(request, model.tokenizer.vocab_size)
-        return build_prompts(request, model.chat, model.tokenizer)
-
-
 class FakeRuntime:
     """Has the interface of daemon.runtime.Runtime, as far as the HTTP faces use it."""
 
@@ -87,7 +67,7 @@ class FakeRuntime:
         self.sessions = SessionManager(files, self.store, self.worker_sessions, self.resident)
         self.worker = self
         self.script = Script()
-        self.text = FakeText()
+        self.text = FakeTextPool()
         self.requests: list[Request] = []
         self.resident_models: dict[str, Loaded] = {}
         self.kv: dict[str, ModelStats] = {}
@@ -122,16 +102,24 @@ class FakeRuntime:
             if model.name.short not in self.resident_models:
                 self.num_loads += 1
             self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive, draft_model)
-            yield self._resident_model(model, num_ctx)
+            with ModelSource.open(model.model_path) as source:
+                record = await self.text.inspect(source)
+                text = await self.text.open_model(source)
+                self.tokenizer = Tokenizer.from_descriptor(text.vocabulary)
+            try:
+                yield self._resident_model(model, text, record.context_length, num_ctx)
+            finally:
+                self.text.close_model(text)
         finally:
             self.num_held -= 1
 
-    def _resident_model(self, model: StoredModel, num_ctx: int | None) -> ResidentModel:
-        text = FakeTextModel(model)
+    def _resident_model(
+        self, model: StoredModel, text: TextModel, context_length: int, num_ctx: int | None
+    ) -> ResidentModel:
         info = ModelInfo(
             architecture="llama",
-            vocab_size=text.tokenizer.vocab_size,
-            context_length=text.context_length,
+            vocab_size=text.side.vocab_size,
+            context_length=context_length,
             num_layers=1,
             block_bytes=64,
             kv_type="f16",
@@ -142,7 +130,7 @@ class FakeRuntime:
             model=model,
             info=info,
             text=text,
-            context_length=min(num_ctx or text.context_length, text.context_length),
+            context_length=min(num_ctx or context_length, context_length),
             load_duration_ns=1,
         )
 

@@ -24,8 +24,7 @@ COUNTS = (
 
 def prompt_text(runtime) -> str:
     """The prompt of the latest generation."""
-    model = next(iter(runtime.resident_models.values())).model
-    return runtime._resident_model(model, None).text.tokenizer.decode(runtime.requests[-1].prompt)
+    return runtime.tokenizer.decode(runtime.requests[-1].prompt)
 
 
 def test_streams_lines_and_counts_in_the_last(client):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
 from puna.backends.base import ModelSource
-from puna.chat.model_record import ModelRecord
 from puna.daemon.text_model import TextModel
-from puna.gguf import read_metadata
-from puna.tokenizer import Tokenizer, build_vocabulary
-from puna.worker.text import memory_file
-from puna.worker.text.messages import TextSide
+from puna.daemon.text_pool import TextPool
+from puna.daemon.text_workers import Job
+from puna.worker.text.messages import Attach
+from puna.worker.text.service import TextService
+from puna.worker.text.stages import SharedStage
 
 
-class FakeTextPool:
-    """Has the interface of TextPool, as far as models are loaded and unloaded."""
+class WorkersHere:
+    """Has the interface of TextWorkers."""
 
     def __init__(self) -> None:
-        self.num_open = 0
+        self._service = TextService(SharedStage())
+        self._attached: set[int] = set()
 
     def start(self) -> None:
         pass
@@ -25,27 +24,30 @@ class FakeTextPool:
     async def close(self) -> None:
         pass
 
-    async def inspect(self, source: ModelSource) -> ModelRecord:
-        tensors = read_metadata(source.descriptors[0], source.name).tensors.values()
-        return ModelRecord(weight_bytes=sum(tensor.num_bytes for tensor in tensors))
+    async def run(self, job: Job):
+        if job.model is not None and job.model.number not in self._attached:
+            attach = Attach(job.model.number, job.model.side.template)
+            self._service.handle(attach, [job.model.vocabulary])
+            self._attached.add(job.model.number)
+        return self._service.handle(job.message, job.descriptors)
+
+    def detach(self, model: TextModel) -> None:
+        self._attached.discard(model.number)
+
+
+class FakeTextPool(TextPool):
+    """Counts models."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._workers = WorkersHere()
+        self.num_open = 0
 
     async def open_model(self, source: ModelSource) -> TextModel:
-        blob = build_vocabulary(read_metadata(source.descriptors[0], source.name))
-        vocabulary = memory_file.create("vocabulary")
-        os.write(vocabulary, blob)
-        memory_file.seal(vocabulary)
-        tokenizer = Tokenizer.from_descriptor(vocabulary)
-        side = TextSide(
-            vocab_size=tokenizer.vocab_size,
-            end_of_generation=sorted(tokenizer.end_of_generation),
-            template=None,
-        )
+        model = await super().open_model(source)
         self.num_open += 1
-        token_table = memory_file.create("token table")
-        os.write(token_table, tokenizer.token_table())
-        memory_file.seal(token_table)
-        return TextModel(side, vocabulary, token_table)
+        return model
 
     def close_model(self, model: TextModel) -> None:
         self.num_open -= not model.is_closed
-        model.close()
+        super().close_model(model)

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from puna.api.context import ApiContext, context_of
-from puna.api.inspection import ModelFacts
 from puna.api.replies import json_response
+from puna.chat.model_record import ModelRecord
 from puna.engine.request import ModelStats
 from puna.gguf import GgufError
 from puna.registry import ModelConfig, ModelEntry
@@ -78,8 +78,8 @@ class ListedProcess(msgspec.Struct):
     """What holds it, for people to read."""
 
 
-def details_of(config: ModelConfig, facts: ModelFacts | None = None) -> ModelDetails:
-    """From the config blob; with the lengths if `facts` are given."""
+def details_of(config: ModelConfig, record: ModelRecord | None = None) -> ModelDetails:
+    """From the config blob; with the lengths if the file has been read."""
     return ModelDetails(
         parent_model="",
         format=config.format,
@@ -87,8 +87,8 @@ def details_of(config: ModelConfig, facts: ModelFacts | None = None) -> ModelDet
         families=config.families,
         parameter_size=config.parameter_size,
         quantization_level=config.quantization,
-        context_length=facts.context_length if facts else 0,
-        embedding_length=facts.embedding_length if facts else 0,
+        context_length=record.context_length if record else 0,
+        embedding_length=record.embedding_length if record else 0,
     )
 
 
@@ -96,13 +96,13 @@ async def tags(request: Request) -> Response:
     """GET, HEAD /api/tags."""
     context = context_of(request)
     models = await asyncio.to_thread(context.runtime.store.list)
-    return json_response({"models": [await _listed(context, model) for model in models]})
+    return json_response({"models": await asyncio.gather(*(_listed(context, model) for model in models))})
 
 
 async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
-    facts = None
+    record = None
     try:
-        facts = await context.inspector.facts(model)
+        record = await context.inspector.record(model)
     except GgufError as error:
         log.warning("%s cannot be used: %s", model.name.short, error)
     return ListedModel(
@@ -111,8 +111,8 @@ async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
         modified_at=model.modified_at,
         size=model.size,
         digest=model.digest,
-        details=details_of(model.config, facts),
-        capabilities=facts.capabilities if facts else (),
+        details=details_of(model.config, record),
+        capabilities=record.capabilities if record else (),
     )
 
 
