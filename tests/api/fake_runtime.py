@@ -18,8 +18,8 @@ from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, T
 from puna.engine.trace import EngineTrace
 from puna.registry import ModelName, Store, StoredModel
 from puna.settings import Settings
-from puna.worker.cage import CageLevel
 from puna.tokenizer import Tokenizer
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
 from puna.worker.engine.messages import TrimKv
 from tests.daemon.fake_sessions import FakeSessions
