@@ -58,11 +58,11 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._peer: Peer
-        self._parser = httptools.HttpRequestParser(self)
-        # What follows a request that asked to close is not read, rather than wrong.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._parser = self._new_parser()
         self._refusal: Refusal | None = None  # raised within the parser, which hides it
         self._head: _Head | None = None
+        self._upgrading: _Head | None = None
+        """Of a request that asks for another protocol."""
         self._reading: Exchange | None = None
         """Whose body is coming."""
         self._running: Exchange | None = None
@@ -71,8 +71,8 @@ class Connection(asyncio.Protocol):
         """What comes is thrown away."""
         self._is_finishing = False
         self._is_reading_paused = False
+        self.is_full = False
         self._writable = asyncio.Event()
-        self._writable.set()
         self._num_unread = math.inf
         """Bytes that were left to be taken when the client last took any."""
         self._read_deadline_s = self._write_deadline_s = math.inf
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
             if exchange is not None:
                 exchange.disconnect()
         self._queue.clear()
-        self._writable.set()
+        self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
@@ -105,20 +105,20 @@ class Connection(asyncio.Protocol):
             if reading is not None and reading is self._reading:
                 reading.num_framing_bytes += len(data) - (reading.num_body_bytes - num_body_bytes)
                 self._check_framing(reading)
-        except httptools.HttpParserUpgrade:
-            self._is_deaf = True  # nothing but HTTP/1.1 is spoken here: the request is answered as it is
-            if self._running is not None:
-                self._running.keep_alive = False
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(self._refusal or Refusal(400, "malformed request"))
         except Refusal as refusal:
             self._refuse(refusal)
 
     def pause_writing(self) -> None:
+        self.is_full = True
         self._writable.clear()
         self._watch_writing()
 
     def resume_writing(self) -> None:
+        self.is_full = False
         self._writable.set()
         self._write_deadline_s = math.inf
 
@@ -146,6 +146,9 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._head is not None
         head, self._head = self._head, None
+        if self._parser.should_upgrade():
+            self._upgrading = head
+            return
         try:
             scope = self._scope(head)
         except (httptools.HttpParserError, ValueError):
@@ -179,6 +182,8 @@ class Connection(asyncio.Protocol):
             self._expect_within(self._limits.body_s)
 
     def on_message_complete(self) -> None:
+        if self._upgrading is not None:
+            return
         reading, self._reading = self._reading, None
         self._read_deadline_s = math.inf
         assert reading is not None
@@ -192,8 +197,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
 
     async def drained(self) -> None:
-        if not self._writable.is_set():
-            await self._writable.wait()
+        await self._writable.wait()
 
     def pause_reading(self) -> None:
         if not self._is_reading_paused and not self._transport.is_closing():
@@ -243,6 +247,27 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._transport.abort()
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # What follows a request that asked to close is not read, rather than wrong.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    def _stay(self, rest: bytes) -> None:
+        """Reads a request that asks for another protocol as if it did not (Java's clients do so).
+
+        rest: what came behind its head.
+        """
+        head, method = self._upgrading, self._parser.get_method()
+        self._upgrading = None
+        self._parser = self._new_parser()
+        if head is None or method == b"CONNECT":
+            self._refuse(Refusal(400, "malformed request"))
+            return
+        kept = [(name, value) for name, value in head.headers if name not in (b"upgrade", b"connection")]
+        lines = b"".join(b"%b: %b\r\n" % header for header in kept)
+        self.data_received(b"%b %b HTTP/1.1\r\n%b\r\n%b" % (method, head.target, lines, rest))
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange

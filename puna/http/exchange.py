@@ -25,8 +25,11 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None:
         """Never waits."""
 
+    is_full: bool
+    """More is written than the client takes."""
+
     async def drained(self) -> None:
-        """Waits while more is written than the client takes."""
+        """Waits while the wire is full."""
 
     def pause_reading(self) -> None: ...
 
@@ -135,7 +138,7 @@ class Exchange:
             self.is_complete = True
             self._changed.set()
             self._wire.finished(self)
-        else:
+        elif self._wire.is_full:
             await self._wire.drained()
 
     def _begin(self) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+import puna.api.ollama.blobs as blobs_route
 import puna.api.ollama.pull as pull_route
 from puna.registry.progress import Progress
 
@@ -23,6 +24,15 @@ def gguf(client, gguf_files) -> str:
     data = gguf_files["bare"].read_bytes()
     client.post(f"/api/blobs/{digest_of(data)}", data)
     return digest_of(data)
+
+
+def test_blob_that_would_fill_the_disk_is_refused_and_leaves_nothing(client, runtime, monkeypatch):
+    before = set(runtime.store.blobs.iterdir())
+    monkeypatch.setattr(blobs_route, "_SPARE_BYTES", 1 << 60)
+    response = client.post(f"/api/blobs/{digest_of(b'x')}", b"x")
+    assert response.status_code == 507
+    assert "no room" in response.json()["error"]
+    assert set(runtime.store.blobs.iterdir()) == before
 
 
 def test_blob_is_stored_once(client, runtime):

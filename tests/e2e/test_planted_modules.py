@@ -34,7 +34,7 @@ MODULES = (
         "socket",
         "tempfile",
     ),
-    *("httpx", "jinja2", "msgspec", "numpy", "pip", "rich", "typer", "uvicorn", "yaml"),
+    *("httpx", "jinja2", "msgspec", "numpy", "pip", "rich", "typer", "httptools", "yaml"),
 )
 SCRIPT = "from puna.cli.entry import main\nmain()\n"
 PLANTED = "import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
