@@ -227,6 +227,7 @@ def _engine_request(
         priority=request.priority,
         cache_prompt=request.cache_prompt,
         cache_salt=request.cache_salt,
+        cache_to_disk=request.cache_to_disk,
         session=request.session,
         num_draft=options.draft_num_predict,
         draft_model_id=resident.draft_model_id,

@@ -30,6 +30,7 @@ class Extensions(msgspec.Struct, kw_only=True):
 
     cache_prompt: bool = True
     cache_salt: str = ""
+    cache_to_disk: bool = True
     priority: int = 0
     session: str | None = None
 

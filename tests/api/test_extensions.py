@@ -27,7 +27,13 @@ def error_text(response) -> str:
 
 @on_all_faces
 def test_extensions_reach_the_job(client, runtime, path, body):
-    wanted = {"cache_prompt": False, "cache_salt": "tenant", "priority": -10, "session": "talk"}
+    wanted = {
+        "cache_prompt": False,
+        "cache_salt": "tenant",
+        "cache_to_disk": False,
+        "priority": -10,
+        "session": "talk",
+    }
     assert client.post(path, {"model": "m", **body, **wanted}).status_code == 200
     assert {name: getattr(runtime.requests[-1], name) for name in wanted} == wanted
 
@@ -36,7 +42,8 @@ def test_extensions_reach_the_job(client, runtime, path, body):
 def test_without_extensions_prompts_are_cached_and_shared(client, runtime, path, body):
     assert client.post(path, {"model": "m", **body}).status_code == 200
     job = runtime.requests[-1]
-    assert (job.cache_prompt, job.cache_salt, job.priority, job.session) == (True, "", 0, None)
+    assert (job.cache_prompt, job.cache_salt, job.cache_to_disk) == (True, "", True)
+    assert (job.priority, job.session) == (0, None)
     assert job.shift
     assert job.num_draft is None
 

@@ -18,6 +18,7 @@ from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import (
     EndLease,
+    EraseModel,
     GetStats,
     GetTrace,
     Lease,
@@ -77,6 +78,7 @@ class FakeWorker(FakeSessions):
         self.cancelled: list[str] = []
         self.terminated = False
         self.num_saves = 0
+        self.erased: list[str] = []
         self.save_s = 0.0
         self._unloadable = unloadable
         self._deadly = deadly
@@ -136,6 +138,8 @@ class FakeWorker(FakeSessions):
                 await self._step()
             case TrimKv():
                 return 0
+            case EraseModel(model_id):
+                self.erased.append(model_id)
             case SavePrefixes():
                 await asyncio.sleep(self.save_s)
                 self._check()

@@ -657,3 +657,18 @@ def test_a_lease_waits_for_no_model_where_memory_is_reserved_for_good(tmp_path, 
         assert await daemon.names() == ["idle:latest"]
 
     run(main, daemon)
+
+
+def test_the_last_name_of_weights_takes_their_cached_prefixes_along(daemon: Daemon, weights: list[bytes]):
+    async def main() -> None:
+        daemon.add("a", weights[0])
+        daemon.add("b", weights[0])
+        model_id = daemon.store.find(ModelName.parse("a")).weights_id
+        await daemon.names()
+        await daemon.say("a", "hi")
+        await daemon.runtime.delete(ModelName.parse("a"))
+        assert daemon.worker.erased == []
+        await daemon.runtime.delete(ModelName.parse("b"))
+        assert daemon.worker.erased == [model_id]
+
+    run(main, daemon)

@@ -72,3 +72,15 @@ def test_another_kv_type_computes_its_own(models, tmp_path):
         complete(url)
     with daemon(models, tmp_path, OLLAMA_KV_CACHE_TYPE="q8_0") as url:
         assert complete(url)[1] == 0
+
+
+def test_deleting_a_model_erases_its_prefixes(models, tmp_path):
+    with daemon(models, tmp_path) as url:
+        complete(url)
+        unload(url)
+        copy = {"source": MODEL, "destination": "copy"}
+        assert httpx.post(f"{url}/api/copy", json=copy, timeout=TIMEOUT_S).status_code == 200
+        for name, is_last in (("copy", False), (MODEL, True)):
+            deleted = httpx.request("DELETE", f"{url}/api/delete", json={"model": name}, timeout=TIMEOUT_S)
+            assert deleted.status_code == 200
+            assert bool(list(tmp_path.rglob("*.kv"))) is not is_last

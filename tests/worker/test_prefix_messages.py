@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from puna.engine import disk_watch
 from puna.kv.prefix_files import PrefixFiles
+from puna.worker import file_threads
 from puna.worker.engine import server
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import GetStats, SavePrefixes, Sleep, Unload, Wake
@@ -207,3 +209,30 @@ def test_who_looks_for_a_prefix_does_not_wait_for_what_others_read():
         service.close()
         engine.close()
     assert done == ["looked", "read"]
+
+
+def test_a_disk_that_hangs_delays_neither_requests_nor_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    answers, read = threading.Event(), PrefixFiles.read
+
+    def hanging_read(*arguments: Any) -> bool:
+        answers.wait()
+        return read(*arguments)
+
+    async def main() -> None:
+        async with served(kv_dir=str(tmp_path)) as s:
+            await load(s.client, "toy", TOY)
+            await cached(s.client, "first")
+            await s.client.call(Unload("toy"))
+            await load(s.client, "toy", TOY)
+            monkeypatch.setattr(PrefixFiles, "read", hanging_read)
+            assert await cached(s.client, "hangs") == 0
+            assert await cached(s.client, "knows") == len(PROMPT) - 1
+
+    monkeypatch.setattr(disk_watch, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(file_threads, "CLOSE_S", 0.05)
+    try:
+        asyncio.run(main())  # which ends the server, too
+    finally:
+        answers.set()
