@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _SUFFIX = ".kv"
 _SHORT_DIGEST = 12  # as in lists of models
+_NOT_PLAIN = re.compile(r"[^0-9A-Za-z]")
 
 
 class SessionFiles:
@@ -92,4 +94,4 @@ def short_digest(model_id: str) -> str:
 
 def _file_name(model_id: str, name: str) -> str:
     check_session_name(name)
-    return f"{short_digest(model_id)}-{name}{_SUFFIX}"
+    return f"{_NOT_PLAIN.sub('_', short_digest(model_id))}-{name}{_SUFFIX}"
