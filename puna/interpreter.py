@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_PATH_VARIABLES = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD")
+_SEPARATORS = {"PYTHONPATH": ":", "LD_LIBRARY_PATH": "[:;]", "LD_PRELOAD": "[: ]"}
 """Where code is searched for: an empty or relative entry stands for something in the current directory."""
 
 
@@ -19,8 +19,13 @@ def python_command(module: str, *arguments: str) -> list[str]:
 def with_absolute_paths(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables, without those entries of search paths that stand for the current directory."""
     kept = dict(environ)
-    for name in _PATH_VARIABLES:
-        entries = kept.pop(name, "").split(os.pathsep)
-        if absolute := [entry for entry in entries if Path(entry).is_absolute()]:
-            kept[name] = os.pathsep.join(absolute)
+    for name, separators in _SEPARATORS.items():
+        entries = re.split(separators, kept.pop(name, ""))
+        if trusted := [entry for entry in entries if _is_trusted(name, entry)]:
+            kept[name] = ":".join(trusted)
     return kept
+
+
+def _is_trusted(name: str, entry: str) -> bool:
+    is_library = name == "LD_PRELOAD" and entry and "/" not in entry  # looked for on LD_LIBRARY_PATH
+    return is_library or Path(entry).is_absolute()

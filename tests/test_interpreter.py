@@ -23,8 +23,9 @@ SHELL = {
 
 
 def test_a_search_path_keeps_only_what_it_names_in_full():
-    given = {"PYTHONPATH": ":/a:b::./c:/d", "LD_LIBRARY_PATH": ":", "HOME": "~"}
-    assert with_absolute_paths(given) == {"PYTHONPATH": "/a:/d", "HOME": "~"}
+    given = {"PYTHONPATH": ":/a:b::./c:/d", "LD_LIBRARY_PATH": ":;lib", "LD_PRELOAD": "/l/a.so ./b.so c.so"}
+    kept = with_absolute_paths({**given, "HOME": "~"})
+    assert kept == {"PYTHONPATH": "/a:/d", "LD_PRELOAD": "/l/a.so:c.so", "HOME": "~"}
 
 
 def test_children_get_what_they_read_and_no_secrets():
