@@ -214,6 +214,8 @@ def close_all(descriptors: Sequence[int]) -> None:
 class CallServer:
     """A child's end: reads in one thread, answers from one thread, both blocking.
 
+    What is said to a daemon that is gone is lost; read() tells that it is.
+
     messages: the type of all messages that may come, a union of tagged structs.
     """
 
@@ -241,21 +243,25 @@ class CallServer:
         return Asked(call, message, receive_descriptors(self._channel.descriptors, call, num_descriptors))
 
     def answer(self, call: int, result: object) -> None:
-        """What cannot be sent becomes a failure of this call. Raises OSError."""
+        """What cannot be sent becomes a failure of this call."""
         try:
             frame = encode(Answer(call, msgspec.Raw(_encoder.encode(result))))
         except (ProtocolError, TypeError, ValueError, OverflowError, RecursionError) as error:
             self.fail(call, error)
         else:
-            self._channel.stream.sendall(frame)
+            self._send(frame)
 
     def fail(self, call: int, error: Exception) -> None:
-        """Raises OSError."""
-        self._channel.stream.sendall(encode(failure(call, error, self._crossing)))
+        """Tells what the call raised."""
+        self._send(encode(failure(call, error, self._crossing)))
 
     def tell(self, event: msgspec.Struct) -> None:
-        """An event. Raises ProtocolError, with nothing sent, for one that cannot be; OSError."""
-        self._channel.stream.sendall(encode(event))
+        """An event. Raises ProtocolError, with nothing sent, for one that cannot be."""
+        self._send(encode(event))
+
+    def _send(self, frame: bytes) -> None:
+        with suppress(OSError):
+            self._channel.stream.sendall(frame)
 
     def shut_down(self) -> None:
         """Ends a read() in another thread."""

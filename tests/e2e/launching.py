@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,3 +39,16 @@ def eventually(condition: Callable[[], T]) -> T:
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
     return value
+
+
+def engine_worker(daemon: int) -> int:
+    """The process id of a daemon's engine worker, once it is there."""
+    return eventually(lambda: _engine_worker(daemon))
+
+
+def _engine_worker(daemon: int) -> int | None:
+    for child in Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split():
+        with suppress(FileNotFoundError):
+            if b"puna.worker.engine" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                return int(child)
+    return None

@@ -26,7 +26,7 @@ from puna.daemon.runtime import Runtime
 from puna.http.limits import Limits
 from puna.http.server import Server
 from puna.settings import Settings
-from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, eventually, launch
+from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, engine_worker, eventually, launch
 
 pytestmark = pytest.mark.e2e
 
@@ -41,8 +41,7 @@ class Daemon:
 
     def worker(self) -> int:
         """The process id of the worker, once it is there."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(eventually(lambda: children.read_text().split())[0])
+        return engine_worker(self.process.pid)
 
     def request(self, prompt: str, num_predict: int = 12) -> dict:
         return httpx.post(

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, eventually, launch
+from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, engine_worker, eventually, launch
 from tests.kvcached.service.client_process import ClientProcess, mapped
 from tests.kvcached.service.stubs import Client
 
@@ -50,8 +50,7 @@ class Daemon:
         return self.get("/api/kv")["leased"]
 
     def worker(self) -> int:
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(eventually(lambda: children.read_text().split())[0])
+        return engine_worker(self.process.pid)
 
 
 def start(models: Path, path: Path) -> subprocess.Popen[str]:

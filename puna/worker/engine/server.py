@@ -80,7 +80,7 @@ class EngineServer:
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
         self._sessions = SessionService(
-            engine.sessions, engine.settings.state_key, self._call_soon, self._answer, self._fail
+            engine.sessions, engine.settings.state_key, self._call_soon, calls.answer, calls.fail
         )
         self._relief = PressureRelief(engine, MemoryPressure())
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
@@ -160,9 +160,9 @@ class EngineServer:
             case Unload(model_id):
                 self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
             case SavePrefixes():
-                self._engine.prefixes.save_all(lambda: self._answer(call, None))
+                self._engine.prefixes.save_all(lambda: self._calls.answer(call, None))
             case EraseModel(model_id):
-                self._engine.prefixes.erase_model(model_id, lambda: self._answer(call, None))
+                self._engine.prefixes.erase_model(model_id, lambda: self._calls.answer(call, None))
             case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
                 self._sessions.handle(call, message, asked.descriptors)
                 self._start_chores()  # it may have left memory to be given back
@@ -209,7 +209,7 @@ class EngineServer:
             return
         finally:
             close_all(asked.descriptors)
-        self._call_soon(lambda: self._fail(asked.call, failed))
+        self._call_soon(lambda: self._calls.fail(asked.call, failed))
 
     def _attach(self, call: int, m: Load, device_model: DeviceModel) -> None:
         attach = self._engine.attach_model
@@ -223,7 +223,7 @@ class EngineServer:
             table = TokenTable.from_descriptor(descriptor)
         except (NativeError, ValueError) as error:
             failed = ModelLoadError(f"the token table cannot be used: {error}")
-            self._call_soon(lambda: self._fail(asked.call, failed))
+            self._call_soon(lambda: self._calls.fail(asked.call, failed))
         else:
             set_table = self._engine.set_token_table
             self._call_soon(lambda: self._answer_with(asked.call, lambda: set_table(model_id, table)))
@@ -232,19 +232,19 @@ class EngineServer:
 
     def _unload(self, call: int, model_id: str) -> None:
         self._engine.unload_model(model_id)
-        self._answer(call, None)
+        self._calls.answer(call, None)
 
     def _answer_with(self, call: int, work: Callable[[], object]) -> None:
         """With what `work` returns or raises: a bug in one call must not end the others."""
         try:
             result = work()
         except ModelLoadError as error:
-            self._fail(call, error)
+            self._calls.fail(call, error)
         except Exception as error:
             log.exception("a call failed")
-            self._fail(call, error)
+            self._calls.fail(call, error)
         else:
-            self._answer(call, result)
+            self._calls.answer(call, result)
 
     def _read(self) -> None:
         try:
@@ -257,15 +257,9 @@ class EngineServer:
         finally:
             self._inbox.put(_Disconnected())
 
-    def _answer(self, call: int, result: object) -> None:
-        self._send(lambda: self._calls.answer(call, result))
-
-    def _fail(self, call: int, error: Exception) -> None:
-        self._send(lambda: self._calls.fail(call, error))
-
     def _tell(self, outputs: list[StepOutput]) -> None:
         try:
-            self._send(lambda: self._calls.tell(Outputs(outputs)))
+            self._calls.tell(Outputs(outputs))
         except ProtocolError:
             for output in outputs:
                 self._tell_one(output)
@@ -273,15 +267,9 @@ class EngineServer:
     def _tell_one(self, output: StepOutput) -> None:
         """What cannot be sent is replaced by an error of that request alone."""
         try:
-            self._send(lambda: self._calls.tell(Outputs([output])))
+            self._calls.tell(Outputs([output]))
         except ProtocolError as error:
             log.error("an output of request %s: %s", output.request_id, error)
             self._engine.cancel(output.request_id)
             lost = StepOutput(request_id=output.request_id, finish_reason="error", error=str(error))
-            self._send(lambda: self._calls.tell(Outputs([lost])))
-
-    def _send(self, send: Callable[[], None]) -> None:
-        try:
-            send()
-        except OSError:
-            self._connected = False
+            self._calls.tell(Outputs([lost]))
