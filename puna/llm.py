@@ -10,6 +10,7 @@ from types import TracebackType
 import msgspec
 
 from puna.chat.messages import Message
+from puna.chat.prompt import PromptRequest, build_prompts
 from puna.engine.request import GenerationError, SamplingParams
 from puna.local import Completion, Engine
 
@@ -107,7 +108,8 @@ class LLM:
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
     ) -> Completion:
-        """The assistant's reply, by the model's own chat template. Raises GenerationError, TemplateError."""
+        """The assistant's reply, by the model's own chat template. Raises GenerationError, TemplateError,
+        PromptError."""
         *_, last = self.stream_chat(messages, max_tokens=max_tokens, stop=stop, sampling=sampling)
         assert last.completion is not None
         return last.completion
@@ -130,11 +132,16 @@ class LLM:
         return completion
 
     def _chat_prompt(self, messages: Sequence[Message | Mapping[str, object]]) -> list[int]:
-        template = self.engine.chat_template
-        if template is None:
+        engine = self.engine
+        if engine.chat_template is None:
             raise GenerationError("the model has no chat template that can be used")
-        text = template.render(msgspec.convert([_builtins(m) for m in messages], list[Message]))
-        return self.engine.tokenizer.encode_prompt(text)
+        request = PromptRequest(
+            messages=msgspec.convert([_builtins(message) for message in messages], list[Message]),
+            context_length=engine.info.context_length,
+            truncate=False,
+        )
+        (prompt,) = build_prompts(request, engine.chat_template, engine.tokenizer)
+        return prompt.tokens
 
 
 def _builtins(message: Message | Mapping[str, object]) -> object:

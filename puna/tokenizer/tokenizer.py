@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from puna._native import NativeError, Vocabulary
-from puna.tokenizer.detokenizer import Detokenizer
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
 from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS, word_cutter
@@ -120,10 +119,6 @@ class Tokenizer:
     def is_special(self, token: int) -> bool:
         """Whether it is a control token, which detokenizing leaves out."""
         return self._traits[self._checked(token)] & KIND_MASK in (TokenKind.CONTROL, TokenKind.UNKNOWN)
-
-    def detokenizer(self) -> Detokenizer:
-        """For the continuation of a text: a leading space stays."""
-        return Detokenizer(self._visible_bytes)
 
     def _visible_bytes(self, token: int) -> bytes:
         return b"" if self.is_special(token) else self.token_bytes(token)

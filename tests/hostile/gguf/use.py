@@ -51,7 +51,6 @@ def _use_tokenizer(metadata: Metadata) -> str:
     except TokenizerError as error:
         return _refused("tokenizer", error)
     tokens = tokenizer.encode(TEXT)
-    tokenizer.detokenizer().add(tokens[0] if tokens else 0)
     with suppress(TemplateError):
         ChatTemplate.from_gguf(metadata, tokenizer)
     return "tokenizer"
