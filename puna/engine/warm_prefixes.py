@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from puna.engine.disk_watch import DiskWatch
+from puna.engine.leaving_model import LeavingModel
 from puna.engine.prefix_restores import (
     MIN_BLOCKS,
     FileThreads,
@@ -16,7 +14,7 @@ from puna.engine.prefix_restores import (
     WarmModel,
     findable_tokens,
 )
-from puna.engine.prefix_transfers import LentBlocks, PrefixSave, savable_nodes
+from puna.engine.prefix_saves import PrefixSaves
 from puna.engine.request import DiskStats
 from puna.engine.sequence import Sequence
 from puna.engine.sessions import ModelKv
@@ -32,23 +30,6 @@ SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
 _COUNT_S = 5.0
 """Others use the directory, too: what is told of it is counted again after so long."""
-_HURRIED_SAVE_S = 0.3  # once somebody waits to read it
-
-
-@dataclass(eq=False, slots=True)
-class _Leaving:
-    """A model that was unloaded, and whose KV is still being written or read."""
-
-    model_id: str
-    model: WarmModel
-    waiting: list[Sequence] = field(default_factory=list)
-    """Of the same model, loaded again: what they want may be on its way to disk."""
-
-    def hurry(self) -> None:
-        """What is not written soon, is not written."""
-        deadline_s = time.monotonic() + _HURRIED_SAVE_S
-        for save in self.model.saves:
-            save.deadline_s = deadline_s if save.deadline_s is None else min(save.deadline_s, deadline_s)
 
 
 class WarmPrefixes:
@@ -66,12 +47,11 @@ class WarmPrefixes:
         self._store = _store(settings)
         self._threads: FileThreads | None = None
         self._restores: PrefixRestores | None = None
+        self._saves: PrefixSaves | None = None
         self._models: dict[str, WarmModel] = {}
-        self._leaving: list[_Leaving] = []
+        self._leaving: list[LeavingModel] = []
         self._when_saved: list[Callable[[], None]] = []
-        self._num_saved_tokens = 0
         self._counted_s = 0.0
-        self._writing = DiskWatch(clock)
         self._num_running = 0  # sequences that do not wait here
 
     def use_threads(self, threads: FileThreads) -> None:
@@ -79,7 +59,9 @@ class WarmPrefixes:
         if self._store is not None:
             self._threads = threads
             self._counted_s = self._clock()
-            self._restores = PrefixRestores(threads, self._clock, self._is_engine_busy, self._after_transfer)
+            is_busy, on_end = self._is_engine_busy, self._after_transfer
+            self._restores = PrefixRestores(threads, self._clock, is_busy, on_end)
+            self._saves = PrefixSaves(self._store, threads, self._clock, is_busy, on_end)
             threads.write(self._store.open, _nothing)
 
     def stop(self) -> None:
@@ -95,7 +77,7 @@ class WarmPrefixes:
 
     def remove_model(self, model_id: str) -> None:
         """Closes its pool, which nobody else uses any more, once what is in it is on disk."""
-        leaving = _Leaving(model_id, self._models.pop(model_id))
+        leaving = LeavingModel(model_id, self._models.pop(model_id))
         self._leaving.append(leaving)
         self._begin_save(leaving.model, SAVE_S)
         self._close_unused(leaving)
@@ -232,7 +214,7 @@ class WarmPrefixes:
 
     def stats(self) -> DiskStats | None:
         """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
-        if self._store is None or self._restores is None:
+        if self._store is None or self._restores is None or self._saves is None:
             return None
         if self._threads is not None and self._clock() - self._counted_s >= _COUNT_S:
             self._counted_s = self._clock()
@@ -241,7 +223,7 @@ class WarmPrefixes:
             limit_bytes=self._store.limit_bytes,
             num_bytes=self._store.num_bytes,
             restored_tokens=self._restores.num_tokens,
-            saved_tokens=self._num_saved_tokens,
+            saved_tokens=self._saves.num_tokens,
         )
 
     def _begin(self, model: WarmModel, sequence: Sequence) -> bool:
@@ -265,30 +247,23 @@ class WarmPrefixes:
     @property
     def _is_stuck(self) -> bool:
         """Whether the disk has not answered for long, and still does not."""
-        reading = self._restores is not None and self._restores.is_stuck
-        return reading or any(save.is_stuck for model in self._all_models() for save in model.saves)
+        if self._restores is None or self._saves is None:
+            return False
+        return self._restores.is_stuck or self._saves.is_stuck
 
     def _give_up_stuck(self) -> float | None:
-        """See PrefixRestores.give_up_stuck(); the same for what is written, and who waits for that."""
-        if self._restores is None or self._store is None:
+        """Where the disk does not answer, nobody waits for it. Seconds until to look again; None: no need."""
+        if self._store is None or self._restores is None or self._saves is None:
             return None
         was_stuck = self._is_stuck
-        wait_s = self._restores.give_up_stuck()
-        saves = [save for model in self._all_models() for save in model.saves if not save.is_stuck]
-        progress = self._num_saved_tokens + sum(save.progress for save in saves)
-        write_s = self._writing.wait_s(progress if saves else None)
-        if write_s == 0:
-            for save in saves:
-                save.is_stuck = True
-                save.blocks.take_back()
-            self._tell_if_saved()
+        waits_s = self._restores.give_up_stuck(), self._saves.give_up_stuck()
         if self._is_stuck and not was_stuck:
             log.warning("the disk of %s does not answer: it is not waited for", self._store.root)
             for leaving in self._leaving:
                 self._restores.ready += leaving.waiting
                 leaving.waiting = []
                 leaving.model.kv.pool.drop_cached()
-        return min((s for s in (wait_s, write_s) if s), default=None)
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _is_engine_busy(self) -> bool:
         """Whether threads might disturb what is computed; when the engine ends, that does not matter."""
@@ -301,42 +276,16 @@ class WarmPrefixes:
         self, model: WarmModel, seconds: float | None, then: Callable[[], None] | None = None
     ) -> bool:
         """False: there is nothing to save, or nowhere to save it."""
-        if self._threads is None or self._store is None or model.files is None or self._is_stuck:
+        if self._threads is None or self._saves is None or self._is_stuck:
             return False
-        nodes = savable_nodes(model.kv.pool, model.kv.cache)
-        if not nodes:
-            return False
-        model.kv.pool.retain([node.block for node in nodes])
-        lent = LentBlocks(model.kv.arena, model.kv.pool, [node.block for node in nodes])
-        deadline_s = None if seconds is None else self._hurried_deadline_s(seconds)
-        save = PrefixSave(self._store, model.files, nodes, lent, self._is_engine_busy, deadline_s)
-        model.saves.append(save)
-        self._threads.write(save.run, lambda: self._end_save(model, save, then))
-        return True
-
-    def _hurried_deadline_s(self, seconds: float) -> float:
-        """Of a save that begins now. Those of idle models, which have all the time, end for it: there is one
-        thread, and they begin again later."""
-        now_s = time.monotonic()
-        for save in [save for model in self._all_models() for save in model.saves]:
-            if save.deadline_s is None:
-                save.deadline_s = now_s
-        return now_s + seconds
-
-    def _end_save(self, model: WarmModel, save: PrefixSave, then: Callable[[], None] | None) -> None:
-        model.saves.remove(save)
-        save.blocks.end()
-        self._num_saved_tokens += save.num_saved_tokens
-        if then is not None and not (save.blocks.is_wanted_back or save.is_cut_short):
-            then()
-        self._after_transfer(model)
-        self._tell_if_saved()
+        return self._saves.begin(model, seconds, then)
 
     def _after_transfer(self, model: WarmModel) -> None:
         for leaving in [old for old in self._leaving if old.model is model]:
             self._close_unused(leaving)
+        self._tell_if_saved()
 
-    def _close_unused(self, leaving: _Leaving) -> None:
+    def _close_unused(self, leaving: LeavingModel) -> None:
         if leaving.model.saves or leaving.model.num_restores:
             return
         self._leaving.remove(leaving)
