@@ -57,8 +57,8 @@ class PrefixSaves:
         return True
 
     def give_up_stuck(self) -> float | None:
-        """Where the disk does not answer, gives back what was to be written. Seconds until to look again; None:
-        nothing is written.
+        """Where the disk does not answer, gives back what was to be written. Seconds until to look again;
+        None: nothing is written.
         """
         going = [(model, save) for model, save in self._saves if not save.is_stuck]
         progress = self.num_tokens + sum(save.progress for _, save in going)

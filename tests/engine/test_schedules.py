@@ -86,6 +86,7 @@ requests = st.fixed_dictionaries(
         "priority": st.sampled_from([0, 0, -1, 1]),
         "cache_prompt": st.sampled_from([True, True, True, False]),
         "cache_salt": st.sampled_from(["", "", "tenant"]),
+        "cache_to_disk": st.booleans(),
         "num_draft": st.sampled_from([None, 0, 3]),
         "draft_model_id": st.sampled_from([None, None, None, *MODELS]),
         "session": st.sampled_from([None, None, None, *SESSIONS]),

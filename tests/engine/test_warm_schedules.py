@@ -74,6 +74,7 @@ class WarmSchedules(RuleBasedStateMachine):
         fields=st.fixed_dictionaries(
             {
                 "cache_salt": st.sampled_from(["", "", "", "tenant"]),
+                "cache_to_disk": st.booleans(),
                 "cache_prompt": st.sampled_from([True, True, True, False]),
                 "priority": st.integers(-1, 1),
                 "session": st.sampled_from([None, None, "s"]),
