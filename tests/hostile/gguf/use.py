@@ -50,7 +50,7 @@ def _use_tokenizer(metadata: Metadata) -> str:
         tokenizer = load_tokenizer(metadata)
     except TokenizerError as error:
         return _refused("tokenizer", error)
-    tokens = tokenizer.encode(TEXT)
+    tokenizer.encode(TEXT)
     with suppress(TemplateError):
         ChatTemplate.from_gguf(metadata, tokenizer)
     return "tokenizer"
