@@ -214,7 +214,7 @@ class Runtime:
 
     def processes(self) -> list[ProcessStatus]:
         """Those that run for the daemon."""
-        return [status for status in (self.worker.status,) if status]
+        return [*([status] if (status := self.worker.status) else []), *self.text.processes]
 
     async def loaded(self) -> list[LoadedStatus]:
         """The resident models, last to expire first. Does not wait for a worker to start."""

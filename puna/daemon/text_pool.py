@@ -11,6 +11,7 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.daemon.supervisor import ProcessStatus
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_workers import Job, TextWorkers
 from puna.gguf.errors import GgufError
@@ -38,6 +39,10 @@ class TextPool:
     ) -> None:
         self._workers = TextWorkers(spawn, limits)
         self._descriptions = asyncio.Semaphore(_MAX_DESCRIPTIONS)
+
+    @property
+    def processes(self) -> list[ProcessStatus]:
+        return self._workers.processes
 
     def start(self) -> None:
         """Begins to start the text process, so that the first request finds it ready."""

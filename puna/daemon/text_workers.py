@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from puna.chat.errors import PromptError
 from puna.daemon.restarting_child import SHUTTING_DOWN, RestartingChild
+from puna.daemon.supervisor import ProcessStatus
 from puna.daemon.text_model import TextModel
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, ProtocolError
@@ -70,10 +71,18 @@ class TextWorkers:
         self._limits = limits
         self._zygote = RestartingChild("text process", spawn, self._prepare)
         self._workers: list[TextWorker] = []
+        self._unburied: set[TextWorker] = set()
+        """These, and those that have died a moment ago."""
         self._num_forking = 0
         self._waiting: list[Job[Any]] = []
         self._running: dict[TextWorker, Job[Any]] = {}
         self._patience: asyncio.TimerHandle | None = None
+        self._has_warned = False
+
+    @property
+    def processes(self) -> list[ProcessStatus]:
+        """The workers: the zygote reads nothing that others wrote."""
+        return [ProcessStatus("text", worker.pid, worker.cage) for worker in self._workers]
 
     def start(self) -> None:
         self._zygote.start()
@@ -85,7 +94,7 @@ class TextWorkers:
         if self._patience is not None:
             self._patience.cancel()
         await self._zygote.close()
-        for worker in self._workers:
+        for worker in self._unburied:
             await worker.client.close()
 
     async def run(self, job: Job[T]) -> T:
@@ -179,12 +188,14 @@ class TextWorkers:
         if worker in self._workers:
             self._workers.remove(worker)
         ending = await worker.zygote.reap(worker)
+        self._unburied.discard(worker)
         if ending is None:
             siblings = [other for other in self._workers if other.zygote is worker.zygote]
             for sibling in siblings:
                 self._workers.remove(sibling)
                 if sibling not in self._running:
                     await sibling.client.close()
+                    self._unburied.discard(sibling)
         if len(self._workers) + self._num_forking < NUM_READY:
             self._fork_soon()
         return ending
@@ -208,10 +219,17 @@ class TextWorkers:
     async def _prepare(self, zygote: ZygoteProcess) -> None:
         try:
             for _ in range(NUM_READY):
-                self._workers.append(await zygote.fork(self._limits, self._ended))
+                self._add(await zygote.fork(self._limits, self._ended))
         except OSError as error:
             raise WorkerDied(f"text workers cannot be started: {error}") from error
         self._dispatch()
+
+    def _add(self, worker: TextWorker) -> None:
+        self._workers.append(worker)
+        self._unburied.add(worker)
+        if not self._has_warned and (warning := worker.cage.warning):
+            self._has_warned = True
+            log.warning("a text process is %s", warning)
 
     def _grow(self) -> None:
         """A job waits, and no worker is free."""
@@ -232,16 +250,16 @@ class TextWorkers:
 
     async def _fork(self, num_before: int) -> None:
         """Another worker, unless there are others than those `num_before` by the time that one can come."""
+        zygote = None
         try:
             zygote = await self._zygote.current()
             if len(self._workers) <= num_before:
-                with suppress(WorkerDied):  # of the zygote: the next one brings workers
-                    self._workers.append(await zygote.fork(self._limits, self._ended))
+                self._add(await zygote.fork(self._limits, self._ended))
         except (OSError, WorkerDied) as error:
-            if not self._zygote.is_closing:
+            is_over = zygote is None or zygote.is_alive  # else the next one brings workers
+            if is_over and not self._zygote.is_closing:
                 log.error("no text worker can be started: %s", error)
-            if not self._workers:
-                for job in self._waiting:
+                for job in [] if self._workers else self._waiting:
                     job.fail(WorkerDied(str(error)))
         finally:
             self._num_forking -= 1

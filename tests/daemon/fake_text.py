@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from puna.backends.base import ModelSource
+from puna.daemon.supervisor import ProcessStatus
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
 from puna.daemon.text_workers import Job
+from puna.worker.cage import CageLevel
 from puna.worker.text.messages import Attach
 from puna.worker.text.service import TextService
 from puna.worker.text.stages import SharedStage
@@ -15,8 +17,9 @@ class WorkersHere:
     """Has the interface of TextWorkers."""
 
     def __init__(self) -> None:
-        self._service = TextService(SharedStage())
+        self._service = TextService(SharedStage(), CageLevel(landlock=0, seccomp=False, is_low=False))
         self._attached: set[int] = set()
+        self.processes: list[ProcessStatus] = []
 
     def start(self) -> None:
         pass

@@ -141,6 +141,18 @@ def test_a_model_is_inspected_described_and_prompted(plain: Path):
     run(work)
 
 
+def test_workers_are_caged(plain: Path):
+    async def work(pool: TextPool) -> None:
+        with ModelSource.open(plain) as source:
+            await pool.inspect(source)
+        assert [status.pid for status in pool.processes] == workers(pool)
+        assert all(status.cage.seccomp and not status.cage.is_low for status in pool.processes)
+        for pid in workers(pool):
+            assert "Seccomp:\t2" in await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
+
+    run(work)
+
+
 def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"nonsense")

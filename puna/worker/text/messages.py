@@ -11,6 +11,7 @@ from puna.chat.model_record import ModelRecord, Text
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
+from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing
 from puna.worker.text.limits import Limits
 
@@ -26,6 +27,10 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     end_of_generation: Annotated[list[int], msgspec.Meta(max_length=1024)]
     template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None
     """None: there is none that can be used."""
+
+
+class GetCage(Call[CageLevel], frozen=True):
+    """Answered by a worker as soon as it is caged."""
 
 
 class Inspect(Call[ModelRecord], frozen=True):
@@ -73,7 +78,7 @@ class BuildPrompts(Call[list[Prompt]], frozen=True):
     request: PromptRequest
 
 
-ToTextWorker = Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
+ToTextWorker = GetCage | Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
 
 
 def cpu_seconds(message: Call[Any] | Detach, limits: Limits) -> float:

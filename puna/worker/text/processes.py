@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import open_channel
 from puna.worker.process import ChildProcess
 from puna.worker.text.limits import Limits
-from puna.worker.text.messages import CROSSING, Ending, Fork, Reap
+from puna.worker.text.messages import CROSSING, Ending, Fork, GetCage, Reap
 
 _GRACE_S = 1.0
 
@@ -21,6 +22,7 @@ class TextWorker:
         self.zygote = zygote
         self.pid = pid
         self.client = client
+        self.cage = CageLevel(landlock=0, seccomp=False, is_low=True)  # until it says otherwise
         self.attached: dict[int, bool] = {}
         """Models that it knows, by number, the least recently used first."""
         self.num_jobs = 0
@@ -44,8 +46,12 @@ class ZygoteProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._client.is_alive
+
     async def fork(self, limits: Limits, on_end: Callable[[TextWorker], None]) -> TextWorker:
-        """on_end: called once when the worker has closed its channel. Raises OSError, WorkerDied."""
+        """A worker, caged. on_end: called once when it has closed its channel. Raises OSError, WorkerDied."""
         ours, theirs = open_channel()
         try:
             pid = await self._client.call(Fork(limits), theirs.numbers)
@@ -56,6 +62,14 @@ class ZygoteProcess:
             theirs.close()
         client = await CallClient.connect(ours, crossing=CROSSING, on_end=lambda: on_end(worker))
         worker = TextWorker(self, pid, client)
+        try:
+            worker.cage = await client.call(GetCage())
+        except WorkerDied:
+            await self.reap(worker)
+            raise
+        except BaseException:
+            await client.close()
+            raise
         return worker
 
     async def reap(self, worker: TextWorker) -> Ending | None:

@@ -11,12 +11,14 @@ from puna.chat.prompt import Prompt, PromptRequest, build_prompts
 from puna.chat.template import MAX_SOURCE, ChatTemplate, template_source
 from puna.gguf import read_metadata
 from puna.tokenizer import Tokenizer, build_vocabulary
+from puna.worker.cage import CageLevel
 from puna.worker.text.description import write_description
 from puna.worker.text.messages import (
     Attach,
     BuildPrompts,
     Describe,
     Detach,
+    GetCage,
     Inspect,
     OpenModel,
     TextSide,
@@ -29,7 +31,8 @@ from puna.worker.text.stages import SharedStage, Stage
 class TextService:
     """Keeps the models that are attached."""
 
-    def __init__(self, stage: SharedStage) -> None:
+    def __init__(self, stage: SharedStage, cage: CageLevel) -> None:
+        self._cage = cage
         self._stage = stage
         self._models: dict[int, _AttachedModel] = {}
 
@@ -43,6 +46,8 @@ class TextService:
                 self._models[model] = _AttachedModel(tokenizer, template, self._stage)
             case Detach(model):
                 self._models.pop(model, None)
+            case GetCage():
+                return self._cage
             case Inspect(name, template_error):
                 with self._stage.during(Stage.TEMPLATE):
                     return read_record(read_metadata(descriptors[0], name), template_error)

@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 def run(channel: Channel, stage: SharedStage, limits: Limits) -> None:
     """Serves one daemon, message by message, until that closes the channel or the worker has grown large."""
     limit_process(limits)
-    cage.enter(cage.CageRules())
+    level = cage.enter(cage.CageRules())
     largest = peak_bytes() + limits.kept_bytes
-    service = TextService(stage)
+    service = TextService(stage, level)
     server = CallServer(channel, ToTextWorker, CROSSING)
     while peak_bytes() < largest and (asked := server.read()) is not None:
         stage.begin()
