@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from puna._native import NativeError, ThreadPool, TokenTable
 from puna.engine.batch import Part, Slice, batch_of, num_threads, part_of
 from puna.engine.faults import unforeseen
-from puna.engine.interrupts import Interrupts, StepInterrupted
+from puna.engine.interrupts import Interrupts
 from puna.engine.recorder import Recorder
 from puna.engine.resident import Resident
 from puna.engine.sampling import Drawn, sample
@@ -47,15 +49,18 @@ class StepRunner:
         now_ns = self._recorder.mark()
         for s in slices:
             s.sequence.record.started(now_ns)
-        prepared, failures = _prepare(slices)
-        if not prepared:
+        slices, parts, failures = _prepare(slices)
+        if not slices:
             return Outcome([], failures)
-        slices = [s for s, _ in prepared]
+        complete = [s for s in slices if s.completes]
         try:
-            drawn = self._compute(model, prepared, table)
-            advanced, unsound = _advance(slices, drawn)
-        except StepInterrupted:
-            return Outcome([], failures, was_interrupted=True)
+            logits = self._compute(model, slices, parts)
+            if logits is None:
+                return Outcome([], failures, was_interrupted=True)
+            drawn = sample(self._pool, logits, complete, table)
+            self._recorder.mark()
+            complete, drawn = _sound(complete, drawn, failures)
+            found = advances(complete, drawn)
         except (NativeError, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
@@ -63,62 +68,63 @@ class StepRunner:
         except Exception as error:  # the batch cannot be trusted
             failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
             return Outcome([], failures)
-        failures += unsound
-        failed = {failure.sequence for failure in unsound}
-        for failure in _count(model, slices):
-            if failure.sequence not in failed:
-                failures.append(failure)
-                failed.add(failure.sequence)
-        if failed:
+        _count(model, slices, failures)
+        advanced = list(zip(complete, found, strict=True))
+        if failures:
+            failed = {failure.sequence for failure in failures}
             advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
         return Outcome(advanced, failures)
 
     def _compute(
-        self, model: Resident, prepared: Items[tuple[Slice, Part]], table: TokenTable | None
-    ) -> list[Drawn]:
-        slices = [s for s, _ in prepared]
-        parts, threads = [part for _, part in prepared], num_threads([s.sequence for s in slices])
-        batch = batch_of(parts, threads, self.interrupts.control)
+        self, model: Resident, slices: Items[Slice], parts: Items[Part]
+    ) -> NDArray[np.float32] | None:
+        """None: it was interrupted."""
+        batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control)
         self._recorder.mark()
-        with self.interrupts.watching(s.sequence.id for s in slices):
+        self.interrupts.begin({s.sequence.id for s in slices})
+        try:
             logits = model.device_model.run(batch, model.arena)
+        except NativeError:
+            if self.interrupts.control.is_stopped:
+                return None
+            raise
+        finally:
+            self.interrupts.end()
         self._recorder.mark()
-        drawn = sample(self._pool, logits, slices, table)
-        self._recorder.mark()
-        return drawn
+        return logits
 
 
-def _prepare(slices: Items[Slice]) -> tuple[list[tuple[Slice, Part]], list[Failure]]:
-    prepared, failures = [], []
+def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failure]]:
+    prepared, parts, failures = [], [], []
     for s in slices:
         try:
-            prepared.append((s, part_of(s)))
+            parts.append(part_of(s))
+            prepared.append(s)
         except Exception as error:  # is its own
             failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))
-    return prepared, failures
+    return prepared, parts, failures
 
 
-def _advance(slices: Items[Slice], drawn: Items[Drawn]) -> tuple[list[tuple[Slice, Advance]], list[Failure]]:
-    complete = [s for s in slices if s.completes]
-    failures = []
-    if any(d.error is not None for d in drawn):
-        text = "nothing can be drawn from what the model gave: "
-        failures = [
-            Failure(s.sequence, text + d.error)
-            for s, d in zip(complete, drawn, strict=True)
-            if d.error is not None
-        ]
-        sound = [(s, d) for s, d in zip(complete, drawn, strict=True) if d.error is None]
-        complete, drawn = [s for s, _ in sound], [d for _, d in sound]
-    return list(zip(complete, advances(complete, drawn), strict=True)), failures
+def _sound(
+    complete: list[Slice], drawn: list[Drawn], failures: list[Failure]
+) -> tuple[list[Slice], list[Drawn]]:
+    """Those that got something; the others are failures."""
+    unsound = [d.error for d in drawn if d.error is not None]
+    if not unsound:
+        return complete, drawn
+    text = "nothing can be drawn from what the model gave: "
+    pairs = list(zip(complete, drawn, strict=True))
+    failures += [Failure(s.sequence, text + d.error) for s, d in pairs if d.error is not None]
+    return [s for s, d in pairs if d.error is None], [d for _, d in pairs if d.error is None]
 
 
-def _count(model: Resident, slices: Items[Slice]) -> Iterator[Failure]:
-    """Those who have what was computed of them, now have it. Yields those with whom that fails."""
+def _count(model: Resident, slices: Items[Slice], failures: list[Failure]) -> None:
+    """They now have what was computed of them. Adds those with whom that fails, once."""
     for s in slices:
         try:
             s.sequence.num_computed += s.num_tokens
             model.policy.computed(s.sequence)
         except Exception as error:  # is its own
             s.sequence.cursor = None  # nobody else is to find what may be wrong
-            yield Failure(s.sequence, unforeseen(s.sequence.id, error))
+            if s.sequence not in [failure.sequence for failure in failures]:
+                failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))

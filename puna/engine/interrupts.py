@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
-from puna._native import NativeError, StepControl
+from puna._native import StepControl
 
-
-class StepInterrupted(Exception):
-    """The step was cut off, and is as if it had never been."""
+_NOBODY: set[str] = set()
 
 
 class Interrupts:
@@ -19,23 +15,18 @@ class Interrupts:
     def __init__(self) -> None:
         self.control = StepControl()
         self._lock = threading.Lock()
-        self._wanted: set[str] = set()  # of the step under way, those not given up
+        self._wanted = _NOBODY  # of the step under way, those not given up
 
-    @contextmanager
-    def watching(self, request_ids: Iterable[str]) -> Iterator[None]:
-        """A step of these requests. Raises StepInterrupted if all of them were given up meanwhile."""
+    def begin(self, request_ids: set[str]) -> None:
+        """A step of these requests begins."""
         with self._lock:
-            self._wanted = set(request_ids)
+            self._wanted = request_ids
             self.control.begin()
-        try:
-            yield
-        except NativeError as error:
-            if self.control.is_stopped:
-                raise StepInterrupted from error
-            raise
-        finally:
-            with self._lock:
-                self._wanted = set()
+
+    def end(self) -> None:
+        """It is over, or never came about. Nobody stops it any more."""
+        with self._lock:
+            self._wanted = _NOBODY
 
     def interrupt(self, request_id: str) -> None:
         """Nobody waits for this request any more. If others are in its step, that goes on for them."""

@@ -27,22 +27,19 @@ class Drawn(NamedTuple):
 def sample(
     pool: ThreadPool, logits: NDArray[np.float32], slices: Items[Slice], table: TokenTable | None
 ) -> list[Drawn]:
-    """For each slice that completes its sequence, in their order. logits: of the rows of their parts.
+    """For each of the slices, which complete their sequences. logits: of the rows of their parts.
 
     table: of the model's tokens. Logits that nothing can be drawn from are the error of their sequence alone.
     """
-    complete = [s for s in slices if s.completes]
-    if not complete:
+    if not slices:
         return []
-    result = sample_batch(pool, logits, [s.sequence.sampler for s in complete], *_drafts(complete))
+    result = sample_batch(pool, logits, [s.sequence.sampler for s in slices], *_drafts(slices))
     tokens = result.tokens.tolist()
-    logprobs = _logprobs(result, table) if any(s.sequence.with_logprobs for s in complete) else []
+    logprobs = _logprobs(result, table) if any(s.sequence.with_logprobs for s in slices) else []
     errors = result.errors
     return [
         Drawn(tokens[start:end], logprobs[start:end] if s.sequence.with_logprobs else [], errors.get(index))
-        for index, (s, (start, end)) in enumerate(
-            zip(complete, pairwise(result.starts.tolist()), strict=True)
-        )
+        for index, (s, (start, end)) in enumerate(zip(slices, pairwise(result.starts.tolist()), strict=True))
     ]
 
 

@@ -29,22 +29,20 @@ class Advance(NamedTuple):
 
 def advances(slices: Items[Slice], drawn: Items[Drawn]) -> list[Advance]:
     """What was drawn for each of the slices, up to the token that ends its sequence. Each has drawn some."""
-    reasons, kept = [], []
+    reasons: list[FinishReason | None] = []
+    kept = []
     for s, d in zip(slices, drawn, strict=True):
         reason = s.sequence.ending(d.tokens)
         reasons.append(reason)
         kept.append(d.tokens[:-1] if reason == "stop" else d.tokens)
     pieces = add_tokens([s.sequence.text for s in slices], kept, [reason is not None for reason in reasons])
-    return [
-        Advance(
-            tokens[:num_taken],
-            num_taken if ends else len(d.tokens),
-            "stop" if ends else reason,
-            text,
-            released,
-            d.logprobs[:num_taken],
-        )
-        for d, tokens, reason, (text, released, num_taken, ends) in zip(
-            drawn, kept, reasons, pieces, strict=True
-        )
-    ]
+    found = []
+    for d, tokens, reason, piece in zip(drawn, kept, reasons, pieces, strict=True):
+        text, released, num_taken, ends = piece
+        if ends:
+            logprobs = d.logprobs[:num_taken]
+            found.append(Advance(tokens[:num_taken], num_taken, "stop", text, released, logprobs))
+        else:
+            logprobs = d.logprobs[: len(tokens)]
+            found.append(Advance(tokens, len(d.tokens), reason, text, released, logprobs))
+    return found
