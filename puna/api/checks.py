@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from puna._native import NativeError
 from puna.api.errors import ApiError
+from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.model_record import ModelRecord
+from puna.engine.sequence import new_sampler
 from puna.engine.sessions import check_session_name
 from puna.registry import StoredModel
 
@@ -20,6 +23,14 @@ def check_top_logprobs(count: int) -> None:
     """ApiError (400)."""
     if not 0 <= count <= _MAX_TOP_LOGPROBS:
         raise ApiError(400, f"top_logprobs must be between 0 and {_MAX_TOP_LOGPROBS}")
+
+
+def check_sampling(options: Options) -> None:
+    """ApiError (400) for an option outside of the range in which logits stay finite."""
+    try:
+        new_sampler(options.sampling(num_logprobs=-1), [])
+    except NativeError as error:
+        raise ApiError(400, str(error)) from error
 
 
 def check_extensions(request: Extensions, num_replies: int) -> None:

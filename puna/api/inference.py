@@ -13,6 +13,7 @@ from puna.api.checks import (
     check_format,
     check_model_template,
     check_raw,
+    check_sampling,
     check_template,
     check_top_logprobs,
     effective_think,
@@ -166,7 +167,9 @@ async def _check(
     check_format(request.format)
     if not task.is_raw:
         check_model_template(model, record)
-    return think, parse_options(model.params, request.options)
+    options = parse_options(model.params, request.options)
+    check_sampling(options)
+    return think, options
 
 
 async def _unload(runtime: Runtime, text: str) -> None:

@@ -338,3 +338,13 @@ def test_long_prompt_that_may_not_be_cut_is_400(client, add_model, field):
             "the prompt is longer than the context length currently available to the model; shorten the "
             "prompt, adjust the context length in settings, or use a model with a longer context length"
         )
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("repeat_penalty", 1e-38), ("temperature", -1), ("presence_penalty", 3e38)]
+)
+def test_option_beyond_which_logits_are_not_finite_is_400(client, runtime, option, value):
+    body = {"model": "m", "prompt": "hi", "options": {option: value}}
+    response = client.post("/api/generate", body)
+    assert (response.status_code, option in response.json()["error"]) == (400, True)
+    assert not runtime.requests
