@@ -341,7 +341,7 @@ def test_long_prompt_that_may_not_be_cut_is_400(client, add_model, field):
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("repeat_penalty", 1e-38), ("temperature", -1), ("presence_penalty", 3e38)]
+    ("option", "value"), [("repeat_penalty", 1e-38), ("frequency_penalty", -101), ("presence_penalty", 3e38)]
 )
 def test_option_beyond_which_logits_are_not_finite_is_400(client, runtime, option, value):
     body = {"model": "m", "prompt": "hi", "options": {option: value}}
