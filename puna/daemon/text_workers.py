@@ -33,9 +33,11 @@ MAX_LONG = 3
 MAX_PER_KEY = 6
 """...or something of the same model: the rest is for others."""
 _PATIENCE_S = 0.02
-"""After so long without a free worker another one is forked..."""
+"""Where none is free, and one had the same job all that time, another one is forked..."""
 _IDLE_S = 30.0
 """...and ends after so long without a job."""
+_MAX_FAILURES = 3
+"""In a row; then those who wait are told that no worker can be started."""
 _MAX_ATTACHED = 16
 """Models that one worker knows."""
 
@@ -74,6 +76,7 @@ class TextWorkers:
         self._unburied: set[TextWorker] = set()
         """These, and those that have died a moment ago."""
         self._num_forking = 0
+        self._num_failures = 0  # to fork, in a row
         self._waiting: list[Job[Any]] = []
         self._running: dict[TextWorker, Job[Any]] = {}
         self._patience: asyncio.TimerHandle | None = None
@@ -160,6 +163,8 @@ class TextWorkers:
             job.fail(error)
         finally:
             del self._running[worker]
+            if not worker.client.is_alive:
+                self._retire(worker)
             asyncio.get_running_loop().call_later(_IDLE_S, self._drop, worker, worker.num_jobs)
             self._dispatch()
 
@@ -174,7 +179,9 @@ class TextWorkers:
 
     async def _bury(self, worker: TextWorker, job: Job[Any]) -> None:
         """Its worker has died: of the job, or of something else, and then the job has another try."""
-        error = _cause_of_death(await self._remove(worker), job, self._limits)
+        if worker in self._workers:
+            self._workers.remove(worker)
+        error = _cause_of_death(await self._reap(worker), job, self._limits)
         if error is not None:
             job.fail(error)
         elif job.was_interrupted:
@@ -183,38 +190,38 @@ class TextWorkers:
             job.was_interrupted = True
             self._waiting.insert(0, job)
 
-    async def _remove(self, worker: TextWorker) -> Ending | None:
-        """How it ended; None: with its zygote, and so did its siblings."""
-        if worker in self._workers:
-            self._workers.remove(worker)
-        ending = await worker.zygote.reap(worker)
-        self._unburied.discard(worker)
-        if ending is None:
-            siblings = [other for other in self._workers if other.zygote is worker.zygote]
-            for sibling in siblings:
-                self._workers.remove(sibling)
-                if sibling not in self._running:
-                    await sibling.client.close()
-                    self._unburied.discard(sibling)
-        if len(self._workers) + self._num_forking < NUM_READY:
-            self._fork_soon()
-        return ending
-
     def _ended(self, worker: TextWorker) -> None:
         """Its channel is closed. If it has a job, that fails, too."""
-        is_idle = worker in self._workers and worker not in self._running
-        if is_idle and not self._zygote.is_closing:
-            self._zygote.run_in_background(self._forget(worker))
+        if worker not in self._running:
+            self._retire(worker)
 
     def _drop(self, worker: TextWorker, num_jobs: int) -> None:
         """If it has had no other job since, and is not needed."""
-        is_idle = worker in self._workers and worker.num_jobs == num_jobs
-        if is_idle and len(self._workers) > NUM_READY:
+        if worker.num_jobs == num_jobs and len(self._workers) > NUM_READY:
+            self._retire(worker)
+
+    def _retire(self, worker: TextWorker) -> None:
+        """It gets no more jobs, and is ended if it has not ended."""
+        if worker in self._workers and not self._zygote.is_closing:
+            self._workers.remove(worker)
             self._zygote.run_in_background(self._forget(worker))
 
     async def _forget(self, worker: TextWorker) -> None:
-        if worker in self._workers:
-            await self._remove(worker)
+        await self._reap(worker)
+
+    async def _reap(self, worker: TextWorker) -> Ending | None:
+        """How it ended; None: with its zygote, and so do its siblings."""
+        ending = await worker.zygote.reap(worker)
+        self._unburied.discard(worker)
+        if ending is None:
+            for sibling in [other for other in self._workers if other.zygote is worker.zygote]:
+                if sibling in self._running:
+                    self._workers.remove(sibling)
+                else:
+                    self._retire(sibling)
+        if len(self._workers) + self._num_forking < NUM_READY:
+            self._fork_soon()
+        return ending
 
     async def _prepare(self, zygote: ZygoteProcess) -> None:
         try:
@@ -237,12 +244,15 @@ class TextWorkers:
             self._fork_soon()
         elif self._patience is None and len(self._workers) + self._num_forking < MAX_WORKERS:
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(_PATIENCE_S, self._lose_patience)
+            self._patience = loop.call_later(_PATIENCE_S, self._lose_patience, set(self._running.values()))
 
-    def _lose_patience(self) -> None:
+    def _lose_patience(self, running_before: set[Job[Any]]) -> None:
         self._patience = None
-        if self._waiting and len(self._running) == len(self._workers):
-            self._fork_soon()
+        if not running_before.isdisjoint(self._running.values()):
+            if self._waiting and len(self._running) == len(self._workers):
+                self._fork_soon()
+        else:
+            self._dispatch()
 
     def _fork_soon(self) -> None:
         self._num_forking += 1
@@ -255,15 +265,24 @@ class TextWorkers:
             zygote = await self._zygote.current()
             if len(self._workers) <= num_before:
                 self._add(await zygote.fork(self._limits, self._ended))
+            self._num_failures = 0
         except (OSError, WorkerDied) as error:
-            is_over = zygote is None or zygote.is_alive  # else the next one brings workers
-            if is_over and not self._zygote.is_closing:
-                log.error("no text worker can be started: %s", error)
-                for job in [] if self._workers else self._waiting:
-                    job.fail(WorkerDied(str(error)))
+            if zygote is None or zygote.is_alive:  # else the next one brings workers
+                self._fork_failed(error)
         finally:
             self._num_forking -= 1
         self._dispatch()
+
+    def _fork_failed(self, error: Exception) -> None:
+        self._num_failures += 1
+        if self._workers or self._zygote.is_closing:
+            return
+        if self._num_failures < _MAX_FAILURES:
+            self._fork_soon()
+            return
+        log.error("no text worker can be started: %s", error)
+        for job in self._waiting:
+            job.fail(WorkerDied(str(error)))
 
 
 def _cause_of_death(ending: Ending | None, job: Job[Any], limits: Limits) -> Exception | None:

@@ -19,6 +19,7 @@ from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
+from puna.daemon.text_workers import NUM_READY
 from puna.gguf import GgufError
 from puna.tokenizer import Tokenizer
 from puna.worker.call_client import WorkerDied
@@ -103,8 +104,7 @@ def workers(pool: TextPool) -> list[int]:
 
 def zygote(pool: TextPool) -> int:
     process = pool._workers._zygote.process
-    assert process is not None
-    return process.pid
+    return 0 if process is None else process.pid
 
 
 @pytest.fixture(scope="module")
@@ -260,10 +260,12 @@ def test_only_what_a_killed_process_was_at_is_affected(plain: Path):
             for number in range(12):
                 tasks = [asyncio.ensure_future(pool.build_prompts(model, HI)) for _ in range(20)]
                 await asyncio.sleep(draw.uniform(0, 0.01))
-                os.kill(zygote(pool) if number % 4 == 3 else draw.choice(workers(pool)), signal.SIGKILL)
+                doomed = zygote(pool) if number % 4 == 3 else draw.choice(workers(pool))
+                os.kill(doomed, signal.SIGKILL)
                 for prompts in await asyncio.gather(*tasks):
                     assert len(prompts) == 1
-                await pool.build_prompts(model, HI)  # by a worker of the next zygote
+                while doomed in (zygote(pool), *workers(pool)) or len(workers(pool)) < NUM_READY:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
 
     run(work)
 
