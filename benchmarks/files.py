@@ -11,9 +11,11 @@ from pathlib import Path
 
 from benchmarks.synthetic import write_qwen3_4b
 from benchmarks.variants import write_variant
+from puna.gguf import read_metadata
 from puna.registry import ModelName, ModelNotFound, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.create import WeightsDescription, create_from_gguf
 from puna.registry.pull import pull
+from puna.worker.text.reading import read_record
 
 STORE = Path.home() / ".cache" / "puna-bench"
 _SMOLLM2 = ModelName.parse("smollm2:135m")
@@ -84,7 +86,14 @@ def _made(store: Store, name: str, model: str, write: Callable[[Path], None]) ->
 
 
 def _add(store: Store, name: ModelName, path: Path) -> Path:
-    return create_from_gguf(store, name, store.add_blob(_chunks(path))).model_path
+    with path.open("rb") as file:
+        description = _describe(file.fileno())
+    return create_from_gguf(store, name, store.add_blob(_chunks(path)), description).model_path
+
+
+def _describe(descriptor: int) -> WeightsDescription:
+    record = read_record(read_metadata(descriptor, "model"))
+    return WeightsDescription(record.architecture, record.parameter_size, record.quantization)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
@@ -102,6 +111,9 @@ def _smollm2(store: Store) -> Path:
 
 
 async def _pull(store: Store) -> None:
-    async for progress in pull(store, _SMOLLM2.short):
+    async def describe(descriptor: int) -> WeightsDescription:
+        return _describe(descriptor)
+
+    async for progress in pull(store, _SMOLLM2, describe):
         if progress.completed is None:
             print(f"smollm2:135m: {progress.status}", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ def write_variant(source: Path, target: Path, mixture: str) -> None:
     """The model of `source` with its matrices in `mixture` (a key of FILE_TYPES)."""
     with GgufFile(source) as file:
         writer = GGUFWriter(target, str(file.metadata["general.architecture"]))
-        _copy_metadata(gguf.GGUFReader(source), writer)
+        copy_metadata(gguf.GGUFReader(source), writer)
         writer.add_file_type(FILE_TYPES[mixture])
         for name, tensor in file.tensors.items():
             values = file.dequantize(name)
@@ -59,9 +59,12 @@ def _shape(name: str, values: NDArray[np.float32], file: GgufFile) -> Shape:
     )
 
 
-def _copy_metadata(reader: gguf.GGUFReader, writer: GGUFWriter) -> None:
+def copy_metadata(reader: gguf.GGUFReader, writer: GGUFWriter, *, prefix: str = "") -> None:
+    """All keys that begin with `prefix`, but not what depends on the tensors."""
     for key, field in reader.fields.items():
         if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type"):
+            continue
+        if not key.startswith(prefix):
             continue
         sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
         writer.add_key_value(key, field.contents(), field.types[0], sub_type)

@@ -37,10 +37,10 @@ def children(pid: int, proc: Path = _PROC) -> list[int]:
 
 
 def worker_of(daemon_pid: int) -> int:
-    """The daemon's worker. Raises RuntimeError unless there is exactly one."""
-    workers = [pid for pid in children(daemon_pid) if b"puna.worker" in _command_line(pid)]
+    """The daemon's engine worker. Raises RuntimeError unless there is exactly one."""
+    workers = [pid for pid in children(daemon_pid) if b"puna.worker.engine" in _command_line(pid)]
     if len(workers) != 1:
-        raise RuntimeError(f"the daemon has {len(workers)} workers")
+        raise RuntimeError(f"the daemon has {len(workers)} engine workers")
     return workers[0]
 
 
