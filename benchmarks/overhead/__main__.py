@@ -1,8 +1,8 @@
 """What does puna add around its engine? `python -m benchmarks.overhead [--against CHECKOUT]`
 
-Real daemons, asked through HTTP, around a model that computes next to nothing and answers with a fixed text;
-starts and memory with SmolLM2. With another checkout, which must be built, the daemons of both are measured in
-turn. Prints a Markdown table. Linux only.
+Real daemons, asked through HTTP, around a model that computes next to nothing and answers with a fixed
+text; starts and memory with SmolLM2. With another checkout, which must be built, the daemons of both are
+measured in turn. Prints a Markdown table. Linux only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def main() -> None:
         measure_starts(builds, smollm2, max(arguments.rounds // 2, 1), results)
     print(results.markdown())
     took_s = time.monotonic() - start
-    print(f"load {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end; took {took_s:.0f} s", file=sys.stderr)
+    print(
+        f"load {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end; took {took_s:.0f} s",
+        file=sys.stderr,
+    )
 
 
 def _arguments() -> argparse.Namespace:

@@ -54,7 +54,9 @@ class Results:
         if len(samples) > 1:
             # Of neighbours in time, since others may use the machine for a while.
             added = median(new - old for new, old in zip(*samples, strict=True))
-            cells.append(f"{added:+.{figure.digits}f} (minima {min(samples[0]) - min(samples[1]):+.{figure.digits}f})")
+            cells.append(
+                f"{added:+.{figure.digits}f} (minima {min(samples[0]) - min(samples[1]):+.{figure.digits}f})"
+            )
             if figure.most_added is not None:
                 floors.append(_verdict(f"added ≤ {figure.most_added:g}", met=added <= figure.most_added))
         return [*cells, "; ".join(floors)]

@@ -1,4 +1,4 @@
-"""Daemons of one or two checkouts, each with the code of its own, and what their processes use. Linux only."""
+"""Daemons, each with the code of a checkout, and what their processes use. Linux only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IDLE_CPU_S = 0.001
 
 @dataclass(frozen=True)
 class Daemon:
-    """ready_s: from its start until it answered; ready_cpu_s: processor time of its own process until then."""
+    """ready_s: from its start until it answered; ready_cpu_s: processor time of its process until then."""
 
     pid: int
     port: int

@@ -21,18 +21,18 @@ class _Part(NamedTuple):
 
 
 def footprint(pids: Sequence[int]) -> int:
-    """PSS in bytes, except that the pages of a file count once however many processes map it, here or elsewhere.
+    """PSS in bytes, but pages of files count once, however many processes map them, here or elsewhere.
 
     Where several processes map a part of a file, it is as large as the process has it that has most of it.
     """
     files: dict[_Part, int] = {}
     for pid in pids:
-        for part, num_bytes in _file_pages(Path(f"/proc/{pid}/smaps").read_text()):
+        for part, num_bytes in file_pages(Path(f"/proc/{pid}/smaps").read_text()):
             files[part] = max(files.get(part, 0), num_bytes)
     return memory_of(*pids).anonymous + sum(files.values())
 
 
-def _file_pages(smaps: str) -> Iterator[tuple[_Part, int]]:
+def file_pages(smaps: str) -> Iterator[tuple[_Part, int]]:
     """Resident pages that are a file's (memory files' included), in bytes; not private copies of them."""
     part: _Part | None = None
     resident = 0

@@ -55,7 +55,8 @@ def _measure_tokens(daemons: Mapping[str, Daemon], model: str, i: int, results: 
         for num_streams in (1, 16):
             num_tokens = _REPLY_TOKENS // num_streams
             requests = [
-                protocol.request(model, f"Story {number}, please.", num_tokens) for number in range(num_streams)
+                protocol.request(model, f"Story {number}, please.", num_tokens)
+                for number in range(num_streams)
             ]
             streams = f"{protocol.name}, {num_streams} stream{'s' if num_streams > 1 else ''}"
             cpu = Figure(f"processor time of a token, {streams}", "µs", most_added=10)

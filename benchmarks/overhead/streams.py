@@ -73,7 +73,7 @@ def token_cost(daemon: Daemon, requests: Sequence[bytes], protocol: Protocol) ->
         for connection, request in zip(connections, requests, strict=True):
             connection.sendall(request)
             selector.register(connection, selectors.EVENT_READ)
-        received = _read(selector, {connection: b"" for connection in connections}, protocol.event)
+        received = _read(selector, dict.fromkeys(connections, b""), protocol.event)
         start, cpu_s = time.perf_counter(), daemon.cpu_s()
         before = sum(data.count(protocol.event) for data in received.values())
         received = _read(selector, received, _END)

@@ -218,13 +218,16 @@ class Scheduler:
         return (streams[first:] + streams[:first])[:limit]
 
     def _prefills(self, lane: Lane, num_decodes: int) -> list[Slice]:
+        prompts = [s for s in lane.running if s.num_pending > 1 and not s.is_paused]
+        if not prompts:
+            return []
         budget = self._prefill_budget(lane, num_decodes)
         claimed: set[Hashable] = set()
         slices: list[Slice] = []
-        for sequence in list(lane.running):
+        for sequence in prompts:
             if budget <= 0 or num_decodes + len(slices) == self._settings.max_batch:
                 break
-            if not sequence.is_running or sequence.num_pending <= 1 or sequence.is_paused:
+            if not sequence.is_running:
                 continue
             if s := self._prefill_slice(lane, sequence, budget, claimed):
                 slices.append(s)

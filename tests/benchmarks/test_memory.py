@@ -71,7 +71,9 @@ def test_memory_of_this_process_and_its_children():
     grown = memory_of(os.getpid())
     assert len(block) <= grown.anonymous - before.anonymous < 40 * MIB
     assert grown.pss >= grown.anonymous
-    with subprocess.Popen([sys.executable, "-c", "input()", "puna.worker.engine"], stdin=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "puna.worker.engine"], stdin=subprocess.PIPE
+    ) as child:
         try:
             assert child.pid in children(os.getpid())
             assert worker_of(os.getpid()) == child.pid
