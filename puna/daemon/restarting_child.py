@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 SHUTTING_DOWN = "puna server is shutting down"
 
 _FIRST_DELAY_S = 0.1
-_MAX_DELAY_S = 5.0
+_MAX_DELAY_S = 1.0
 _HEALTHY_AFTER_S = 10.0
 """A child that lived this long did not fail at the start: the next one is started without delay."""
 

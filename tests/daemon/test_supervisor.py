@@ -6,7 +6,6 @@ Time is virtual; workers are fakes.
 from __future__ import annotations
 
 import asyncio
-import itertools
 
 import pytest
 
@@ -247,13 +246,16 @@ def test_unloaded_model_is_not_loaded_again(virtual_time):
 def test_worker_that_keeps_dying_is_restarted_ever_more_slowly(virtual_time):
     async def main():
         supervised = await started()
+        deaths = []
         for _ in range(8):
-            await asyncio.sleep(5.6)
+            await supervised.supervisor.call(GetStats())  # waits for the next one
+            deaths.append(asyncio.get_running_loop().time())
             supervised.worker.die()
-        await asyncio.sleep(6)
-        times = supervised.spawn_times
-        pauses = [round(later - earlier - 5.6, 1) for earlier, later in itertools.pairwise(times)]
-        assert pauses == sorted(pauses)
+            await asyncio.sleep(STEP_S)  # until it is noticed
+        await supervised.supervisor.call(GetStats())
+        starts = supervised.spawn_times[1:]
+        pauses = [round(start - death, 1) for death, start in zip(deaths, starts, strict=True)]
+        assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
         assert len(supervised.workers) == 9
         await asyncio.sleep(60)
         supervised.worker.die()
