@@ -26,7 +26,9 @@ def main() -> int:
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
-    if asked is None or not isinstance(asked.message, Start):
+    if asked is None:  # the daemon has ended
+        return 0
+    if not isinstance(asked.message, Start):
         logging.error("the first message does not say what to start with")
         return 1
     settings = asked.message.settings
