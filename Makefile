@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test hostile sanitize sanitized lint format bench peer clean
+.PHONY: run test hostile faults soak sanitize sanitized lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -25,6 +25,14 @@ test:               ## build, install with the test dependencies, run all tests
 hostile:            ## thousands of mutated model files; ARGS="--cases 20000 --seed 7"
 	$(call install,[test])
 	$(BIN)/python -m tests.hostile.gguf $(ARGS)
+
+faults:             ## kills, full and hanging disks, short memory ... under load; ARGS="--count 400 --seed 7 kills"
+	$(call install,[test])
+	$(BIN)/python -m tests.campaign.faults $(ARGS)
+
+soak:               ## half an hour of mixed load: nothing grows; ARGS="--minutes 5"
+	$(call install,[test])
+	$(BIN)/python -m tests.campaign.soak $(ARGS)
 
 # Tests whose native code runs in their own process.
 SANITIZED_TESTS := tests/hostile/test_gguf_files.py tests/gguf tests/kernels tests/executor tests/sampler \

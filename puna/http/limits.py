@@ -36,14 +36,14 @@ class Limits:
     """How long a connection that is to be closed is read from, so that the client can read its reply."""
     max_connections: int = _MAX_CONNECTIONS
     num_spare: int = 64
-    """Of the connections, those that serve only to say that there are too many requests."""
+    """Of the connections (a quarter at most): they only serve to say that there are too many requests."""
     newcomer_s: float = 1.0
     """When all connections are taken, one that has sent no request for this long gives way to a new one."""
 
     @property
     def max_requests(self) -> int:
         """Requests that are answered at once; beyond: 503."""
-        return max(1, self.max_connections - self.num_spare)
+        return max(1, self.max_connections - min(self.num_spare, self.max_connections // 4))
 
 
 def raise_descriptor_limit() -> int:

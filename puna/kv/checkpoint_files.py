@@ -32,13 +32,17 @@ class Draft:
         except CheckpointError:
             self.discard()
             raise
-        os.close(self.descriptor)
+        self._close()
 
     def discard(self) -> None:
         """The file was not to be."""
-        os.close(self.descriptor)
         with suppress(OSError):
             self._directory.remove(self._temporary)
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self.descriptor)
+        self._directory.close()
 
 
 class CheckpointFiles:
@@ -51,39 +55,48 @@ class CheckpointFiles:
     def begin(self, name: str) -> Draft:
         """Raises CheckpointError."""
         with _reported(f"cannot write {self.directory / name}"):
-            return Draft(StateDirectory.open(self.directory), name)
+            directory = StateDirectory.open(self.directory)
+            try:
+                return Draft(directory, name)
+            except OSError:
+                directory.close()
+                raise
 
     def open(self, name: str) -> int:
         """A descriptor, the caller's to close. Raises FileNotFoundError, CheckpointError."""
-        with _reported(f"cannot read {self.directory / name}"):
-            return self._opened().open_file(name)
+        with _reported(f"cannot read {self.directory / name}"), self._opened() as directory:
+            return directory.open_file(name)
 
     def size(self, name: str) -> int:
         """Bytes. Raises FileNotFoundError, CheckpointError."""
-        with _reported(f"cannot read {self.directory / name}"):
-            return self._opened().status(name).st_size
+        with _reported(f"cannot read {self.directory / name}"), self._opened() as directory:
+            return directory.status(name).st_size
 
     def names(self) -> list[str]:
         """Of all that is there. Raises CheckpointError."""
         try:
-            with _reported(f"cannot read {self.directory}"):
-                return self._opened().names()
+            with _reported(f"cannot read {self.directory}"), self._opened() as directory:
+                return directory.names()
         except FileNotFoundError:
             return []
 
     def remove(self, name: str) -> bool:
         """False if it is not there. Raises CheckpointError."""
         try:
-            with _reported(f"cannot remove {self.directory / name}"):
-                self._opened().remove(name)
+            with _reported(f"cannot remove {self.directory / name}"), self._opened() as directory:
+                directory.remove(name)
         except FileNotFoundError:
             return False
         return True
 
     def remove_leftovers(self) -> None:
         """Removes what killed processes left. Raises CheckpointError."""
-        with suppress(FileNotFoundError), _reported(f"cannot read {self.directory}"):
-            self._opened().remove_leftovers()
+        with (
+            suppress(FileNotFoundError),
+            _reported(f"cannot read {self.directory}"),
+            self._opened() as directory,
+        ):
+            directory.remove_leftovers()
 
     def _opened(self) -> StateDirectory:
         """As it is: whoever only reads makes nothing."""

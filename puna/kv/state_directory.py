@@ -27,14 +27,21 @@ class UnsafeState(OSError):
 
 
 class StateDirectory:
-    """An open one that only we and root can write to. For any thread; closed with its last reference."""
+    """An open one that only we and root can write to. For any thread; closed by close(), or with its last
+    reference."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         """Takes the descriptor; raises UnsafeState, and closes it, if others can write to the directory."""
         self.path = path
         self._descriptor = descriptor
-        weakref.finalize(self, os.close, descriptor)
+        self.close = weakref.finalize(self, os.close, descriptor)
         _require_ours(os.fstat(descriptor), path)
+
+    def __enter__(self) -> StateDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @classmethod
     def open(cls, path: Path, *, make: bool = True) -> StateDirectory:

@@ -9,7 +9,21 @@ from typing import Any, NamedTuple
 from tests.campaign.http import Answer
 
 MODELS = ("one", "two", "three")
-_WORDS = "the sea and a stone in other hands than these: one, two, thirteen".split()
+_WORDS = (
+    "the",
+    "sea",
+    "and",
+    "a",
+    "stone",
+    "in",
+    "other",
+    "hands",
+    "than",
+    "these:",
+    "one,",
+    "two,",
+    "thirteen",
+)
 
 
 class Ask(NamedTuple):
@@ -84,14 +98,14 @@ def _events(ask: Ask, answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def _asks_of(model: str, number: int) -> Iterator[Ask]:
-    greedy = {"temperature": 0, "num_predict": 60 + 40 * number}
-    drawn = {"temperature": 2, "seed": number, "num_predict": 150}
+    varied = {"repeat_penalty": 1.5, "num_predict": 60 + 60 * number}  # such models like to repeat themselves
+    greedy, drawn = {"temperature": 0, **varied}, {"temperature": 1, "seed": number, **varied}
     short, long = _prose(number, 6), _prose(number, 240)
     generate = {"model": model, "raw": True, "stream": True}
     yield Ask("/api/generate", {**generate, "prompt": short, "options": drawn})
     yield Ask("/api/generate", {**generate, "prompt": long, "options": greedy})
     yield Ask("/api/chat", {"model": model, "messages": _messages(short), "stream": True, "options": drawn})
-    openai = {"model": model, "temperature": 2, "seed": number, "max_tokens": 100}
+    openai = {"model": model, "temperature": 1, "seed": number, "max_tokens": 100, "frequency_penalty": 2}
     yield Ask("/v1/chat/completions", {**openai, "messages": _messages(long), "stream": True})
     yield Ask("/v1/completions", {**openai, "prompt": short, "stream": False})
 

@@ -41,7 +41,9 @@ class Daemon:
         self._sessions: list[int] = []
         self.temporary.mkdir(parents=True, exist_ok=True)
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA_", "PUNA_"))},
+            **{
+                name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA_", "PUNA_"))
+            },
             **{"HOME": str(root), "TMPDIR": str(self.temporary), "OLLAMA_MODELS": str(models)},
             **{"OLLAMA_HOST": f"127.0.0.1:{self.port}", "PUNA_NUM_THREADS": "2"},
             **variables,
@@ -111,7 +113,9 @@ class Daemon:
     def tracebacks(self) -> list[str]:
         """What the log has of unforeseen errors."""
         text = self.log.read_text(errors="replace")
-        return [text[max(0, found.start() - 300) : found.end() + 3000] for found in re.finditer("Traceback", text)]
+        return [
+            text[max(0, found.start() - 300) : found.end() + 3000] for found in re.finditer("Traceback", text)
+        ]
 
 
 def _free_port() -> int:

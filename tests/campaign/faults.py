@@ -1,7 +1,7 @@
-"""Faults of every kind against real daemons under load: `python -m tests.campaign.faults [--count N] [--seed N]`
+"""Faults of every kind against real daemons under load: `python -m tests.campaign.faults [--count N] [PART]`
 
-After each: nothing hangs, no answer is wrong, nothing is lost but requests in flight, all is normal again within
-two seconds; at the end nothing is left. Prints a table; status 1 if anything was otherwise.
+After each: nothing hangs, no answer is wrong, nothing is lost but requests in flight, all is normal again
+within two seconds; at the end nothing is left. Prints a table; status 1 if anything was otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.campaign.kills import KILLS, STOPS
 from tests.campaign.limits import run_clock, run_descriptors, run_memory
 from tests.campaign.results import Row, table
 from tests.campaign.store import make_store
-from tests.campaign.under_load import SWITCHING, run_under_load
+from tests.campaign.under_load import SWITCHING, drawn, run_under_load
 
 Part = Callable[[Path, int, int], Awaitable[list[Row]]]
 """(empty directory, number of kills, seed) -> rows"""
@@ -27,12 +27,12 @@ Part = Callable[[Path, int, int], Awaitable[list[Row]]]
 
 async def _kills(root: Path, count: int, seed: int) -> list[Row]:
     daemon = Daemon(root, make_store(root / "models", root), SWITCHING)
-    return await run_under_load(daemon, KILLS, count, seed, num_kills=count)
+    return await run_under_load(daemon, drawn(KILLS, count, seed), seed, num_kills=count)
 
 
 async def _stops(root: Path, count: int, seed: int) -> list[Row]:
     daemon = Daemon(root, make_store(root / "models", root), SWITCHING)
-    return await run_under_load(daemon, STOPS, count // 5, seed)
+    return await run_under_load(daemon, drawn(STOPS, count // 5, seed), seed)
 
 
 PARTS: dict[str, Part] = {

@@ -1,7 +1,8 @@
 """A file system that fills up, fails and hangs when it is told to: Linux's FUSE protocol, spoken directly.
 
-It passes everything on to a directory, in a process of its own: `python -m tests.campaign.fuse`. One thread answers one request after the other, so that a disk that hangs
-hangs for everybody who needs it, in every operation. Structures are those of linux/fuse.h, protocol 7.31.
+It passes everything on to a directory, in a process of its own: `python -m tests.campaign.fuse`. One thread
+answers one request after the other, so that a disk that hangs does so for everybody, in every operation.
+Structures are those of linux/fuse.h, protocol 7.31.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ class _FileSystem:
         except OSError as failure:
             error = failure.errno or errno.EIO
         with suppress(OSError):  # whoever asked is dead
-            os.write(self._device, _OUT_HEADER.pack(_OUT_HEADER.size + len(content), -error, unique) + content)
+            os.write(
+                self._device, _OUT_HEADER.pack(_OUT_HEADER.size + len(content), -error, unique) + content
+            )
 
     # Nodes
 
@@ -109,7 +112,18 @@ class _FileSystem:
     def _init(self, _node: int, content: bytes) -> bytes:
         _, minor, max_readahead, _ = struct.unpack_from("<IIII", content)
         pages = _MAX_WRITE // 4096
-        settings = (7, min(minor, 31), max_readahead, _BIG_WRITES | _MAX_PAGES, 12, 10, _MAX_WRITE, 1, pages, 0)
+        settings = (
+            7,
+            min(minor, 31),
+            max_readahead,
+            _BIG_WRITES | _MAX_PAGES,
+            12,
+            10,
+            _MAX_WRITE,
+            1,
+            pages,
+            0,
+        )
         return struct.pack("<IIIIHHIIHH", *settings) + bytes(32)
 
     def _lookup(self, node: int, content: bytes) -> bytes:
@@ -138,7 +152,7 @@ class _FileSystem:
                 new_mtime if valid & _FATTR_MTIME else old.st_mtime_ns,
             )
             os.utime(target, ns=times)
-        status = os.fstat(target) if isinstance(target, int) else os.lstat(target)  # noqa: PTH116
+        status = os.fstat(target) if isinstance(target, int) else os.lstat(target)
         return struct.pack("<QII", 0, 0, 0) + _attributes(status, node)
 
     def _mkdir(self, node: int, content: bytes) -> bytes:
@@ -179,7 +193,7 @@ class _FileSystem:
     def _link(self, node: int, content: bytes) -> bytes:
         (old,) = struct.unpack_from("<Q", content)
         path = self._path(node, content[8:].rstrip(b"\0"))
-        os.link(self._path(old), path)  # noqa: PTH200
+        os.link(self._path(old), path)
         return self._entry(path)
 
     def _open(self, node: int, content: bytes) -> bytes:

@@ -38,7 +38,7 @@ async def run_descriptors(root: Path, num_faults: int, seed: int) -> list[Row]:
         here.mkdir()
         daemon = Daemon(here, make_store(here / "models", here), SWITCHING, lambda limit=limit: _limit(limit))
         fault = Fault(f"400 connections, {limit} descriptors", 1, "errors", _connect)
-        rows += await run_under_load(daemon, [fault], num_faults, seed)
+        rows += await run_under_load(daemon, [fault] * num_faults, seed)
     return rows
 
 
@@ -59,7 +59,7 @@ async def run_memory(root: Path, num_faults: int, seed: int) -> list[Row]:
         limit.write_text(str(_MEMORY_BYTES))
         daemon = Daemon(root, models, SWITCHING, lambda: _enter(group))
         fault = Fault("memory limit of the control group goes down", 1, "errors", squeeze)
-        rows = await run_under_load(daemon, [fault], num_faults, seed)
+        rows = await run_under_load(daemon, [fault] * num_faults, seed)
         rows[0].note = f"{_num_killed(group)} killed by the system"
         return rows
 
@@ -77,7 +77,8 @@ async def run_clock(root: Path, num_faults: int, seed: int) -> list[Row]:
 
     preload = {"LD_PRELOAD": str(_compile_clock(root, control))}
     daemon = Daemon(root, make_store(root / "models", root), {**SWITCHING, **preload})
-    return await run_under_load(daemon, [Fault("the time of day jumps", 1, "nothing", jump)], num_faults, seed)
+    fault = Fault("the time of day jumps", 1, "nothing", jump)
+    return await run_under_load(daemon, [fault] * num_faults, seed)
 
 
 def _limit(num_descriptors: int) -> None:
@@ -106,7 +107,7 @@ async def _connect(daemon: Daemon, rng: random.Random) -> Inflicted:
 
 @contextmanager
 def _control_group() -> Iterator[tuple[Path, str]]:
-    """A new group below ours, and the name of its file with the limit. Raises OSError where none can be made."""
+    """A new group below ours, and the name of its file with the limit. Raises OSError where none can be."""
     for version, name in ((2, "memory.max"), (1, "memory.limit_in_bytes")):
         for parent in control_groups("memory", version):  # type: ignore[arg-type]
             group = parent / f"puna-campaign-{os.getpid()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,15 @@ def usage(pid: int) -> Usage:
     status = (line.split() for line in (process / "status").read_text().splitlines())
     num_threads = next(int(words[1]) for words in status if words[0] == "Threads:")
     return Usage(anonymous, num_descriptors, num_threads)
+
+
+def descriptors(pid: int) -> list[str]:
+    """What its descriptors are, without numbers."""
+    found = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(re.sub(r"[0-9a-f]{6,}|\d+", "", str(link.readlink())))
+    return found
 
 
 def _kind(pid: int) -> str:

@@ -1,7 +1,8 @@
 """Mixed load for long: `python -m tests.campaign.soak [--minutes 30] [--seed N]`
 
-Streams, long prompts, clients that leave, sessions, bad requests, models that take turns in sleeping. Every answer
-is checked. Memory, descriptors and threads of every process are sampled, and their slopes fitted after a warm-up.
+Streams, long prompts, clients that leave, sessions, bad requests, models that take turns in sleeping. Every
+answer is checked. Memory, descriptors and threads of every process are sampled, and lines fitted to what
+comes after a warm-up.
 Status 1 if an answer was wrong or something grows.
 """
 
@@ -29,8 +30,8 @@ _EVERY_S = 5.0
 _WARM_UP = 0.25
 """Of the whole time: allocators and caches fill."""
 _BOUNDS = {"anonymous MiB": 8.0, "descriptors": 4.0, "threads": 2.0}
-"""Growth by the end that counts as flat, over the rest of the time and by the fitted line. What really leaks, leaks
-with each request, of which there are tens of thousands: 8 MiB are a few hundred bytes for each."""
+"""Growth of the fitted line after the warm-up that counts as flat: what leaks, leaks with each request, and
+of those there are tens of thousands, so 8 MiB are a few hundred bytes for each."""
 
 
 class Sample(NamedTuple):

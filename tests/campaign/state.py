@@ -10,9 +10,11 @@ from tests.campaign.asks import MODELS, session_ask
 from tests.campaign.daemon import Daemon
 from tests.campaign.http import ask_json
 from tests.campaign.load import BOUND_S, Load
-from tests.campaign.processes import usage
+from tests.campaign.processes import descriptors
 
 _SETTLE_S = 40.0
+_TEXT_WORKERS = 2
+"""Those that are always there."""
 
 
 async def lost(daemon: Daemon, load: Load) -> list[str]:
@@ -33,13 +35,12 @@ async def lost(daemon: Daemon, load: Load) -> list[str]:
 
 
 async def settled(daemon: Daemon) -> Counter[str]:
-    """Processes by kind and the daemon's descriptors, when there are no more than there will be."""
+    """How many processes there are of each kind, and descriptors of the daemon, when it has come to rest."""
     before: Counter[str] = Counter()
     for _ in range(int(_SETTLE_S)):
         await asyncio.sleep(1.0)
-        now = Counter(daemon.processes().values())
-        now["descriptors"] = usage(daemon.pid).num_descriptors
-        if now == before and now["text"] <= 2:
+        now = Counter([*daemon.processes().values(), *descriptors(daemon.pid)])
+        if now == before and now["text"] <= _TEXT_WORKERS:
             break
         before = now
     return now

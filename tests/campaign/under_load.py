@@ -43,10 +43,16 @@ class Fault(NamedTuple):
     inflict: Callable[[Daemon, random.Random], Awaitable[Inflicted]]
 
 
+def drawn(faults: Sequence[Fault], num_faults: int, seed: int) -> list[Fault]:
+    """Faults in random order, each as often as its weight has it."""
+    weights = [fault.weight for fault in faults]
+    return random.Random(f"faults {seed}").choices(faults, weights, k=num_faults)
+
+
 async def run_under_load(
-    daemon: Daemon, faults: Sequence[Fault], num_faults: int, seed: int, num_kills: int = 0
+    daemon: Daemon, faults: Sequence[Fault], seed: int, *, num_kills: int = 0
 ) -> list[Row]:
-    """A row for each kind of fault, and one for what is left at the end.
+    """Inflicts one fault after the other. A row for each kind, and one for what is left at the end.
 
     num_kills: processes that may leave a half-written file.
     """
@@ -55,19 +61,29 @@ async def run_under_load(
         await daemon.start()
         load = Load(daemon, await learn_all(daemon), f"load {seed}")
         before = await _emptied(daemon)
-        load.start(_CLIENTS)
-        rows = await _inflict_all(daemon, load, faults, num_faults, random.Random(f"faults {seed}"))
-        await load.end()
+        rows = await inflict_all(daemon, load, faults, seed)
         end.violations += await lost(daemon, load)
         after = await _emptied(daemon)
-        if after != before:
-            end.violations.append(f"before {dict(before)}, after {dict(after)}")
+        if more := after - before:
+            end.violations.append(f"more than before: {dict(more)}")
         end.violations += await ended(daemon, num_kills)
         end.violations += load.violations  # between faults
         end.note = ", ".join(f"{count} {outcome}" for outcome, count in load.outcomes.most_common())
     finally:
         daemon.end()
     return [*rows, end]
+
+
+async def inflict_all(daemon: Daemon, load: Load, faults: Sequence[Fault], seed: int) -> list[Row]:
+    """At random points of time under load, which it starts and ends."""
+    rng = random.Random(f"times {seed}")
+    rows = {fault.name: Row(fault.name) for fault in faults}
+    load.start(_CLIENTS)
+    for fault in faults:
+        await asyncio.sleep(rng.uniform(0.0, 0.4))
+        await _inflict(daemon, load, fault, rows[fault.name], rng)
+    await load.end()
+    return list(rows.values())
 
 
 async def learn_all(daemon: Daemon) -> dict[bytes, str]:
@@ -82,7 +98,9 @@ async def normal_again(daemon: Daemon, load: Load, model: str, since_s: float) -
     wrong: list[str] = []
     while (now_s := time.monotonic()) < since_s + BOUND_S:
         try:
-            answer = await asyncio.wait_for(ask(daemon.port, "POST", question.path, question.content), BOUND_S)
+            answer = await asyncio.wait_for(
+                ask(daemon.port, "POST", question.path, question.content), BOUND_S
+            )
         except TimeoutError:
             return BOUND_S, ["a new request hangs"]
         outcome, problem = fault_of(question, answer, load.expected[question.content], load.excuse)
@@ -106,17 +124,6 @@ async def ended(daemon: Daemon, num_kills: int = 0) -> list[str]:
     if len(files := left_files(daemon)) > num_kills:
         wrong.append(f"files are left: {files}")
     return wrong + [f"in the log: {text}" for text in daemon.tracebacks()]
-
-
-async def _inflict_all(
-    daemon: Daemon, load: Load, faults: Sequence[Fault], num_faults: int, rng: random.Random
-) -> list[Row]:
-    rows = {fault: Row(fault.name) for fault in faults}
-    order = rng.choices(faults, [fault.weight for fault in faults], k=num_faults)
-    for fault in order:
-        await asyncio.sleep(rng.uniform(0.0, 0.4))
-        await _inflict(daemon, load, fault, rows[fault], rng)
-    return list(rows.values())
 
 
 async def _inflict(daemon: Daemon, load: Load, fault: Fault, row: Row, rng: random.Random) -> None:
@@ -149,7 +156,9 @@ async def _outliving(old: list[int]) -> list[str]:
 
 
 async def _emptied(daemon: Daemon) -> Counter[str]:
-    """What the daemon has when it has no model."""
+    """What the daemon has when it has no model, once it has done everything."""
+    for model in MODELS:
+        await ask_json(daemon.port, "POST", "/api/sessions/save", {"model": model, "name": "s0"})
     for model in MODELS:
         await ask_json(daemon.port, "POST", "/api/generate", {"model": model, "keep_alive": 0})
     return await settled(daemon)
