@@ -21,6 +21,8 @@ from benchmarks.servers import free_port
 _PATIENCE_S = 60.0
 _POLL_S = 0.001
 _LOOK_S = 0.1
+_CPU_CLOCK = 2
+"""As clock_getcpuclockid() builds a process' clock: it counts nanoseconds, where /proc has hundredths."""
 _IDLE_CPU_S = 0.001
 """Processes that use less in a look do nothing any more."""
 
@@ -118,11 +120,8 @@ def _answers(port: int) -> bool:
 
 
 def _cpu_ns(pid: int) -> int:
-    """Of all its threads; 0 if it has ended."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*"):
-        try:
-            total += int((thread / "schedstat").read_text().split()[0])
-        except OSError:
-            continue
-    return total
+    """Of all threads that it has had; 0 if it has ended."""
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _CPU_CLOCK)
+    except OSError:
+        return 0

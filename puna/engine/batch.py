@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -51,15 +50,18 @@ class Part(NamedTuple):
 
 def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl | None = None) -> Batch:
     """One step of all parts."""
-    starts = [0, *accumulate(len(part.tokens) for part in parts)]
-    positions = np.arange(starts[-1], dtype=np.int32)
+    starts = [0]
+    positions: list[int] = []
     rows: list[int] = []
-    for part, start, end in zip(parts, starts, starts[1:], strict=False):
-        positions[start:end] += part.position - start
+    for part in parts:
+        end = starts[-1] + len(part.tokens)
+        positions += range(part.position, part.position + len(part.tokens))
         rows += range(end - part.num_rows, end)
+        starts.append(end)
+    # Lists become arrays once: for a token of each of many parts, operations on arrays would take longer.
     return Batch(
-        tokens=np.concatenate([part.tokens for part in parts]),
-        positions=positions,
+        tokens=parts[0].tokens if len(parts) == 1 else np.concatenate([part.tokens for part in parts]),
+        positions=np.array(positions, dtype=np.int32),
         sequence_starts=np.array(starts, dtype=np.int32),
         block_tables=_block_tables([part.table for part in parts]),
         rows=np.array(rows, dtype=np.int32),
@@ -84,6 +86,8 @@ def part_of(s: Slice) -> Part:
 
 def _block_tables(tables: Items[SequenceTable]) -> NDArray[np.int32]:
     """[S, B]; entries past the end of a sequence's table are 0 and never read."""
+    if len(tables) == 1:
+        return tables[0].array[None]
     width = max(table.num_blocks for table in tables)
     array = np.zeros((len(tables), width), dtype=np.int32)
     for row, table in zip(array, tables, strict=True):
