@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
+TEND_S = 0.01
+"""So often, between steps, cached KV and the system's memory are looked after."""
 STALL_S = 0.002
 """So long to wait where requests need memory that other threads are about to give back."""
 
@@ -86,6 +88,7 @@ class EngineServer:
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
+        self._tend_s = 0.0
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -110,12 +113,15 @@ class EngineServer:
 
     def _handle_messages(self) -> None:
         """Handles what has arrived; without work, sleeps until something does."""
-        waits_s = [self._engine.prefixes.tend(), self._relief.relieve_system()]
-        if has_work := self._engine.has_work:
-            self._start_chores()
-            waits_s.append(STALL_S)
-        if (not has_work or self._engine.is_stalled) and (message := self._wait(*waits_s)):
-            self._handle(message)
+        has_work, now_s = self._engine.has_work, time.monotonic()
+        if has_work:
+            self._trim_s = now_s + TRIM_S
+        must_wait = not has_work or self._engine.is_stalled
+        if must_wait or now_s >= self._tend_s:
+            self._tend_s = now_s + TEND_S
+            waits_s = [self._engine.prefixes.tend(), self._relief.relieve_system()]
+            if must_wait and (message := self._wait(*waits_s, STALL_S if has_work else None)):
+                self._handle(message)
         while not self._inbox.empty():
             self._handle(self._inbox.get())
 
