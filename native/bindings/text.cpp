@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
+#include "bindings/bytes.h"
 #include "text/text_stream.h"
 #include "text/token_table.h"
 
@@ -18,10 +19,6 @@ using namespace nb::literals;
 
 namespace puna {
 namespace {
-
-std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
-
-nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
 
 nb::bytes build(const std::vector<nb::bytes>& pieces, const nb::bytes& hidden) {
   std::vector<std::string_view> views;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/sealed_mapping.h"
 #include "bindings/bindings.h"
+#include "bindings/bytes.h"
 #include "gguf/reader.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/token_bytes.h"
@@ -26,10 +27,6 @@ using namespace nb::literals;
 
 namespace puna {
 namespace {
-
-std::string_view view(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
-
-nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
 
 // Python's texts as the file has them. `kept` holds what had to be encoded anew: texts with bytes that are no
 // UTF-8, which surrogateescape keeps.

@@ -35,8 +35,7 @@ uint64_t read_count(Reader& reader, const char* what, uint64_t limit, size_t min
 MetadataEntry read_entry(Reader& reader, uint64_t number) {
   reader.enter("metadata key " + std::to_string(number));
   MetadataEntry entry = {};
-  entry.key = reader.string("its name", kMaxKeyBytes);
-  if (!is_utf8(entry.key)) reader.fail("its name " + quoted(entry.key) + " is not UTF-8");
+  entry.key = reader.name(kMaxKeyBytes);
   reader.enter("metadata " + quoted(entry.key));
   entry.type = reader.value_type();
   entry.offset = reader.offset();

@@ -142,6 +142,12 @@ std::string Reader::string(const char* what, uint64_t max_bytes) {
   return text;
 }
 
+std::string Reader::name(uint64_t max_bytes) {
+  std::string text = string("its name", max_bytes);
+  if (!is_utf8(text)) fail("its name " + quoted(text) + " is not UTF-8");
+  return text;
+}
+
 ArrayHeader Reader::skip(ValueType type) {
   if (type == ValueType::kString) {
     skip(string_length("a string", kMaxStringBytes), 1, "a string");

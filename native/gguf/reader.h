@@ -73,6 +73,7 @@ class Reader {
   ValueType value_type();      // one of the enum's
   ArrayHeader array_header();  // count fits into what is left of the file
   std::string string(const char* what, uint64_t max_bytes = kMaxStringBytes);
+  std::string name(uint64_t max_bytes);  // UTF-8: that of a metadata key or of a tensor
 
   // Moves over `count` items of `size` bytes.
   void skip(uint64_t count, size_t size, const char* what) {

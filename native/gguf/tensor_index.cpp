@@ -36,8 +36,7 @@ uint64_t tensor_bytes(const TensorEntry& tensor, const Reader& reader) {
 TensorEntry read_entry(Reader& reader, uint64_t number) {
   reader.enter("tensor " + std::to_string(number));
   TensorEntry tensor = {};
-  tensor.name = reader.string("its name", kMaxTensorNameBytes);
-  if (!is_utf8(tensor.name)) reader.fail("its name " + quoted(tensor.name) + " is not UTF-8");
+  tensor.name = reader.name(kMaxTensorNameBytes);
   reader.enter("tensor " + quoted(tensor.name));
   tensor.shape = read_shape(reader);
   tensor.type = static_cast<TensorType>(reader.number<uint32_t>("the type"));
