@@ -43,6 +43,7 @@ def url(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "OLLAMA_HOST": "127.0.0.1:0",
         "OLLAMA_MODELS": str(store.root),
         "PUNA_KV_DIR": str(directory / "kv"),
+        "PUNA_STATE_KEY": str(directory / "state.key"),
     }
     with log.open("wb") as output:
         daemon = subprocess.Popen(
