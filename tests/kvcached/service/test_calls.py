@@ -169,7 +169,7 @@ def test_dead_worker(served):
     client = served.client()
     made = client.allocate(PAGE)
     served.budget.is_dead = True
-    with refused("UNAVAILABLE", "worker"):
+    with refused("UNAVAILABLE", "unexpectedly stopped"):
         client.allocate(PAGE)
     with refused("UNAVAILABLE"):
         client.stats()
