@@ -163,7 +163,7 @@ class TextWorkers:
             job.fail(error)
         finally:
             del self._running[worker]
-            if not worker.client.is_alive:
+            if not worker.goes_on:
                 self._retire(worker)
             asyncio.get_running_loop().call_later(_IDLE_S, self._drop, worker, worker.num_jobs)
             self._dispatch()
@@ -267,7 +267,7 @@ class TextWorkers:
                 self._add(await zygote.fork(self._limits, self._ended))
             self._num_failures = 0
         except (OSError, WorkerDied) as error:
-            if zygote is None or zygote.is_alive:  # else the next one brings workers
+            if zygote is None or isinstance(error, OSError):  # else the next zygote brings workers
                 self._fork_failed(error)
         finally:
             self._num_forking -= 1

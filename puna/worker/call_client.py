@@ -118,8 +118,8 @@ class CallClient:
         await asyncio.gather(self._receiver, return_exceptions=True)
         self._writer.close()
         self._descriptors.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        with suppress(OSError):  # shielded: who is cancelled here would cancel it for others who close, too
+            await asyncio.shield(self._writer.wait_closed())
 
     def _send(self, number: int, message: msgspec.Struct, descriptors: Sequence[int]) -> None:
         # A transport may be closed before the receiver has seen the end; uvloop's then refuses to write.

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.native
 TIGHT = Limits(prompt_cpu_s=0.15, memory_bytes=128 << 20)
 LOOSE = Limits(prompt_cpu_s=60)
 HI = PromptRequest(messages=[Message("user", "hi")], context_length=2048)
+LONG = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_length=64)
 
 REPEAT = "{% for i in range(60) %}"
 NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{{ '' }}"
@@ -224,8 +225,7 @@ def test_a_long_prompt_that_takes_too_long_is_the_clients_mistake(plain: Path):
 def test_short_prompts_do_not_wait_for_long_ones(plain: Path):
     async def work(pool: TextPool) -> None:
         async with opened(pool, plain) as model:
-            long = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_length=64)
-            longs = [asyncio.ensure_future(pool.build_prompts(model, long)) for _ in range(12)]
+            longs = [asyncio.ensure_future(pool.build_prompts(model, LONG)) for _ in range(12)]
             await asyncio.sleep(0)
             for _ in range(20):
                 await pool.build_prompts(model, HI)
@@ -238,8 +238,7 @@ def test_short_prompts_do_not_wait_for_long_ones(plain: Path):
 def test_who_stops_waiting_leaves_no_trace(plain: Path):
     async def work(pool: TextPool) -> None:
         async with opened(pool, plain) as model:
-            long = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_length=64)
-            tasks = [asyncio.ensure_future(pool.build_prompts(model, long)) for _ in range(10)]
+            tasks = [asyncio.ensure_future(pool.build_prompts(model, LONG)) for _ in range(10)]
             await asyncio.sleep(0.05)
             for task in tasks:
                 task.cancel()
@@ -268,6 +267,19 @@ def test_only_what_a_killed_process_was_at_is_affected(plain: Path):
                     await asyncio.sleep(0.005)
 
     run(work)
+
+
+def test_who_comes_behind_something_large_gets_another_worker(plain: Path):
+    """A worker that has grown leaves after its answer."""
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            first = workers(pool)
+            prompts = [pool.build_prompts(model, LONG if number % 4 == 0 else HI) for number in range(16)]
+            await asyncio.gather(*prompts)
+            assert not set(first) & set(workers(pool))
+
+    run(work, Limits(prompt_cpu_s=60, kept_bytes=4 << 20))
 
 
 def test_after_the_end_nobody_waits(plain: Path):

@@ -78,6 +78,10 @@ class BuildPrompts(Call[list[Prompt]], frozen=True):
     request: PromptRequest
 
 
+class Leaving(msgspec.Struct, frozen=True, tag=True):
+    """Told by a worker before its last answer: whatever is asked after that is lost."""
+
+
 ToTextWorker = GetCage | Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
 
 

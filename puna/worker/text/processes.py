@@ -10,7 +10,7 @@ from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import open_channel
 from puna.worker.process import ChildProcess
 from puna.worker.text.limits import Limits
-from puna.worker.text.messages import CROSSING, Ending, Fork, GetCage, Reap
+from puna.worker.text.messages import CROSSING, Ending, Fork, GetCage, Leaving, Reap
 
 _GRACE_S = 1.0
 
@@ -27,6 +27,15 @@ class TextWorker:
         """Models that it knows, by number, the least recently used first."""
         self.num_jobs = 0
         """So far, with the one that it is at."""
+        self._is_leaving = False
+
+    @property
+    def goes_on(self) -> bool:
+        """It takes another job."""
+        return self.client.is_alive and not self._is_leaving
+
+    def leave(self) -> None:
+        self._is_leaving = True
 
 
 class ZygoteProcess:
@@ -46,12 +55,11 @@ class ZygoteProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def is_alive(self) -> bool:
-        return self._client.is_alive
-
     async def fork(self, limits: Limits, on_end: Callable[[TextWorker], None]) -> TextWorker:
-        """A worker, caged. on_end: called once when it has closed its channel. Raises OSError, WorkerDied."""
+        """A worker, caged. on_end: called once when it has closed its channel.
+
+        Raises OSError, and WorkerDied when the zygote itself is dead.
+        """
         ours, theirs = open_channel()
         try:
             pid = await self._client.call(Fork(limits), theirs.numbers)
@@ -60,13 +68,21 @@ class ZygoteProcess:
             raise
         finally:
             theirs.close()
-        client = await CallClient.connect(ours, crossing=CROSSING, on_end=lambda: on_end(worker))
+        client = await CallClient.connect(
+            ours,
+            crossing=CROSSING,
+            events=Leaving,
+            on_event=lambda _: worker.leave(),
+            on_end=lambda: on_end(worker),
+        )
         worker = TextWorker(self, pid, client)
         try:
             worker.cage = await client.call(GetCage())
-        except WorkerDied:
-            await self.reap(worker)
-            raise
+        except WorkerDied as error:
+            ending = await self.reap(worker)
+            if ending is None:
+                raise
+            raise OSError(f"one ended at its start, with status {ending.status}") from error
         except BaseException:
             await client.close()
             raise
