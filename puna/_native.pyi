@@ -305,6 +305,19 @@ def measure_read_bandwidth(pool: ThreadPool, num_bytes: int, seconds: float) -> 
 
 # --- execution ---
 
+class PoolActivity:
+    """What the threads of a pool are at."""
+
+    @property
+    def num_tasks(self) -> int:
+        """Pieces of work done so far; each takes milliseconds."""
+    @property
+    def num_asleep(self) -> int:
+        """Threads that sleep until another of them, or who calls them, has done something."""
+    @property
+    def cpu_seconds(self) -> list[float]:
+        """Processor time of each thread; the first is who called last. 0 where the system does not tell."""
+
 class ThreadPool:
     """The worker's threads, the caller's included. They spin for microseconds after a step, then sleep."""
 
@@ -312,6 +325,8 @@ class ThreadPool:
         """NativeError unless 1 <= num_threads <= 1024."""
     @property
     def num_threads(self) -> int: ...
+    def activity(self) -> PoolActivity:
+        """From any thread."""
     def close(self) -> None:
         """Ends the threads; a later run raises NativeError."""
 
@@ -380,7 +395,7 @@ class ProgramBuilder:
         """result: a buffer behind `rows`. The builder is spent afterwards."""
 
 class StepControl:
-    """A step that runs, as other threads see it."""
+    """A way for other threads to end a step that runs."""
 
     def __init__(self) -> None: ...
     def begin(self) -> None:
@@ -389,9 +404,6 @@ class StepControl:
         """The step ends behind its current stage. From any thread."""
     @property
     def is_stopped(self) -> bool: ...
-    @property
-    def num_stages(self) -> int:
-        """Stages done so far, in all steps. From any thread."""
 
 class Program:
     """A compiled graph. Keeps its file mapped."""

@@ -12,6 +12,7 @@
 #include "executor/move_kv.h"
 #include "executor/program.h"
 #include "executor/step_control.h"
+#include "executor/thread_activity.h"
 #include "executor/thread_pool.h"
 #include "kv/arena.h"
 
@@ -132,19 +133,35 @@ CpuInfo cpu_info() {
           static_cast<int>(std::thread::hardware_concurrency())};
 }
 
+// What ThreadActivity says at one moment.
+struct PoolActivity {
+  uint64_t num_tasks;
+  int num_asleep;
+  std::vector<double> cpu_seconds;
+};
+
+PoolActivity activity_of(const ThreadPool& pool) {
+  const ThreadActivity& activity = pool.activity();
+  return {activity.num_tasks(), activity.num_asleep(), activity.cpu_seconds()};
+}
+
 }  // namespace
 
 void bind_executor(nb::module_& m) {
+  nb::class_<PoolActivity>(m, "PoolActivity")
+      .def_ro("num_tasks", &PoolActivity::num_tasks)
+      .def_ro("num_asleep", &PoolActivity::num_asleep)
+      .def_ro("cpu_seconds", &PoolActivity::cpu_seconds);
   nb::class_<ThreadPool>(m, "ThreadPool")
       .def(nb::init<int>(), "num_threads"_a)
       .def_prop_ro("num_threads", &ThreadPool::num_threads)
+      .def("activity", &activity_of)
       .def("close", &ThreadPool::close, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<StepControl>(m, "StepControl")
       .def(nb::init<>())
       .def("begin", &StepControl::begin)
       .def("stop", &StepControl::stop)
-      .def_prop_ro("is_stopped", &StepControl::is_stopped)
-      .def_prop_ro("num_stages", &StepControl::num_stages);
+      .def_prop_ro("is_stopped", &StepControl::is_stopped);
   bind_builder(m);
   bind_program(m);
   nb::class_<CpuInfo>(m, "CpuInfo")

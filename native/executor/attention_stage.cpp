@@ -62,6 +62,7 @@ void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_
       step.plan.kernels->attention(args);
     else
       run_piece(step, args, tile, task - (end - tile.pieces));
+    step.activity.finish_task(step.thread);
   }
 }
 

@@ -15,7 +15,7 @@ class Barrier {
   // Returns when all threads have called it; what they wrote before is then visible to all. Reusable at once.
   // The last one to arrive calls `before_all_go_on`, while the others wait.
   template <typename Function>
-  void wait(Function&& before_all_go_on) {
+  void wait(ThreadActivity& activity, Function&& before_all_go_on) {
     const uint32_t phase = phase_.load(std::memory_order_relaxed);
     if (num_threads_ == 1 || arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -23,7 +23,7 @@ class Barrier {
       phase_.fetch_add(1);
       if (num_threads_ > 1) phase_.notify_all();
     } else {
-      wait_while_equal(phase_, phase, kAwakeInStep);
+      wait_while_equal(phase_, phase, kAwakeInStep, activity);
     }
   }
 

@@ -76,6 +76,7 @@ void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) n
       const uint8_t* next = first < run.end ? unit_weights(stage, first) : after;
       if (begin < end) run_units(step, part, num_rows, begin, end, next);
     }
+    step.activity.finish_task(step.thread);
   }
 }
 

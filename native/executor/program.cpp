@@ -12,6 +12,7 @@
 #include "executor/move_kv.h"
 #include "executor/step.h"
 #include "executor/step_control.h"
+#include "executor/thread_activity.h"
 
 namespace puna {
 
@@ -20,13 +21,11 @@ struct SharedWork {
   explicit SharedWork(int threads) : num_threads(threads), barrier(threads), shares(threads) {}
 
   // Whoever arrives last knows that nobody is taking work before the barrier any more.
-  void wait() {
-    barrier.wait([this] {
+  void wait(ThreadActivity& activity) {
+    barrier.wait(activity, [this] {
       shares.reset();
       claimed.store(0, std::memory_order_relaxed);
-      if (control == nullptr) return;
-      control->finish_stage();
-      is_cut = control->is_stopped();
+      is_cut = control != nullptr && control->is_stopped();
     });
   }
 
@@ -111,7 +110,8 @@ void Program::run_stages(const Step& step) const noexcept {
     } else {
       run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
     }
-    work_->wait();
+    step.activity.finish_task(step.thread);
+    work_->wait(step.activity);
     if (work_->is_cut) return;
   }
 }
@@ -137,6 +137,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .kv_slots = kv_slots_,
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
+      .activity = pool.activity(),
   };
   const auto body = [&](int thread) {
     Step step = shared;

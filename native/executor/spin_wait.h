@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <thread>
 
+#include "executor/thread_activity.h"
+
 namespace puna {
 
 inline void pause_core() {
@@ -25,7 +27,8 @@ inline constexpr std::chrono::microseconds kAwakeBetweenSteps{400};
 // Returns once `value` is no longer `old`. Threads of one step are microseconds apart, so spinning is
 // cheapest; but a thread that waits for one whose core another process took must give its own core away, and
 // a thread with nothing to do must not use any.
-inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds awake) {
+inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old, std::chrono::microseconds awake,
+                             ThreadActivity& activity) {
   constexpr auto kSpin = std::chrono::microseconds(5);
   constexpr int kPausesPerLook = 32;
   const auto start = std::chrono::steady_clock::now();
@@ -38,7 +41,9 @@ inline void wait_while_equal(std::atomic<uint32_t>& value, uint32_t old, std::ch
     if (elapsed > awake) break;
     if (elapsed > kSpin) std::this_thread::yield();
   }
+  activity.fall_asleep();
   while (value.load(std::memory_order_acquire) == old) value.wait(old);
+  activity.wake_up();
 }
 
 }  // namespace puna

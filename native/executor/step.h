@@ -6,6 +6,7 @@
 #include <span>
 
 #include "executor/program.h"
+#include "executor/thread_activity.h"
 #include "executor/work_shares.h"
 
 namespace puna {
@@ -22,6 +23,7 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
+  ThreadActivity& activity;  // told of each task, in stages whose shares take long
 
   int64_t num_rows(Domain domain) const {
     return static_cast<int64_t>(domain == Domain::kTokens ? batch.tokens.size() : batch.rows.size());

@@ -38,7 +38,10 @@ struct alignas(64) Calls {
 
 struct ThreadPool::Impl {
   explicit Impl(int count)
-      : num_threads(count), owner(getpid()), calls(std::make_unique<Calls[]>(static_cast<size_t>(count))) {}
+      : num_threads(count),
+        owner(getpid()),
+        activity(count),
+        calls(std::make_unique<Calls[]>(static_cast<size_t>(count))) {}
 
   void start();
   void stop();
@@ -48,6 +51,7 @@ struct ThreadPool::Impl {
 
   const int num_threads;
   const pid_t owner;  // threads do not survive fork(): a child must neither use nor join them
+  ThreadActivity activity;
   std::vector<std::thread> workers;
   std::mutex one_run;
   bool closed = false;
@@ -80,8 +84,9 @@ void ThreadPool::Impl::stop() {
 
 void ThreadPool::Impl::work(int thread) {
   name_this_thread(thread);
+  activity.begin(thread);
   for (uint32_t seen = 0;; ++seen) {
-    wait_while_equal(calls[static_cast<size_t>(thread)].count, seen, kAwakeBetweenSteps);
+    wait_while_equal(calls[static_cast<size_t>(thread)].count, seen, kAwakeBetweenSteps, activity);
     if (body == nullptr) return;
     run_body(thread);
     if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
@@ -131,17 +136,19 @@ void ThreadPool::close() {
 }
 
 int ThreadPool::num_threads() const { return impl_->num_threads; }
+ThreadActivity& ThreadPool::activity() const { return impl_->activity; }
 
 void ThreadPool::run(int count, const std::function<void(int)>& body) {
   if (impl_->owner != getpid()) throw Error("the thread pool belongs to the process that was forked");
   const std::lock_guard<std::mutex> lock(impl_->one_run);
   if (impl_->closed) throw Error("the thread pool is closed");
+  impl_->activity.begin(0);
   impl_->body = &body;
   impl_->unfinished.store(static_cast<uint32_t>(count) - 1, std::memory_order_relaxed);
   impl_->call_workers(count);
   impl_->run_body(0);
   for (uint32_t left; (left = impl_->unfinished.load(std::memory_order_acquire)) != 0;) {
-    wait_while_equal(impl_->unfinished, left, kAwakeInStep);
+    wait_while_equal(impl_->unfinished, left, kAwakeInStep, impl_->activity);
   }
   if (impl_->error) std::rethrow_exception(std::exchange(impl_->error, nullptr));
 }
@@ -149,8 +156,11 @@ void ThreadPool::run(int count, const std::function<void(int)>& body) {
 void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t)>& body) {
   if (count <= 0) return;
   std::atomic<int64_t> next{0};
-  run(static_cast<int>(std::min<int64_t>(count, num_threads())), [&](int) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i);
+  run(static_cast<int>(std::min<int64_t>(count, num_threads())), [&](int thread) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      body(i);
+      impl_->activity.finish_task(thread);
+    }
   });
 }
 

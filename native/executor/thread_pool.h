@@ -6,6 +6,8 @@
 
 namespace puna {
 
+class ThreadActivity;
+
 class ThreadPool {
  public:
   explicit ThreadPool(int num_threads);
@@ -14,6 +16,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const;
+  // Of its threads, the callers of run() as thread 0.
+  ThreadActivity& activity() const;
 
   // Ends the threads; a later run is an Error. Nothing to do the second time.
   void close();

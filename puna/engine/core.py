@@ -80,6 +80,8 @@ class EngineCore:
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
+        self.under_way: Step | None = None
+        """What step() computes just now: for any thread to see."""
         self.is_stalled = False
         """The last step() could do nothing: what requests need is still in use by threads that read files."""
 
@@ -251,17 +253,23 @@ class EngineCore:
         outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
         self.is_stalled = step is None and not outputs
         if step is not None:
-            start_s = self._clock()
-            step = self._with_drafts(step)
-            guessed_s = self._clock()
-            num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
-            table = self._token_tables.get(step.model_id)
-            outcome = self._runner.run(self._models[step.model_id], step.slices, table)
-            outputs += self._commit(outcome)
-            if not outcome.was_interrupted:
-                self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
-                num_prefills = step.num_tokens - num_decodes
-                self._recorder.end_step(step.model_id, len(step.slices), num_prefills, num_decodes)
+            self.under_way = step
+            outputs += self._compute(step)
+            self.under_way = None
+        return outputs
+
+    def _compute(self, step: Step) -> list[StepOutput]:
+        start_s = self._clock()
+        step = self._with_drafts(step)
+        guessed_s = self._clock()
+        num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
+        table = self._token_tables.get(step.model_id)
+        outcome = self._runner.run(self._models[step.model_id], step.slices, table)
+        outputs = self._commit(outcome)
+        if not outcome.was_interrupted:
+            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
+            num_prefills = step.num_tokens - num_decodes
+            self._recorder.end_step(step.model_id, len(step.slices), num_prefills, num_decodes)
         return outputs
 
     def _with_drafts(self, step: Step) -> Step:

@@ -85,11 +85,10 @@ def test_a_real_step_ends_within_it(smollm2_path: Path):
     request = Request(id="r", model_id="m", prompt=[n % 40_000 + 20 for n in range(1000)], max_tokens=1)
 
     def interrupt() -> None:
-        while runner.interrupts.control.num_stages < 20:
+        while backend.pool.activity().num_tasks < 20:
             time.sleep(0.0001)
         engine.interrupt("r")
 
-    runner = engine._runner
     thread = threading.Thread(target=interrupt)
     engine.submit(request)
     thread.start()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from puna._native import NativeError, ThreadPool, cpu_info
+from puna._native import NativeError, ThreadPool, cpu_info, measure_dot_peak
 from tests.executor.toy import Chunk, Runner
 from tests.executor.transformer import build_transformer, random_tensors
 
@@ -61,6 +61,22 @@ def test_threads_beyond_the_limit_sleep_on(runner: Runner) -> None:
     ran = {name for name, sleeps in worker_sleeps().items() if sleeps != workers[name]}
     assert ran <= {"puna-worker-1", "puna-worker-2"}
     assert workers.keys() >= {f"puna-worker-{i}" for i in range(1, 6)}
+
+
+def test_others_see_what_the_threads_are_at(runner: Runner) -> None:
+    runner = Runner(runner.program, num_threads=3)
+    before = runner.pool.activity()
+    measure_dot_peak(runner.pool, 0.02)
+    after = runner.pool.activity()
+    assert len(after.cpu_seconds) == 3
+    assert all(end_s > start_s for start_s, end_s in zip(before.cpu_seconds, after.cpu_seconds, strict=True))
+    assert after.num_tasks == before.num_tasks
+    runner.run([Chunk([1, 2, 3], [0])])
+    assert runner.pool.activity().num_tasks > after.num_tasks
+    worker_sleeps()
+    assert runner.pool.activity().num_asleep == 2  # the caller does something else
+    runner.pool.close()
+    assert runner.pool.activity().num_asleep == 0
 
 
 def test_close_ends_the_threads() -> None:

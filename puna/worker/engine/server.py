@@ -43,6 +43,7 @@ from puna.worker.engine.messages import (
 from puna.worker.engine.prefix_service import PrefixService
 from puna.worker.engine.pressure_relief import PressureRelief
 from puna.worker.engine.session_service import SessionService
+from puna.worker.engine.watchdog import Watchdog, look_at
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class EngineServer:
 
     run() is the engine's thread, which alone touches the engine and answers. A second thread reads the
     channel; others load models and move sessions and prefixes to and from files, so that running requests go
-    on meanwhile.
+    on meanwhile, and one sees to it that no step hangs.
     """
 
     def __init__(self, engine: EngineCore, calls: CallServer) -> None:
@@ -86,6 +87,7 @@ class EngineServer:
         )
         self._relief = PressureRelief(engine, MemoryPressure())
         self._prefixes = PrefixService(engine.prefixes, self._call_soon)
+        self._watchdog = Watchdog(lambda: look_at(engine))
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
         self._tend_s = 0.0
@@ -94,12 +96,15 @@ class EngineServer:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
         reader = threading.Thread(target=self._read, name="read", daemon=True)
         reader.start()
+        self._watchdog.start()
         try:
             while self._connected:
                 self._handle_messages()
+                self._watchdog.notice_step()
                 if outputs := self._engine.step():
                     self._tell(outputs)
         finally:
+            self._watchdog.close()
             self._calls.shut_down()
             reader.join()
             self._loader.shutdown(cancel_futures=True)
