@@ -23,12 +23,10 @@ log = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """So often it is looked while a step runs; without work, never."""
-MOST_TICKS = 60
-"""With so many that counted, the step hangs. A task takes milliseconds of processor time."""
-_LATEST = 1.5
-"""A tick that took so many times as long does not count: the machine was suspended, or had no time for us."""
-_BUSY = 0.5
-"""A thread had a processor if it used one for this share of a tick."""
+MOST_LOST_S = 60.0
+"""A step that lost so much hangs. A task takes milliseconds of processor time."""
+_LATEST_S = 1.5
+"""A tick that took longer does not count: the machine was suspended, or had no time for us."""
 
 
 class Look(NamedTuple):
@@ -51,18 +49,41 @@ def look_at(engine: EngineCore) -> Look:
     return Look(time.monotonic(), engine.under_way, engine.backend.pool.activity(), num_major_faults)
 
 
-def counts(before: Look, now: Look, tick_s: float) -> bool:
-    """Whether nothing kept a step that has not moved from getting on.
+def lost_s(before: Look, now: Look) -> float:
+    """For how many seconds of a tick nothing kept a step that has not moved from getting on.
 
-    Every thread then sleeps until another one has done something, or had a processor. One of which neither is
-    true waits for a processor or for a disk, and so do all that wait for it.
+    For as long as all threads worked that do not sleep until another one has done something: one that neither
+    sleeps nor works waits for a processor or for a disk, and the others perhaps for it.
     """
     seconds = now.now_s - before.now_s
-    if seconds > _LATEST * tick_s or now.num_major_faults != before.num_major_faults:
-        return False
-    used = zip(before.pool.cpu_seconds, now.pool.cpu_seconds, strict=True)
-    num_busy = sum(end_s - start_s >= _BUSY * seconds for start_s, end_s in used)
-    return num_busy >= len(now.pool.cpu_seconds) - now.pool.num_asleep
+    if seconds > _LATEST_S or now.num_major_faults != before.num_major_faults:
+        return 0.0
+    times = zip(before.pool.cpu_seconds, now.pool.cpu_seconds, strict=True)
+    used = sorted((end_s - start_s for start_s, end_s in times), reverse=True)
+    num_awake = max(len(used) - now.pool.num_asleep, 0)
+    return min([seconds, *used[:num_awake]])
+
+
+class StepWatch:
+    """Adds up what a step loses."""
+
+    def __init__(self, first: Look) -> None:
+        self._since = self._before = first
+        self._lost_s = 0.0
+
+    def see(self, now: Look) -> str | None:
+        """To be called with each look. Says what is wrong once a step hangs."""
+        before, self._before = self._before, now
+        if now.step is None or now.has_moved_since(before):
+            self._since, self._lost_s = now, 0.0
+            return None
+        self._lost_s += lost_s(before, now)
+        if self._lost_s < MOST_LOST_S:
+            return None
+        num_tokens, seconds = now.step.num_tokens, now.now_s - self._since.now_s
+        return (
+            f"a step of {num_tokens} tokens of model {now.step.model_id} has not got on for {seconds:.0f} s"
+        )
 
 
 class Watchdog:
@@ -95,29 +116,18 @@ class Watchdog:
         self._thread.join()
 
     def _run(self) -> None:
-        first = before = self._look()
-        num_ticks = 0
+        now = self._look()
+        watch = StepWatch(now)
         while True:
-            if before.step is None:
+            if now.step is None:
                 self._has_steps.wait()
                 self._has_steps.clear()
             if self._is_closed.wait(self._tick_s):
                 return
             now = self._look()
-            if now.step is None or now.has_moved_since(before):
-                first, num_ticks = now, 0
-            elif counts(before, now, self._tick_s):
-                num_ticks += 1
-            before = now
-            if num_ticks == MOST_TICKS:
-                self._end(_describe(first, now))
+            if reason := watch.see(now):
+                self._end(reason)
                 return
-
-
-def _describe(first: Look, now: Look) -> str:
-    assert now.step is not None
-    num_tokens, seconds = now.step.num_tokens, now.now_s - first.now_s
-    return f"a step of {num_tokens} tokens of model {now.step.model_id} has not got on for {seconds:.0f} s"
 
 
 def _end_process(reason: str) -> None:
