@@ -90,13 +90,15 @@ class ChatTemplate:
     ) -> str:
         """The prompt; `Tokenizer.encode_prompt` turns it into tokens. Raises TemplateError."""
         try:
-            return self._template.render(
+            text = self._template.render(
                 **self._tokens,
                 **variables,
                 messages=[template_variables(message) for message in messages],
                 tools=list(tools) if tools else None,
                 add_generation_prompt=add_generation_prompt,
             )
+            text.encode()  # a template may write halves of characters, which no tokenizer takes
+            return text
         except MemoryError:
             raise
         except Exception as error:  # a template may end in any

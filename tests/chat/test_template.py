@@ -121,6 +121,7 @@ def test_date_of_today():
         ("\n{{ messages | no_such_filter }}", "line 2 .*no_such_filter"),
         ("{{ messages | tojson(indent='x', nonsense=1) }}", "nonsense"),
         ("{% include 'other' %}", "line 1 "),
+        ("{{ '\\ud800' }}", "surrogates"),
         ("(" * 5 + "{{ " + "(" * 5000 + " }}", "chat template"),
         ("x" * 2_000_000, "2000000 characters"),
         (7, "int"),

@@ -180,6 +180,20 @@ def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
     run(work)
 
 
+def test_what_templates_may_use_works_in_a_cage(tmp_path: Path):
+    """Also what Python and Jinja load when it is first used."""
+    path = write_gguf(
+        tmp_path / "late.gguf", template=r"{{ '\N{BULLET}' }}{{ '<b>1</b> &amp;' | striptags }}"
+    )
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, path) as model:
+            (prompt,) = await pool.build_prompts(model, HI)
+            assert prompt.text == "\N{BULLET}1 &"
+
+    run(work)
+
+
 def test_bombs_end_with_an_error_of_their_own(tmp_path: Path, plain: Path):
     """Whether they go off when the template is compiled or when it is rendered."""
     paths = [write_gguf(tmp_path / f"{n}.gguf", template=bomb) for n, bomb in enumerate(BOMBS)]

@@ -25,7 +25,7 @@ from puna.worker.text.stages import SharedStage
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-_IMPORTED_LATE = ("heapq", "jinja2.debug", "pprint", "textwrap")
+_IMPORTED_LATE = ("heapq", "html", "jinja2.debug", "pprint", "textwrap", "unicodedata")
 
 
 class Zygote:
