@@ -99,7 +99,7 @@ def test_guesses_change_no_reply(daemon):
 
 
 def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
-    prompts = [f"{number} facts about the number {number * 7}:" for number in range(2, 34)]
+    prompts = [f"{number} facts about the number {number * 7}:" for number in range(2, 18)]
     alone = [daemon.request(prompt)["response"] for prompt in prompts]
 
     async def stream(client: httpx.AsyncClient, prompt: str) -> str:
@@ -111,10 +111,10 @@ def test_many_streams_at_once_get_the_text_each_gets_alone(daemon):
     async def main() -> list[str]:
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=daemon.url, timeout=TIMEOUT_S, limits=limits) as client:
-            return await asyncio.gather(*(stream(client, prompt) for prompt in prompts))
+            return await asyncio.gather(*(stream(client, prompt) for prompt in prompts * 2))
 
-    assert asyncio.run(main()) == alone
-    assert len(set(alone)) > 16
+    assert asyncio.run(main()) == alone * 2
+    assert len(set(alone)) > 8
 
 
 def scraped(daemon: Daemon) -> dict[str, float]:

