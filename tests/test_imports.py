@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +32,7 @@ graph gguf
 settings cgroup
 config_file variables
 host quantities
-interpreter sizes unix_socket
+interpreter lazy sizes unix_socket
 """.strip().splitlines()
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms.split()}
 
@@ -83,3 +85,9 @@ def test_no_modules_import_each_other_in_a_circle():
     while free := {module for module, others in left.items() if not others & left.keys()}:
         left = {module: others for module, others in left.items() if module not in free}
     assert sorted(left) == []  # what is in a circle, and what imports it
+
+
+def test_the_daemon_does_without_numpy_and_the_engine():
+    code = "import sys, puna.cli.main, puna.api.app, puna.daemon.server; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not {"numpy", "puna.engine.core", "puna.tokenizer.tokenizer"} & set(imported.split())

@@ -10,8 +10,8 @@ from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.model_record import ModelRecord
-from puna.engine.sequence import new_sampler
-from puna.engine.sessions import check_session_name
+from puna.engine.samplers import new_sampler
+from puna.engine.session_status import check_session_name
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20
@@ -28,7 +28,7 @@ def check_top_logprobs(count: int) -> None:
 def check_sampling(options: Options) -> None:
     """ApiError (400) for an option outside of the range in which logits stay finite."""
     try:
-        new_sampler(options.sampling(num_logprobs=-1), [])
+        new_sampler(options.sampling(num_logprobs=-1))
     except NativeError as error:
         raise ApiError(400, str(error)) from error
 

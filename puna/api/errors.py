@@ -8,7 +8,7 @@ from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.residency import ServerBusy
 from puna.engine.request import GenerationError
-from puna.engine.sessions import InvalidSessionName, SessionError, UnknownSession
+from puna.engine.session_status import InvalidSessionName, SessionError, UnknownSession
 from puna.gguf import GgufError
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.registry import (

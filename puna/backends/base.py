@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from puna.gguf import GgufError, open_descriptor
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from puna._native import Arena, StepControl, ThreadPool
 

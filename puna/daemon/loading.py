@@ -17,10 +17,10 @@ from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.supervisor import WorkerSupervisor
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
-from puna.engine.resident import ModelDoesNotFit
 from puna.gguf import GgufError
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.settings import Settings, SettingsError
 from puna.tokenizer.errors import TokenizerError

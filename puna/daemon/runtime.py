@@ -20,8 +20,8 @@ from puna.daemon.supervisor import EngineProcess, ProcessStatus, WorkerSuperviso
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
 from puna.daemon.worker_settings import worker_settings
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
-from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel

@@ -1,6 +1,8 @@
 """Requests, sequences, the scheduler and the step loop. Of text it knows what tokens stand for."""
 
-from puna.engine.core import EngineCore
+from typing import TYPE_CHECKING
+
+from puna import lazy
 from puna.engine.request import (
     EngineStats,
     FinishReason,
@@ -12,6 +14,9 @@ from puna.engine.request import (
     TokenLogprob,
 )
 from puna.engine.settings import EngineSettings
+
+if TYPE_CHECKING:
+    from puna.engine.core import EngineCore
 
 __all__ = [
     "EngineCore",
@@ -25,3 +30,10 @@ __all__ = [
     "StepOutput",
     "TokenLogprob",
 ]
+
+__getattr__ = lazy.names(
+    __name__,
+    {
+        "EngineCore": "puna.engine.core",
+    },
+)

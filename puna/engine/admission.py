@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from puna._native import TextStream, TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.draft_state import DraftState
 from puna.engine.recorder import Recorder
 from puna.engine.request import Request
 from puna.engine.resident import Resident
-from puna.engine.sequence import Order, Sequence, new_sampler
+from puna.engine.samplers import new_sampler
+from puna.engine.sequence import Order, Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.validation import (
     InvalidRequest,
@@ -44,6 +47,8 @@ def new_sequence(
         raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
     check_stop(request.stop, table)
     draft = _draft_state(request, info, models)
+    sampler = new_sampler(request.sampling)
+    sampler.accept_many(np.array(request.prompt, dtype=np.int32))
     return Sequence(
         request,
         order=order,
@@ -51,7 +56,7 @@ def new_sequence(
         context_length=context_limit(request, info, model.pool),
         can_shift=info.can_shift,
         table=SequenceTable(model.pool),
-        sampler=new_sampler(request.sampling, request.prompt),
+        sampler=sampler,
         text=TextStream(table, request.stop),
         record=recorder.submitted(request.id, request.model_id, len(request.prompt)),
         draft=draft,

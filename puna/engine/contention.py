@@ -8,7 +8,7 @@ from typing import Protocol
 
 from puna.engine.lane import Lane, needed_blocks
 from puna.engine.sequence import Sequence
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 
 _order = attrgetter("order")
 

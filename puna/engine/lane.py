@@ -9,7 +9,7 @@ from puna.engine.sequence import Sequence
 from puna.engine.step_costs import StepCosts
 from puna.engine.stream_pace import StreamPace
 from puna.kv import BLOCK_TOKENS, BlockPool
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 
 
 @dataclass

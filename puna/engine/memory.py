@@ -5,7 +5,8 @@ from __future__ import annotations
 from puna._native import NativeError
 from puna.backends.base import ModelLoadError
 from puna.engine.contention import Pins
-from puna.engine.resident import ModelDoesNotFit, Resident
+from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.resident import Resident
 from puna.engine.scheduler import Scheduler
 from puna.engine.settings import EngineSettings
 from puna.kv import Budget

@@ -18,29 +18,13 @@ from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.slot_policy import SlotPolicy
 from puna.engine.step_costs import StepCosts
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
-from puna.kv.budget import Shortage
+from puna.kv.blocks import blocks_for
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.extents import Extent, plan_extent
 from puna.kv.input_cache import InputCache
 from puna.kv.memory import total_bytes
-from puna.kv.sequence_table import blocks_for
-from puna.sizes import binary_size
 
 _MAX_BLOCKS = 2**31 - 1  # block ids are int32
-
-
-class ModelDoesNotFit(ModelLoadError):
-    """There is too little memory for a model, beside what others hold."""
-
-    def __init__(self, shortage: Shortage, text: str | None = None) -> None:
-        what = "KV memory" if shortage.is_of_kv else "memory"
-        taken = f", and others hold {binary_size(shortage.taken_bytes)}" if shortage.taken_bytes else ""
-        super().__init__(
-            text
-            or f"the model needs at least {binary_size(shortage.needed_bytes)} of {what}, "
-            f"the limit is {binary_size(shortage.limit_bytes)}{taken}"
-        )
-        self.shortage = shortage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from puna.engine.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, BlockPool
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 
 _order = attrgetter("order")
 

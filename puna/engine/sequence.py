@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence as Items
 
@@ -17,7 +16,6 @@ from puna.engine.request import (
     FinishReason,
     Request,
     RequestStats,
-    SamplingParams,
     StepOutput,
     TokenLogprob,
 )
@@ -25,26 +23,6 @@ from puna.kv import Cursor, SequenceTable
 
 Order = tuple[float, int]
 """Who goes first: smaller is earlier. No two sequences have the same."""
-
-
-def new_sampler(params: SamplingParams, prompt: list[int]) -> Sampler:
-    """A sampler that has seen the prompt. Raises NativeError for parameters that make no sense."""
-    sampler = Sampler(
-        temperature=params.temperature,
-        top_k=params.top_k,
-        top_p=params.top_p,
-        min_p=params.min_p,
-        typical_p=params.typical_p,
-        repeat_last_n=params.repeat_last_n,
-        repeat_penalty=params.repeat_penalty,
-        presence_penalty=params.presence_penalty,
-        frequency_penalty=params.frequency_penalty,
-        seed=secrets.randbits(63) if params.seed is None else params.seed,
-        logit_bias=params.logit_bias,
-        num_logprobs=params.num_logprobs,
-    )
-    sampler.accept_many(np.array(prompt, dtype=np.int32))
-    return sampler
 
 
 class Sequence:

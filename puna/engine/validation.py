@@ -5,9 +5,9 @@ from __future__ import annotations
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
-from puna.engine.sessions import InvalidSessionName, check_session_name
+from puna.engine.session_status import InvalidSessionName, check_session_name
 from puna.kv import BLOCK_TOKENS, BlockPool
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 
 MAX_PRIORITY = 1000
 MAX_STOP_BYTES = 1 << 16

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from puna import _native
 from puna.gguf.errors import GgufError
 from puna.gguf.metadata import Metadata
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def open_descriptor(path: Path | str) -> int:

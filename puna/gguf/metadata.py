@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from numpy.typing import NDArray
 
 from puna import _native
 from puna.gguf.errors import GgufError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _CHUNK_ITEMS = 1 << 12
 

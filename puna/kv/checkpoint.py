@@ -17,15 +17,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import msgspec
-import numpy as np
 from blake3 import blake3
-from numpy.typing import NDArray
 
-from puna.kv.sequence_table import BLOCK_TOKENS, blocks_for
+from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 from puna.kv.state_key import derive_key
+
+if TYPE_CHECKING:  # the daemon, which reads headers, does without NumPy
+    import numpy as np
+    from numpy.typing import NDArray
 
 VERSION = 2
 """Changes with the format, and with how KV lies in a block."""
@@ -154,6 +156,8 @@ class Checkpoint:
 
     def read_tokens(self) -> NDArray[np.int32]:
         """[num_tokens]; to be called once, before blocks(). Raises CheckpointError."""
+        import numpy as np
+
         tokens = np.empty(self.header.num_tokens, dtype="<i4")
         self._read_into(tokens.data.cast("B"))
         self._compare_mac("tokens")
@@ -161,6 +165,8 @@ class Checkpoint:
 
     def blocks(self) -> Iterator[NDArray[np.uint8]]:
         """num_blocks times [block_bytes], which the next one overwrites. Raises CheckpointError."""
+        import numpy as np
+
         block = np.empty(self.header.kv.block_bytes, dtype=np.uint8)
         for index in range(self.header.num_blocks):
             self._read_into(block.data)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from puna.kv.block_pool import BlockPool
-from puna.kv.sequence_table import BLOCK_TOKENS, MoveKv, SequenceTable
+from puna.kv.blocks import BLOCK_TOKENS
+from puna.kv.sequence_table import MoveKv, SequenceTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.kv.block_pool import BlockId, BlockPool
-from puna.kv.sequence_table import BLOCK_TOKENS, SequenceTable
+from puna.kv.blocks import BLOCK_TOKENS
+from puna.kv.sequence_table import SequenceTable
 
 _TOKEN_BYTES = 4
 _BLOCK_KEY_BYTES = BLOCK_TOKENS * _TOKEN_BYTES

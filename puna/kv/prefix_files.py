@@ -26,7 +26,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from puna.kv.sequence_table import BLOCK_TOKENS
+from puna.kv.blocks import BLOCK_TOKENS
 from puna.kv.state_directory import StateDirectory
 from puna.kv.state_key import derive_key
 

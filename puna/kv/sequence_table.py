@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.kv.block_pool import BlockId, BlockPool, ContentIndex
-
-BLOCK_TOKENS = 16
-"""Tokens of KV that one block holds, in every model."""
+from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 
 MoveKv = Callable[[NDArray[np.int32], NDArray[np.int32], int, int, int], None]
 """Copies KV: (source blocks, destination blocks, source_begin, destination_begin, num_tokens).
@@ -19,11 +17,6 @@ Both tables are int32 [num_blocks]; the begins are positions in the sequences th
 are rotated by destination_begin - source_begin positions. Token by token, ascending: tables may share blocks
 if the destination lies before the source.
 """
-
-
-def blocks_for(num_tokens: int) -> int:
-    """Blocks that `num_tokens` tokens of one sequence need."""
-    return -(-num_tokens // BLOCK_TOKENS)
 
 
 class SequenceTable:

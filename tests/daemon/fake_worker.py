@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
-from puna.engine.resident import ModelDoesNotFit
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
 from puna.worker.cage import CageLevel

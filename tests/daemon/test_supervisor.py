@@ -12,8 +12,8 @@ import pytest
 from puna.backends.base import ModelLoadError, ModelSource
 from puna.daemon.restarting_child import SHUTTING_DOWN
 from puna.daemon.supervisor import WorkerSupervisor
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
-from puna.engine.resident import ModelDoesNotFit
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
 from puna.worker.engine.messages import GetStats, GetTrace
 from tests.daemon.fake_worker import INFO, STEP_S, Workshop

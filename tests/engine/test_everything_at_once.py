@@ -10,9 +10,9 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings, resident
 from puna.kv import BLOCK_TOKENS
+from puna.kv.blocks import blocks_for
 from puna.kv.extents import Extent, is_too_coarse
 from puna.kv.prefix_files import HEADER_BYTES
-from puna.kv.sequence_table import blocks_for
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
     BLOCK_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from puna._native import Arena, NativeError
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
-from puna.engine.resident import ModelDoesNotFit
+from puna.engine.load_errors import ModelDoesNotFit
 from tests.engine.toy import (
     BLOCK_BYTES,
     Results,

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from puna.engine import EngineCore, EngineSettings, Request
-from puna.engine.resident import ModelDoesNotFit
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.session_files import SessionSave
-from puna.engine.sessions import SessionError
+from puna.engine.session_status import SessionError
 from puna.kv import BLOCK_TOKENS
+from puna.kv.blocks import blocks_for
 from puna.kv.checkpoint import CheckpointError
-from puna.kv.sequence_table import blocks_for
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,

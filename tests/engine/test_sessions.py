@@ -13,14 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from numpy.typing import NDArray
 
 from puna._native import Arena
-from puna.engine.sessions import (
+from puna.engine.session_status import (
     InvalidSessionName,
-    ModelKv,
     SessionError,
-    Sessions,
     UnknownSession,
     check_session_name,
 )
+from puna.engine.sessions import ModelKv, Sessions
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, KvIdentity
 from tests.kv.saved_sessions import open_session, write_session

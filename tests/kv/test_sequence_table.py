@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.kv import BlockPool, Budget, SequenceTable
-from puna.kv.sequence_table import blocks_for
+from puna.kv.blocks import blocks_for
 from tests.kv.fake_kv import FakeKv, expected, int32
 from tests.kv.fake_memory import FakeMemory
 

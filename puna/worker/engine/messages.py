@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
+from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import EngineStats, Request, StepOutput
-from puna.engine.resident import ModelDoesNotFit
-from puna.engine.sessions import SessionError, SessionStatus, UnknownSession
+from puna.engine.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.settings import EngineSettings
 from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage

@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable
 
 from puna.engine.session_files import SessionLoad, SessionSave
-from puna.engine.sessions import SessionError, Sessions
+from puna.engine.session_status import SessionError
+from puna.engine.sessions import Sessions
 from puna.kv.checkpoint import Checkpoint, CheckpointError
 from puna.worker.calls import ProtocolError, close_all
 from puna.worker.engine.messages import (
