@@ -219,8 +219,12 @@ class EngineCore:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=text))
             return
         self._sequences[request.id] = sequence
-        if not self.prefixes.begin(sequence):
-            self._scheduler.add(sequence)
+        try:
+            if not self.prefixes.begin(sequence):
+                self._scheduler.add(sequence)
+        except Exception as error:  # is its own
+            self._outputs.append(self._finish(sequence, "error", unforeseen(request.id, error)))
+            return
         if sequence.max_tokens == 0:
             self._outputs.append(self._finish(sequence, "length"))
 
@@ -247,7 +251,8 @@ class EngineCore:
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
         for sequence in self.prefixes.take_restored():
-            self._scheduler.add(sequence)
+            if self._sequences.get(sequence.id) is sequence:
+                self._scheduler.add(sequence)
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
@@ -321,8 +326,11 @@ class EngineCore:
         self._refitting.refit_all(self._models, self._sequences.values())
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
-        if not self.prefixes.end(sequence):
-            self._scheduler.remove(sequence)
+        try:
+            self.prefixes.end(sequence)
+        except Exception:  # takes nothing from what it has got
+            log.exception("request %s may still be waited for with what is on disk", sequence.id)
+        self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
         try:
             self._keep_session(sequence, reason)

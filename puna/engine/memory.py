@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from puna._native import NativeError
 from puna.backends.base import ModelLoadError
 from puna.engine.contention import Pins
@@ -11,6 +13,8 @@ from puna.engine.scheduler import Scheduler
 from puna.engine.settings import EngineSettings
 from puna.kv import Budget
 from puna.kv.memory import available_bytes, default_kv_limit_bytes
+
+log = logging.getLogger(__name__)
 
 
 def new_budget(settings: EngineSettings) -> Budget:
@@ -30,6 +34,7 @@ class EngineMemory:
         self._is_elastic = settings.elastic
         self._scheduler = scheduler
         self._pins = pins
+        self._has_failed = False  # to settle, the last time
 
     def enter(self, model: Resident) -> None:
         """Counts what a model takes and what KV memory it is sure of; what is cached makes room.
@@ -61,7 +66,19 @@ class EngineMemory:
         )
 
     def settle(self) -> None:
-        """Has everybody who can do without memory give it back, as long as there is too little."""
+        """Has everybody who can do without memory give it back, as long as there is too little.
+
+        Where that fails no request is to suffer: it is tried again.
+        """
+        try:
+            self._settle()
+            self._has_failed = False
+        except Exception:
+            if not self._has_failed:
+                log.exception("memory cannot be given back")
+            self._has_failed = True
+
+    def _settle(self) -> None:
         while self._is_elastic and self.budget.debt_bytes:
             self.budget.shrink()
             if not self.budget.debt_bytes or not self._scheduler.give_way():

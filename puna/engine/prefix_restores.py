@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +17,8 @@ from puna.engine.sessions import ModelKv
 from puna.engine.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
 from puna.kv.prefix_files import PrefixFiles
+
+log = logging.getLogger(__name__)
 
 MIN_BLOCKS = 4
 """Fewer are computed sooner than they are looked for."""
@@ -50,7 +53,7 @@ class WarmModel:
     """None: nothing of it is kept on disk."""
     costs: StepCosts
     idle_since_s: float
-    num_active: int = 0
+    active: set[Sequence] = field(default_factory=set)
     """Sequences in the engine."""
     num_begun: int = 0
     """Those, and all that were there."""
@@ -61,7 +64,7 @@ class WarmModel:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.num_active or self.is_saving or self.num_restores > self.num_stuck)
+        return bool(self.active or self.is_saving or self.num_restores > self.num_stuck)
 
     @property
     def is_saving(self) -> bool:
@@ -133,35 +136,49 @@ class PrefixRestores:
         pool, cache, tokens = model.kv.pool, model.kv.cache, findable_tokens(sequence)
         if model.files is None or self.is_stuck or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
             return False
-        namespace, table = sequence.namespace, SequenceTable(pool)
-        cursor = cache.start(namespace, to_disk=sequence.request.cache_to_disk)
-        covered = cache.follow(cursor, table, tokens, len(tokens))
-        wanted = cache.next_key(cursor, tokens)
-        same = next((r for r in self._restores if r.brings(model, wanted)), None)
-        if len(tokens) - covered < MIN_BLOCKS * BLOCK_TOKENS or same is not None:
+        table = SequenceTable(pool)
+        try:
+            cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
+            covered = cache.follow(cursor, table, tokens, len(tokens))
+            wanted = cache.next_key(cursor, tokens)
+            same = next((r for r in self._restores if r.brings(model, wanted)), None)
+            if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
+                job = PrefixRestore(model.files, sequence.namespace, tokens, cursor.num_blocks)
+                self._look(_Restore(model, job, wanted, cursor, table, [sequence]))
+                return True
+        except Exception:
             table.release()
-            if same is not None:
-                same.waiting.append(sequence)
-            return same is not None
-        job = PrefixRestore(model.files, namespace, tokens, cursor.num_blocks)
-        restore = _Restore(model, job, wanted, cursor, table, [sequence])
-        self._restores.append(restore)
-        model.num_restores += 1
-        self._threads.look(job.probe, lambda: self._read(restore))
-        return True
+            raise
+        table.release()
+        if same is not None:
+            same.waiting.append(sequence)
+        return same is not None
 
-    def withdraw(self, sequence: Sequence) -> bool:
-        """Forgets a sequence that waits; False if it does not. What nobody waits for is given up."""
+    def begin_again(self, model: WarmModel, sequence: Sequence) -> None:
+        """As begin(), for one that has waited for something else: afterwards it waits, or is `ready`."""
+        try:
+            waits = self.begin(model, sequence)
+        except Exception:
+            log.exception("request %s goes on without what is on disk", sequence.id)
+            self.withdraw(sequence)
+            waits = False
+        if not waits:
+            self.ready.append(sequence)
+
+    def _look(self, restore: _Restore) -> None:
+        self._threads.look(restore.job.probe, lambda: self._read(restore))
+        self._restores.append(restore)
+        restore.model.num_restores += 1
+
+    def withdraw(self, sequence: Sequence) -> None:
+        """Forgets a sequence, if it waits. What nobody waits for is given up."""
         if sequence in self.ready:
             self.ready.remove(sequence)
-            return True
         restore = next((r for r in self._restores if sequence in r.waiting), None)
-        if restore is None:
-            return False
-        restore.waiting.remove(sequence)
-        if not restore.waiting:
-            restore.give_up()
-        return True
+        if restore is not None:
+            restore.waiting.remove(sequence)
+            if not restore.waiting:
+                restore.give_up()
 
     def num_waiting(self, model_id: str) -> int:
         waiting = [sequence for restore in self._restores for sequence in restore.waiting]
@@ -205,18 +222,30 @@ class PrefixRestores:
 
     def _read(self, restore: _Restore) -> None:
         """After the search."""
-        blocks = None
-        if not restore.is_given_up and self._pays(restore):
-            blocks = restore.model.kv.pool.acquire(len(restore.job.found))
-        if blocks is None:
-            self._end(restore)
+        if restore not in self._restores:  # it could not be begun
             return
+        try:
+            is_read = not restore.is_given_up and self._pays(restore) and self._begin_read(restore)
+        except Exception:
+            log.exception("a cached prefix cannot be read")
+            is_read = False
+            if restore.job.blocks is not None:
+                restore.job.blocks.take_back()
+        if not is_read:
+            self._end(restore)
+
+    def _begin_read(self, restore: _Restore) -> bool:
+        """False: there is no room for it."""
         kv = restore.model.kv
+        blocks = kv.pool.acquire(len(restore.job.found))
+        if blocks is None:
+            return False
         restore.job.blocks = LentBlocks(kv.arena, kv.pool, blocks)
         restore.started_s = self._clock()
         # Those who run need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
         self._threads.read(restore.job.read, lambda: self._finish(restore), num_readers)
+        return True
 
     def _pays(self, restore: _Restore) -> bool:
         """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
@@ -236,18 +265,25 @@ class PrefixRestores:
 
     def _finish(self, restore: _Restore) -> None:
         """After the transfer."""
+        if restore not in self._restores:
+            return
+        try:
+            if not restore.is_given_up:
+                self._adopt(restore)
+        except Exception:
+            log.exception("a cached prefix is not used")
+        self._end(restore)
+
+    def _adopt(self, restore: _Restore) -> None:
         job, kv = restore.job, restore.model.kv
         assert job.blocks is not None
-        if restore.is_given_up:
-            job.blocks.end()
-        else:
-            blocks, num_sound = job.blocks.detach(), job.num_sound
-            restore.table.adopt(blocks[:num_sound])
-            tokens = job.tokens(num_sound)
-            kv.cache.record_tail(restore.cursor, restore.table, tokens)
-            kv.pool.release(blocks[num_sound:])
-            self._count(restore, num_sound)
-        self._end(restore)
+        num_sound = job.num_sound
+        tokens = job.tokens(num_sound)
+        blocks = job.blocks.detach()
+        kv.pool.release(blocks[num_sound:])
+        restore.table.adopt(blocks[:num_sound])
+        kv.cache.record_tail(restore.cursor, restore.table, tokens)
+        self._count(restore, num_sound)
 
     def _count(self, restore: _Restore, num_blocks: int) -> None:
         self.num_tokens += num_blocks * BLOCK_TOKENS
@@ -261,10 +297,13 @@ class PrefixRestores:
         self._restores.remove(restore)
         restore.model.num_restores -= 1
         restore.model.num_stuck -= restore.is_stuck
+        if restore.job.blocks is not None:
+            restore.job.blocks.end()
         restore.table.release()
         # The first has got what there is; the others may find more.
         self.ready += restore.waiting[:1]
-        self.ready += [s for s in restore.waiting[1:] if not self.begin(restore.model, s)]
+        for sequence in restore.waiting[1:]:
+            self.begin_again(restore.model, sequence)
         self._on_end(restore.model)
 
 

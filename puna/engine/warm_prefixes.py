@@ -52,7 +52,6 @@ class WarmPrefixes:
         self._leaving: list[LeavingModel] = []
         self._when_saved: list[Callable[[], None]] = []
         self._counted_s = 0.0
-        self._num_running = 0  # sequences that do not wait here
 
     def use_threads(self, threads: FileThreads) -> None:
         """From now on there is a disk."""
@@ -85,7 +84,7 @@ class WarmPrefixes:
     def refit_model(self, model_id: str, kv: ModelKv) -> None:
         """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
         old = self._models[model_id]
-        new = WarmModel(kv, old.files, old.costs, old.idle_since_s, old.num_active, old.num_begun)
+        new = WarmModel(kv, old.files, old.costs, old.idle_since_s, old.active, old.num_begun)
         self.remove_model(model_id)
         self._models[model_id] = new
 
@@ -95,20 +94,16 @@ class WarmPrefixes:
     def begin(self, sequence: Sequence) -> bool:
         """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
         model = self._models[sequence.model_id]
-        model.num_active += 1
+        model.active.add(sequence)
         model.num_begun += 1
-        waits = self._begin(model, sequence)
-        self._num_running += not waits
-        return waits
+        return self._begin(model, sequence)
 
-    def end(self, sequence: Sequence) -> bool:
-        """A sequence goes. True: it was still waiting."""
+    def end(self, sequence: Sequence) -> None:
+        """A sequence goes, whether or not it waits, or has begun at all."""
         model = self._models[sequence.model_id]
-        model.num_active -= 1
+        model.active.discard(sequence)
         model.idle_since_s = self._clock()
-        waited = self._withdraw(sequence)
-        self._num_running -= not waited
-        return waited
+        self._withdraw(sequence)
 
     @property
     def has_restored(self) -> bool:
@@ -119,7 +114,6 @@ class WarmPrefixes:
         if self._restores is None:
             return []
         ready, self._restores.ready = self._restores.ready, []
-        self._num_running += len(ready)
         return ready
 
     def num_waiting(self, model_id: str) -> int:
@@ -182,7 +176,7 @@ class WarmPrefixes:
 
     def save_all(self, done: Callable[[], None]) -> None:
         """Saves what is cached of all models, last used first, for SAVE_S at most; then calls `done`."""
-        for model in sorted(self._models.values(), key=lambda m: (m.num_active == 0, -m.idle_since_s)):
+        for model in sorted(self._models.values(), key=lambda m: (not m.active, -m.idle_since_s)):
             self._begin_save(model, SAVE_S)
         self._when_saved.append(done)
         self._tell_if_saved()
@@ -237,12 +231,13 @@ class WarmPrefixes:
             return True
         return self._restores.begin(model, sequence)
 
-    def _withdraw(self, sequence: Sequence) -> bool:
+    def _withdraw(self, sequence: Sequence) -> None:
         for leaving in self._leaving:
             if sequence in leaving.waiting:
                 leaving.waiting.remove(sequence)
-                return True
-        return self._restores is not None and self._restores.withdraw(sequence)
+                return
+        if self._restores is not None:
+            self._restores.withdraw(sequence)
 
     @property
     def _is_stuck(self) -> bool:
@@ -267,7 +262,12 @@ class WarmPrefixes:
 
     def _is_engine_busy(self) -> bool:
         """Whether threads might disturb what is computed; when the engine ends, that does not matter."""
-        return self._num_running > 0 and not self._when_saved
+        return not self._when_saved and self._num_running > 0
+
+    @property
+    def _num_running(self) -> int:
+        """Sequences that do not wait here."""
+        return sum(len(model.active) - self.num_waiting(name) for name, model in self._models.items())
 
     def _all_models(self) -> list[WarmModel]:
         return [*(leaving.model for leaving in self._leaving), *self._models.values()]
@@ -293,8 +293,10 @@ class WarmPrefixes:
         for sequence in leaving.waiting:
             model = self._models[sequence.model_id]
             assert self._restores is not None
-            if self._threads is None or not self._restores.begin(model, sequence):
+            if self._threads is None:
                 self._restores.ready.append(sequence)
+            else:
+                self._restores.begin_again(model, sequence)
 
     def _tell_if_saved(self) -> None:
         if not any(model.is_saving for model in self._all_models()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,17 @@ from puna.engine.cache_policy import PrefixPolicy
 from puna.engine.contention import Contention
 from puna.engine.draft_state import DraftState
 from puna.engine.ngram_speculator import NgramSpeculator
+from puna.engine.prefix_restores import PrefixRestores
 from puna.engine.recorder import RequestRecord
+from puna.engine.scheduler import Scheduler
 from puna.engine.sequence import Sequence
 from puna.engine.sessions import Sessions
 from puna.engine.slot_policy import SlotPolicy
-from puna.kv import SequenceTable
-from tests.engine.toy import Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
+from puna.engine.warm_prefixes import WarmPrefixes
+from puna.kv import BLOCK_TOKENS, SequenceTable
+from puna.kv.prefix_cache import PrefixCache
+from tests.engine.fake_threads import FakeThreads
+from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native
 
@@ -142,3 +148,79 @@ def test_slots_survive_a_fault(monkeypatch: pytest.MonkeyPatch):
         engine.submit(toy_request("later", [1, 2], 5))
         assert run_all(engine).tokens["later"] == expected_tokens([1, 2], 5)
         engine.close()
+
+
+# Where a prefix is looked for on disk and read; what fails there costs at most the request that it is for.
+DISK_SEAMS: list[tuple[Any, str]] = [
+    (WarmPrefixes, "begin"),
+    (WarmPrefixes, "end"),
+    (PrefixRestores, "begin"),
+    (PrefixRestores, "withdraw"),
+    (PrefixRestores, "_pays"),
+    (PrefixCache, "next_key"),
+    (PrefixCache, "record_tail"),
+    (FakeThreads, "look"),
+    (FakeThreads, "read"),
+]
+LONG = [n % 7 for n in range(10 * BLOCK_TOKENS + 5)]
+
+
+@pytest.mark.parametrize("seam", DISK_SEAMS, ids=[f"{owner.__name__}.{name}" for owner, name in DISK_SEAMS])
+@pytest.mark.parametrize("is_behind", [False, True], ids=["before", "behind"])
+def test_a_fault_with_what_is_on_disk_ends_one_request_at_most(
+    seam: tuple[Any, str], is_behind: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    owner, name = seam
+    num_raised = 0
+    for strike in range(1, 6):
+        threads, engine = FakeThreads(), toy_engine(kv_dir=str(tmp_path / str(strike)))
+        engine.prefixes.use_threads(threads)
+        engine.submit(toy_request("first", LONG, 5))
+        threads.run()
+        run_all(engine)
+        engine.unload_model("toy")
+        threads.run()
+        engine.attach_model("toy", ToyModel())
+        faults, results = Faults({strike}, is_behind), Results()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, faults.around(getattr(owner, name)))
+            for n in range(4):
+                engine.submit(toy_request(str(n), LONG[: len(LONG) - n % 2], 5))
+            engine.cancel("0")
+            engine.check()
+            threads.run()
+            run_all(engine, results)
+        num_raised += faults.num_raised
+        endings = [last.finish_reason for last in results.last.values()]
+        assert len(endings) == 4
+        assert endings.count("error") <= faults.num_raised
+        assert endings.count("length") >= 3 - faults.num_raised
+        engine.submit(toy_request("later", LONG, 5))
+        threads.run()
+        last = run_all(engine, results).last["later"]
+        assert last.stats.cached_tokens == len(LONG) - 1
+        assert results.tokens["later"] == expected_tokens(LONG, 5)
+        engine.prefixes.stop()
+        threads.run()
+        engine.close()
+        assert engine.memory.budget.committed_bytes == 0
+    assert num_raised
+
+
+def test_requests_go_on_where_memory_cannot_be_given_back(monkeypatch: pytest.MonkeyPatch):
+    engine = toy_engine(num_blocks=40)
+    for n in range(3):
+        engine.submit(toy_request(str(n), [n] * 100, 30))
+    engine.step()
+    engine.step()
+    faults = Faults(set(range(1, 1000)), is_behind=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Scheduler, "give_way", faults.around(Scheduler.give_way))
+        engine.set_limits(10 * BLOCK_BYTES)
+        outputs = [output for _ in range(3) for output in engine.step()]
+    assert faults.num_raised
+    assert all(output.finish_reason is None for output in outputs)
+    results = run_all(engine)
+    assert [last.finish_reason for last in results.last.values()] == ["length"] * 3
+    assert engine.set_limits() == 0
+    engine.close()
