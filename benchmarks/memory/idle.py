@@ -10,7 +10,7 @@ from benchmarks.clients import Client, LlamaCppClient, PunaClient, stream_all
 from benchmarks.figures import Row, Target, mebibytes, percent
 from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
-from benchmarks.memory.processes import Memory, memory_of, worker_of
+from benchmarks.memory.processes import Memory, family, memory_of
 from benchmarks.memory.static import static_kv_bytes
 from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
@@ -64,31 +64,30 @@ def measure(setup: Setup) -> Findings:
 
 def _puna(setup: Setup, file: BenchFile, prompts: Prompts, texts: Sequence[str]) -> _Puna:
     with puna_server(file, setup.threads) as server:
-        pids = server.pid, worker_of(server.pid)
-        unused, kv = memory_of(*pids), Daemon(server.url).kv
+        unused, kv = memory_of(*family(server.pid)), Daemon(server.url).kv
         client = PunaClient(server.url, file.model)
-        before = _used_once(client, prompts, pids)
+        before = _used_once(client, prompts, server.pid)
         stream_all(client, texts, _NEW_TOKENS)
-        busy, busy_kv = memory_of(*pids), kv().committed
+        busy, busy_kv = memory_of(*family(server.pid)), kv().committed
         time.sleep(_IDLE_S)
-        return _Puna(unused, _Course(before, busy, memory_of(*pids)), busy_kv, kv().committed)
+        return _Puna(unused, _Course(before, busy, memory_of(*family(server.pid))), busy_kv, kv().committed)
 
 
 def _llamacpp(setup: Setup, file: BenchFile, prompts: Prompts, texts: Sequence[str]) -> _Course:
     slots = (file, setup.threads, _NUM_SLOTS, "default")
     with setup.peer.server(*slots, context_tokens=_NUM_SLOTS * _SLOT_TOKENS) as server:
         client = LlamaCppClient(server.url)
-        before = _used_once(client, prompts, [server.pid])
+        before = _used_once(client, prompts, server.pid)
         stream_all(client, texts, _NEW_TOKENS)
         busy = memory_of(server.pid)
         time.sleep(_IDLE_S)
         return _Course(before, busy, memory_of(server.pid))
 
 
-def _used_once(client: Client, prompts: Prompts, pids: Sequence[int]) -> Memory:
+def _used_once(client: Client, prompts: Prompts, pid: int) -> Memory:
     client.stream(prompts.take(32), _NEW_TOKENS)
     time.sleep(_IDLE_S)
-    return memory_of(*pids)
+    return memory_of(*family(pid))
 
 
 def _rows(ours: _Puna, theirs: _Course, static_bytes: int) -> list[Row]:

@@ -36,6 +36,14 @@ def children(pid: int, proc: Path = _PROC) -> list[int]:
     return sorted(int(stat.parent.name) for stat in proc.glob("[0-9]*/stat") if _parent(stat) == pid)
 
 
+def family(pid: int) -> list[int]:
+    """The process and all that descends from it, now."""
+    found = [pid]
+    for member in found:
+        found += children(member)
+    return found
+
+
 def worker_of(daemon_pid: int) -> int:
     """The daemon's engine worker. Raises RuntimeError unless there is exactly one."""
     workers = [pid for pid in children(daemon_pid) if b"puna.worker.engine" in _command_line(pid)]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.memory.processes import children
+from benchmarks.memory.processes import family
 from benchmarks.overhead.footprint import footprint
 from benchmarks.servers import free_port
 
@@ -42,11 +42,7 @@ class Daemon:
         return connection
 
     def processes(self) -> list[int]:
-        """The daemon and all that descends from it."""
-        found = [self.pid]
-        for pid in found:
-            found += children(pid)
-        return found
+        return family(self.pid)
 
     def cpu_s(self) -> float:
         """Processor time of all processes so far."""

@@ -14,7 +14,7 @@ from benchmarks.figures import Report, Row, Target, mebibytes, median_interval, 
 from benchmarks.files import BenchFile
 from benchmarks.memory import alternation, burst, elastic, idle, many, prefixes, switch
 from benchmarks.memory.daemon import KvState, ModelKv
-from benchmarks.memory.processes import Memory, children, memory_of, worker_of
+from benchmarks.memory.processes import Memory, children, family, memory_of, worker_of
 from benchmarks.memory.static import kv_bytes_per_token, static_kv_bytes
 from benchmarks.servers import Completion
 from benchmarks.watching import Sample, wait_until, watching
@@ -76,6 +76,8 @@ def test_memory_of_this_process_and_its_children():
     ) as child:
         try:
             assert child.pid in children(os.getpid())
+            assert family(os.getpid())[0] == os.getpid()
+            assert child.pid in family(os.getpid())
             assert worker_of(os.getpid()) == child.pid
             assert memory_of(child.pid, os.getpid()).pss > memory_of(child.pid).pss > 0
         finally:
