@@ -58,9 +58,9 @@ def check_template(request: GenerateRequest) -> None:
 
 
 def check_model_template(model: StoredModel, record: ModelRecord) -> None:
-    """ApiError (500) if the model's template can't be used: without it, the model would be misled."""
-    if record.template_error:
-        raise ApiError(500, record.template_error)
+    """ApiError (500) if the model's template is of a kind that can't be used: without it, the model would be
+    misled.
+    """
     if model.template and not record.has_template:
         raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
 

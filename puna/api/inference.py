@@ -167,6 +167,7 @@ async def _check(
     check_format(request.format)
     if not task.is_raw:
         check_model_template(model, record)
+        await context.inspector.check_template(model)
     options = parse_options(model.params, request.options)
     check_sampling(options)
     return think, options

@@ -6,16 +6,22 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from puna.backends.base import ModelSource
+from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.daemon.text_pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry
 from puna.registry.create import WeightsDescription
 
+V = TypeVar("V")
+
 _MAX_RECORDS = 10_000
 """Each has a few kilobytes at most."""
+_MAX_LISTED = 4
+"""Files that are read at once for lists: they take descriptors, and others' requests are not to wait."""
 
 
 class Inspector:
@@ -27,16 +33,37 @@ class Inspector:
     def __init__(self, text: TextPool) -> None:
         self._text = text
         self._records: dict[str, ModelRecord] = {}
+        self._template_errors: dict[str, str] = {}
+        self._listing = asyncio.Semaphore(_MAX_LISTED)
 
     async def record(self, model: ModelEntry) -> ModelRecord:
         """Raises MissingBlob, StoreError."""
         digest = model.weights_id
         if digest not in self._records:
             async with _opened(model) as source:
-                self._records[digest] = await self._text.inspect(source)
-            if len(self._records) > _MAX_RECORDS:
-                del self._records[next(iter(self._records))]
+                _keep(self._records, digest, await self._text.inspect(source))
         return _usable(self._records[digest])
+
+    async def record_for_list(self, model: ModelEntry) -> ModelRecord:
+        """As record(), for lists of any length."""
+        async with self._listing:
+            return await self.record(model)
+
+    async def check_template(self, model: ModelEntry) -> None:
+        """Raises TemplateError if the file has a template that cannot be used, MissingBlob, StoreError."""
+        digest = model.weights_id
+        if digest not in self._template_errors:
+            _keep(self._template_errors, digest, await self._template_error(model))
+        if error := self._template_errors[digest]:
+            raise TemplateError(error)
+
+    async def _template_error(self, model: ModelEntry) -> str:
+        async with _opened(model) as source:
+            try:
+                await self._text.check_template(source)
+            except TemplateError as error:
+                return str(error)
+        return ""
 
     @asynccontextmanager
     async def described(self, model: ModelEntry, *, verbose: bool) -> AsyncIterator[int]:
@@ -71,6 +98,12 @@ async def _opened(model: ModelEntry) -> AsyncIterator[ModelSource]:
 def _close_opened(opening: asyncio.Future[int]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         os.close(opening.result())
+
+
+def _keep(table: dict[str, V], digest: str, value: V) -> None:
+    table[digest] = value
+    if len(table) > _MAX_RECORDS:
+        del table[next(iter(table))]
 
 
 def _usable(record: ModelRecord) -> ModelRecord:

@@ -20,8 +20,6 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Only what puna can do with the model."""
     has_template: bool = False
     """The file has a chat template."""
-    template_error: Text = ""
-    """Why that cannot be used, if so."""
     context_length: Count = 0
     embedding_length: Count = 0
     parameter_count: Count = 0

@@ -75,10 +75,8 @@ class ChatTemplate:
 
     @property
     def supports_thinking(self) -> bool:
-        """Whether the template writes thoughts, or cuts them out of earlier answers."""
-        if "<think>" in self.source and "</think>" in self.source:
-            return True
-        return "reasoning_content" not in self.source and _SPLITS_THOUGHTS.search(self.source) is not None
+        """Whether a model with this template can think."""
+        return writes_thoughts(self.source)
 
     def render(
         self,
@@ -103,6 +101,13 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template may end in any
             raise _described(error) from error
+
+
+def writes_thoughts(source: str) -> bool:
+    """Whether a template writes thoughts, or cuts them out of earlier answers."""
+    if "<think>" in source and "</think>" in source:
+        return True
+    return "reasoning_content" not in source and _SPLITS_THOUGHTS.search(source) is not None
 
 
 def template_source(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> Any:

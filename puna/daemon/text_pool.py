@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from puna.backends.base import ModelSource
-from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
 from puna.daemon.supervisor import ProcessStatus
@@ -17,7 +16,7 @@ from puna.daemon.text_workers import Job, TextWorkers
 from puna.gguf.errors import GgufError
 from puna.worker.text import memory_file
 from puna.worker.text.limits import Limits
-from puna.worker.text.messages import BuildPrompts, Describe, Inspect, OpenModel
+from puna.worker.text.messages import BuildPrompts, CheckTemplate, Describe, Inspect, OpenModel
 from puna.worker.text.processes import ZygoteProcess
 
 _LONG_CHARS = 1 << 16
@@ -55,17 +54,13 @@ class TextPool:
     async def inspect(self, source: ModelSource) -> ModelRecord:
         """Also of a file that cannot be used: the record says why."""
         try:
-            try:
-                return await self._inspect(source, "")
-            except TemplateError as error:  # it broke a limit
-                return await self._inspect(source, str(error))
+            return await self._workers.run(Job(Inspect(source.name), source.descriptors, key=source.name))
         except GgufError as error:
             return ModelRecord(error=str(error))
 
-    async def _inspect(self, source: ModelSource, template_error: str) -> ModelRecord:
-        return await self._workers.run(
-            Job(Inspect(source.name, template_error), source.descriptors, key=source.name)
-        )
+    async def check_template(self, source: ModelSource) -> None:
+        """Raises TemplateError if the file has a template that cannot be used, GgufError."""
+        await self._workers.run(Job(CheckTemplate(source.name), source.descriptors, key=source.name))
 
     @asynccontextmanager
     async def describe(self, source: ModelSource, *, verbose: bool) -> AsyncIterator[int]:

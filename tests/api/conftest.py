@@ -70,6 +70,7 @@ def gguf_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "plain": write_gguf(directory / "plain.gguf"),
         "thinker": write_gguf(directory / "thinker.gguf", template=THINKING),
+        "wrong": write_gguf(directory / "wrong.gguf", template="{% nonsense %}"),
         "bare": write_gguf(directory / "bare.gguf", template=None),
         "embedder": write_gguf(directory / "embedder.gguf", pooling_type=1),
         "small": write_gguf(directory / "small.gguf", template=CHATML, context=64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -50,6 +51,34 @@ def test_tags_survive_a_file_that_is_no_gguf(client, runtime, add_model):
     response = client.post("/api/generate", {"model": "m", "prompt": "hi"})
     assert response.status_code == 500
     assert "not a GGUF" in response.json()["error"] or "magic" in response.json()["error"]
+
+
+def test_tags_read_few_files_at_once_and_compile_no_template(client, runtime, add_model, monkeypatch):
+    for number in range(12):
+        add_model(f"n{number}")
+    inspect, under_way, most = runtime.text.inspect, [], []
+
+    async def slowly(source):
+        under_way.append(source)
+        most.append(len(under_way))
+        await asyncio.sleep(0.01)
+        under_way.remove(source)
+        return await inspect(source)
+
+    monkeypatch.setattr(runtime.text, "inspect", slowly)
+    monkeypatch.setattr(runtime.text, "check_template", None)
+    models = client.get("/api/tags").json()["models"]
+    assert [model["capabilities"] for model in models] == [["completion"]] * 13
+    assert max(most) <= 4
+
+
+def test_a_template_that_cannot_be_compiled_is_tried_once(client, runtime, add_model, monkeypatch):
+    add_model("wrong", "wrong")
+    assert "capabilities" in client.get("/api/tags").json()["models"][0]
+    for _ in range(2):
+        response = client.post("/api/generate", {"model": "wrong", "prompt": "hi"})
+        assert (response.status_code, "nonsense" in response.json()["error"]) == (500, True)
+        monkeypatch.setattr(runtime.text, "check_template", None)
 
 
 def test_ps_lists_what_is_loaded_last_to_expire_first(client, runtime, add_model):

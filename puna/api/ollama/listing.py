@@ -102,7 +102,7 @@ async def tags(request: Request) -> Response:
 async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
     record = None
     try:
-        record = await context.inspector.record(model)
+        record = await context.inspector.record_for_list(model)
     except GgufError as error:
         log.warning("%s cannot be used: %s", model.name.short, error)
     return ListedModel(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from puna.chat.errors import PromptError, TemplateError
-from puna.chat.model_record import ModelRecord, Text
+from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
@@ -38,8 +38,12 @@ class Inspect(Call[ModelRecord], frozen=True):
 
     name: str
     """For error texts, here and below."""
-    template_error: Text = ""
-    """If it is known why the template cannot be used: it is not tried again."""
+
+
+class CheckTemplate(Call[None], frozen=True):
+    """With the model's file. Raises TemplateError if its template cannot be used, GgufError."""
+
+    name: str
 
 
 class Describe(Call[None], frozen=True):
@@ -82,12 +86,16 @@ class Leaving(msgspec.Struct, frozen=True, tag=True):
     """Told by a worker before its last answer: whatever is asked after that is lost."""
 
 
-ToTextWorker = GetCage | Inspect | Describe | OpenModel | Attach | Detach | BuildPrompts
+ToTextWorker = GetCage | Inspect | CheckTemplate | Describe | OpenModel | Attach | Detach | BuildPrompts
 
 
 def cpu_seconds(message: Call[Any] | Detach, limits: Limits) -> float:
     """Processor time that it may take."""
-    return limits.prompt_cpu_s if isinstance(message, BuildPrompts | Inspect) else limits.file_cpu_s
+    return (
+        limits.prompt_cpu_s
+        if isinstance(message, BuildPrompts | Inspect | CheckTemplate)
+        else limits.file_cpu_s
+    )
 
 
 class Ending(msgspec.Struct, frozen=True):

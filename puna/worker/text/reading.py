@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.chat.template import ChatTemplate
+from puna.chat.template import writes_thoughts
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 
@@ -16,18 +15,17 @@ _MAX_CHARS = 200
 _MAX_COUNT = (1 << 63) - 1
 
 
-def read_record(metadata: Metadata, template_error: str = "") -> ModelRecord:
-    """template_error: if it is known why the template cannot be used. Raises GgufError."""
+def read_record(metadata: Metadata) -> ModelRecord:
+    """The template is looked at as a text, not compiled: lists of models come here. Raises GgufError."""
     architecture = metadata.get("general.architecture", "")
     source = metadata.get(TEMPLATE_KEY)
-    can_think, template_error = (False, template_error) if template_error else _examine(source)
+    can_think = isinstance(source, str) and writes_thoughts(source)
     is_embedding = f"{architecture}.pooling_type" in metadata
     tensors = metadata.tensors
     return ModelRecord(
         architecture=_bounded(architecture),
         capabilities=() if is_embedding else ("completion", "thinking") if can_think else ("completion",),
         has_template=source is not None,
-        template_error=template_error,
         context_length=_count(metadata.get(f"{architecture}.context_length")),
         embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),
         parameter_count=_count(sum(math.prod(tensor.shape) for tensor in tensors.values())),
@@ -35,16 +33,6 @@ def read_record(metadata: Metadata, template_error: str = "") -> ModelRecord:
         quantization=_bounded(quantization_name(metadata, tensors)),
         weight_bytes=_count(sum(tensor.num_bytes for tensor in tensors.values())),
     )
-
-
-def _examine(source: Any) -> tuple[bool, str]:
-    """Whether a model with this template can think, and what is wrong with the template."""
-    if source is None:
-        return False, ""
-    try:
-        return ChatTemplate(source, bos_token="", eos_token="").supports_thinking, ""
-    except TemplateError as error:
-        return False, str(error)
 
 
 def _bounded(value: Any) -> str:

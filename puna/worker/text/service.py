@@ -16,6 +16,7 @@ from puna.worker.text.description import write_description
 from puna.worker.text.messages import (
     Attach,
     BuildPrompts,
+    CheckTemplate,
     Describe,
     Detach,
     GetCage,
@@ -24,7 +25,7 @@ from puna.worker.text.messages import (
     TextSide,
     ToTextWorker,
 )
-from puna.worker.text.reading import read_record
+from puna.worker.text.reading import TEMPLATE_KEY, read_record
 from puna.worker.text.stages import SharedStage, Stage
 
 
@@ -48,9 +49,13 @@ class TextService:
                 self._models.pop(model, None)
             case GetCage():
                 return self._cage
-            case Inspect(name, template_error):
-                with self._stage.during(Stage.TEMPLATE):
-                    return read_record(read_metadata(descriptors[0], name), template_error)
+            case Inspect(name):
+                return read_record(read_metadata(descriptors[0], name))
+            case CheckTemplate(name):
+                source = read_metadata(descriptors[0], name).get(TEMPLATE_KEY)
+                if source is not None:
+                    with self._stage.during(Stage.TEMPLATE):
+                        ChatTemplate(source, bos_token="", eos_token="")
             case Describe(name, verbose):
                 with open(descriptors[1], "wb", closefd=False) as file:
                     write_description(read_metadata(descriptors[0], name), file, verbose=verbose)
