@@ -165,7 +165,7 @@ class TextWorkers:
             del self._running[worker]
             if not worker.goes_on:
                 self._retire(worker)
-            asyncio.get_running_loop().call_later(_IDLE_S, self._drop, worker, worker.num_jobs)
+            self._drop_later(worker)
             self._dispatch()
 
     async def _attach(self, worker: TextWorker, model: TextModel) -> None:
@@ -194,6 +194,9 @@ class TextWorkers:
         """Its channel is closed. If it has a job, that fails, too."""
         if worker not in self._running:
             self._retire(worker)
+
+    def _drop_later(self, worker: TextWorker) -> None:
+        asyncio.get_running_loop().call_later(_IDLE_S, self._drop, worker, worker.num_jobs)
 
     def _drop(self, worker: TextWorker, num_jobs: int) -> None:
         """If it has had no other job since, and is not needed."""
@@ -234,6 +237,7 @@ class TextWorkers:
     def _add(self, worker: TextWorker) -> None:
         self._workers.append(worker)
         self._unburied.add(worker)
+        self._drop_later(worker)  # it may have come when what it was forked for was done
         if not self._has_warned and (warning := worker.cage.warning):
             self._has_warned = True
             log.warning("a text process is %s", warning)
@@ -256,14 +260,14 @@ class TextWorkers:
 
     def _fork_soon(self) -> None:
         self._num_forking += 1
-        self._zygote.run_in_background(self._fork(len(self._workers)))
+        self._zygote.run_in_background(self._fork(len(self._workers) + self._num_forking))
 
-    async def _fork(self, num_before: int) -> None:
-        """Another worker, unless there are others than those `num_before` by the time that one can come."""
+    async def _fork(self, wanted: int) -> None:
+        """Another worker, unless there are `wanted` by the time that one can come."""
         zygote = None
         try:
             zygote = await self._zygote.current()
-            if len(self._workers) <= num_before:
+            if len(self._workers) < wanted:
                 self._add(await zygote.fork(self._limits, self._ended))
             self._num_failures = 0
         except (OSError, WorkerDied) as error:

@@ -65,7 +65,9 @@ async def run_under_load(
         end.violations += await lost(daemon, load)
         after = await _emptied(daemon)
         if more := after - before:
-            end.violations.append(f"more than before: {dict(more)}")
+            end.violations.append(
+                f"more than before: {dict(more)}; before {dict(before)}, after {dict(after)}"
+            )
         end.violations += await ended(daemon, num_kills)
         end.violations += load.violations  # between faults
         end.note = ", ".join(f"{count} {outcome}" for outcome, count in load.outcomes.most_common())

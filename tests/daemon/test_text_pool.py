@@ -264,6 +264,22 @@ def test_who_stops_waiting_leaves_no_trace(plain: Path):
     run(work)
 
 
+def test_a_worker_that_comes_too_late_for_any_job_goes_again(plain: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.daemon.text_workers._IDLE_S", 0.2)
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, plain) as model:
+            await pool.build_prompts(model, HI)
+        await asyncio.sleep(0.5)  # by then nobody looks at those that have had a job
+        pool._workers._fork_soon()
+        while len(workers(pool)) <= NUM_READY:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        while len(workers(pool)) > NUM_READY:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    run(work)
+
+
 def test_only_what_a_killed_process_was_at_is_affected(plain: Path):
     """And that is tried again, once."""
     draw = random.Random(1)
