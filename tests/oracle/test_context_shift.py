@@ -37,6 +37,7 @@ pytestmark = pytest.mark.oracle
 THEIR_CONTEXT = 256
 CONTEXT = THEIR_CONTEXT - 1
 NUM_KEEP, NUM_PROMPT, NUM_TOKENS = 20, 100, 400
+NUM_REAL_TOKENS = 300  # of the real model: through two shifts
 FIRST_SHIFT = CONTEXT - NUM_PROMPT + 1  # generated tokens from this one on are drawn after a shift
 ASCII, VOCABULARY = 128, 270  # of the tiny models, whose first tokens are bytes
 
@@ -109,13 +110,15 @@ def loaded(path: Path, kv_type: str) -> Iterator[DeviceModel]:
     backend.close()
 
 
-def our_answer(path: Path, kv_type: str, prompt: list[int], sampling: SamplingParams) -> Answer:
+def our_answer(
+    path: Path, kv_type: str, prompt: list[int], sampling: SamplingParams, num_tokens: int = NUM_TOKENS
+) -> Answer:
     """From the engine, which shifts by itself."""
     backend = CpuBackend(num_threads=2, kv_type=kv_type)
     engine = EngineCore(backend)
     engine.attach_model("model", load_file(backend, path))
     request = Request(
-        id="x", model_id="model", prompt=prompt, sampling=sampling, max_tokens=NUM_TOKENS,
+        id="x", model_id="model", prompt=prompt, sampling=sampling, max_tokens=num_tokens,
         context_length=CONTEXT, shift=True, num_keep=NUM_KEEP,
     )  # fmt: skip
     engine.submit(request)
@@ -210,7 +213,7 @@ def test_real_model_along_their_answer(smollm2_path: Path) -> None:
     """
     with LlamaCpp(smollm2_path) as oracle:
         text = oracle.tokenize(TEXTS[0])[:NUM_PROMPT]
-    theirs = their_answer(smollm2_path, "f16", text, temperature=0.7, seed=3)
+    theirs = their_answer(smollm2_path, "f16", text, NUM_REAL_TOKENS, temperature=0.7, seed=3)
     with loaded(smollm2_path, "f16") as model:
         ours = Direct(model).follow(text, theirs)
         never_shifted = Direct(model)
@@ -234,12 +237,13 @@ def test_real_model_generates_the_same(smollm2_path: Path) -> None:
     """The engine's own answer: a text that repeats itself, which leaves few near ties."""
     with LlamaCpp(smollm2_path) as oracle:
         text = oracle.tokenize(ROUND * 10)[:NUM_PROMPT]
-    ours = our_answer(smollm2_path, "f16", text, SamplingParams(temperature=0, num_logprobs=5))
-    theirs = their_answer(smollm2_path, "f16", text, temperature=0.0)
+    greedy = SamplingParams(temperature=0, num_logprobs=5)
+    ours = our_answer(smollm2_path, "f16", text, greedy, NUM_REAL_TOKENS)
+    theirs = their_answer(smollm2_path, "f16", text, NUM_REAL_TOKENS, temperature=0.0)
     pairs = zip(ours.tokens, theirs.tokens, strict=True)
-    same = next((i for i, (a, b) in enumerate(pairs) if a != b), NUM_TOKENS)
+    same = next((i for i, (a, b) in enumerate(pairs) if a != b), NUM_REAL_TOKENS)
     assert same > FIRST_SHIFT + 50
-    if same < NUM_TOKENS:
+    if same < NUM_REAL_TOKENS:
         top = theirs.logprobs[same]
         assert top[theirs.tokens[same]] - top[ours.tokens[same]] < 0.3
 
