@@ -17,7 +17,7 @@ from tests.tiny import TINY, Quantize, Tiny, write_tiny
 
 pytestmark = pytest.mark.oracle
 
-NUM_PROMPTS = 5
+NUM_PROMPTS = 3
 PROMPT_TOKENS = 200
 VOCAB = 270
 
