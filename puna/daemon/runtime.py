@@ -190,10 +190,10 @@ class Runtime:
         """From the store, and what is on disk of its cached KV. A copy in memory stays as long as it is used.
         Raises the registry's errors.
         """
-        model_id = (await asyncio.to_thread(self.store.find, name)).weights_id
-        await asyncio.to_thread(self.store.delete, name)
+        model_ids = await asyncio.to_thread(self.store.delete, name)
         await self._loader.unload_deleted()
-        if all(model.weights_id != model_id for model in await asyncio.to_thread(self.store.list)):
+        kept = {model.weights_id for model in await asyncio.to_thread(self.store.list)}
+        for model_id in model_ids - kept:
             try:
                 await asyncio.wait_for(self.worker.call(EraseModel(model_id)), _ANSWER_TIMEOUT_S)
             except (TimeoutError, WorkerDied) as error:

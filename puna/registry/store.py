@@ -108,21 +108,23 @@ class Store:
         """Held while several changes belong together: no other thread deletes blobs meanwhile."""
         return self._lock
 
-    def delete(self, name: ModelName) -> None:
+    def delete(self, name: ModelName) -> set[str]:
         """Deletes the manifest, whatever its state, and the blobs that no other manifest names.
 
-        Raises ModelNotFound, ReadOnlyModel, StoreError.
+        Returns the ids of the weights that it named (ModelEntry.weights_id), none if it is corrupt. Raises
+        ModelNotFound, ReadOnlyModel, StoreError.
         """
         with self._lock:
             found = find_manifest(self.root, name)
             if found is None:
                 raise self._not_deletable(name)
             path = found[0]
-            digests = _digests(path)
+            digests, weights_ids = _digests(path), _weights_ids(path)
             with reported(f"cannot delete {path}"):
                 path.unlink()
             _remove_empty_directories(path.parent, self.root / "manifests")
             self.remove_unused_blobs(digests)
+        return weights_ids
 
     def _not_deletable(self, name: ModelName) -> RegistryError:
         for root in self._roots[1:]:
@@ -198,6 +200,14 @@ def _digests(path: Path) -> list[Digest]:
         return _digests_strict(path)
     except CorruptManifest:
         return []
+
+
+def _weights_ids(path: Path) -> set[str]:
+    try:
+        layers = read_manifest(path)[0].layers
+    except CorruptManifest:
+        return set()
+    return {blob_file_name(parse_digest(layer.digest)) for layer in layers if layer.kind == "model"}
 
 
 def _write_atomically(path: Path, data: bytes, top: Path) -> None:

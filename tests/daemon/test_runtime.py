@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,20 @@ def test_deleting_a_resident_model_leaves_running_requests_unharmed(daemon, weig
             assert await daemon.continue_text(model, "still here") == "still here"
         await daemon.runtime.unload("m")  # it is still known by its name
         assert await daemon.names() == []
+
+    run(main, daemon)
+
+
+def test_a_damaged_model_can_be_deleted_and_its_prefixes_go(daemon, weights):
+    daemon.add("m", weights[0])
+    path = daemon.store.find(ModelName.parse("m")).model_path
+
+    async def main():
+        await daemon.runtime.observe(wait=True)
+        os.truncate(path, 1)
+        await daemon.runtime.delete(ModelName.parse("m"))
+        assert not path.exists()
+        assert daemon.worker.erased == [path.name]
 
     run(main, daemon)
 
