@@ -46,9 +46,9 @@ class Reply(NamedTuple):
     error: str
 
 
-def asks(models: tuple[str, ...] = MODELS) -> list[Ask]:
+def asks() -> list[Ask]:
     """On both APIs, of each model: short and long prompts, greedy and drawn with a seed."""
-    return [ask for model in models for number in range(2) for ask in _asks_of(model, number)]
+    return [ask for model in MODELS for number in range(2) for ask in _asks_of(model, number)]
 
 
 def probe(model: str) -> Ask:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help=f"of {', '.join(PARTS)}; default: all")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that daemons end and disks are unmounted
     rows = asyncio.run(_run(given.parts or list(PARTS), given.count, given.seed))
     print(table(rows))
     sys.exit(any(row.violations for row in rows))

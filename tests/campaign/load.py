@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from tests.campaign.asks import MODELS, Ask, asks, read_reply, session_ask
@@ -61,12 +62,10 @@ class Load:
         seed: str,
         *,
         pause_s: float = 0.05,
-        models: tuple[str, ...] = MODELS,
     ) -> None:
         self._daemon = daemon
         self.expected = expected
-        self._models = models
-        self._asks = asks(models)
+        self._asks = asks()
         self._random = random.Random(seed)
         self._pause_s = pause_s
         self._tasks: list[asyncio.Task[None]] = []
@@ -104,7 +103,7 @@ class Load:
         """Whether the reply came as it should; other than by an excuse is a violation."""
         return await self._checked(ask) == "done"
 
-    async def _repeat(self, client) -> None:
+    async def _repeat(self, client: Callable[[], Awaitable[None]]) -> None:
         while not self._is_ending:
             await client()
             await asyncio.sleep(self._random.uniform(0, 2 * self._pause_s))
@@ -122,7 +121,7 @@ class Load:
 
     async def _err(self) -> None:
         """What makes no sense is refused."""
-        model = self._random.choice(self._models)
+        model = self._random.choice(MODELS)
         path, body = self._random.choice(
             [
                 ("/api/chat", {"model": model, "messages": "none"}),
@@ -139,7 +138,7 @@ class Load:
             self.violations.append(f"a bad request gets {answer}")
 
     async def _use_sessions(self) -> None:
-        model, name = self._random.choice(self._models), f"s{self._random.randrange(6)}"
+        model, name = self._random.choice(MODELS), f"s{self._random.randrange(6)}"
         ask = session_ask(model, name)
         if await self._checked(ask) != "done" or self._random.random() < 0.5:
             return

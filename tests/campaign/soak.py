@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import tempfile
 import time
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that daemons end and disks are unmounted
     with tempfile.TemporaryDirectory(prefix="puna-soak-") as directory:
         found, wrong, seen = asyncio.run(soak(Path(directory), given.minutes, given.seed))
     print(table(found))
