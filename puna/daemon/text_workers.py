@@ -297,4 +297,6 @@ def _cause_of_death(ending: Ending | None, job: Job[Any], limits: Limits) -> Exc
     if ending.status == -TOO_SLOW:
         return limit_error(stage, f"took more than {cpu_seconds(job.message, limits):g} s of processor time")
     cause = f"status {ending.status}" if ending.status > 0 else signal.strsignal(-ending.status)
-    return WorkerDied(f"the text process crashed at {work_at(stage)}: {cause}")
+    if stage is Stage.TOKENIZING:  # the fault is neither the file's nor the client's
+        return WorkerDied(f"the text process crashed at {work_at(stage)}: {cause}")
+    return limit_error(stage, f"crashed: {cause}")

@@ -180,6 +180,27 @@ def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
     run(work)
 
 
+def test_a_file_that_crashes_its_reader_is_one_that_cannot_be_used(plain: Path):
+    """Else each list of models would fail because of it."""
+
+    async def work(pool: TextPool) -> None:
+        while not (pids := workers(pool)):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        with ModelSource.open(plain) as source:
+            record = asyncio.ensure_future(pool.inspect(source))
+            while not pool._workers._running:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            for pid in pids:
+                os.kill(pid, signal.SIGSEGV)
+                os.kill(pid, signal.SIGCONT)
+            assert (await record).error == "reading the model's file crashed: Segmentation fault"
+            assert (await pool.inspect(source)).error == ""
+
+    run(work)
+
+
 def test_what_templates_may_use_works_in_a_cage(tmp_path: Path):
     """Also what Python and Jinja load when it is first used."""
     path = write_gguf(
