@@ -129,7 +129,7 @@ def test_random_calls_while_the_model_works_and_the_limit_changes(daemon):
     prompts = [f"{number} facts about the number {number * 7}:" for number in range(2, 8)]
     with clients(daemon, 3) as processes:
         for seed, process in enumerate(processes):
-            process.send("churn", seed=seed, num_calls=700, num_threads=4, max_size=MIB)
+            process.send("churn", seed=seed, num_calls=400, num_threads=4, max_size=MIB)
         replies: list[Any] = []
         receiving = threading.Thread(target=lambda: replies.extend(each.receive() for each in processes))
         generating = threading.Thread(target=lambda: texts.extend(map(daemon.generate, prompts)))
