@@ -187,7 +187,7 @@ class Runtime:
             yield model_id
 
     async def delete(self, name: ModelName) -> None:
-        """From the store, and what is on disk of its cached KV. A copy in memory stays as long as it is used.
+        """From the store and from memory, and its cached KV on disk; requests that run may finish.
         Raises the registry's errors.
         """
         model_ids = await asyncio.to_thread(self.store.delete, name)
@@ -198,6 +198,7 @@ class Runtime:
                 await asyncio.wait_for(self.worker.call(EraseModel(model_id)), _ANSWER_TIMEOUT_S)
             except (TimeoutError, WorkerDied) as error:
                 log.warning("cached prefixes of %s may still be on disk: %r", name.short, error)
+            await self._residency.unload(model_id)  # it would keep the disk from having its space
 
     async def unload(self, name: str) -> None:
         """Unloads a model, now or when its last request ends. Raises the registry's errors."""

@@ -687,3 +687,18 @@ def test_the_last_name_of_weights_takes_their_cached_prefixes_along(daemon: Daem
         assert daemon.worker.erased == [model_id]
 
     run(main, daemon)
+
+
+def test_a_model_that_is_deleted_leaves_memory_when_nobody_uses_it(daemon: Daemon, weights: list[bytes]):
+    async def main() -> None:
+        daemon.add("a", weights[0])
+        await daemon.say("a", "hi")
+        await daemon.runtime.delete(ModelName.parse("a"))
+        assert daemon.worker.models == {}
+        daemon.add("b", weights[0])
+        async with daemon.runtime.resident("b"):
+            await daemon.runtime.delete(ModelName.parse("b"))
+            assert daemon.worker.models
+        await until(lambda: not daemon.worker.models)
+
+    run(main, daemon)

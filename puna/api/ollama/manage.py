@@ -29,7 +29,7 @@ class CopyRequest(msgspec.Struct):
 
 
 async def delete(request: Request) -> Response:
-    """DELETE /api/delete. A copy in memory keeps running."""
+    """DELETE /api/delete. Requests that run may finish."""
     body = await read_body(request, DeleteRequest)
     if not (text := body.model or body.name):
         raise ApiError(400, "model is required")
