@@ -8,8 +8,9 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
-from puna.worker.calls import Channel, inherited_channel
+from puna.worker.calls import Channel, close_all, inherited_channel
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,12 +24,21 @@ def begin(name: str) -> Channel:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     arguments = _parse(sys.argv[1:])
+    _close_all_but([0, 1, 2, *arguments.channel])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != arguments.parent:  # it has ended before it could be asked for
         sys.exit(1)
     logging.basicConfig(level=logging.INFO, format=f"{name}: %(levelname)s %(message)s")
     return inherited_channel(*arguments.channel)
+
+
+def _close_all_but(kept: list[int]) -> None:
+    """Whoever started the daemon may have left it files and sockets, and not every event loop keeps those
+    from children.
+    """
+    opened = [int(path.name) for path in Path("/dev/fd").iterdir()]
+    close_all([number for number in opened if number not in kept])
 
 
 def _parse(given: list[str]) -> argparse.Namespace:

@@ -91,6 +91,12 @@ def descriptors() -> dict[str, str]:
     return {path.name: str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.exists()}
 
 
+def sockets_of(pid: int) -> set[str]:
+    """Besides that of its log."""
+    links = {int(path.name): str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    return {link for number, link in links.items() if number > 2 and link.startswith("socket:")}
+
+
 @asynccontextmanager
 async def opened(pool: TextPool, path: Path) -> AsyncIterator[TextModel]:
     with ModelSource.open(path) as source:
@@ -150,6 +156,7 @@ def test_workers_are_caged(plain: Path):
         assert all(status.cage.seccomp and not status.cage.is_low for status in pool.processes)
         for pid in workers(pool):
             assert "Seccomp:\t2" in await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
+            assert not sockets_of(pid) & sockets_of(zygote(pool))
 
     run(work)
 

@@ -22,6 +22,7 @@ from puna.daemon.worker_settings import worker_settings
 from puna.engine import Request, SamplingParams
 from puna.settings import Settings
 from puna.worker.call_client import WorkerDied
+from puna.worker.calls import open_channel
 from puna.worker.engine.messages import GetStats, Unload, WorkerSettings
 from puna.worker.process import WorkerProcess
 from tests.tiny import TINY, write_tiny
@@ -72,6 +73,26 @@ def test_a_worker_generates(model_path: Path):
             assert (await worker.client.call(GetStats())).kv_limit_bytes == 64 << 20
 
     run(main)
+
+
+@pytest.mark.parametrize("module", ["puna.worker.engine", "puna.worker.text"])
+def test_what_others_left_open_is_closed(module: str, tmp_path: Path):
+    ours, theirs = open_channel()
+    with (tmp_path / "secret").open("w") as secret:
+        arguments = ["--channel", *map(str, theirs.numbers), "--parent", str(os.getpid())]
+        child = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], pass_fds=[*theirs.numbers, secret.fileno()]
+        )
+        try:
+            directory = Path(f"/proc/{child.pid}/fd")
+            while any(str(path.readlink()) == secret.name for path in directory.iterdir() if path.exists()):
+                time.sleep(0.01)
+            assert child.poll() is None
+        finally:
+            ours.close()
+            theirs.close()
+            child.kill()
+            child.wait()
 
 
 def test_keys_and_values_are_stored_as_asked(model_path: Path):

@@ -32,7 +32,6 @@ class Zygote:
     """Serves one daemon until it closes the channel; the workers end with the zygote."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
         self._server = CallServer(channel, ToZygote, {})
         self._stages: dict[int, SharedStage] = {}
         self._prctl = ctypes.CDLL(None).prctl
@@ -59,7 +58,7 @@ class Zygote:
             try:
                 self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 if os.getppid() == own_pid:
-                    self._channel.close()
+                    self._server.close()  # a worker that was taken over must not speak for the zygote
                     worker.run(inherited_channel(*descriptors), stage, limits)
                     status = 0
             except Exception:
