@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from puna.cgroup import control_groups
+from puna.cgroup import control_groups, read_text
 from tests.campaign.daemon import Daemon
 from tests.campaign.results import Row
 from tests.campaign.store import make_store
@@ -60,7 +60,9 @@ async def run_memory(root: Path, num_faults: int, seed: int) -> list[Row]:
         daemon = Daemon(root, models, SWITCHING, lambda: _enter(group))
         fault = Fault("memory limit of the control group goes down", 1, "errors", squeeze)
         rows = await run_under_load(daemon, [fault] * num_faults, seed)
-        rows[0].note = f"{_num_killed(group)} killed by the system"
+        hits = _event(group, "memory.events", "max") or int(read_text(group / "memory.failcnt") or 0)
+        killed = _event(group, "memory.events", "oom_kill") or _event(group, "memory.oom_control", "oom_kill")
+        rows[0].note = f"limit met {hits} times, {killed} processes killed by the system"
         return rows
 
 
@@ -128,11 +130,11 @@ def _enter(group: Path) -> None:
     (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def _num_killed(group: Path) -> int:
-    for name in ("memory.events", "memory.oom_control"):
-        with suppress(OSError):
-            lines = (line.split() for line in (group / name).read_text().splitlines())
-            return next(int(words[1]) for words in lines if words[0] == "oom_kill")
+def _event(group: Path, file: str, name: str) -> int:
+    """A count that the group keeps; 0 if it keeps none."""
+    with suppress(OSError):
+        lines = (line.split() for line in (group / file).read_text().splitlines())
+        return next((int(words[1]) for words in lines if words[0] == name), 0)
     return 0
 
 
