@@ -25,7 +25,7 @@ from tests.campaign.under_load import SWITCHING, Fault, Inflicted, run_under_loa
 _ENOUGH, _FEW = 256, 96
 """Descriptors: with so few some requests may find none."""
 _MEMORY_BYTES = 320 << 20
-_LEAST_BYTES = 230 << 20
+_LEAST_BYTES = 130 << 20
 _HELD_S = 1.0
 _DAY_S = 86400
 
