@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tests.campaign.http import ask
@@ -106,7 +107,8 @@ class Daemon:
     def end(self) -> None:
         """Kills whatever is left."""
         for pid in self.left_processes():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
 
