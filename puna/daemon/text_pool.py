@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from puna.backends.base import ModelSource
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.daemon.residency import ServerBusy
 from puna.daemon.supervisor import ProcessStatus
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_workers import Job, TextWorkers
@@ -21,8 +21,9 @@ from puna.worker.text.processes import ZygoteProcess
 
 _LONG_CHARS = 1 << 16
 """A prompt of that length takes tens of milliseconds."""
-_MAX_DESCRIPTIONS = 4
-"""At the same time: each takes memory until the client has it all."""
+_LARGE_BYTES = 1 << 20
+_MAX_LARGE = 4
+"""Descriptions larger than that at the same time: each takes memory until its client has it all."""
 
 
 class TextPool:
@@ -37,7 +38,7 @@ class TextPool:
         spawn: Callable[[], Awaitable[ZygoteProcess]] = ZygoteProcess.start,
     ) -> None:
         self._workers = TextWorkers(spawn, limits)
-        self._descriptions = asyncio.Semaphore(_MAX_DESCRIPTIONS)
+        self._num_large = 0
 
     @property
     def processes(self) -> list[ProcessStatus]:
@@ -66,18 +67,30 @@ class TextPool:
     async def describe(self, source: ModelSource, *, verbose: bool) -> AsyncIterator[int]:
         """A file in memory with members of a JSON object: see puna.worker.text.description.
 
-        verbose: with all arrays. Raises GgufError.
+        verbose: with all arrays. Raises GgufError, ServerBusy.
         """
-        async with self._descriptions:
-            descriptor = memory_file.create("description")
-            try:
-                message = Describe(source.name, verbose)
-                descriptors = [*source.descriptors, descriptor]
-                await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
-                memory_file.seal(descriptor)
+        descriptor = memory_file.create("description")
+        try:
+            message = Describe(source.name, verbose)
+            descriptors = [*source.descriptors, descriptor]
+            await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
+            memory_file.seal(descriptor)
+            with self._counted(os.fstat(descriptor).st_size):
                 yield descriptor
-            finally:
-                os.close(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _counted(self, num_bytes: int) -> Iterator[None]:
+        """A description. Nobody waits for those who do not read theirs: raises ServerBusy."""
+        is_large = num_bytes > _LARGE_BYTES
+        if is_large and self._num_large >= _MAX_LARGE:
+            raise ServerBusy
+        self._num_large += is_large
+        try:
+            yield
+        finally:
+            self._num_large -= is_large
 
     async def open_model(self, source: ModelSource) -> TextModel:
         """It is the caller's, who closes it with close_model(). Raises GgufError, TokenizerError."""

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest
+from puna.daemon.residency import ServerBusy
 from puna.daemon.text_model import TextModel
 from puna.daemon.text_pool import TextPool
 from puna.daemon.text_workers import NUM_READY
@@ -144,6 +145,25 @@ def test_a_model_is_inspected_described_and_prompted(plain: Path):
             request = PromptRequest(prompts=["hi"], context=[10**5], context_length=64)
             with pytest.raises(PromptError, match="context has token 100000"):
                 await pool.build_prompts(model, request)
+
+    run(work)
+
+
+def test_nobody_waits_for_those_who_do_not_read_what_is_long(plain: Path, tmp_path: Path):
+    long = write_gguf(tmp_path / "long.gguf", extra="x" * (2 << 20))
+
+    async def work(pool: TextPool) -> None:
+        with ModelSource.open(plain) as source, ModelSource.open(long) as other:
+            async with AsyncExitStack() as unread:
+                for _ in range(4):
+                    await unread.enter_async_context(pool.describe(other, verbose=True))
+                with pytest.raises(ServerBusy):
+                    async with pool.describe(other, verbose=True):
+                        pass
+                async with pool.describe(source, verbose=True):
+                    pass
+            async with pool.describe(other, verbose=True):
+                pass
 
     run(work)
 
