@@ -11,7 +11,7 @@ from typing import TypeVar
 from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.daemon.text_pool import TextPool
+from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry
 from puna.registry.create import WeightsDescription

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from puna.backends.base import ModelInfo
-from puna.daemon.loading import ModelLoader
+from puna.daemon.models.loading import ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import EngineProcess, ProcessStatus, WorkerSupervisor
-from puna.daemon.text_model import TextModel
-from puna.daemon.text_pool import TextPool
-from puna.daemon.worker_settings import worker_settings
+from puna.daemon.text.model import TextModel
+from puna.daemon.text.pool import TextPool
+from puna.daemon.worker.settings import worker_settings
+from puna.daemon.worker.supervisor import EngineProcess, ProcessStatus, WorkerSupervisor
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.trace import EngineTrace

@@ -12,8 +12,8 @@ from puna.backends.base import ModelInfo, ModelSource
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
-from puna.daemon.supervisor import ProcessStatus
-from puna.daemon.text_model import TextModel
+from puna.daemon.text.model import TextModel
+from puna.daemon.worker.supervisor import ProcessStatus
 from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.trace import EngineTrace
 from puna.registry import ModelName, Store, StoredModel

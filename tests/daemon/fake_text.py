@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from puna.backends.base import ModelSource
-from puna.daemon.supervisor import ProcessStatus
-from puna.daemon.text_model import TextModel
-from puna.daemon.text_pool import TextPool
-from puna.daemon.text_workers import Job
+from puna.daemon.text.model import TextModel
+from puna.daemon.text.pool import TextPool
+from puna.daemon.text.workers import Job
+from puna.daemon.worker.supervisor import ProcessStatus
 from puna.worker.cage import CageLevel
 from puna.worker.text.messages import Attach
 from puna.worker.text.service import TextService

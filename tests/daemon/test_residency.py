@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from puna.daemon.residency import Residency, ServerBusy
-from puna.daemon.sleepers import MAX_SLEEPERS
+from puna.daemon.models.residency import Residency, ServerBusy
+from puna.daemon.models.sleepers import MAX_SLEEPERS
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from puna.daemon.residency import Residency
+from puna.daemon.models.residency import Residency
 
 pytestmark = pytest.mark.unit
 
@@ -122,7 +122,7 @@ class Models:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(visits, min_size=1, max_size=12), max_loaded=st.integers(0, 2))
 def test_any_schedule(virtual_time, monkeypatch, plan, max_loaded):
-    monkeypatch.setattr("puna.daemon.sleepers.MAX_SLEEPERS", 2)
+    monkeypatch.setattr("puna.daemon.models.sleepers.MAX_SLEEPERS", 2)
 
     async def main():
         models = Models(max_loaded)

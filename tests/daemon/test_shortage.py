@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.daemon.shortage import could_fit, describe_excess, describe_shortage
+from puna.daemon.models.shortage import could_fit, describe_excess, describe_shortage
 from puna.engine.request import EngineStats, ModelStats
 from puna.kv.budget import Shortage
 

@@ -10,8 +10,8 @@ import asyncio
 import pytest
 
 from puna.backends.base import ModelLoadError, ModelSource
-from puna.daemon.restarting_child import SHUTTING_DOWN
-from puna.daemon.supervisor import WorkerSupervisor
+from puna.daemon.worker.restarting_child import SHUTTING_DOWN
+from puna.daemon.worker.supervisor import WorkerSupervisor
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied

@@ -17,10 +17,10 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest
-from puna.daemon.residency import ServerBusy
-from puna.daemon.text_model import TextModel
-from puna.daemon.text_pool import TextPool
-from puna.daemon.text_workers import NUM_READY
+from puna.daemon.models.residency import ServerBusy
+from puna.daemon.text.model import TextModel
+from puna.daemon.text.pool import TextPool
+from puna.daemon.text.workers import NUM_READY
 from puna.gguf import GgufError
 from puna.tokenizer import Tokenizer
 from puna.worker.call_client import WorkerDied
@@ -313,7 +313,7 @@ def test_who_stops_waiting_leaves_no_trace(plain: Path):
 
 
 def test_a_worker_that_comes_too_late_for_any_job_goes_again(plain: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.daemon.text_workers._IDLE_S", 0.2)
+    monkeypatch.setattr("puna.daemon.text.workers._IDLE_S", 0.2)
 
     async def work(pool: TextPool) -> None:
         async with opened(pool, plain) as model:

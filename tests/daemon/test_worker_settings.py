@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from puna.daemon.worker_settings import worker_settings
+from puna.daemon.worker.settings import worker_settings
 from puna.engine import EngineSettings
 from puna.settings import Settings
 from puna.worker.engine.messages import WorkerSettings

@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 
 from puna.backends.base import ModelLoadError
-from puna.daemon.worker_settings import worker_settings
+from puna.daemon.worker.settings import worker_settings
 from puna.engine import Request, SamplingParams
 from puna.settings import Settings
 from puna.worker.call_client import WorkerDied

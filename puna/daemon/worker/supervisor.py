@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
-from puna.daemon.kept_memory import KeptMemory
-from puna.daemon.restarting_child import Process, RestartingChild
+from puna.daemon.worker.kept_memory import KeptMemory
+from puna.daemon.worker.restarting_child import Process, RestartingChild
 from puna.engine.request import Request, StepOutput
 from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied

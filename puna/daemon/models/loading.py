@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
-from puna.daemon.residency import Residency
-from puna.daemon.shortage import could_be_leased, could_fit, describe_shortage
-from puna.daemon.supervisor import WorkerSupervisor
-from puna.daemon.text_model import TextModel
-from puna.daemon.text_pool import TextPool
+from puna.daemon.models.residency import Residency
+from puna.daemon.models.shortage import could_be_leased, could_fit, describe_shortage
+from puna.daemon.text.model import TextModel
+from puna.daemon.text.pool import TextPool
+from puna.daemon.worker.supervisor import WorkerSupervisor
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
 from puna.gguf import GgufError

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from puna.daemon.entry import FOREVER, Entry
-from puna.daemon.sleepers import Sleepers
+from puna.daemon.models.entry import FOREVER, Entry
+from puna.daemon.models.sleepers import Sleepers
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

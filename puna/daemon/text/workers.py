@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from puna.chat.errors import PromptError
-from puna.daemon.restarting_child import SHUTTING_DOWN, RestartingChild
-from puna.daemon.supervisor import ProcessStatus
-from puna.daemon.text_model import TextModel
+from puna.daemon.text.model import TextModel
+from puna.daemon.worker.restarting_child import SHUTTING_DOWN, RestartingChild
+from puna.daemon.worker.supervisor import ProcessStatus
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, ProtocolError
 from puna.worker.text.limits import TOO_SLOW, Limits

@@ -1,0 +1,1 @@
+"""Which models are resident: loaded, asleep, leaving, and what does not fit."""
