@@ -22,6 +22,8 @@ class TextModel:
     """Descriptors of sealed memory."""
     number: int = field(default_factory=lambda: next(_numbers))
     is_closed: bool = False
+    has_killed: bool = False
+    """Its template ended a worker: what is asked of it from now on counts as long, and leaves others room."""
 
     @property
     def end_of_generation(self) -> Sequence[int]:

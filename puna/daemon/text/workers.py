@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from puna.chat.errors import PromptError
+from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.text.model import TextModel
 from puna.daemon.worker.restarting_child import SHUTTING_DOWN, RestartingChild
 from puna.daemon.worker.supervisor import ProcessStatus
@@ -57,6 +57,10 @@ class Job(Generic[T]):
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     was_interrupted: bool = False
     """Once, and not by its own fault."""
+
+    @property
+    def counts_as_long(self) -> bool:
+        return self.is_long or (self.model is not None and self.model.has_killed)
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
@@ -125,17 +129,17 @@ class TextWorkers:
 
     def _dispatch(self) -> None:
         """Gives waiting jobs, in their order, to free workers, as far as they may run now."""
-        num_long = sum(job.is_long for job in self._running.values())
+        num_long = sum(job.counts_as_long for job in self._running.values())
         per_key = Counter(job.key for job in self._running.values())
         for job in list(self._waiting):
-            if (job.is_long and num_long >= MAX_LONG) or per_key[job.key] >= MAX_PER_KEY:
+            if (job.counts_as_long and num_long >= MAX_LONG) or per_key[job.key] >= MAX_PER_KEY:
                 continue
             worker = self._free_worker(job)
             if worker is None:
                 self._grow()
                 return
             self._waiting.remove(job)
-            num_long += job.is_long
+            num_long += job.counts_as_long
             per_key[job.key] += 1
             self._running[worker] = job
             worker.num_jobs += 1
@@ -183,6 +187,8 @@ class TextWorkers:
             self._workers.remove(worker)
         error = _cause_of_death(await self._reap(worker), job, self._limits)
         if error is not None:
+            if job.model is not None and isinstance(error, TemplateError):
+                job.model.has_killed = True
             job.fail(error)
         elif job.was_interrupted:
             job.fail(WorkerDied("the text process was killed twice"))
