@@ -59,7 +59,8 @@ def test_the_command_line_does_not_import_from_the_current_directory(downloads, 
         print([entry for entry in sys.path if entry.startswith(sys.argv[2])])"""
     (downloads / "lib" / "queue.py").symlink_to(downloads / "queue.py")
     environ = {} if python_path is None else {"PYTHONPATH": python_path}
-    command = [sys.executable, "-c", code, str(ROOT), str(downloads)]
+    # -S: an installation for development runs code of its own before any program, wherever that finds it.
+    command = [sys.executable, "-S", "-c", code, str(ROOT), str(downloads)]
     assert subprocess.check_output(command, cwd=downloads, env=environ, text=True) == "[]\n"
 
 

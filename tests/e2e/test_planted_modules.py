@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ MODULES = (
     ),
     *("httpx", "jinja2", "msgspec", "numpy", "pip", "rich", "typer", "httptools", "yaml"),
 )
-SCRIPT = "from puna.cli.entry import main\nmain()\n"
+INSTALLED = [str(ROOT), sysconfig.get_paths()["purelib"]]
+SCRIPT = f"import sys\nsys.path += {INSTALLED!r}\nfrom puna.cli.entry import main\nmain()\n"
 PLANTED = "import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
 
 
@@ -67,7 +69,8 @@ def test_nothing_in_the_current_directory_is_run(smollm2_path, tmp_path):
         **{"OLLAMA_HOST": address, "OLLAMA_MODELS": str(tmp_path / "models"), "PUNA_KV_DISK": "0"},
         "SECRET": "of the shell",
     }
-    command = [sys.executable, str(script), "run", "./model.gguf", "Say hello."]
+    # -S: an installation for development runs code of its own before any program, wherever that finds it.
+    command = [sys.executable, "-S", str(script), "run", "./model.gguf", "Say hello."]
     done = subprocess.run(command, cwd=downloads, env=environ, capture_output=True, text=True, timeout=120)
     server = server_on(address)
     try:
