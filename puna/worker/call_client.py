@@ -67,6 +67,7 @@ class CallClient:
         self._reader = reader
         self._writer = writer
         self._descriptors = channel.descriptors
+        self._descriptors.setblocking(False)  # a child that takes none must not stop the event loop
         self._crossing = crossing
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
             Answer | Failed if events is None else Answer | Failed | events

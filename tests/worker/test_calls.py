@@ -196,6 +196,26 @@ def test_what_is_no_message_is_refused(data: bytes, reason: str):
     ours.close()
 
 
+def test_a_child_that_takes_no_descriptors_stops_nobody(tmp_path: Path):
+    async def main() -> None:
+        ours, theirs = open_channel()
+        client = await CallClient.connect(ours, crossing={})
+        waiting: list[asyncio.Task[list[str]]] = []
+        with (tmp_path / "file").open("w") as file:
+            for _ in range(10_000):
+                waiting.append(asyncio.create_task(client.call(Echo(""), [file.fileno()])))
+                await asyncio.sleep(0)
+                if waiting[-1].done():
+                    break
+            with pytest.raises(WorkerDied, match="takes no files"):
+                await waiting[-1]
+        await client.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        theirs.close()
+
+    asyncio.run(main())
+
+
 def test_garbage_from_the_child_is_its_death():
     async def main() -> None:
         ours, theirs = open_channel()

@@ -147,9 +147,11 @@ class WorkerSupervisor:
         """Of a resident model, whose replies have text then; a descriptor as `source` in load(). Raises
         ModelLoadError.
         """
-        if (model := self._resident.get(model_id)) is not None:
-            model.token_table = token_table
-            await self.call(SetTokenTable(model_id), [token_table])
+        model = self._resident.get(model_id)
+        if model is None:
+            raise ModelLoadError("the model was lost with its worker")
+        model.token_table = token_table
+        await self.call(SetTokenTable(model_id), [token_table])
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
