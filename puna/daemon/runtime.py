@@ -29,7 +29,7 @@ from puna.registry.leftovers import remove_leftovers
 from puna.settings import Settings
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
-from puna.worker.process import WorkerProcess
+from puna.worker.engine.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 

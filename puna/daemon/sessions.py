@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from puna.daemon.disk_thread import DiskThread
 from puna.daemon.session_files import SessionFiles, short_digest
 from puna.engine.session_status import SessionStatus, UnknownSession, check_session_name
 from puna.kv.checkpoint import CheckpointError, CheckpointHeader
 from puna.registry import ModelName, ModelNotFound, Store
-from puna.worker.calls import Call
+from puna.worker.calls import Caller
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +35,6 @@ class SessionEntry:
     """None: it is in no file."""
 
 
-class Worker(Protocol):
-    """What the daemon's WorkerSupervisor does; raises WorkerDied."""
-
-    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
-
-
 class SessionManager:
     """Finds models and files for what is asked about sessions.
 
@@ -55,7 +47,7 @@ class SessionManager:
         self,
         files: SessionFiles,
         store: Store,
-        worker: Worker,
+        worker: Caller,
         resident: Callable[[str], AbstractAsyncContextManager[Any]],
     ) -> None:
         self._files = files

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -40,6 +40,16 @@ class ProtocolError(ValueError):
 
 class Call(msgspec.Struct, Generic[R_co], frozen=True, tag=True):
     """A message that is answered with an R, or with an exception that may cross."""
+
+
+R = TypeVar("R")
+
+
+class Caller(Protocol):
+    """Whoever can call a child: a client, or what stands before one."""
+
+    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R:
+        """What answers the message. Raises WorkerDied, and what the message says."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

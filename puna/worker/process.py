@@ -6,15 +6,10 @@ import asyncio
 import os
 from contextlib import suppress
 
-from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Channel, open_channel
 from puna.worker.child_log import relay_log
-from puna.worker.engine.client import EngineClient
-from puna.worker.engine.messages import Ready, Start, WorkerSettings
 from puna.worker.launch import child_environment, python_command
 
-_GRACE_S = 2.0
-"""How long a child may take to end by itself: the rest of a step."""
 _LAST_WORDS_S = 1.0
 
 
@@ -71,42 +66,3 @@ class ChildProcess:
             await self._process.wait()
         # What it said last; others that it started may hold its log open for a moment.
         await asyncio.wait([self._log], timeout=_LAST_WORDS_S)
-
-
-class WorkerProcess:
-    """An engine worker, and the client that speaks to it."""
-
-    def __init__(self, process: ChildProcess, client: EngineClient, ready: Ready) -> None:
-        self.client = client
-        self.ready = ready
-        self._process = process
-
-    @classmethod
-    async def start(cls, settings: WorkerSettings) -> WorkerProcess:
-        """Waits until the worker is ready. Raises OSError, WorkerDied."""
-        process, channel = await ChildProcess.spawn("puna.worker.engine")
-        client = await EngineClient.connect(channel)
-        try:
-            return cls(process, client, await client.call(Start(settings)))
-        except BaseException as error:
-            await client.close()
-            if not isinstance(error, Exception):
-                await process.end()
-                raise
-            await process.end(grace_s=_GRACE_S)
-            status = await process.wait()
-            reason = "" if isinstance(error, WorkerDied) else f": {error}"
-            raise WorkerDied(f"the worker process ended at its start, with status {status}{reason}") from None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def wait(self) -> int:
-        """Waits for the end of the process. Its status: negative is a signal's number."""
-        return await self._process.wait()
-
-    async def terminate(self) -> None:
-        """Ends the process; running requests fail. Does nothing if it has ended."""
-        await self.client.close()
-        await self._process.end(grace_s=_GRACE_S)

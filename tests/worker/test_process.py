@@ -24,7 +24,7 @@ from puna.settings import Settings
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import open_channel
 from puna.worker.engine.messages import GetStats, Unload, WorkerSettings
-from puna.worker.process import WorkerProcess
+from puna.worker.engine.process import WorkerProcess
 from tests.tiny import TINY, write_tiny
 from tests.worker.harness import generate, load, outputs_of
 

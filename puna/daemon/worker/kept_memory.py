@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-from puna.worker.calls import Call
+from puna.worker.calls import Caller
 from puna.worker.engine.messages import Lease, Ready, SetLimits
-
-R = TypeVar("R")
-
-
-class Client(Protocol):
-    """Calls a worker."""
-
-    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
 
 
 class KeptMemory:
@@ -32,7 +21,7 @@ class KeptMemory:
         if memory_limit_bytes is not None:
             self._memory_limit_bytes = memory_limit_bytes
 
-    async def restore(self, client: Client, ready: Ready) -> None:
+    async def restore(self, client: Caller, ready: Ready) -> None:
         """Tells a new worker, which has no models yet. Raises WorkerDied."""
         if self.leased_bytes:
             # First, and sent before anything else can be: who ends a lease now tells this worker, too.

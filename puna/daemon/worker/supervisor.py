@@ -15,7 +15,7 @@ from puna.daemon.worker.restarting_child import Process, RestartingChild
 from puna.engine.request import Request, StepOutput
 from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
-from puna.worker.calls import Call
+from puna.worker.calls import Call, Caller
 from puna.worker.engine.messages import (
     EndLease,
     Lease,
@@ -37,15 +37,14 @@ _SAVE_TIMEOUT_S = 6.0
 """The worker itself stops writing after five."""
 
 
-class Client(Protocol):
+class Client(Caller, Protocol):
     """What puna.worker.engine.client.EngineClient does; raises WorkerDied throughout."""
 
-    async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[StepOutput]]: ...
 
 
 class EngineProcess(Process, Protocol):
-    """What puna.worker.process.WorkerProcess does."""
+    """What puna.worker.engine.process.WorkerProcess does."""
 
     @property
     def client(self) -> Client: ...
