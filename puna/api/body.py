@@ -34,12 +34,8 @@ async def read_body(request: Request, kind: type[T], *, empty: str = "missing re
     """
     share: Share = request.state.share
     body: bytes | bytearray = await _receive(request, share)
-    if (
-        encoding := request.headers.get("content-encoding", "identity")
-        .strip()
-        .lower()
-        .replace("identity", "")
-    ):
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
         body = await asyncio.to_thread(decompress, body, encoding, share.most_bytes)
         share.check(len(body))
         share.grow(len(body))

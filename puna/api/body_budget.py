@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,6 +44,7 @@ class BodyBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._num_left = _BODIES * limit
+        self._lock = threading.Lock()  # long bodies are decoded in threads
 
     @contextmanager
     def share(self) -> Iterator[Share]:
@@ -51,10 +53,13 @@ class BodyBudget:
         try:
             yield share
         finally:
-            self._num_left += max(share.num_bytes - _FREE_BYTES, 0)
+            with self._lock:
+                self._num_left += max(share.num_bytes - _FREE_BYTES, 0)
 
     def take(self, num_bytes: int) -> None:
         """ApiError (503) if there is no more."""
-        if num_bytes > self._num_left:
+        with self._lock:
+            has_room = num_bytes <= self._num_left
+            self._num_left -= num_bytes * has_room
+        if not has_room:
             raise ApiError(503, "server busy, please try again.  too much in other requests", retry_after_s=1)
-        self._num_left -= num_bytes

@@ -49,7 +49,6 @@ class _Task:
     system: str = ""
     """Instead of the model's own."""
     context: list[int] = field(default_factory=list)
-    num_prompts: int = 1
     num_choices: int = 1
     """Replies to each prompt."""
     is_raw: bool = False
@@ -67,7 +66,7 @@ def generate(
 
     prompts: instead of the request's own; tokens are taken as they are.
     num_choices: replies to each; the i-th one to prompt p is choice p * num_choices + i.
-    Raises what errors.KNOWN_ERRORS lists.
+    Raises what puna.api.errors has a status for.
     """
     prompts = prompts or [request.prompt]
 
@@ -85,7 +84,6 @@ def generate(
         prompts=prompts,
         system=request.system,
         context=request.context,
-        num_prompts=len(prompts),
         num_choices=num_choices,
         is_raw=request.raw,
         gives_context=not request.raw,
@@ -96,7 +94,7 @@ def generate(
 def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> AsyncGenerator[Event, None]:
     """Events of one request; each choice ends with Finish, or there is only Rendered.
 
-    Raises what errors.KNOWN_ERRORS lists.
+    Raises what puna.api.errors has a status for.
     """
     needs = {"tools": request.tools, "vision": any(message.images for message in request.messages)}
     task = _Task(
@@ -115,7 +113,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
     keep_alive_s = request.keep_alive_s()
     request.think_mode()  # like the body's other fields, wrong whatever the model is
     check_top_logprobs(request.top_logprobs)
-    check_extensions(request, task.num_prompts * task.num_choices)
+    check_extensions(request, max(len(task.prompts), 1) * task.num_choices)
     if not request.model:
         raise task.without_name
     if task.is_empty and keep_alive_s == 0:
@@ -159,7 +157,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
 async def _check(
     context: ApiContext, request: InferenceRequest, task: _Task, model: StoredModel
 ) -> tuple[Think, Options]:
-    """Refuses what this model cannot do. Raises what errors.KNOWN_ERRORS lists."""
+    """Refuses what this model cannot do. Raises what puna.api.errors has a status for."""
     task.check()
     record = await context.inspector.record(model)
     think = effective_think(request, record)

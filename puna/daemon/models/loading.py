@@ -144,8 +144,8 @@ class ModelLoader:
         return self._limits
 
     def _weight_bytes(self) -> int:
-        """Of models that are awake."""
-        return sum(entry.ready.result().info.weight_bytes for entry in self.residency.loaded())
+        """Of models that are awake, with what their steps need besides KV."""
+        return sum(entry.ready.result().info.fixed_bytes for entry in self.residency.loaded())
 
     async def _timed(self, what: str, name: str, work: Awaitable[T]) -> T:
         start_s = time.monotonic()
