@@ -6,7 +6,7 @@ import logging
 
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError, TemplateError
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.engine.request import GenerationError
 from puna.engine.session_status import InvalidSessionName, SessionError, UnknownSession
 from puna.gguf import GgufError

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from puna.api.events import Counts, Delta, Event, Finish
 from puna.chat.prompt import Prompt
 from puna.chat.thinking import ThinkingParser
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.daemon.runtime import Runtime
 from puna.engine.request import GenerationError, Request, RequestStats, StepOutput
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -11,6 +10,7 @@ from typing import TypeVar
 from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
+from puna.daemon.opening import opened_model
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry
@@ -40,7 +40,7 @@ class Inspector:
         """Raises MissingBlob, StoreError."""
         digest = model.weights_id
         if digest not in self._records:
-            async with _opened(model) as source:
+            async with opened_model(model) as source:
                 _keep(self._records, digest, await self._text.inspect(source))
         return _usable(self._records[digest])
 
@@ -58,7 +58,7 @@ class Inspector:
             raise TemplateError(error)
 
     async def _template_error(self, model: ModelEntry) -> str:
-        async with _opened(model) as source:
+        async with opened_model(model) as source:
             try:
                 await self._text.check_template(source)
             except TemplateError as error:
@@ -68,7 +68,7 @@ class Inspector:
     @asynccontextmanager
     async def described(self, model: ModelEntry, *, verbose: bool) -> AsyncIterator[int]:
         """A file with members of a JSON object, see TextPool.describe(). Raises MissingBlob, StoreError."""
-        async with _opened(model) as source, self._text.describe(source, verbose=verbose) as descriptor:
+        async with opened_model(model) as source, self._text.describe(source, verbose=verbose) as descriptor:
             yield descriptor
 
     async def describe(self, descriptor: int) -> WeightsDescription:
@@ -79,25 +79,6 @@ class Inspector:
             parameter_size=record.parameter_size,
             quantization=record.quantization,
         )
-
-
-@asynccontextmanager
-async def _opened(model: ModelEntry) -> AsyncIterator[ModelSource]:
-    opening = asyncio.ensure_future(asyncio.to_thread(model.open))
-    try:
-        descriptor = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close_opened)
-        raise
-    try:
-        yield ModelSource(str(model.model_path), (descriptor,))
-    finally:
-        os.close(descriptor)
-
-
-def _close_opened(opening: asyncio.Future[int]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result())
 
 
 def _keep(table: dict[str, V], digest: str, value: V) -> None:

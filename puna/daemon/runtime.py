@@ -18,8 +18,9 @@ from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
+from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
-from puna.daemon.worker.supervisor import EngineProcess, ProcessStatus, WorkerSupervisor
+from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
 from puna.engine.trace import EngineTrace

@@ -13,7 +13,7 @@ from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
-from puna.daemon.worker.supervisor import ProcessStatus
+from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.trace import EngineTrace
 from puna.registry import ModelName, Store, StoredModel

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.engine.request import GenerationError
 from tests.api.fake_runtime import Script
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.backends.base import ModelLoadError
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.engine.request import GenerationError
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script

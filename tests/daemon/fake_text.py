@@ -6,7 +6,7 @@ from puna.backends.base import ModelSource
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.text.workers import Job
-from puna.daemon.worker.supervisor import ProcessStatus
+from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.worker.cage import CageLevel
 from puna.worker.text.messages import Attach
 from puna.worker.text.service import TextService

@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from puna.daemon.models.residency import Residency, ServerBusy
+from puna.daemon.busy import ServerBusy
+from puna.daemon.models.residency import Residency
 from puna.daemon.models.sleepers import MAX_SLEEPERS
 
 pytestmark = pytest.mark.unit

@@ -17,7 +17,7 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.text.workers import NUM_READY

@@ -14,6 +14,7 @@ from typing import TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.daemon.models.residency import Residency
 from puna.daemon.models.shortage import could_be_leased, could_fit, describe_shortage
+from puna.daemon.opening import open_model
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.worker.supervisor import WorkerSupervisor
@@ -158,7 +159,7 @@ class ModelLoader:
 
     async def _load_parts(self, model: StoredModel) -> LoadedModel:
         """Both sides at the same time."""
-        source = ModelSource(model.name.short, (await asyncio.to_thread(model.open),))
+        source = await open_model(model)
         try:
             return await self._load_open(model, source)
         except BaseException:

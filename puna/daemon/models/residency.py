@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
+from puna.daemon.busy import ServerBusy
 from puna.daemon.models.entry import FOREVER, Entry
 from puna.daemon.models.sleepers import Sleepers
 
@@ -30,13 +31,6 @@ class Models(Protocol[T_contra]):
 
     async def unload(self, model: T_contra) -> None:
         """Releases it, awake or asleep. Must not raise."""
-
-
-class ServerBusy(RuntimeError):
-    """More requests wait than the settings allow, be it for a model to load or to be computed."""
-
-    def __init__(self) -> None:
-        super().__init__("server busy, please try again.  maximum pending requests exceeded")
 
 
 class Residency(Generic[T]):

@@ -9,10 +9,10 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from puna.backends.base import ModelSource
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
-from puna.daemon.models.residency import ServerBusy
+from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.workers import Job, TextWorkers
-from puna.daemon.worker.supervisor import ProcessStatus
+from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.gguf.errors import GgufError
 from puna.worker.text import memory_file
 from puna.worker.text.limits import Limits

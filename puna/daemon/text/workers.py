@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.text.model import TextModel
-from puna.daemon.worker.restarting_child import SHUTTING_DOWN, RestartingChild
-from puna.daemon.worker.supervisor import ProcessStatus
+from puna.daemon.worker.restarting_child import SHUTTING_DOWN, ProcessStatus, RestartingChild
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, ProtocolError
 from puna.worker.text.limits import TOO_SLOW, Limits

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,14 @@ class Process(Protocol):
         """Its status."""
 
     async def terminate(self) -> None: ...
+
+
+class ProcessStatus(NamedTuple):
+    """A child of the daemon."""
+
+    name: str
+    pid: int
+    cage: CageLevel
 
 
 P = TypeVar("P", bound=Process)

@@ -11,9 +11,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.daemon.worker.kept_memory import KeptMemory
-from puna.daemon.worker.restarting_child import Process, RestartingChild
+from puna.daemon.worker.restarting_child import Process, ProcessStatus, RestartingChild
 from puna.engine.request import Request, StepOutput
-from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, Caller
 from puna.worker.engine.messages import (
@@ -50,14 +49,6 @@ class EngineProcess(Process, Protocol):
     def client(self) -> Client: ...
     @property
     def ready(self) -> Ready: ...
-
-
-class ProcessStatus(NamedTuple):
-    """A child of the daemon."""
-
-    name: str
-    pid: int
-    cage: CageLevel
 
 
 @dataclass(slots=True)
