@@ -195,9 +195,8 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)
-        if (
-            self._transport.is_closing()
-        ):  # what is written goes nowhere: until connection_lost() nobody goes on
+        if self._transport.is_closing():
+            # What is written goes nowhere: until connection_lost() nobody goes on.
             self.is_full = True
             self._writable.clear()
 

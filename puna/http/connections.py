@@ -82,7 +82,7 @@ class Connections:
             self._left.clear()
             if (oldest := self._who_gives_way(loop.time())) is not None:
                 oldest.abort()
-            with suppress(asyncio.TimeoutError):
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._left.wait(), _LOOK_S)
 
     async def emptied(self) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.daemon.harness import Daemon
+from tests.tiny import TINY, write_tiny
+
 
 class VirtualTimeSelector(selectors.DefaultSelector):
     now_s = 0.0
@@ -54,3 +57,14 @@ async def _finish_everything(main: Callable[[], Coroutine[Any, Any, None]]) -> N
         for task in leftover:
             task.cancel()
         await asyncio.gather(*leftover, return_exceptions=True)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> list[bytes]:
+    directory = tmp_path_factory.mktemp("gguf")
+    return [write_tiny(directory / f"{seed}.gguf", TINY["llama"], seed=seed).read_bytes() for seed in (0, 1)]
+
+
+@pytest.fixture
+def daemon(tmp_path) -> Daemon:
+    return Daemon(tmp_path / "models")

@@ -122,7 +122,7 @@ class TextWorkers:
 
     def _detach(self, worker: TextWorker, number: int) -> None:
         if number in worker.attached:
-            del worker.attached[number]
+            worker.attached.remove(number)
             with suppress(WorkerDied):
                 worker.client.tell(Detach(number))
 
@@ -173,12 +173,13 @@ class TextWorkers:
 
     async def _attach(self, worker: TextWorker, model: TextModel) -> None:
         assert not model.is_closed
-        is_known = worker.attached.pop(model.number, False)
-        worker.attached[model.number] = True
-        if not is_known:
+        if model.number in worker.attached:
+            worker.attached.remove(model.number)
+        else:
             await worker.client.call(Attach(model.number, model.side.template), [model.vocabulary])
+        worker.attached.append(model.number)
         if len(worker.attached) > _MAX_ATTACHED:
-            self._detach(worker, next(iter(worker.attached)))
+            self._detach(worker, worker.attached[0])
 
     async def _bury(self, worker: TextWorker, job: Job[Any]) -> None:
         """Its worker has died: of the job, or of something else, and then the job has another try."""

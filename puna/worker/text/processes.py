@@ -23,7 +23,7 @@ class TextWorker:
         self.pid = pid
         self.client = client
         self.cage = CageLevel(landlock=0, seccomp=False, is_low=True)  # until it says otherwise
-        self.attached: dict[int, bool] = {}
+        self.attached: list[int] = []
         """Models that it knows, by number, the least recently used first."""
         self.num_jobs = 0
         """So far, with the one that it is at."""
