@@ -29,10 +29,8 @@ tokenizer engine
 kv backends
 models
 graph gguf
-settings cgroup
-config_file variables
-host quantities
-interpreter lazy sizes unix_socket
+config
+interpreter lazy unix_socket
 """.strip().splitlines()
 LEVELS = {room: level for level, rooms in enumerate(ROOMS) for room in rooms.split()}
 

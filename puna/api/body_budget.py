@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from puna.api.errors import ApiError
-from puna.sizes import binary_size
+from puna.config.sizes import binary_size
 
 _FREE_BYTES = 64 << 10
 """Of each request: small ones are never refused because of large ones. Connections are bounded, too."""

@@ -10,8 +10,8 @@ from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.model_record import ModelRecord
-from puna.engine.samplers import new_sampler
-from puna.engine.session_status import check_session_name
+from puna.engine.offload.session_status import check_session_name
+from puna.engine.steps.samplers import new_sampler
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20

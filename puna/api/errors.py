@@ -7,8 +7,8 @@ import logging
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.busy import ServerBusy
+from puna.engine.offload.session_status import InvalidSessionName, SessionError, UnknownSession
 from puna.engine.request import GenerationError
-from puna.engine.session_status import InvalidSessionName, SessionError, UnknownSession
 from puna.gguf import GgufError
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.registry import (

@@ -8,7 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.chat.messages import Message
-from puna.quantities import keep_alive_seconds
+from puna.config.quantities import keep_alive_seconds
 
 MOST_MESSAGES = 16_384
 MOST_TOOLS = 1024

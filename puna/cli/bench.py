@@ -18,10 +18,10 @@ from puna.cli.human import human_size
 from puna.cli.import_gguf import is_path
 from puna.cli.table import table
 from puna.cli.terminal import one_line
+from puna.config.settings import Settings
 from puna.gguf import GgufError
 from puna.local import find_model
 from puna.registry.errors import RegistryError
-from puna.settings import Settings
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from puna.cli.errors import CliError, NotRunning, ServerError
-from puna.host import Host
+from puna.config.host import Host
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from puna.sizes import human_size as human_size
+from puna.config.sizes import human_size as human_size
 
 
 def human_duration(duration: timedelta) -> str:

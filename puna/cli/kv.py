@@ -5,8 +5,8 @@ from __future__ import annotations
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
 from puna.cli.terminal import one_line, print_text
-from puna.quantities import parse_memory_limit
-from puna.sizes import binary_size
+from puna.config.quantities import parse_memory_limit
+from puna.config.sizes import binary_size
 
 _MIN_NAME_WIDTH = 12
 _WIDTHS = {

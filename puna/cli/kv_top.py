@@ -16,7 +16,7 @@ from rich.text import Text
 
 from puna.cli.client import Client, Json
 from puna.cli.kv import kv_bytes, model_lines, show_stats, used_bytes, weight_bytes
-from puna.sizes import binary_size
+from puna.config.sizes import binary_size
 
 _INTERVAL_S = 1.0
 _LEGEND = "# in use  = cached or spare  - free"

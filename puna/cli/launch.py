@@ -10,8 +10,8 @@ from pathlib import Path
 
 from puna.cli.client import Client, is_local
 from puna.cli.errors import CliError, NotRunning
+from puna.config.settings import Settings
 from puna.interpreter import python_command, with_absolute_paths
-from puna.settings import Settings
 
 _SERVE = python_command("puna.cli", "serve")
 _NAMES = {

@@ -30,7 +30,7 @@ def main() -> None:
     """Entry point: an error is one line on standard error and exit status 1."""
     from puna.cli.errors import CliError
     from puna.cli.terminal import printable
-    from puna.settings import SettingsError
+    from puna.config.settings import SettingsError
 
     try:
         app(_with_think_value(sys.argv[1:]), prog_name="puna")
@@ -68,8 +68,8 @@ def _root(
 def serve() -> None:
     """Start the server."""
     from puna.api.app import create_app
+    from puna.config.settings import Settings
     from puna.daemon.server import serve as run_server
-    from puna.settings import Settings
 
     raise typer.Exit(run_server(Settings.from_environment(), create_app))
 
@@ -96,7 +96,7 @@ def run(
     from puna.cli.launch import connect_or_start
     from puna.cli.run import run as run_model
     from puna.cli.run_options import RunOptions, parse_format, parse_keep_alive, parse_think
-    from puna.settings import Settings
+    from puna.config.settings import Settings
 
     options = RunOptions(
         keep_alive=parse_keep_alive(keepalive or None),
@@ -177,7 +177,7 @@ def bench(
     """Measure how fast a model runs. MODEL may be a GGUF file."""
     from puna.cli.bench import bench as run_bench
     from puna.cli.bench import show_machine
-    from puna.settings import Settings
+    from puna.config.settings import Settings
 
     settings = Settings.from_environment()
     if info:

@@ -16,6 +16,6 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for t
 
 def open_client() -> Client:
     from puna.cli.launch import connect
-    from puna.settings import Settings
+    from puna.config.settings import Settings
 
     return connect(Settings.from_environment())

@@ -14,7 +14,7 @@ from puna.cli.repl_input import LineHistory, prompt_reader, read_message
 from puna.cli.reply import ReplyDisplay, statistics, with_spinner
 from puna.cli.run_options import RunOptions
 from puna.cli.terminal import print_text, printable
-from puna.settings import Settings
+from puna.config.settings import Settings
 
 
 class Repl:

@@ -13,7 +13,7 @@ from puna.cli.pull import pull
 from puna.cli.repl import Repl
 from puna.cli.reply import ReplyDisplay, spinner, statistics, with_spinner
 from puna.cli.run_options import RunOptions
-from puna.settings import Settings
+from puna.config.settings import Settings
 
 _NOT_FOUND = 404
 

@@ -9,7 +9,7 @@ import msgspec
 
 from puna.cli.client import Json
 from puna.cli.errors import CliError
-from puna.quantities import parse_duration
+from puna.config.quantities import parse_duration
 
 _THINK_LEVELS = ("low", "medium", "high", "max")
 

@@ -6,7 +6,7 @@ from puna import __version__
 from puna.cli.client import Client
 from puna.cli.errors import CliError
 from puna.cli.terminal import one_line
-from puna.settings import Settings
+from puna.config.settings import Settings
 
 
 def show_version() -> None:

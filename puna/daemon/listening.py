@@ -8,10 +8,10 @@ import socket
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
+from puna.config.host import Host, join_host_port
+from puna.config.settings import Settings
 from puna.daemon.kvcached import MissingPackage, require_packages
-from puna.host import Host, join_host_port
 from puna.kvcached.service.endpoint import Endpoint, open_endpoint
-from puna.settings import Settings
 from puna.unix_socket import listen_privately
 
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from puna.config.settings import Settings
+from puna.config.sizes import binary_size
 from puna.kv.memory import total_bytes
 from puna.kv.state_directory import StateDirectory
 from puna.registry import ModelName, ModelNotFound, RegistryError, Store
 from puna.registry.name import DEFAULT_TAG
-from puna.settings import Settings
-from puna.sizes import binary_size
 
 
 def odd_limits(kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> list[str]:

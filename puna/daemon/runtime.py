@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from puna.backends.base import ModelInfo
+from puna.config.settings import Settings
 from puna.daemon.models.loading import ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.session_files import SessionFiles
@@ -22,12 +23,11 @@ from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
 from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
 from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
-from puna.engine.trace import EngineTrace
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers
-from puna.settings import Settings
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.engine.process import WorkerProcess

@@ -14,6 +14,7 @@ import uvloop
 from starlette.types import ASGIApp
 
 import puna
+from puna.config.settings import Settings
 from puna.daemon.kvcached import lending
 from puna.daemon.listening import CannotListen, listening, name_of
 from puna.daemon.log_format import configure_logging
@@ -21,7 +22,6 @@ from puna.daemon.runtime import Runtime
 from puna.http.limits import Limits, raise_descriptor_limit
 from puna.http.server import Server
 from puna.kvcached.service.endpoint import Endpoint
-from puna.settings import Settings
 
 log = logging.getLogger(__name__)
 

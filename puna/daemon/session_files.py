@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from puna.engine.session_status import check_session_name
+from puna.engine.offload.session_status import check_session_name
 from puna.kv.checkpoint import CheckpointError, CheckpointHeader, read_header
 from puna.kv.checkpoint_files import CheckpointFiles, Draft
 from puna.kv.state_key import read_or_make_key

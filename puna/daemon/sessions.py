@@ -12,7 +12,7 @@ from typing import Any
 
 from puna.daemon.disk_thread import DiskThread
 from puna.daemon.session_files import SessionFiles, short_digest
-from puna.engine.session_status import SessionStatus, UnknownSession, check_session_name
+from puna.engine.offload.session_status import SessionStatus, UnknownSession, check_session_name
 from puna.kv.checkpoint import CheckpointError, CheckpointHeader
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.worker.calls import Caller

@@ -8,13 +8,13 @@ import numpy as np
 
 from puna._native import TextStream, TokenTable
 from puna.backends.base import ModelInfo
-from puna.engine.draft_state import DraftState
-from puna.engine.recorder import Recorder
+from puna.engine.observation.recorder import Recorder
 from puna.engine.request import Request
 from puna.engine.resident import Resident
-from puna.engine.samplers import new_sampler
-from puna.engine.sequence import Order, Sequence
+from puna.engine.scheduling.sequence import Order, Sequence
 from puna.engine.settings import EngineSettings
+from puna.engine.speculation.draft_state import DraftState
+from puna.engine.steps.samplers import new_sampler
 from puna.engine.validation import (
     InvalidRequest,
     check_draft_model,

@@ -10,27 +10,27 @@ from collections.abc import Callable
 from puna._native import NativeError, TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
-from puna.engine.batch import Slice
-from puna.engine.execution import Outcome, StepRunner
+from puna.engine.caching.namespaces import Namespaces
+from puna.engine.caching.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.faults import unforeseen
-from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory import EngineMemory
-from puna.engine.namespaces import Namespaces
-from puna.engine.pins import AllPins
-from puna.engine.recorder import Recorder
+from puna.engine.observation.inspection import check_books, engine_stats
+from puna.engine.observation.recorder import Recorder
+from puna.engine.observation.trace import EngineTrace
+from puna.engine.offload.sessions import Sessions
+from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.refit import Refitting
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
 from puna.engine.resident import Asleep, Resident
-from puna.engine.scheduler import Scheduler, Step
-from puna.engine.sequence import Sequence
-from puna.engine.sessions import Sessions
+from puna.engine.scheduling.pins import AllPins
+from puna.engine.scheduling.scheduler import Scheduler, Step
+from puna.engine.scheduling.sequence import Sequence
 from puna.engine.settings import EngineSettings
-from puna.engine.slot_policy import IdleSlots, SlotPolicy
-from puna.engine.speculation import add_drafts
-from puna.engine.text import Advance
-from puna.engine.trace import EngineTrace
+from puna.engine.speculation.drafting import add_drafts
+from puna.engine.steps.batch import Slice
+from puna.engine.steps.execution import Outcome, StepRunner
+from puna.engine.steps.text import Advance
 from puna.engine.validation import InvalidRequest
-from puna.engine.warm_prefixes import WarmPrefixes
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from puna.backends.base import ModelLoadError
+from puna.config.sizes import binary_size
 from puna.kv.budget import Shortage
-from puna.sizes import binary_size
 
 
 class ModelDoesNotFit(ModelLoadError):

@@ -6,10 +6,10 @@ import logging
 
 from puna._native import NativeError
 from puna.backends.base import ModelLoadError
-from puna.engine.contention import Pins
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.resident import Resident
-from puna.engine.scheduler import Scheduler
+from puna.engine.scheduling.contention import Pins
+from puna.engine.scheduling.scheduler import Scheduler
 from puna.engine.settings import EngineSettings
 from puna.kv import Budget
 from puna.kv.memory import available_bytes, default_kv_limit_bytes

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from puna.backends.base import ModelLoadError
+from puna.engine.caching.slot_policy import IdleSlots, SlotPolicy
+from puna.engine.offload.sessions import Sessions
+from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.resident import Resident
-from puna.engine.scheduler import Scheduler
-from puna.engine.sequence import Sequence
-from puna.engine.sessions import Sessions
+from puna.engine.scheduling.scheduler import Scheduler
+from puna.engine.scheduling.sequence import Sequence
 from puna.engine.settings import EngineSettings
-from puna.engine.slot_policy import IdleSlots, SlotPolicy
-from puna.engine.warm_prefixes import WarmPrefixes
 from puna.kv import Budget, SequenceTable
 
 

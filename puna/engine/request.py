@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from puna.engine.metrics import ModelMetrics
+from puna.engine.observation.metrics import ModelMetrics
 
 FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""

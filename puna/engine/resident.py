@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from puna._native import Arena, NativeError
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError
-from puna.engine.cache_policy import CachePolicy, PrefixPolicy
-from puna.engine.draft_model import DraftModel
+from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
+from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.offload.sessions import ModelKv
 from puna.engine.request import ModelStats
-from puna.engine.sessions import ModelKv
+from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
-from puna.engine.slot_policy import SlotPolicy
-from puna.engine.step_costs import StepCosts
+from puna.engine.speculation.draft_model import DraftModel
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
 from puna.kv.blocks import blocks_for
 from puna.kv.checkpoint import KvIdentity

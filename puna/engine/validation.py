@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
+from puna.engine.offload.session_status import InvalidSessionName, check_session_name
 from puna.engine.request import Request, SamplingParams
-from puna.engine.session_status import InvalidSessionName, check_session_name
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.blocks import blocks_for
 

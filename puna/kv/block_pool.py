@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import NewType, Protocol
 
+from puna.config.sizes import binary_size
 from puna.kv.budget import Budget
 from puna.kv.extent_map import ExtentMap
 from puna.kv.extents import is_too_coarse
-from puna.sizes import binary_size
 
 BlockId = NewType("BlockId", int)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from puna.config.sizes import binary_size
 from puna.kv.reclaimable import Reclaimable, evict_oldest_of, held_bytes
-from puna.sizes import binary_size
 
 
 class Shortage(msgspec.Struct, frozen=True):

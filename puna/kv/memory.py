@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from puna.cgroup import control_groups, read_text
+from puna.config.cgroup import control_groups, read_text
 
 KV_FRACTION = 0.5
 """Share of the available memory that KV gets by default; mapped weights and everyone else need the rest."""

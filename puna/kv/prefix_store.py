@@ -15,11 +15,11 @@ from typing import NamedTuple
 import msgspec
 from blake3 import blake3
 
+from puna.config.sizes import binary_size
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import SUFFIX, VERSION, PrefixFiles
 from puna.kv.state_directory import StateDirectory, UnsafeState
 from puna.kv.state_key import derive_key
-from puna.sizes import binary_size
 
 log = logging.getLogger(__name__)
 

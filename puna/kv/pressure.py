@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from puna.cgroup import control_groups, read_text
+from puna.config.cgroup import control_groups, read_text
 
 STALLED_SHARE = 0.1
 """Of the time, that somebody waited for memory: more is pressure."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from puna.config.sizes import human_size
 from puna.registry.blob_writer import reported
 from puna.registry.errors import StoreError
-from puna.sizes import human_size
 
 RESERVE_BYTES = 256 << 20
 """A full disk hurts everything else on the machine: so much is never taken."""

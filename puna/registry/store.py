@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from puna.config.settings import Settings
 from puna.registry.blob_reader import open_blob
 from puna.registry.blob_writer import BlobWriter, reported
 from puna.registry.digest import Digest, blob_file_name, parse_digest
@@ -28,7 +29,6 @@ from puna.registry.model_reader import read_entry, read_model
 from puna.registry.name import ModelName
 from puna.registry.origin import Origin, origin_path
 from puna.registry.stored_model import ModelEntry, StoredModel
-from puna.settings import Settings
 
 # Inside the class, `list` is the method.
 Entries = list[ModelEntry]

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from puna.api.app import create_app
+from puna.config.settings import Settings
 from puna.registry import Layer, Manifest, ModelName, Store
 from puna.registry.create import create_from_gguf
 from puna.registry.manifest import LAYER_TYPE
-from puna.settings import Settings
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.ggufs import CHATML, THINKING, write_gguf
 from tests.daemon.fake_sessions import write_key

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from puna.backends.base import ModelInfo, ModelSource
+from puna.config.settings import Settings
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.worker.restarting_child import ProcessStatus
+from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
-from puna.engine.trace import EngineTrace
 from puna.registry import ModelName, Store, StoredModel
-from puna.settings import Settings
 from puna.tokenizer import Tokenizer
 from puna.worker.cage import CageLevel
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.daemon.runtime import Observation
-from puna.engine.metrics import ModelMetrics
+from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.request import DiskStats, EngineStats, ModelStats
 
 pytestmark = pytest.mark.native

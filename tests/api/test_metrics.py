@@ -16,7 +16,7 @@ import puna
 from puna.api.observability.exposition import encode
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
-from puna.engine.metrics import ModelMetrics
+from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.request import DiskStats, EngineStats, ModelStats
 from tests.api.fake_runtime import Script
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.api.observability.chrome_trace import encode
-from puna.engine.trace import EngineTrace, RequestEvent, StepRecord
+from puna.engine.observation.trace import EngineTrace, RequestEvent, StepRecord
 
 pytestmark = pytest.mark.native
 

@@ -8,7 +8,7 @@ import pytest
 
 import puna
 from puna.api.app import create_app
-from puna.host import Host
+from puna.config.host import Host
 from tests.api.conftest import Client
 from tests.api.fake_runtime import FakeRuntime
 

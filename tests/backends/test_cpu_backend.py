@@ -13,8 +13,8 @@ import pytest
 from puna._native import NativeError
 from puna.backends.base import ModelLoadError
 from puna.backends.cpu import CpuBackend
+from puna.config.variables import KV_TYPES
 from puna.gguf import GgufFile
-from puna.variables import KV_TYPES
 from tests.forward import all_logits, load_file
 from tests.tiny import TINY, write_tiny
 

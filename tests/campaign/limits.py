@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from puna.cgroup import control_groups, read_text
+from puna.config.cgroup import control_groups, read_text
 from tests.campaign.daemon import Daemon
 from tests.campaign.results import Row
 from tests.campaign.store import make_store

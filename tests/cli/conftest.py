@@ -13,7 +13,7 @@ import pytest
 
 from puna.cli import main as main_module
 from puna.cli.client import Client
-from puna.settings import Settings
+from puna.config.settings import Settings
 
 SHOW = {
     "details": {"family": "llama", "parameter_size": "134.52M", "quantization_level": "Q4_1"},

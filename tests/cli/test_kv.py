@@ -9,7 +9,7 @@ from rich.console import Console
 
 from puna.cli.kv import model_lines
 from puna.cli.kv_top import _Bar, _bar_line, _view
-from puna.sizes import binary_size
+from puna.config.sizes import binary_size
 from tests.cli.kv_memory import GIB, MIB, kv_memory, kv_model
 
 pytestmark = pytest.mark.unit

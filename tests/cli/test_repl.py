@@ -7,7 +7,7 @@ import pytest
 from puna.cli.repl import Repl
 from puna.cli.repl_commands import HELP, parse_parameter
 from puna.cli.run_options import RunOptions
-from puna.settings import Settings
+from puna.config.settings import Settings
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from puna.cli import launch
 from puna.cli.errors import CliError, NotRunning
 from puna.cli.import_gguf import is_path, model_name_of
 from puna.cli.launch import connect_or_start
+from puna.config.settings import Settings
 from puna.registry import ModelName
-from puna.settings import Settings
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from puna.engine.session_status import SessionStatus, UnknownSession
+from puna.engine.offload.session_status import SessionStatus, UnknownSession
 from puna.kv.checkpoint import CheckpointHeader, KvIdentity, read_header, write_checkpoint
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 

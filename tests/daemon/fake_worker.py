@@ -11,8 +11,8 @@ from typing import Any
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
-from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
 from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied

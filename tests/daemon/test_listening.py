@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from puna.api.app import create_app
+from puna.config.host import Host
+from puna.config.settings import Settings
 from puna.daemon.listening import bind
 from puna.daemon.server import serve
-from puna.host import Host
-from puna.settings import Settings
 
 pytestmark = pytest.mark.native
 
@@ -63,8 +63,8 @@ else:
 from pathlib import Path
 from puna.api.app import create_app
 from puna.daemon.server import serve
-from puna.host import Host
-from puna.settings import Settings
+from puna.config.host import Host
+from puna.config.settings import Settings
 path = Path(sys.argv[2])
 sys.exit(serve(Settings(models=path, host=Host(port=0), kvcached_socket=path / "s.sock"), create_app))
 """

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from puna.config.settings import Settings
 from puna.daemon import odd_settings as module
 from puna.daemon.odd_settings import odd_limits, odd_settings
 from puna.daemon.runtime import Runtime
 from puna.registry import ModelName, Store
 from puna.registry.create import create_from_gguf
-from puna.settings import Settings
 from tests.daemon.fake_worker import Workshop
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny

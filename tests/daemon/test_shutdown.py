@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
+from puna.config.host import Host
 from puna.daemon import server
 from puna.daemon.listening import bind
 from puna.daemon.server import _close_when_asked, _Shutdown
-from puna.host import Host
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from puna.config.settings import Settings
 from puna.daemon.worker.settings import worker_settings
 from puna.engine import EngineSettings
-from puna.settings import Settings
 from puna.worker.engine.messages import WorkerSettings
 
 pytestmark = pytest.mark.unit

@@ -22,10 +22,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from puna.api.app import create_app
+from puna.config.settings import Settings
 from puna.daemon.runtime import Runtime
 from puna.http.limits import Limits
 from puna.http.server import Server
-from puna.settings import Settings
 from tests.e2e.launching import MODEL, TIMEOUT_S, address_of, engine_worker, eventually, launch
 
 pytestmark = pytest.mark.e2e

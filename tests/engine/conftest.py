@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from puna.engine.recorder import Recorder
+from puna.engine.observation.recorder import Recorder
 from tests.engine.recording import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("puna.engine.recorder.time", clock)
-    monkeypatch.setattr("puna.engine.trace.time", clock)
+    monkeypatch.setattr("puna.engine.observation.recorder.time", clock)
+    monkeypatch.setattr("puna.engine.observation.trace.time", clock)
     return clock
 
 

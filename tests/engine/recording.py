@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puna.engine.recorder import Recorder, RequestRecord
+from puna.engine.observation.recorder import Recorder, RequestRecord
 
 MS = 1_000_000
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puna.engine.disk_watch import PATIENCE_S
-from puna.engine.session_status import SessionError
+from puna.engine.offload.disk_watch import PATIENCE_S
+from puna.engine.offload.session_status import SessionError
 from tests.engine.test_warm_prefixes import PROMPT, Desk
 from tests.engine.toy import ToyModel, expected_tokens, run_all
 

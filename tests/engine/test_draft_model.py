@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puna._native import Arena, NativeError
 from puna.backends.base import Batch
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
-from puna.engine.draft_state import DraftState
+from puna.engine.speculation.draft_state import DraftState
 from puna.kv import SequenceTable
 from tests.engine.toy import (
     BLOCK_BYTES,

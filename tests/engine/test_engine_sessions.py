@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from puna.engine import EngineCore, Request
-from puna.engine.session_files import SessionLoad, Transfer
-from puna.engine.session_status import SessionError
+from puna.engine.offload.session_files import SessionLoad, Transfer
+from puna.engine.offload.session_status import SessionError
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from tests.engine.toy import POISON, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 from tests.kv.saved_sessions import open_session, write_session

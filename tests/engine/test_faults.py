@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from puna.engine import Request, core
-from puna.engine.cache_policy import PrefixPolicy
-from puna.engine.contention import Contention
-from puna.engine.draft_state import DraftState
-from puna.engine.ngram_speculator import NgramSpeculator
-from puna.engine.prefix_restores import PrefixRestores
-from puna.engine.recorder import RequestRecord
-from puna.engine.scheduler import Scheduler
-from puna.engine.sequence import Sequence
-from puna.engine.sessions import Sessions
-from puna.engine.slot_policy import SlotPolicy
-from puna.engine.warm_prefixes import WarmPrefixes
+from puna.engine.caching.cache_policy import PrefixPolicy
+from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.observation.recorder import RequestRecord
+from puna.engine.offload.prefix_restores import PrefixRestores
+from puna.engine.offload.sessions import Sessions
+from puna.engine.offload.warm_prefixes import WarmPrefixes
+from puna.engine.scheduling.contention import Contention
+from puna.engine.scheduling.scheduler import Scheduler
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.speculation.draft_state import DraftState
+from puna.engine.speculation.ngram_speculator import NgramSpeculator
 from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.prefix_cache import PrefixCache
 from tests.engine.fake_threads import FakeThreads

@@ -15,7 +15,7 @@ import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
-from puna.engine.metrics import ModelMetrics
+from puna.engine.observation.metrics import ModelMetrics
 from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer

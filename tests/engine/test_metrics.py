@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.engine.metrics import LATENCY_BOUNDS_S, STEP_BOUNDS_S, Histogram
+from puna.engine.observation.metrics import LATENCY_BOUNDS_S, STEP_BOUNDS_S, Histogram
 from tests.engine.recording import MS, run_step, submit
 
 pytestmark = pytest.mark.unit

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.engine.ngram import LONGEST_MATCH, NgramProposer
+from puna.engine.speculation.ngram import LONGEST_MATCH, NgramProposer
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from operator import attrgetter
 import pytest
 
 from puna.engine import EngineCore
-from puna.engine.metrics import ModelMetrics
-from puna.engine.trace import EngineTrace
+from puna.engine.observation.metrics import ModelMetrics
+from puna.engine.observation.trace import EngineTrace
 from tests.engine.toy import POISON, Results, ToyModel, run_all, toy_engine, toy_request, toy_source
 
 pytestmark = pytest.mark.native

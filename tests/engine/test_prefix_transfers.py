@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from puna._native import Arena
-from puna.engine.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave, savable_nodes
+from puna.engine.offload.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave, savable_nodes
 from puna.kv import BLOCK_TOKENS, BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import PrefixFiles, StoredBlock

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.engine.load_errors import ModelDoesNotFit
-from puna.engine.session_files import SessionSave
-from puna.engine.session_status import SessionError
+from puna.engine.offload.session_files import SessionSave
+from puna.engine.offload.session_status import SessionError
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
 from puna.kv.checkpoint import CheckpointError

@@ -13,13 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from numpy.typing import NDArray
 
 from puna._native import Arena
-from puna.engine.session_status import (
+from puna.engine.offload.session_status import (
     InvalidSessionName,
     SessionError,
     UnknownSession,
     check_session_name,
 )
-from puna.engine.sessions import ModelKv, Sessions
+from puna.engine.offload.sessions import ModelKv, Sessions
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, KvIdentity
 from tests.kv.saved_sessions import open_session, write_session
@@ -206,7 +206,7 @@ def test_the_least_recently_used_goes_first(tmp_path: Path):
 
 
 def test_the_list_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.engine.sessions._MAX_UNPINNED", 3)
+    monkeypatch.setattr("puna.engine.offload.sessions._MAX_UNPINNED", 3)
     bench = Bench.make()
     for number in range(10):
         bench.keep(f"s{number}", tokens_of(20 + number))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.engine.draft_plan import plan_drafts
-from puna.engine.ngram_speculator import MatchRates, NgramSpeculator
-from puna.engine.speculation import MAX_DRAFT
+from puna.engine.speculation.draft_plan import plan_drafts
+from puna.engine.speculation.drafting import MAX_DRAFT
+from puna.engine.speculation.ngram_speculator import MatchRates, NgramSpeculator
 
 pytestmark = pytest.mark.unit
 

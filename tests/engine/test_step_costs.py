@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from puna.engine.step_costs import StepCosts
+from puna.engine.scheduling.step_costs import StepCosts
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from puna.engine.step_costs import StepCosts
-from puna.engine.stream_pace import StreamPace
+from puna.engine.scheduling.step_costs import StepCosts
+from puna.engine.scheduling.stream_pace import StreamPace
 
 pytestmark = pytest.mark.unit
 

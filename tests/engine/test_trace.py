@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from puna.engine.recorder import Recorder
-from puna.engine.trace import MAX_EVENTS, MAX_STEPS
+from puna.engine.observation.recorder import Recorder
+from puna.engine.observation.trace import MAX_EVENTS, MAX_STEPS
 from tests.engine.recording import MS, Clock, run_step, submit
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine import EngineCore, prefix_transfers
-from puna.engine.warm_prefixes import SAVE_S
+from puna.engine import EngineCore
+from puna.engine.offload import prefix_transfers
+from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
 from puna.kv.prefix_files import HEADER_BYTES
 from tests.engine.fake_threads import FakeThreads

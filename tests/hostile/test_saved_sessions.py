@@ -11,7 +11,7 @@ import pytest
 
 from puna.daemon.session_files import SessionFiles
 from puna.engine import EngineCore
-from puna.engine.session_status import SessionError
+from puna.engine.offload.session_status import SessionError
 from puna.kv.checkpoint import CheckpointError
 from tests.engine.test_engine_sessions import cached_tokens, load, pinned, save, talk
 from tests.engine.toy import toy_engine

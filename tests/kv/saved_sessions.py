@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puna.engine.session_files import SessionSave
+from puna.engine.offload.session_files import SessionSave
 from puna.kv.checkpoint import Checkpoint
 from puna.kv.checkpoint_files import CheckpointFiles
 

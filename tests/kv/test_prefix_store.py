@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from puna.config.sizes import binary_size
 from puna.kv.checkpoint import KvIdentity
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
 from puna.kv.prefix_store import PrefixStore
 from puna.kv.state_directory import StateDirectory
-from puna.sizes import binary_size
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from puna import kvcached
-from puna.settings import Settings, SettingsError
+from puna.config.settings import Settings, SettingsError
 
 pytestmark = pytest.mark.native
 

@@ -14,9 +14,9 @@ import pytest
 
 from puna.engine import EngineStats, ModelStats, Request, SamplingParams, StepOutput, TokenLogprob
 from puna.engine.load_errors import ModelDoesNotFit
-from puna.engine.metrics import ModelMetrics
-from puna.engine.recorder import Recorder
-from puna.engine.trace import MAX_EVENTS, MAX_STEPS
+from puna.engine.observation.metrics import ModelMetrics
+from puna.engine.observation.recorder import Recorder
+from puna.engine.observation.trace import MAX_EVENTS, MAX_STEPS
 from puna.kv.budget import Shortage
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from puna.engine import disk_watch
+from puna.engine.offload import disk_watch
 from puna.kv.prefix_files import PrefixFiles
 from puna.worker import file_threads
 from puna.worker.engine import server

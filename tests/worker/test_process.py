@@ -18,9 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from puna.backends.base import ModelLoadError
+from puna.config.settings import Settings
 from puna.daemon.worker.settings import worker_settings
 from puna.engine import Request, SamplingParams
-from puna.settings import Settings
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import open_channel
 from puna.worker.engine.messages import GetStats, Unload, WorkerSettings

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine import session_files
-from puna.engine.session_status import SessionError, SessionStatus, UnknownSession
+from puna.engine.offload import session_files
+from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, write_checkpoint
 from puna.kv.checkpoint_files import CheckpointFiles
 from puna.worker.calls import CallFailed

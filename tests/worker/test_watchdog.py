@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from puna.engine.scheduler import Step
+from puna.engine.scheduling.scheduler import Step
 from puna.worker.engine.watchdog import MOST_LOST_S, Look, StepWatch, Watchdog, look_at
 from tests.engine.toy import ToyModel, run_all, toy_engine, toy_request
 

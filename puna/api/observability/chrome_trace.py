@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from puna.engine.trace import EngineTrace, RequestEvent, StepRecord
+from puna.engine.observation.trace import EngineTrace, RequestEvent, StepRecord
 
 _Event = dict[str, Any]
 _CATEGORY = "request"

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 import puna
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
-from puna.engine.metrics import Histogram, ModelMetrics
+from puna.engine.observation.metrics import Histogram, ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from puna.api.context import context_of
 from puna.api.errors import ApiError
+from puna.config.sizes import binary_size
 from puna.registry import parse_digest
 from puna.registry.blob_writer import BlobWriter
-from puna.sizes import binary_size
 
 # Hashing and writing happen in a thread, in pieces large enough that handing them over costs nothing.
 _PIECE_BYTES = 1 << 20

@@ -14,12 +14,12 @@ from puna.api.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.replies import json_response
+from puna.config.quantities import parse_memory_limit
 from puna.daemon.models.shortage import describe_excess
 from puna.daemon.odd_settings import odd_limits
 from puna.daemon.runtime import Observation, Runtime
-from puna.engine.metrics import ModelMetrics
+from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.request import EngineStats, ModelStats
-from puna.quantities import parse_memory_limit
 from puna.worker.engine.messages import TrimKv
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from puna.cgroup import control_groups, read_text
+from puna.config.cgroup import control_groups, read_text
 
 
 def usable_cores(root: Path = Path("/")) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
+from puna.config.settings import Settings, SettingsError
 from puna.daemon.models.residency import Residency
 from puna.daemon.models.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.opening import open_model
@@ -23,7 +24,6 @@ from puna.engine.request import Request
 from puna.gguf import GgufError
 from puna.kv.blocks import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
-from puna.settings import Settings, SettingsError
 from puna.tokenizer.errors import TokenizerError
 from puna.worker.engine.messages import GetStats
 

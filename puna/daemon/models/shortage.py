@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from puna.config.sizes import binary_size
 from puna.engine.request import EngineStats, ModelStats
 from puna.kv.budget import Shortage
-from puna.sizes import binary_size
 
 
 def could_fit(shortage: Shortage, stats: EngineStats, idle: Collection[str]) -> bool:

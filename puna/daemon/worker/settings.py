@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import cast
 
+from puna.config.settings import Settings
 from puna.engine.settings import CachePolicy, EngineSettings
-from puna.settings import Settings
 from puna.worker.engine.messages import WorkerSettings
 
 

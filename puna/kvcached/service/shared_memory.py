@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from puna.sizes import binary_size
+from puna.config.sizes import binary_size
 
 SHM_DIR = Path("/dev/shm")
 """Where shm_open() looks."""

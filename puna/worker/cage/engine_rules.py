@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from puna.cgroup import control_groups
+from puna.config.cgroup import control_groups
 from puna.kv.state_directory import StateDirectory
 from puna.worker.cage.rules import CageRules
 

@@ -6,10 +6,10 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.observation.trace import EngineTrace
+from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.request import EngineStats, Request, StepOutput
-from puna.engine.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.settings import EngineSettings
-from puna.engine.trace import EngineTrace
 from puna.kv.budget import Shortage
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
 from puna.worker.cage import CageLevel

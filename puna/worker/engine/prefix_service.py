@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from puna.engine.prefix_restores import Work
-from puna.engine.warm_prefixes import WarmPrefixes
+from puna.engine.offload.prefix_restores import Work
+from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.worker.file_threads import FileThreads
 
 log = logging.getLogger(__name__)

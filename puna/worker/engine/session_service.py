@@ -6,9 +6,9 @@ import logging
 import os
 from collections.abc import Callable
 
-from puna.engine.session_files import SessionLoad, SessionSave
-from puna.engine.session_status import SessionError
-from puna.engine.sessions import Sessions
+from puna.engine.offload.session_files import SessionLoad, SessionSave
+from puna.engine.offload.session_status import SessionError
+from puna.engine.offload.sessions import Sessions
 from puna.kv.checkpoint import Checkpoint, CheckpointError
 from puna.worker.calls import ProtocolError, close_all
 from puna.worker.engine.messages import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from puna._native import PoolActivity
 from puna.engine import EngineCore
-from puna.engine.scheduler import Step
+from puna.engine.scheduling.scheduler import Step
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from puna._native import cpu_info
 from puna.backends.cpu import CpuBackend
-from puna.variables import KV_TYPES
+from puna.config.variables import KV_TYPES
 from tests.hostile.gguf.files import base_contents
 from tests.hostile.gguf.mutations import mutant
 from tests.hostile.gguf.use import use

@@ -15,8 +15,8 @@ from puna.api.app import create_app
 from puna.api.body_budget import BodyBudget
 from puna.api.errors import ApiError
 from puna.api.options import parse_options
-from puna.host import Host
-from puna.settings import Settings
+from puna.config.host import Host
+from puna.config.settings import Settings
 from tests.api.conftest import Client
 from tests.api.fake_runtime import FakeRuntime
 from tests.hostile.http.conftest import talk

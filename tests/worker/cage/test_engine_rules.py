@@ -15,7 +15,7 @@ LOOKS_TWICE = """
 import json, os, sys
 from pathlib import Path
 from puna.backends.cpu.cores import usable_cores
-from puna.cgroup import control_groups
+from puna.config.cgroup import control_groups
 from puna.kv import memory
 from puna.kv.pressure import MemoryPressure
 from puna.kv.state_directory import StateDirectory

@@ -1,0 +1,241 @@
+"""The environment variables that puna reads, and how their values are written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from puna.config.host import parse_host
+from puna.config.quantities import keep_alive_seconds, parse_memory_limit, parse_size
+
+CACHE_POLICIES = ("prefix", "slots")
+"""How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
+
+KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
+"""What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
+
+
+def _parse_keep_alive(text: str) -> float:
+    return keep_alive_seconds(int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else text)
+
+
+def _parse_timeout(text: str) -> float:
+    return _parse_keep_alive(text) or math.inf
+
+
+def _parse_count(text: str) -> int:
+    if re.fullmatch(r"-\d+", text, re.ASCII):
+        raise ValueError(f'"{text}" is negative')
+    if not re.fullmatch(r"\d+", text, re.ASCII):
+        raise ValueError(f'"{text}" is not a number')
+    return int(text)
+
+
+def _parse_positive(text: str) -> int:
+    if (count := _parse_count(text)) < 1:
+        raise ValueError(f'"{text}" is not a positive number')
+    return count
+
+
+def _parse_most(text: str) -> int | None:
+    return _parse_count(text) or None
+
+
+def _parse_bool(text: str) -> bool:
+    # Whatever is no Go boolean counts as true: who sets OLLAMA_DEBUG=2 or =yes means it.
+    return text not in ("0", "f", "F", "false", "FALSE", "False")
+
+
+def _parse_switch(text: str) -> bool:
+    name = text.lower()
+    if name not in ("1", "t", "true", "yes", "on", "0", "f", "false", "no", "off"):
+        raise ValueError(f'"{text}" is neither true nor false')
+    return name in ("1", "t", "true", "yes", "on")
+
+
+def _parse_gigabytes(text: str) -> int:
+    return parse_memory_limit(text, unit=1 << 30)
+
+
+def _parse_most_on_disk(text: str) -> int:
+    return parse_memory_limit(text) if parse_size(text) else 0
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _parse_cache_policy(text: str) -> str:
+    if (name := text.lower()) not in CACHE_POLICIES:
+        raise ValueError(f'"{text}" is not one of {", ".join(CACHE_POLICIES)}')
+    return name
+
+
+def _parse_weights(text: str) -> tuple[tuple[str, float], ...]:
+    return tuple(_parse_weight(item) for item in _parse_list(text))
+
+
+def _parse_weight(item: str) -> tuple[str, float]:
+    name, _, number = (part.strip() for part in item.rpartition("="))
+    if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII) or float(number) == 0:
+        raise ValueError(f'"{item}" is not a model and a positive number (try llama3.2=2)')
+    return name, float(number)
+
+
+def _parse_minimums(text: str) -> tuple[tuple[str, int], ...]:
+    return tuple(_parse_minimum(item) for item in _parse_list(text))
+
+
+def _parse_minimum(item: str) -> tuple[str, int]:
+    name, _, size = (part.strip() for part in item.rpartition("="))
+    try:
+        num_bytes = parse_size(size)
+    except ValueError:
+        num_bytes = -1
+    if not name or num_bytes < 0:
+        raise ValueError(f'"{item}" is not a model and a size (try llama3.2=512MiB)')
+    return name, num_bytes
+
+
+def _parse_kv_type(text: str) -> str:
+    if (name := text.lower()) not in KV_TYPES:
+        raise ValueError(f'"{text}" is not one of {", ".join(KV_TYPES)}')
+    return name
+
+
+class Variable(NamedTuple):
+    """One environment variable: what it sets, its default as a user would write it, and its meaning."""
+
+    name: str
+    field: str
+    default: str
+    parse: Callable[[str], Any]
+    meaning: str
+
+
+VARIABLES: tuple[Variable, ...] = (
+    Variable("OLLAMA_HOST", "host", "127.0.0.1:11434", parse_host, "address of the server"),
+    Variable("OLLAMA_MODELS", "models", "~/.ollama/models", Path, "directory of the model store"),
+    Variable(
+        "OLLAMA_KEEP_ALIVE", "keep_alive_s", "5m", _parse_keep_alive, "how long an idle model stays loaded"
+    ),
+    Variable(
+        "OLLAMA_CONTEXT_LENGTH",
+        "context_length",
+        "0",
+        _parse_count,
+        "default num_ctx; 0: the model's own limit",
+    ),
+    Variable(
+        "OLLAMA_LOAD_TIMEOUT", "load_timeout_s", "5m", _parse_timeout, "how long a load may take; 0: forever"
+    ),
+    Variable(
+        "OLLAMA_ORIGINS", "origins", "", _parse_list, "further allowed browser origins, comma separated"
+    ),
+    Variable(
+        "OLLAMA_MAX_LOADED_MODELS",
+        "max_loaded_models",
+        "0",
+        _parse_count,
+        "models loaded at once; 0: any number",
+    ),
+    Variable(
+        "OLLAMA_MAX_QUEUE",
+        "max_queue",
+        "512",
+        _parse_count,
+        "requests that may wait, be it for a model to load or to be computed",
+    ),
+    Variable(
+        "PUNA_MAX_BODY", "max_body_bytes", "64MiB", parse_memory_limit, "longest JSON request, unpacked"
+    ),
+    Variable(
+        "OLLAMA_NUM_PARALLEL",
+        "max_running",
+        "0",
+        _parse_most,
+        "requests of one model that run at once; 0: as many as there is memory for",
+    ),
+    Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
+    Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
+    Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
+    Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
+    Variable(
+        "OLLAMA_KVCACHED_ENABLED",
+        "elastic",
+        "true",
+        _parse_switch,
+        "false: each model takes its KV memory when it is loaded and keeps it",
+    ),
+    Variable(
+        "OLLAMA_KVCACHED_MEMORY_GB",
+        "kv_limit_bytes",
+        "by memory",
+        _parse_gigabytes,
+        "memory for the KV of all models: GiB, or with a unit, such as 512MiB",
+    ),
+    Variable(
+        "OLLAMA_KVCACHED_SOCKET", "kvcached_socket", "", Path, "where KV memory is lent out by gRPC; else not"
+    ),
+    Variable(
+        "PUNA_MEMORY_LIMIT",
+        "memory_limit_bytes",
+        "by memory",
+        parse_memory_limit,
+        "memory for weights and KV of all models, such as 12GiB",
+    ),
+    Variable(
+        "PUNA_MODEL_KV_MIN",
+        "kv_minimums",
+        "",
+        _parse_minimums,
+        "KV memory that models are sure of, such as llama3.2=512MiB,qwen3=1GiB",
+    ),
+    Variable(
+        "PUNA_KV_DISK",
+        "kv_disk_bytes",
+        "8GiB, or a tenth of what is free",
+        _parse_most_on_disk,
+        "most that KV of earlier prompts takes on disk; 0: none is kept there",
+    ),
+    Variable("PUNA_KV_DIR", "kv_dir", "~/.puna/kv", Path, "directory of that"),
+    Variable("PUNA_SESSIONS", "sessions", "~/.puna/sessions", Path, "directory of saved sessions"),
+    Variable(
+        "PUNA_STATE_KEY",
+        "state_key",
+        "~/.puna/state.key",
+        Path,
+        "file of the key with which both are authenticated; made if it is not there",
+    ),
+    Variable(
+        "PUNA_KV_IDLE",
+        "kv_idle_s",
+        "3s, without disk 5m",
+        _parse_keep_alive,
+        "how long the KV of earlier prompts stays in memory when a model computes nothing",
+    ),
+    Variable(
+        "PUNA_CACHE_POLICY",
+        "cache_policy",
+        "prefix",
+        _parse_cache_policy,
+        "how prompts find the KV of earlier ones: prefix or slots",
+    ),
+    Variable(
+        "OLLAMA_MULTIUSER_CACHE",
+        "multi_user_cache",
+        "false",
+        _parse_bool,
+        "with slots: rather keep what they hold than continue the best match",
+    ),
+    Variable(
+        "PUNA_MODEL_WEIGHTS",
+        "model_weights",
+        "",
+        _parse_weights,
+        "shares of the device when several models are busy, such as llama3.2=2,qwen3=0.5; others have 1",
+    ),
+)

@@ -1,0 +1,124 @@
+"""How sequences come by KV that is already there, and where they leave theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+import numpy as np
+
+from puna.engine.scheduling.sequence import Sequence
+from puna.kv import BLOCK_TOKENS, BlockPool, PrefixCache
+from puna.kv.sequence_table import MoveKv
+
+
+class CachePolicy(Protocol):
+    """Of one model. The scheduler calls it as a sequence goes through its life."""
+
+    def admit(self, sequence: Sequence) -> bool:
+        """Prepares a waiting sequence's table, with what of its KV is there; False: no place for it now."""
+
+    def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:
+        """Takes what others have computed meanwhile. False: what it needs next is in `claimed`, so it had
+        better wait a step; otherwise its next work is added."""
+
+    def reuse_part(self, sequence: Sequence) -> None:
+        """Takes the beginning of a block that goes on differently, by a copy."""
+
+    def computed(self, sequence: Sequence) -> None:
+        """Its counters have moved on after a step."""
+
+    def shift(self, sequence: Sequence) -> bool:
+        """Makes room in a full context; False, and nothing changed, if blocks are short."""
+
+    def release(self, sequence: Sequence) -> None:
+        """Takes the table of a sequence that ends, or waits again."""
+
+    def abandon(self, sequence: Sequence) -> None:
+        """The same where release() failed: nothing of it is kept."""
+
+
+class PrefixPolicy:
+    """Whatever was computed is found by content, as long as memory lasts."""
+
+    def __init__(self, pool: BlockPool, cache: PrefixCache, move: MoveKv) -> None:
+        self._pool = pool
+        self._cache = cache
+        self._move = move
+
+    def admit(self, sequence: Sequence) -> bool:
+        assert sequence.num_computed == sequence.table.num_blocks == 0, "admitted with a table"
+        sequence.cursor = self._cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
+        self._follow(sequence)
+        return True
+
+    def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:
+        if sequence.cursor is None or not sequence.request.cache_prompt:
+            return True
+        self._follow(sequence)
+        work = self._cache.next_key(sequence.cursor, sequence.tokens)
+        if work in claimed and self._can_follow(sequence):
+            return False
+        claimed.add(work)
+        return True
+
+    def _follow(self, sequence: Sequence) -> None:
+        if self._can_follow(sequence):
+            assert sequence.cursor is not None
+            limit = sequence.num_findable
+            covered = self._cache.follow(sequence.cursor, sequence.table, sequence.tokens, limit)
+            sequence.skip(covered - sequence.num_computed)
+
+    @staticmethod
+    def _can_follow(sequence: Sequence) -> bool:
+        """Within a block it cannot: that one it computes to its end."""
+        if sequence.cursor is None or not sequence.request.cache_prompt:
+            return False
+        return sequence.table.num_blocks == sequence.cursor.num_blocks
+
+    def reuse_part(self, sequence: Sequence) -> None:
+        cursor, table = sequence.cursor, sequence.table
+        if cursor is None or not self._can_follow(sequence):
+            return
+        start = cursor.num_blocks * BLOCK_TOKENS
+        found = self._cache.find_partial(cursor, sequence.tokens, sequence.num_findable)
+        if found is None:
+            return
+        block, num_tokens = found
+        self._pool.retain([block])  # or growing might evict it
+        source = np.append(table.array, np.int32(block))
+        if table.grow(start + num_tokens):
+            self._move(source, table.array, start, start, num_tokens)
+            sequence.skip(num_tokens)
+        self._pool.release([block])
+
+    def computed(self, sequence: Sequence) -> None:
+        cursor = sequence.cursor
+        if cursor is None or not sequence.is_content_addressed:
+            return
+        if sequence.num_computed // BLOCK_TOKENS > cursor.num_blocks:
+            self._record(sequence)
+        if sequence.num_pending == sequence.num_generated == 0:
+            # Those who share the whole prompt need not wait for the end of this sequence.
+            self._cache.record_tail(cursor, sequence.table, sequence.tokens[: sequence.num_computed])
+
+    def shift(self, sequence: Sequence) -> bool:
+        begin, end = sequence.num_keep, sequence.num_keep + sequence.num_discard
+        if not sequence.table.remove(begin, end, sequence.position, self._cache, self._move):
+            return False
+        sequence.cursor = None
+        return True
+
+    def release(self, sequence: Sequence) -> None:
+        if sequence.cursor is not None:
+            self._record(sequence)
+            tokens = sequence.tokens[: sequence.num_computed]
+            self._cache.record_tail(sequence.cursor, sequence.table, tokens)
+        sequence.table.release()
+
+    def abandon(self, sequence: Sequence) -> None:
+        sequence.table.release()
+
+    def _record(self, sequence: Sequence) -> None:
+        assert sequence.cursor is not None
+        self._cache.record(sequence.cursor, sequence.table, sequence.tokens[: sequence.num_computed])

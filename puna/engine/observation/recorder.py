@@ -1,0 +1,158 @@
+"""Watches the engine at work: what it is told goes into the counters and into the trace."""
+
+from __future__ import annotations
+
+import time
+
+from puna.engine.observation.metrics import ModelMetrics
+from puna.engine.observation.trace import EngineTrace, EventKind, RequestEvent, StepRecord, TraceRing
+from puna.engine.request import FinishReason
+
+_NUM_PHASES = 5  # schedule, build, run, sample, commit
+
+
+class Recorder:
+    """One per engine."""
+
+    def __init__(self) -> None:
+        self.metrics: dict[str, ModelMetrics] = {}
+        """By model id, of every model that ever was resident."""
+        self._ring = TraceRing()
+        self._marks: list[int] = []
+
+    def add_model(self, model_id: str) -> None:
+        """Also for one that was here before: its totals go on."""
+        self.metrics.setdefault(model_id, ModelMetrics())
+
+    def submitted(self, request_id: str, model_id: str, num_prompt: int) -> RequestRecord:
+        """A request for a resident model arrived."""
+        return RequestRecord(request_id, model_id, num_prompt, self.metrics[model_id], self._ring)
+
+    def begin_step(self) -> None:
+        self._marks = [time.monotonic_ns()]
+
+    def mark(self) -> int:
+        """A phase of the step is over: schedule, build, run, sample, commit, in this order. Returns now."""
+        now_ns = time.monotonic_ns()
+        self._marks.append(now_ns)
+        return now_ns
+
+    def end_step(self, model_id: str, num_sequences: int, prefill_tokens: int, decode_tokens: int) -> None:
+        """The step is over. Phases that it did not come to took no time."""
+        marks = self._marks
+        marks += [time.monotonic_ns()] * (_NUM_PHASES + 1 - len(marks))
+        start, scheduled, built, ran, sampled, committed = marks
+        metrics = self.metrics[model_id]
+        metrics.prefill_tokens += prefill_tokens
+        metrics.decode_tokens += decode_tokens
+        metrics.device_busy_s += (sampled - built) * 1e-9
+        metrics.step_s.observe((committed - start) * 1e-9)
+        self._ring.add_step(
+            StepRecord(
+                model_id,
+                num_sequences,
+                prefill_tokens,
+                decode_tokens,
+                start,
+                scheduled - start,
+                built - scheduled,
+                ran - built,
+                sampled - ran,
+                committed - sampled,
+            )
+        )
+
+    def trace(self, seconds: float | None = None) -> EngineTrace:
+        """What happened in the last `seconds`; None: as far back as is known."""
+        return self._ring.cut(seconds)
+
+
+class RequestRecord:
+    """The life of one request. All times are of the monotonic clock, in nanoseconds."""
+
+    __slots__ = (
+        "_in_generation",
+        "_metrics",
+        "_prompt",
+        "_ring",
+        "first_token_ns",
+        "last_token_ns",
+        "model_id",
+        "num_drawn",
+        "request_id",
+        "started_ns",
+        "submitted_ns",
+    )
+
+    def __init__(
+        self, request_id: str, model_id: str, num_prompt: int, metrics: ModelMetrics, ring: TraceRing
+    ) -> None:
+        self.request_id = request_id
+        self.model_id = model_id
+        self.num_drawn = 0
+        self.submitted_ns = time.monotonic_ns()
+        self.started_ns = 0
+        """First step; 0: not yet."""
+        self.first_token_ns = self.last_token_ns = 0
+        self._prompt = num_prompt
+        self._in_generation = False
+        self._metrics = metrics
+        self._ring = ring
+        self._event("queued", self.submitted_ns, num_prompt)
+
+    def admitted(self, num_cached: int) -> None:
+        """It runs from here on; the KV of so many of its tokens was found."""
+        self._event("admitted", time.monotonic_ns(), num_cached)
+
+    def started(self, now_ns: int) -> None:
+        """A step that it takes part in begins; only the first time counts."""
+        if not self.started_ns:
+            self.started_ns = now_ns
+            self._metrics.queue_s.observe((now_ns - self.submitted_ns) * 1e-9)
+
+    def drew(self, num_tokens: int, now_ns: int, num_cached: int = 0) -> None:
+        """A step brought it so many tokens. num_cached: of its prompt, looked at with the first token."""
+        since_ns, num_gaps = self.last_token_ns, num_tokens
+        if not self._in_generation:
+            self._in_generation = True
+            self._event("token", now_ns, self.num_drawn + num_tokens)
+            if not since_ns:
+                self._first_token(now_ns, num_cached)
+                since_ns, num_gaps = now_ns, num_tokens - 1
+        self.last_token_ns = now_ns
+        self.num_drawn += num_tokens
+        metrics = self._metrics
+        metrics.generated_tokens += num_tokens
+        if num_gaps:
+            metrics.inter_token_s.observe((now_ns - since_ns) * 1e-9 / num_gaps, num_gaps)
+
+    def _first_token(self, now_ns: int, num_cached: int) -> None:
+        self.first_token_ns = now_ns
+        self._metrics.prompt_tokens += self._prompt
+        self._metrics.cached_tokens += num_cached
+        self._metrics.first_token_s.observe((now_ns - self.submitted_ns) * 1e-9)
+
+    def guessed(self, num_drafted: int, num_accepted: int) -> None:
+        """A step verified so many drafts."""
+        self._metrics.drafted_tokens += num_drafted
+        self._metrics.accepted_tokens += num_accepted
+
+    def preempted(self) -> None:
+        self._in_generation = False
+        self._metrics.num_preemptions += 1
+        self._event("preempted", time.monotonic_ns(), self.num_drawn)
+
+    def shifted(self, num_discarded: int) -> None:
+        self._metrics.num_shifts += 1
+        self._event("shifted", time.monotonic_ns(), num_discarded)
+
+    def finished(self, reason: FinishReason) -> None:
+        now_ns = time.monotonic_ns()
+        metrics = self._metrics
+        metrics.finished[reason] = metrics.finished.get(reason, 0) + 1
+        metrics.request_s.observe((now_ns - self.submitted_ns) * 1e-9)
+        event = RequestEvent(now_ns, "finished", self.request_id, self.model_id, self.num_drawn, reason)
+        self._ring.add_event(event)
+
+    def _event(self, kind: EventKind, at_ns: int, num_tokens: int) -> None:
+        self._ring.add_event(RequestEvent(at_ns, kind, self.request_id, self.model_id, num_tokens))

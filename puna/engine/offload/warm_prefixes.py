@@ -1,0 +1,320 @@
+"""Prefixes outlive their time in memory: to disk when a model is idle or goes, back when they are wanted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from puna.engine.caching.slot_policy import IdleSlots
+from puna.engine.offload.leaving_model import LeavingModel
+from puna.engine.offload.prefix_restores import (
+    MIN_BLOCKS,
+    FileThreads,
+    PrefixRestores,
+    WarmModel,
+    findable_tokens,
+)
+from puna.engine.offload.prefix_saves import PrefixSaves
+from puna.engine.offload.sessions import ModelKv
+from puna.engine.request import DiskStats
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.scheduling.step_costs import StepCosts
+from puna.engine.settings import EngineSettings
+from puna.kv import BLOCK_TOKENS, BlockId
+from puna.kv.prefix_store import PrefixStore
+
+log = logging.getLogger(__name__)
+
+SAVE_S = 5.0
+"""So long an unloaded model, or an engine that ends, goes on writing."""
+_COUNT_S = 5.0
+"""Others use the directory, too: what is told of it is counted again after so long."""
+
+
+class WarmPrefixes:
+    """Says when idle models give up their KV memory, and keeps on disk what was in it.
+
+    For the engine's thread. Nothing is kept with slots, with memory that is reserved for good, and before
+    use_threads().
+    """
+
+    def __init__(self, settings: EngineSettings, clock: Callable[[], float], slots: IdleSlots) -> None:
+        """clock: seconds."""
+        self._idle_s = settings.kv_idle_s
+        self._clock = clock
+        self._slots = slots
+        self._store = _store(settings)
+        self._threads: FileThreads | None = None
+        self._restores: PrefixRestores | None = None
+        self._saves: PrefixSaves | None = None
+        self._models: dict[str, WarmModel] = {}
+        self._leaving: list[LeavingModel] = []
+        self._when_saved: list[Callable[[], None]] = []
+        self._counted_s = 0.0
+
+    def use_threads(self, threads: FileThreads) -> None:
+        """From now on there is a disk."""
+        if self._store is not None:
+            self._threads = threads
+            self._counted_s = self._clock()
+            is_busy, on_end = self._is_engine_busy, self._after_transfer
+            self._restores = PrefixRestores(threads, self._clock, is_busy, on_end)
+            self._saves = PrefixSaves(self._store, threads, self._clock, is_busy, on_end)
+            threads.write(self._store.open, _nothing)
+
+    def stop(self) -> None:
+        """Begins nothing more, and takes back what threads use, as soon as they are done with it."""
+        self._threads = None
+        while self.unpin_oldest():
+            pass
+
+    def add_model(self, model_id: str, kv: ModelKv, kernels: str, costs: StepCosts) -> None:
+        """kernels: what computes its KV; others' may differ in the last bits."""
+        files = None if self._store is None else self._store.files(kv.identity, kernels)
+        self._models[model_id] = WarmModel(kv, files, costs, self._clock())
+
+    def remove_model(self, model_id: str) -> None:
+        """Closes its pool, which nobody else uses any more, once what is in it is on disk."""
+        leaving = LeavingModel(model_id, self._models.pop(model_id))
+        self._leaving.append(leaving)
+        self._begin_save(leaving.model, SAVE_S)
+        self._close_unused(leaving)
+
+    def refit_model(self, model_id: str, kv: ModelKv) -> None:
+        """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
+        old = self._models[model_id]
+        new = WarmModel(kv, old.files, old.costs, old.idle_since_s, old.active, old.num_begun)
+        self.remove_model(model_id)
+        self._models[model_id] = new
+
+    def is_reading(self, model_id: str) -> bool:
+        return self._models[model_id].num_restores > 0
+
+    def begin(self, sequence: Sequence) -> bool:
+        """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
+        model = self._models[sequence.model_id]
+        model.active.add(sequence)
+        model.num_begun += 1
+        return self._begin(model, sequence)
+
+    def end(self, sequence: Sequence) -> None:
+        """A sequence goes, whether or not it waits, or has begun at all."""
+        model = self._models[sequence.model_id]
+        model.active.discard(sequence)
+        model.idle_since_s = self._clock()
+        self._withdraw(sequence)
+
+    @property
+    def has_restored(self) -> bool:
+        return self._restores is not None and bool(self._restores.ready)
+
+    def take_restored(self) -> list[Sequence]:
+        """Sequences that have waited long enough."""
+        if self._restores is None:
+            return []
+        ready, self._restores.ready = self._restores.ready, []
+        return ready
+
+    def num_waiting(self, model_id: str) -> int:
+        num_leaving = sum(len(old.waiting) for old in self._leaving if old.model_id == model_id)
+        return num_leaving + (self._restores.num_waiting(model_id) if self._restores else 0)
+
+    def tend(self) -> float | None:
+        """Gives up on a disk that does not answer, and puts away what has been idle for long enough; seconds
+        until there is something to do again, None if there is nothing.
+        """
+        waits_s = [self._give_up_stuck(), self.put_away_idle()]
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
+
+    def erase_model(self, model_id: str, done: Callable[[], None]) -> None:
+        """Removes what is on disk of these weights, and keeps nothing of them there until they are loaded
+        again. Then calls `done`.
+        """
+        leaving = [old.model for old in self._leaving if old.model_id == model_id]
+        for model in [*leaving, *([self._models[model_id]] if model_id in self._models else [])]:
+            model.files = None
+            for save in model.saves:
+                save.deadline_s = 0.0
+        store = self._store
+        if self._threads is None or store is None:
+            done()
+        else:  # behind what is being written
+            self._threads.write(lambda: store.erase(model_id), done)
+
+    def put_away_idle(self) -> float | None:
+        """Puts away what models have that were idle for long enough; seconds until the next will have been,
+        None if there is none.
+        """
+        now_s, waits_s = self._clock(), []
+        for model_id, model in self._models.items():
+            if model.is_busy or not self._has_idle_memory(model_id, model):
+                continue
+            wait_s = model.idle_since_s + self._idle_s - now_s
+            if wait_s > 0:
+                waits_s.append(wait_s)
+            else:
+                model.idle_since_s = now_s  # should anything be left, there is no hurry
+                self.put_away(model_id)
+        return min(waits_s, default=None)
+
+    def put_away(self, model_id: str) -> None:
+        """Saves what is cached of a model, then gives its memory back, unless somebody came meanwhile or took
+        some of it.
+        """
+        model = self._models[model_id]
+        num_begun = model.num_begun
+
+        def drop() -> None:
+            if self._models.get(model_id) is model and not model.is_busy and model.num_begun == num_begun:
+                self._slots.empty(model_id)
+                model.kv.pool.drop_cached()
+                model.kv.pool.trim()
+
+        if not self._begin_save(model, None, drop):
+            drop()
+
+    def save_all(self, done: Callable[[], None]) -> None:
+        """Saves what is cached of all models, last used first, for SAVE_S at most; then calls `done`."""
+        for model in sorted(self._models.values(), key=lambda m: (not m.active, -m.idle_since_s)):
+            self._begin_save(model, SAVE_S)
+        self._when_saved.append(done)
+        self._tell_if_saved()
+
+    @property
+    def pinned_bytes(self) -> int:
+        """What unpin_oldest() releases, now or when a thread is done with it."""
+        saving = (
+            len(save.blocks.blocks) * model.kv.pool.block_bytes
+            for model in self._all_models()
+            for save in model.saves
+        )
+        return sum(saving) + (self._restores.pinned_bytes if self._restores else 0)
+
+    def unpin_oldest(self) -> bool:
+        """Gives up what is being written, or else read; False: there is nothing."""
+        saves = (save for model in self._all_models() for save in model.saves)
+        save = next((save for save in saves if save.blocks.is_lent), None)
+        if save is not None:
+            save.blocks.take_back()
+            return True
+        return self._restores is not None and self._restores.give_up_oldest()
+
+    def held(self, model_id: str) -> list[BlockId]:
+        """The model's blocks that are being written or read, as often as they are."""
+        model = self._models[model_id]
+        restoring = self._restores.held(model) if self._restores else []
+        return restoring + [block for save in model.saves for block in save.blocks.blocks]
+
+    def stats(self) -> DiskStats | None:
+        """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
+        if self._store is None or self._restores is None or self._saves is None:
+            return None
+        if self._threads is not None and self._clock() - self._counted_s >= _COUNT_S:
+            self._counted_s = self._clock()
+            self._threads.write(self._store.count, _nothing)
+        return DiskStats(
+            limit_bytes=self._store.limit_bytes,
+            num_bytes=self._store.num_bytes,
+            restored_tokens=self._restores.num_tokens,
+            saved_tokens=self._saves.num_tokens,
+        )
+
+    def _begin(self, model: WarmModel, sequence: Sequence) -> bool:
+        if self._restores is None or self._threads is None:
+            return False
+        is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
+        leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
+        if leaving is not None and is_long and not self._is_stuck:
+            leaving.hurry()
+            leaving.waiting.append(sequence)
+            return True
+        return self._restores.begin(model, sequence)
+
+    def _withdraw(self, sequence: Sequence) -> None:
+        for leaving in self._leaving:
+            if sequence in leaving.waiting:
+                leaving.waiting.remove(sequence)
+                return
+        if self._restores is not None:
+            self._restores.withdraw(sequence)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether the disk has not answered for long, and still does not."""
+        if self._restores is None or self._saves is None:
+            return False
+        return self._restores.is_stuck or self._saves.is_stuck
+
+    def _give_up_stuck(self) -> float | None:
+        """Where the disk does not answer, nobody waits for it. Seconds until to look again; None: no need."""
+        if self._store is None or self._restores is None or self._saves is None:
+            return None
+        was_stuck = self._is_stuck
+        waits_s = self._restores.give_up_stuck(), self._saves.give_up_stuck()
+        if self._is_stuck and not was_stuck:
+            log.warning("the disk of %s does not answer: it is not waited for", self._store.root)
+            for leaving in self._leaving:
+                self._restores.ready += leaving.waiting
+                leaving.waiting = []
+                leaving.model.kv.pool.drop_cached()
+        return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
+
+    def _is_engine_busy(self) -> bool:
+        """Whether threads might disturb what is computed; when the engine ends, that does not matter."""
+        return not self._when_saved and self._num_running > 0
+
+    @property
+    def _num_running(self) -> int:
+        """Sequences that do not wait here."""
+        return sum(len(model.active) - self.num_waiting(name) for name, model in self._models.items())
+
+    def _all_models(self) -> list[WarmModel]:
+        return [*(leaving.model for leaving in self._leaving), *self._models.values()]
+
+    def _begin_save(
+        self, model: WarmModel, seconds: float | None, then: Callable[[], None] | None = None
+    ) -> bool:
+        """False: there is nothing to save, or nowhere to save it."""
+        if self._threads is None or self._saves is None or self._is_stuck:
+            return False
+        return self._saves.begin(model, seconds, then)
+
+    def _after_transfer(self, model: WarmModel) -> None:
+        for leaving in [old for old in self._leaving if old.model is model]:
+            self._close_unused(leaving)
+        self._tell_if_saved()
+
+    def _close_unused(self, leaving: LeavingModel) -> None:
+        if leaving.model.saves or leaving.model.num_restores:
+            return
+        self._leaving.remove(leaving)
+        leaving.model.kv.pool.close()
+        for sequence in leaving.waiting:
+            model = self._models[sequence.model_id]
+            assert self._restores is not None
+            if self._threads is None:
+                self._restores.ready.append(sequence)
+            else:
+                self._restores.begin_again(model, sequence)
+
+    def _tell_if_saved(self) -> None:
+        if not any(model.is_saving for model in self._all_models()):
+            when_saved, self._when_saved = self._when_saved, []
+            for done in when_saved:
+                done()
+
+    def _has_idle_memory(self, model_id: str, model: WarmModel) -> bool:
+        return model.kv.pool.reclaimable_bytes > 0 or self._slots.has_blocks(model_id)
+
+
+def _store(settings: EngineSettings) -> PrefixStore | None:
+    if settings.kv_dir is None or settings.kv_disk_bytes == 0:
+        return None
+    if settings.cache_policy != "prefix" or not settings.elastic or settings.state_key is None:
+        return None
+    return PrefixStore(Path(settings.kv_dir), settings.state_key, settings.kv_disk_bytes)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,1 @@
+"""Which sequences take part in the next step."""

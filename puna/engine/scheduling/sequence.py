@@ -1,0 +1,208 @@
+"""A running request: its tokens, its place in the cache, its sampler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Items
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Sampler, TextStream
+from puna.engine.observation.recorder import RequestRecord
+from puna.engine.request import (
+    FinishReason,
+    Request,
+    RequestStats,
+    StepOutput,
+    TokenLogprob,
+)
+from puna.engine.speculation.draft_state import DraftState
+from puna.engine.speculation.ngram_speculator import NgramSpeculator
+from puna.kv import Cursor, SequenceTable
+
+Order = tuple[float, int]
+"""Who goes first: smaller is earlier. No two sequences have the same."""
+
+
+class Sequence:
+    """State is three counters; what a sequence needs next follows from them.
+
+    | KV was computed       | pending               |
+    0                       num_computed            num_tokens
+
+    One pending token is a decode step, more are a prefill; after the last pending one the next is sampled.
+
+    When the context is full, the oldest tokens behind the first `num_keep` are discarded and the others move
+    down. How many is always the same, so the history and the number of such shifts say where a token lies:
+    a sequence that starts over shifts at the same tokens again, and comes to the same output.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        order: Order,
+        namespace: str = "",
+        context_length: int,
+        can_shift: bool,
+        table: SequenceTable,
+        sampler: Sampler,
+        text: TextStream,
+        record: RequestRecord,
+        draft: DraftState | None = None,
+    ) -> None:
+        self.request = request
+        self.id = request.id
+        self.model_id = request.model_id
+        self.order = order
+        self.namespace = namespace
+        """Its KV is shared only with sequences of the same one."""
+        self.table = table
+        self.sampler = sampler
+        self.text = text
+        """What its tokens say."""
+        self._held_logprobs: list[TokenLogprob] = []  # of tokens whose text has not come out yet
+        self.record = record
+        self.cursor: Cursor | None = None
+        """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
+        self.is_running = False
+        self.is_paused = False
+        """Nobody reads what it has brought: no more is computed for it until that changes."""
+        self.was_admitted = False
+        self.num_computed = 0
+        self.num_shifts = 0
+        self.num_tokens = self.num_prompt = len(request.prompt)
+        self.context_length = context_length
+        self.num_keep = min(max(request.num_keep, 0), context_length - 1)
+        self.num_discard = max((context_length - self.num_keep) // 2, 1)
+        self.max_tokens = self._token_limit(request, request.shift and can_shift)
+        self.stop_tokens = frozenset(request.stop_tokens)
+        self.speculator = None if request.num_draft == 0 else NgramSpeculator(self.num_prompt)
+        self.draft = draft
+        """What its draft model knows of it."""
+        self.with_logprobs = request.sampling.num_logprobs >= 0
+        self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        self._num_drafted = self._num_accepted = 0
+        self.num_cached = 0
+        """Tokens of the prompt that were in the cache."""
+        self._started_over = False
+
+    def _token_limit(self, request: Request, shifts: bool) -> float:
+        # The last token is drawn but never computed, so it needs no room.
+        room = float("inf") if shifts else max(self.context_length - self.num_prompt, 1)
+        return room if request.max_tokens is None else min(request.max_tokens, room)
+
+    @property
+    def num_pending(self) -> int:
+        return self.num_tokens - self.num_computed
+
+    @property
+    def num_generated(self) -> int:
+        return self.num_tokens - self.num_prompt
+
+    @property
+    def position(self) -> int:
+        """Of the next pending token, and how many tokens have KV in the table."""
+        return self.num_computed - self.num_shifts * self.num_discard
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """[num_tokens] prompt and answer, whatever was discarded."""
+        return self._history[: self.num_tokens]
+
+    @property
+    def cached_tokens(self) -> NDArray[np.int32]:
+        """[position] those whose KV is in the table, in its order."""
+        computed = self._history[: self.num_computed]
+        if self.num_shifts == 0:
+            return computed
+        keep = self.num_keep
+        return np.concatenate([computed[:keep], computed[keep + self.num_shifts * self.num_discard :]])
+
+    @property
+    def num_findable(self) -> int:
+        """Tokens, from the first on, whose KV may come from elsewhere."""
+        # One token is left to compute: without it there would be nothing to sample from. Past a full
+        # context, positions are no longer those of the history.
+        return min(self.num_tokens - 1, self.context_length)
+
+    @property
+    def is_content_addressed(self) -> bool:
+        """Whether its KV is what any other sequence with the same tokens would have computed."""
+        return self.num_shifts == 0
+
+    def pending_tokens(self, count: int) -> NDArray[np.int32]:
+        """The next `count` tokens to compute."""
+        return self._history[self.num_computed : self.num_computed + count]
+
+    def skip(self, count: int) -> None:
+        """The KV of the next `count` tokens was found in the cache."""
+        self.num_computed += count
+        if not self._started_over:
+            self.num_cached += min(count, self.num_prompt - self.num_cached)
+
+    def ending(self, tokens: Items[int]) -> FinishReason | None:
+        """Why the last of these tokens, which were drawn, is the sequence's last, if it is."""
+        if tokens[-1] in self.stop_tokens:
+            return "stop"
+        return "length" if self.num_generated + len(tokens) >= self.max_tokens else None
+
+    def extend(self, tokens: Items[int], num_accepted: int, num_drafted: int) -> None:
+        """Takes what was drawn, without a stop token.
+
+        num_accepted: of `num_drafted` guesses, those that were right and belong to it; their KV is there.
+        """
+        end = self.num_tokens + len(tokens)
+        if end > len(self._history):
+            self._history = np.resize(self._history, max(64, 2 * end))
+        for token in tokens:  # mostly one, which an assignment to a slice would take longer for
+            self._history[self.num_tokens] = token
+            self.num_tokens += 1
+        self.num_computed += num_accepted
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+        if num_accepted < num_drafted:
+            self.table.truncate(self.position)
+
+    def take_logprobs(self, drawn: list[TokenLogprob], num_released: int) -> list[TokenLogprob]:
+        """Those of the next tokens whose text comes out, after what was drawn."""
+        if not self.with_logprobs:
+            return drawn
+        self._held_logprobs += drawn
+        released, self._held_logprobs = self._held_logprobs[:num_released], self._held_logprobs[num_released:]
+        return released
+
+    def stop_guessing(self) -> None:
+        """From now on, none of its tokens are guessed ahead."""
+        self.speculator = None
+        if self.draft is not None:
+            self.draft.release()
+            self.draft = None
+
+    def start_over(self) -> None:
+        """The table was given back: what was computed will be computed again, what was drawn stays."""
+        self.cursor = None
+        self.num_computed = self.num_shifts = 0
+        self._started_over = self.was_admitted
+        if not self._started_over:
+            self.num_cached = 0
+
+    def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
+        """Closes the account."""
+        self.record.finished(reason)
+        return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
+
+    def _stats(self) -> RequestStats:
+        now = time.monotonic_ns()
+        started = self.record.started_ns or now
+        first_token = self.record.first_token_ns or now
+        return RequestStats(
+            prompt_tokens=self.num_prompt,
+            cached_tokens=self.num_cached,
+            prompt_ns=first_token - started,
+            generated_tokens=self.record.num_drawn,
+            generation_ns=now - first_token,
+            drafted_tokens=self._num_drafted,
+            accepted_tokens=self._num_accepted,
+        )

@@ -1,0 +1,1 @@
+"""Tokens that are guessed ahead, and verified in one step."""

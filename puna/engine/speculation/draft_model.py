@@ -1,0 +1,140 @@
+"""A small model that guesses what a larger one with the same vocabulary will say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import Arena, NativeError
+from puna.backends.base import DeviceModel
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.scheduling.step_costs import StepCosts
+from puna.engine.speculation.draft_state import DraftState
+from puna.engine.steps.batch import Part, batch_of, num_threads
+from puna.kv import BlockPool, SequenceTable
+
+_MOST_TOKENS = 256  # of sequences that are behind, in one step
+_FEWEST_TOKENS = 4  # the same, of each: what a step brings, and a little more
+
+
+class DraftModel:
+    """A resident model, in its part as a draft model; it may have requests of its own at the same time.
+
+    It computes the sequences that it guesses for in its own KV memory, in tables of their own.
+    """
+
+    def __init__(
+        self,
+        device_model: DeviceModel,
+        arena: Arena,
+        pool: BlockPool,
+        costs: StepCosts,
+        clock: Callable[[], float],
+    ) -> None:
+        """costs: of the model's steps, which this learns from, too."""
+        self._model = device_model
+        self._arena = arena
+        self._pool = pool
+        self._costs = costs
+        self._clock = clock
+
+    @property
+    def vocab_size(self) -> int:
+        return self._model.info.vocab_size
+
+    def new_state(self) -> DraftState:
+        """For a sequence of another model."""
+        return DraftState(self, SequenceTable(self._pool))
+
+    def round_s(self, num_sequences: int) -> float:
+        """Seconds for one more guess of each; 0 while that is not known."""
+        return self._costs.estimate(num_sequences) or 0.0
+
+    def guess(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
+        """So many of the likeliest next tokens for each sequence, whose state is this model's.
+
+        None where blocks are short or the context is full, and while much of a sequence is still to be
+        computed: catching up takes about step_s seconds of a step.
+        """
+        try:
+            return self._guess(wanted, step_s)
+        except (NativeError, MemoryError):
+            for sequence, _ in wanted:
+                _state(sequence).give_up()
+            return [[] for _ in wanted]
+
+    def _guess(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
+        threads = num_threads([sequence for sequence, _ in wanted])
+        guesses = self._first_guesses(wanted, step_s, threads)
+        for depth in range(1, max(count for _, count in wanted)):
+            going = [
+                (_state(sequence), len(sequence.tokens) + depth - 1, of_sequence)
+                for (sequence, count), of_sequence in zip(wanted, guesses, strict=True)
+                if of_sequence and count > depth
+            ]
+            if not going:
+                break
+            parts = [
+                Part(np.array([of_sequence[-1]], np.int32), position, state.table, 1)
+                for state, position, of_sequence in going
+            ]
+            for token, (_, _, of_sequence) in zip(self._run(parts, threads), going, strict=True):
+                of_sequence.append(token)
+        for (sequence, _), of_sequence in zip(wanted, guesses, strict=True):
+            if of_sequence:
+                _state(sequence).guessed(len(sequence.tokens), of_sequence)
+        return guesses
+
+    def _first_guesses(
+        self, wanted: Items[tuple[Sequence, int]], step_s: float, threads: int | None
+    ) -> list[list[int]]:
+        """Computes what is pending, or as much as there is time for; a guess for those with no rest."""
+        budget = max(self._budget(step_s), _FEWEST_TOKENS * len(wanted))
+        parts: list[Part] = []
+        caught_up = []
+        for sequence, count in wanted:
+            part = self._pending(sequence, count, budget)
+            if part is not None:
+                parts.append(part)
+                budget -= len(part.tokens)
+            caught_up.append(part is not None and part.num_rows > 0)
+        tokens = iter(self._run(parts, threads) if parts else [])
+        return [[next(tokens)] if is_ready else [] for is_ready in caught_up]
+
+    def _pending(self, sequence: Sequence, count: int, budget: int) -> Part | None:
+        state, tokens = _state(sequence), sequence.tokens
+        begin = state.num_computed
+        chunk = tokens[begin : begin + budget]
+        is_last = begin + len(chunk) == len(tokens)
+        needed = len(tokens) + count - 1 if is_last else begin + len(chunk)
+        if len(chunk) == 0 or needed > self._model.info.context_length:
+            return None
+        if not state.table.grow(needed):
+            state.give_up()
+            return None
+        if not is_last:
+            state.guessed(begin + len(chunk), [])
+        return Part(chunk, begin, state.table, int(is_last))
+
+    def _budget(self, step_s: float) -> int:
+        """Tokens that take no longer than a step."""
+        num_tokens = _MOST_TOKENS
+        while num_tokens and (self._costs.estimate(num_tokens) or 0.0) > step_s:
+            num_tokens //= 2
+        return num_tokens
+
+    def _run(self, parts: Items[Part], threads: int | None) -> list[int]:
+        """The likeliest token for each row."""
+        start_s = self._clock()
+        logits: NDArray[np.float32] = self._model.run(batch_of(parts, threads), self._arena)
+        tokens: list[int] = logits.argmax(axis=1).tolist()
+        self._costs.observe(sum(len(part.tokens) for part in parts), self._clock() - start_s)
+        return tokens
+
+
+def _state(sequence: Sequence) -> DraftState:
+    assert sequence.draft is not None, "a sequence without a draft model"
+    return sequence.draft

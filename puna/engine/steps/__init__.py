@@ -1,0 +1,1 @@
+"""One step, from the scheduler's decision to what each sequence has got."""

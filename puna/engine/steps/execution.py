@@ -1,0 +1,130 @@
+"""One step, from the scheduler's decision to what each sequence has got."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Items
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import NativeError, ThreadPool, TokenTable
+from puna.engine.faults import unforeseen
+from puna.engine.observation.recorder import Recorder
+from puna.engine.resident import Resident
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.steps.batch import Part, Slice, batch_of, num_threads, part_of
+from puna.engine.steps.interrupts import Interrupts
+from puna.engine.steps.sampling import Drawn, sample
+from puna.engine.steps.text import Advance, advances
+
+
+class Failure(NamedTuple):
+    """A sequence that cannot go on, and why."""
+
+    sequence: Sequence
+    error: str
+
+
+class Outcome(NamedTuple):
+    """What a step brought. Sequences in neither list have more of their prompt to compute."""
+
+    advances: list[tuple[Slice, Advance]]
+    failures: list[Failure]
+    was_interrupted: bool = False
+    """Nothing was computed: nobody waited for it any more."""
+
+
+class StepRunner:
+    """Runs steps on one device. What goes wrong with one sequence leaves the others alone."""
+
+    def __init__(self, pool: ThreadPool, recorder: Recorder) -> None:
+        """pool: for sampling."""
+        self.interrupts = Interrupts()
+        self._pool = pool
+        self._recorder = recorder
+
+    def run(self, model: Resident, slices: Items[Slice], table: TokenTable | None) -> Outcome:
+        """Computes, counts as computed and samples; the caller commits. table: of the model's tokens."""
+        now_ns = self._recorder.mark()
+        for s in slices:
+            s.sequence.record.started(now_ns)
+        slices, parts, failures = _prepare(slices)
+        if not slices:
+            return Outcome([], failures)
+        complete = [s for s in slices if s.completes]
+        try:
+            logits = self._compute(model, slices, parts)
+            if logits is None:
+                return Outcome([], failures, was_interrupted=True)
+            drawn = sample(self._pool, logits, complete, table)
+            self._recorder.mark()
+            complete, drawn = _sound(complete, drawn, failures)
+            found = advances(complete, drawn)
+        except (NativeError, MemoryError) as error:
+            # The device refused this batch: its requests fail, all others go on.
+            text = f"the model failed to run: {str(error) or 'out of memory'}"
+            return Outcome([], failures + [Failure(s.sequence, text) for s in slices])
+        except Exception as error:  # the batch cannot be trusted
+            failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
+            return Outcome([], failures)
+        _count(model, slices, failures)
+        advanced = list(zip(complete, found, strict=True))
+        if failures:
+            failed = {failure.sequence for failure in failures}
+            advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
+        return Outcome(advanced, failures)
+
+    def _compute(
+        self, model: Resident, slices: Items[Slice], parts: Items[Part]
+    ) -> NDArray[np.float32] | None:
+        """None: it was interrupted."""
+        batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control)
+        self._recorder.mark()
+        self.interrupts.begin({s.sequence.id for s in slices})
+        try:
+            logits = model.device_model.run(batch, model.arena)
+        except NativeError:
+            if self.interrupts.control.is_stopped:
+                return None
+            raise
+        finally:
+            self.interrupts.end()
+        self._recorder.mark()
+        return logits
+
+
+def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failure]]:
+    prepared, parts, failures = [], [], []
+    for s in slices:
+        try:
+            parts.append(part_of(s))
+            prepared.append(s)
+        except Exception as error:  # is its own
+            failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))
+    return prepared, parts, failures
+
+
+def _sound(
+    complete: list[Slice], drawn: list[Drawn], failures: list[Failure]
+) -> tuple[list[Slice], list[Drawn]]:
+    """Those that got something; the others are failures."""
+    unsound = [d.error for d in drawn if d.error is not None]
+    if not unsound:
+        return complete, drawn
+    text = "nothing can be drawn from what the model gave: "
+    pairs = list(zip(complete, drawn, strict=True))
+    failures += [Failure(s.sequence, text + d.error) for s, d in pairs if d.error is not None]
+    return [s for s, d in pairs if d.error is None], [d for _, d in pairs if d.error is None]
+
+
+def _count(model: Resident, slices: Items[Slice], failures: list[Failure]) -> None:
+    """They now have what was computed of them. Adds those with whom that fails, once."""
+    for s in slices:
+        try:
+            s.sequence.num_computed += s.num_tokens
+            model.policy.computed(s.sequence)
+        except Exception as error:  # is its own
+            s.sequence.cursor = None  # nobody else is to find what may be wrong
+            if s.sequence not in [failure.sequence for failure in failures]:
+                failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))
