@@ -13,6 +13,7 @@ from puna._native import TokenTable
 from puna.backends.base import ModelInfo, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
+from puna.chat.go_templates import as_jinja
 from puna.chat.template import ChatTemplate
 from puna.engine import (
     EngineCore,
@@ -69,10 +70,10 @@ class Engine:
 
         Raises what the registry raises for a name, GgufError, TokenizerError, ModelLoadError for a file.
         """
-        path = find_model(model)
+        path, go_template = find_model(model)
         with GgufFile(path) as file:
             self.tokenizer: Tokenizer = load_tokenizer(file.metadata)
-            self.chat_template = _chat_template(file, self.tokenizer)
+            self.chat_template = _chat_template(file, self.tokenizer, as_jinja(go_template))
         self._context_length = context_length
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
@@ -183,18 +184,24 @@ class Engine:
         self._core.cancel(str(seq_id))
 
 
-def find_model(model: str | Path) -> Path:
-    """The GGUF file of a path or of a name in the store. Raises the registry's errors."""
+def find_model(model: str | Path) -> tuple[Path, str]:
+    """The GGUF file of a path or of a name in the store, and its Go template there, if it has one. Raises the
+    registry's errors.
+    """
     if isinstance(model, Path) or model.endswith(".gguf"):
-        return Path(model)
+        return Path(model), ""
     stored = Store.default().find(ModelName.parse(model))
     stored.check_loadable()
-    return stored.model_path
+    return stored.model_path, stored.template or ""
 
 
-def _chat_template(file: GgufFile, tokenizer: Tokenizer) -> ChatTemplate | None:
-    """None also for one that cannot be used: text can be generated without it."""
+def _chat_template(file: GgufFile, tokenizer: Tokenizer, source: str | None) -> ChatTemplate | None:
+    """source: in place of the file's. None also for one that cannot be used: text can be generated without
+    it.
+    """
     try:
+        if source is not None:
+            return ChatTemplate.with_tokens(source, tokenizer)
         return ChatTemplate.from_gguf(file.metadata, tokenizer)
     except TemplateError as error:
         log.warning("%s: the chat template cannot be used: %s", file.name, error)

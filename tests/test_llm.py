@@ -11,11 +11,13 @@ import pytest
 
 import puna
 from puna.backends.base import ModelLoadError
+from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
 from puna.chat.template import ChatTemplate
 from puna.gguf import GgufError
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.registry.create import create_from_gguf
+from puna.registry.sources.gemma import GEMMA_LAYERS
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny
 
@@ -181,9 +183,10 @@ def test_a_model_is_found_by_its_name_in_the_store(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "store"))
     store = Store.default()
     digest = store.add_blob([write_tiny(tmp_path / "tiny.gguf", TINY["llama"]).read_bytes()])
-    create_from_gguf(store, ModelName.parse("tiny:test"), digest, TINY_WEIGHTS)
+    create_from_gguf(store, ModelName.parse("tiny:test"), digest, TINY_WEIGHTS, texts=GEMMA_LAYERS)
     with puna.LLM("tiny:test") as llm:
         assert len(llm.generate("the", max_tokens=2, sampling=GREEDY)[0].tokens) == 2
+        assert llm.engine.chat_template.source == as_jinja(GEMMA_LAYERS["template"])
     with pytest.raises(ModelNotFound):
         puna.LLM("nobody:latest")
 

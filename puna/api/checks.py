@@ -9,6 +9,7 @@ from puna._native import NativeError
 from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
+from puna.chat.go_templates import as_jinja
 from puna.chat.model_record import ModelRecord
 from puna.engine.offload.session_status import check_session_name
 from puna.engine.steps.samplers import new_sampler
@@ -61,7 +62,7 @@ def check_model_template(model: StoredModel, record: ModelRecord) -> None:
     """ApiError (500) if the model's template is of a kind that can't be used: without it, the model would be
     misled.
     """
-    if model.template and not record.has_template:
+    if model.template and not record.has_template and as_jinja(model.template) is None:
         raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
 
 

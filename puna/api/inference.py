@@ -26,6 +26,7 @@ from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
+from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.daemon.runtime import ResidentModel, Runtime
@@ -192,6 +193,7 @@ def _prompt_request(
         embedded=[Message(role=message.role, content=message.content) for message in model.messages],
         think=think.enabled,
         think_level=think.level,
+        template=as_jinja(model.template or "") or "",
         forgets_thoughts=bool(task.messages) and _forgets_thoughts(model),
         context_length=resident.context_length,
         num_keep=options.num_keep,

@@ -48,6 +48,8 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What the model puts before every conversation."""
     think: bool = False
     think_level: str | None = None
+    template: str = ""
+    """In Jinja, in place of the one in the model's file."""
     forgets_thoughts: bool = False
     """The model must not see what it thought before the user's latest message."""
     context_length: int

@@ -58,7 +58,7 @@ async def pull(store: Store, name: ModelName, describe: Describe) -> AsyncGenera
             await _in_thread(partial(unpack, file, writer))
         description = await _described(_path(store, file, writer), describe)
         yield Progress("writing manifest")
-        await _in_thread(lambda _: _create(store, name, file, writer, description))
+        await _in_thread(lambda _: _create(store, name, source, file, writer, description))
     yield Progress("success")
 
 
@@ -97,6 +97,7 @@ async def _described(path: Path, describe: Describe) -> WeightsDescription:
 def _create(
     store: Store,
     name: ModelName,
+    source: PackageSource,
     file: PackagedFile,
     writer: BlobWriter | None,
     description: WeightsDescription,
@@ -104,11 +105,11 @@ def _create(
     with store.exclusive():  # the blob must not be taken for unused before the manifest names it
         if writer is None:
             assert file.digest is not None
-            create_from_gguf(store, name, file.digest, description, file.origin)
+            create_from_gguf(store, name, file.digest, description, file.origin, source.layers)
             return
         digest = writer.commit()
         try:
-            create_from_gguf(store, name, digest, description, file.origin)
+            create_from_gguf(store, name, digest, description, file.origin, source.layers)
         except BaseException:
             store.remove_unused_blobs([digest])
             raise

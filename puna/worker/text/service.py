@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from puna.chat.messages import Message
@@ -27,6 +27,9 @@ from puna.worker.text.messages import (
 )
 from puna.worker.text.reading import TEMPLATE_KEY, read_record
 from puna.worker.text.stages import SharedStage, Stage
+
+_MAX_TEMPLATES = 4
+"""Of one model that are kept compiled: models with the same weights may have their own."""
 
 
 class TextService:
@@ -76,18 +79,18 @@ class _AttachedModel:
         self._tokenizer = tokenizer
         self._source = template
         self._stage = stage
+        self._compiled = lru_cache(maxsize=_MAX_TEMPLATES)(self._compile)
 
     def build_prompts(self, request: PromptRequest) -> list[Prompt]:
         """Raises PromptError, TemplateError."""
         with self._stage.during(Stage.TOKENIZING):
-            return build_prompts(request, None if request.raw else self._template, self._tokenizer)
+            source = None if request.raw else request.template or self._source
+            template = None if source is None else self._compiled(source)
+            return build_prompts(request, template, self._tokenizer)
 
-    @cached_property
-    def _template(self) -> ChatTemplate | None:
-        if self._source is None:
-            return None
+    def _compile(self, source: str) -> ChatTemplate:
         with self._stage.during(Stage.TEMPLATE):
-            template = _StagedTemplate.with_tokens(self._source, self._tokenizer)
+            template = _StagedTemplate.with_tokens(source, self._tokenizer)
         template.stage = self._stage
         return template
 
