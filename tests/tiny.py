@@ -28,6 +28,7 @@ class Tiny:
     context: int = 2048
     qkv_bias: bool = False
     qk_norm: bool = False
+    post_norm: bool = False
     tied: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
     freq_factors: bool = False
@@ -37,6 +38,7 @@ TINY = {
     "llama": Tiny("llama"),
     "llama-untied": Tiny("llama", layers=3, kv_heads=6, tied=False),
     "llama-rope-factors": Tiny("llama", freq_factors=True, head_dim=32),
+    "llama-window": Tiny("llama", metadata={"attention.sliding_window": 37}),  # which nobody heeds
     "llama-linear": Tiny("llama", metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
     "llama-yarn": Tiny(
         "llama",
@@ -46,6 +48,33 @@ TINY = {
             "rope.scaling.factor": 4.0,
             "rope.scaling.original_context_length": 512,
         },
+    ),
+    "gemma2": Tiny(
+        "gemma2",
+        layers=3,
+        head_dim=32,
+        post_norm=True,
+        metadata={
+            "attention.sliding_window": 37,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 6.0,
+        },
+    ),
+    "gemma3": Tiny(
+        "gemma3",
+        layers=7,
+        head_dim=32,
+        qk_norm=True,
+        post_norm=True,
+        metadata={
+            "attention.sliding_window": 37,
+            "rope.freq_base_swa": 5000.0,
+            "rope.scaling.type": "linear",
+            "rope.scaling.factor": 8.0,
+        },
+    ),
+    "gemma3-full": Tiny(
+        "gemma3", qk_norm=True, post_norm=True, tied=False, metadata={"final_logit_softcapping": 5.0}
     ),
     "qwen2": Tiny("qwen2", qkv_bias=True),
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
@@ -85,6 +114,8 @@ def write_tiny(
             writer.add_tensor(name, np.linspace(1.0, 8.0, shape[0]).astype(np.float32))
         elif len(shape) == 1:
             centre = 0.0 if name.endswith(".bias") else 1.0
+            if name.endswith("post_ffw_norm.weight"):
+                centre = 0.1  # llama.cpp rounds GELU to half precision: let little come of it
             writer.add_tensor(name, (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32))
         else:
             weight = (rng.standard_normal(shape) * 0.7 / np.sqrt(shape[1])).astype(np.float32)
@@ -152,6 +183,8 @@ def _tensors(tiny: Tiny) -> dict[str, tuple[int, ...]]:
         }
         if tiny.qkv_bias:
             layer |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
+        if tiny.post_norm:
+            layer |= {"post_attention_norm.weight": (tiny.width,), "post_ffw_norm.weight": (tiny.width,)}
         if tiny.qk_norm:
             layer |= {"attn_q_norm.weight": (tiny.head_dim,), "attn_k_norm.weight": (tiny.head_dim,)}
         shapes |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}

@@ -2,5 +2,17 @@
 
 from puna.graph.graph import Graph, GraphError, Node, Tracer, Value
 from puna.graph.ops import Attention, RopeConfig
+from puna.graph.states import FullAttention, SlidingWindow, StateSpec
 
-__all__ = ["Attention", "Graph", "GraphError", "Node", "RopeConfig", "Tracer", "Value"]
+__all__ = [
+    "Attention",
+    "FullAttention",
+    "Graph",
+    "GraphError",
+    "Node",
+    "RopeConfig",
+    "SlidingWindow",
+    "StateSpec",
+    "Tracer",
+    "Value",
+]

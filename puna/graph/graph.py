@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from puna.graph import ops
+from puna.graph.states import StateSpec
 
 
 class GraphError(ValueError):
@@ -40,10 +41,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in execution order, and the value that holds the logits."""
+    """Nodes in execution order, the value that holds the logits, and what each layer keeps."""
 
     nodes: tuple[Node, ...]
     result: Value
+    states: tuple[StateSpec, ...]
 
     def tensors(self) -> set[str]:
         """The names of all tensors that ops read."""
@@ -66,9 +68,13 @@ class Tracer:
 
     tensors: Mapping[str, TensorShape]
     nodes: list[Node] = field(default_factory=list)
+    states: dict[int, StateSpec] = field(default_factory=dict)  # by layer
 
     def graph(self, result: Value) -> Graph:
-        return Graph(nodes=tuple(self.nodes), result=result)
+        if missing := [layer for layer in range(max(self.states, default=-1)) if layer not in self.states]:
+            raise GraphError(f"layer {missing[0]} has no attention")
+        states = tuple(self.states[layer] for layer in sorted(self.states))
+        return Graph(nodes=tuple(self.nodes), result=result, states=states)
 
     def has(self, name: str) -> bool:
         return f"{name}.weight" in self.tensors
@@ -126,6 +132,8 @@ class Tracer:
         return self._node(ops.Rope(x.width // head_dim, head_dim, config), (x,), x.width)
 
     def attention(self, q: Value, k: Value, v: Value, attributes: ops.Attention) -> Value:
+        if attributes.layer in self.states:
+            raise GraphError(f"layer {attributes.layer} has two attentions")
         q_width = attributes.num_heads * attributes.head_dim
         kv_width = attributes.num_kv_heads * attributes.head_dim
         if (q.width, k.width, v.width) != (q_width, kv_width, kv_width):
@@ -134,6 +142,7 @@ class Tracer:
                 f"{attributes.num_heads} heads and {attributes.num_kv_heads} KV heads of "
                 f"{attributes.head_dim} need {q_width}, {kv_width}, {kv_width}"
             )
+        self.states[attributes.layer] = attributes.state
         return self._node(attributes, (q, k, v), q_width)
 
     def rows(self, x: Value) -> Value:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from puna.graph.states import FullAttention, StateSpec
+
 
 @dataclass(frozen=True, slots=True)
 class Embed:
@@ -88,9 +90,9 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """(q, k, v) -> softmax(scale * q k^T) v over all earlier tokens; k and v join the paged cache first.
+    """(q, k, v) -> softmax(scale * q k^T) v over the tokens kept; k and v join the paged cache first.
 
-    softcap: 0 for none. window: 0, or how many of the latest tokens are seen.
+    softcap: scores become softcap * tanh(score / softcap); 0 for none.
     """
 
     layer: int
@@ -98,8 +100,8 @@ class Attention:
     num_kv_heads: int
     head_dim: int
     scale: float
+    state: StateSpec = FullAttention()
     softcap: float = 0.0
-    window: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from puna.models.kind import check_is_model
 from puna.models.rope import FreqFactors
 
 _FREQ_FACTORS = "rope_freqs.weight"
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
+_OF_IMAGES = ("mm.", "v.")
+ARCHITECTURES = ("gemma2", "gemma3", "llama", "qwen2", "qwen3")
 
 TraceFunction = Callable[[Tracer, Hyperparameters, FreqFactors | None], Value]
 
@@ -55,9 +56,10 @@ def trace_model(
         )
     trace = _trace_function(p.architecture)
     tracer = Tracer(tensors)
-    result = trace(tracer, p, _freq_factors(tensors, read_floats))
+    used: set[str] = set()
+    result = trace(tracer, p, _freq_factors(tensors, read_floats, used))
     graph = tracer.graph(result)
-    _check_all_are_used(p.architecture, tensors, graph)
+    _check_all_are_used(p.architecture, tensors, used | graph.tensors())
     d = Decoder.read(p)
     return TracedModel(
         architecture=p.architecture,
@@ -78,8 +80,11 @@ def _trace_function(architecture: str) -> TraceFunction:
 
 
 def _freq_factors(
-    tensors: Mapping[str, TensorShape], read_floats: Callable[[str], NDArray[np.float32]]
+    tensors: Mapping[str, TensorShape],
+    read_floats: Callable[[str], NDArray[np.float32]],
+    used: set[str],
 ) -> FreqFactors | None:
+    """used: gets the tensor's name when it is read."""
     if _FREQ_FACTORS not in tensors:
         return None
     num_values = math.prod(tensors[_FREQ_FACTORS].shape)
@@ -89,14 +94,16 @@ def _freq_factors(
             raise HyperparameterError(
                 f"tensor {_FREQ_FACTORS} has {num_values} values, the model needs {count}"
             )
+        used.add(_FREQ_FACTORS)
         return read_floats(_FREQ_FACTORS).reshape(count)
 
     return read
 
 
-def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], graph: Graph) -> None:
+def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], used: set[str]) -> None:
     """A tensor that nothing reads means a variant of the architecture that would silently run wrong."""
-    used = {_FREQ_FACTORS, *graph.tensors()}
     if unused := sorted(tensors.keys() - used):
+        if unused[0].startswith(_OF_IMAGES):
+            raise GraphError(f"tensor {unused[0]}: models that read images are not supported")
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
         raise GraphError(f"tensor {unused[0]}{more}: not part of architecture {architecture!r} as supported")

@@ -18,6 +18,11 @@ class Decoder(msgspec.Struct, frozen=True, kw_only=True):
     norm_eps: float
     context_length: int
 
+    @property
+    def width_per_head(self) -> int:
+        """What head_dim would be if the heads shared out the width."""
+        return self.width // self.num_heads
+
     @classmethod
     def read(cls, p: Hyperparameters) -> Decoder:
         width = p.integer("embedding_length", maximum=1 << 17)

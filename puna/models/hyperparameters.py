@@ -31,15 +31,19 @@ class Hyperparameters:
     def has(self, name: str) -> bool:
         return self.key(name) in self._metadata
 
-    def integer(self, name: str, default: int | None = None, *, maximum: int = 1 << 24) -> int:
-        """A whole number in [1, maximum]."""
+    def integer(
+        self, name: str, default: int | None = None, *, minimum: int = 1, maximum: int = 1 << 24
+    ) -> int:
+        """A whole number in [minimum, maximum]."""
         value = self._get(name, default)
         if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
             value = value.flat[0].item()  # one value per layer, all the same
         if isinstance(value, bool) or not isinstance(value, int):
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not an integer")
-        if not 1 <= value <= maximum:
-            raise HyperparameterError(f"metadata {self.key(name)} is {value}, not between 1 and {maximum}")
+        if not minimum <= value <= maximum:
+            raise HyperparameterError(
+                f"metadata {self.key(name)} is {value}, not between {minimum} and {maximum}"
+            )
         return value
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -48,6 +52,24 @@ class Hyperparameters:
         if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
+
+    def flags(self, name: str, count: int) -> list[bool] | None:
+        """An array of so many truth values; None if there is no array of that name."""
+        value = self._metadata.get(self.key(name))
+        if not isinstance(value, np.ndarray):
+            return None
+        if value.dtype != np.bool_ or value.shape != (count,):
+            raise HyperparameterError(
+                f"metadata {self.key(name)} is {described(value)}, not {count} truth values"
+            )
+        return [bool(flag) for flag in value]
+
+    def soft_cap(self, name: str, default: float) -> float:
+        """How large logits get at most; 0: any."""
+        cap = self.number(name, default)
+        if cap < 0:
+            raise HyperparameterError(f"metadata {self.key(name)} is {cap}, not positive")
+        return cap
 
     def text(self, name: str, default: str | None = None) -> str:
         value = self._get(name, default)

@@ -24,23 +24,42 @@ def rope_config(
     style: Literal["normal", "neox"],
     head_dim: int,
     freq_factors: FreqFactors | None,
+    *,
+    base: float = 10000.0,
 ) -> RopeConfig:
-    """The rotation of every layer.
+    """The rotation that a file describes; base: where it names none.
 
     Frequencies that are not finite are left to the backend, which refuses them.
     """
-    dim = p.integer("rope.dimension_count", head_dim, maximum=head_dim)
-    if dim % 2:
-        raise HyperparameterError(f"metadata {p.key('rope.dimension_count')} is {dim}, which is odd")
-    base = p.number("rope.freq_base", 10000.0)
-    if base <= 1:
-        raise HyperparameterError(f"metadata {p.key('rope.freq_base')} is {base}, not more than 1")
-    inv_freq = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+    dim, base = _rotary_dim(p, head_dim), p.number("rope.freq_base", base)
+    inv_freq = _frequencies(p, dim, base)
     with np.errstate(all="ignore"):
         if freq_factors is not None:
             inv_freq = inv_freq / freq_factors(inv_freq.size)
         inv_freq, scale = _scaled(p, inv_freq, dim, base)
         return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
+
+
+def unscaled_rope_config(
+    p: Hyperparameters, style: Literal["normal", "neox"], head_dim: int, base: float
+) -> RopeConfig:
+    """A rotation that the file's scaling leaves alone."""
+    inv_freq = _frequencies(p, _rotary_dim(p, head_dim), base)
+    return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32))
+
+
+def _rotary_dim(p: Hyperparameters, head_dim: int) -> int:
+    dim = p.integer("rope.dimension_count", head_dim, maximum=head_dim)
+    if dim % 2:
+        raise HyperparameterError(f"metadata {p.key('rope.dimension_count')} is {dim}, which is odd")
+    return dim
+
+
+def _frequencies(p: Hyperparameters, dim: int, base: float) -> NDArray[np.float64]:
+    if base <= 1:
+        raise HyperparameterError(f"metadata {p.key('rope.freq_base')} is {base}, not more than 1")
+    inv_freq: NDArray[np.float64] = base ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+    return inv_freq
 
 
 def _scaled(

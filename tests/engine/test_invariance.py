@@ -1,4 +1,4 @@
-"""A real model's answer, down to the bits of its log-probabilities, depends on the request alone.
+"""A model's answer, down to the bits of its log-probabilities, depends on the request alone.
 
 Not on who else is there, what the cache holds, how often it was preempted, what was guessed ahead.
 """
@@ -21,6 +21,7 @@ from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer
 from tests.forward import load_file
 from tests.kv.saved_sessions import open_session, write_session
+from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
 
@@ -46,14 +47,24 @@ def backend() -> Iterator[CpuBackend]:
     backend.close()
 
 
+@pytest.fixture(scope="module", params=["smollm2", "gemma2", "gemma3"])
+def path(
+    request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """SmolLM2, or a random model with windows that are shorter than the prompts."""
+    if request.param == "smollm2":
+        return smollm2_path
+    return write_tiny(tmp_path_factory.mktemp("model") / "tiny.gguf", TINY[request.param], "Q8_0")
+
+
 @pytest.fixture(scope="module")
-def tokenizer(smollm2_path: Path) -> Tokenizer:
-    with GgufFile(smollm2_path) as file:
+def tokenizer(path: Path) -> Tokenizer:
+    with GgufFile(path) as file:
         return load_tokenizer(file.metadata)
 
 
 class Engine:
-    """SmolLM2 with memory for so many tokens. Time goes on steadily, so guesses ahead always seem to pay."""
+    """A model with memory for so many tokens. Time goes on steadily, so guesses ahead always seem to pay."""
 
     def __init__(self, backend: CpuBackend, path: Path, max_tokens: int = 8000, **settings: Any) -> None:
         model = load_file(backend, path)
@@ -122,10 +133,10 @@ def requests(tokenizer: Tokenizer) -> list[Request]:
 
 
 @pytest.fixture(scope="module")
-def alone(backend: CpuBackend, smollm2_path: Path, requests: list[Request]) -> dict[str, Answer]:
+def alone(backend: CpuBackend, path: Path, requests: list[Request]) -> dict[str, Answer]:
     """Without a cache, without guesses, one after the other."""
     answers = {}
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         for plain in renamed(requests, "", cache_prompt=False, num_draft=0):
             answers |= engine.run([plain])
             engine.core.trim_kv()
@@ -138,32 +149,28 @@ def without_prefix(answers: dict[str, Answer], prefix: str) -> dict[str, Answer]
     return {name.removeprefix(prefix): a for name, a in answers.items() if name.startswith(prefix)}
 
 
-def test_among_32_others(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
-):
+def test_among_32_others(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]):
     others = renamed(requests * 4, "", max_tokens=16)
     others = [
         msgspec.structs.replace(r, id=f"other{i}", prompt=r.prompt[i:] or [i]) for i, r in enumerate(others)
     ]
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         answers = engine.run([*others[:16], *requests, *others[16:]])
         assert len(others) == 32
     assert {name: answers[name] for name in alone} == alone
 
 
 @pytest.mark.parametrize("sizes", [(7, 3), (100, 33)])
-def test_in_chunks(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer], sizes
-):
+def test_in_chunks(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer], sizes):
     settings = {"prefill_tokens": sizes[0], "min_prefill_tokens": sizes[1], "max_batch": 3}
-    with Engine(backend, smollm2_path, **settings) as engine:
+    with Engine(backend, path, **settings) as engine:
         assert engine.run(requests) == alone
 
 
 def test_found_in_the_cache(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+    backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         engine.run(requests)
         before = engine.metrics.cached_tokens
         again = engine.run(renamed(requests, "again "))
@@ -172,10 +179,10 @@ def test_found_in_the_cache(
 
 
 def test_continued_within_a_block(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+    backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):
     """What comes first shares a part of each prompt, and goes on differently."""
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         cut = [max(len(r.prompt) - 3, 1) for r in requests]
         cut = [n - (n % BLOCK_TOKENS == 0) for n in cut]
         first = [
@@ -189,10 +196,10 @@ def test_continued_within_a_block(
 
 
 def test_behind_what_was_generated(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+    backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):
     """A prompt that repeats prompt and answer is found in the cache, whoever computed it in which steps."""
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         unshifted = [r for r in requests if not r.shift]  # a shift may change blocks in place
         engine.run(unshifted)
         for one in (r for r in unshifted if r.sampling is GREEDY):
@@ -203,32 +210,32 @@ def test_behind_what_was_generated(
 
 
 def test_preempted_and_resumed(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
+    backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):
     """By each other and by urgent requests that take all memory; some of them before, some after shifts."""
     small = [r for r in requests if len(r.prompt) < 100]
     urgent = {
         when: request(f"urgent{when}", [when] * 100, priority=5, max_tokens=4) for when in (9, 40, 70, 95)
     }
-    with Engine(backend, smollm2_path, 10 * BLOCK_TOKENS) as engine:
+    with Engine(backend, path, 10 * BLOCK_TOKENS) as engine:
         answers = engine.run(small, urgent)
-        assert engine.metrics.num_preemptions >= 8
+        assert engine.metrics.num_preemptions >= 3
         assert engine.metrics.num_shifts > sum(r.shift for r in small) * 3, "no shift was repeated"
     assert {r.id: answers[r.id] for r in small} == {r.id: alone[r.id] for r in small}
 
 
 def test_restored_from_a_checkpoint(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer], tmp_path: Path
+    backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer], tmp_path: Path
 ):
     """Twelve tokens of each answer in one engine, the others in another that has read the session's file."""
     greedy = [r for r in requests if r.sampling is GREEDY and not r.shift]
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
         for one in greedy:
             save = engine.core.sessions.begin_save("m", one.id)
             write_session(tmp_path / one.id, save)
             engine.core.sessions.end_save(save)
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         for one in greedy:
             with open_session(tmp_path / one.id) as checkpoint:
                 load = engine.core.sessions.begin_load("m", one.id, checkpoint)
@@ -239,10 +246,8 @@ def test_restored_from_a_checkpoint(
         assert engine.metrics.cached_tokens == sum(len(one.prompt) - 1 for one in rest)
 
 
-def test_guessed_ahead(
-    backend: CpuBackend, smollm2_path: Path, requests: list[Request], alone: dict[str, Answer]
-):
-    with Engine(backend, smollm2_path) as engine:
+def test_guessed_ahead(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]):
+    with Engine(backend, path) as engine:
         for one in requests:  # one by one: several at once make guesses cost more
             assert engine.run([one])[one.id] == alone[one.id]
         assert engine.metrics.drafted_tokens > engine.metrics.accepted_tokens > 20
@@ -250,7 +255,7 @@ def test_guessed_ahead(
 
 
 def test_at_any_number_of_threads(
-    smollm2_path: Path, backend: CpuBackend, requests: list[Request], alone: dict[str, Answer]
+    path: Path, backend: CpuBackend, requests: list[Request], alone: dict[str, Answer]
 ):
-    with Engine(backend, smollm2_path) as engine:
+    with Engine(backend, path) as engine:
         assert engine.run([msgspec.structs.replace(r, num_threads=1) for r in requests]) == alone

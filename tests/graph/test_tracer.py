@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from puna.graph import Attention, GraphError, RopeConfig, Tracer
+from puna.graph import Attention, FullAttention, GraphError, RopeConfig, SlidingWindow, Tracer
 from puna.graph.ops import Linear, RmsNorm
 
 pytestmark = pytest.mark.unit
@@ -55,6 +55,18 @@ def test_short_norm_weight_means_norm_per_head(g: Tracer) -> None:
     x = g.embed("embd")
     g.rms_norm(x, "head_norm", 1e-5)
     assert g.nodes[-1].op == RmsNorm("head_norm.weight", 1e-5, 4)
+
+
+def test_a_graph_says_what_each_layer_keeps(g: Tracer) -> None:
+    x = g.embed("embd")
+    window = SlidingWindow(5)
+    g.attention(x, x, x, Attention(1, 2, 2, 4, 1.0, window))
+    with pytest.raises(GraphError, match="layer 0 has no attention"):
+        g.graph(x)
+    g.attention(x, x, x, Attention(0, 2, 2, 4, 1.0))
+    assert g.graph(x).states == (FullAttention(), window)
+    with pytest.raises(GraphError, match="layer 1 has two attentions"):
+        g.attention(x, x, x, Attention(1, 2, 2, 4, 1.0))
 
 
 @pytest.mark.parametrize(

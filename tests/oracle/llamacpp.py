@@ -23,6 +23,8 @@ class LlamaCpp:
         p.n_ctx = context
         p.n_parallel = 1
         p.warmup = False
+        # Of layers with a window it would take one that was kept for another prompt.
+        p.n_ctx_checkpoints = 0
         p.verbosity = -1
         # One: threads that spin at barriers slow each other a hundredfold when other things run beside them.
         p.cpuparams.n_threads = 1

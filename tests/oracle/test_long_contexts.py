@@ -42,9 +42,12 @@ def their_logprobs(path: Path, tokens: list[int], kv_type: str) -> NDArray[np.fl
         return np.stack([oracle.logprobs_at(tokens[: p + 1], VOCAB) for p in POSITIONS])
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "llama-yarn"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "llama-yarn", "gemma3"])
 def test_four_thousand_positions(name: str, tmp_path: Path, tokens: list[int]) -> None:
-    path = write_tiny(tmp_path / "tiny.gguf", replace(TINY[name], context=CONTEXT))
+    tiny = replace(TINY[name], context=CONTEXT)
+    if "attention.sliding_window" in tiny.metadata:
+        tiny = replace(tiny, metadata=tiny.metadata | {"attention.sliding_window": 1000})
+    path = write_tiny(tmp_path / "tiny.gguf", tiny)
     ours = our_logprobs(path, tokens, "f32", chunk=500)
     theirs = their_logprobs(path, tokens, "f32")
     np.testing.assert_allclose(ours, theirs, atol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.tiny import TINY, Quantize, Tiny, write_tiny
 
 pytestmark = pytest.mark.oracle
 
-NUM_PROMPTS = 3
+NUM_PROMPTS = 5
 PROMPT_TOKENS = 200
 VOCAB = 270
 
@@ -52,21 +53,35 @@ def test_f32_weights_agree_everywhere(name: str, tmp_path: Path, prompts: list[l
     assert difference < 1e-3
 
 
-def test_portable_kernels_agree_too(tmp_path: Path, prompts: list[list[int]]) -> None:
+@pytest.mark.parametrize("name", ["qwen3", "gemma2"])
+def test_portable_kernels_agree_too(name: str, tmp_path: Path, prompts: list[list[int]]) -> None:
     agreement, difference = compare(
-        write_tiny(tmp_path / "tiny.gguf", TINY["qwen3"]), prompts[:1], kv_type="f32", isa="portable"
+        write_tiny(tmp_path / "tiny.gguf", TINY[name]), prompts[:1], kv_type="f32", isa="portable"
     )
     assert agreement == 1.0
     assert difference < 1e-3
 
 
-@pytest.mark.parametrize("weight_type", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])
-def test_quantized_weights_agree_almost_everywhere(
-    weight_type: str, tmp_path: Path, prompts: list[list[int]]
+@pytest.mark.parametrize(("name", "layers"), [("gemma2", 46), ("gemma3", 62)])
+def test_the_largest_of_gemma_scale_scores_in_their_own_way(
+    name: str, layers: int, tmp_path: Path, prompts: list[list[int]]
 ) -> None:
-    agreement, _ = compare(
-        write_tiny(tmp_path / "tiny.gguf", Tiny("llama"), weight_type), prompts, kv_type="f16"
-    )
+    tiny = replace(TINY[name], layers=layers, width=48, heads=3, kv_heads=1, ffn=64)
+    prompt = prompts[0][:60]
+    agreement, difference = compare(write_tiny(tmp_path / "tiny.gguf", tiny), [prompt], kv_type="f32")
+    assert agreement == 1.0
+    assert difference < 1e-3
+
+
+QUANTIZED = [("llama", name) for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")]
+
+
+@pytest.mark.parametrize(("name", "weight_type"), [*QUANTIZED, ("gemma2", "Q8_0"), ("gemma3", "Q4_0")])
+def test_quantized_weights_agree_almost_everywhere(
+    name: str, weight_type: str, tmp_path: Path, prompts: list[list[int]]
+) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TINY[name], weight_type)
+    agreement, _ = compare(path, prompts[:3], kv_type="f16")
     assert agreement >= 0.98
 
 

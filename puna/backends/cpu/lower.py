@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from puna._native import Program, ProgramBuilder
-from puna.graph import Attention, Graph, Node, Value, ops
+from puna.graph import Attention, Graph, Node, SlidingWindow, Value, ops
 
 
 def lower(graph: Graph, builder: ProgramBuilder) -> Program:
@@ -140,5 +140,5 @@ class _Lowering:
             op.head_dim,
             op.scale,
             op.softcap,
-            op.window,
+            op.state.size if isinstance(op.state, SlidingWindow) else 0,
         )
