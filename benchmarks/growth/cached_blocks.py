@@ -1,0 +1,97 @@
+"""A model that has a million cached blocks: what they take, and who waits when they go."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.growth.bench_engine import BenchEngine, blocks_for, call_ms, prompt_of
+from benchmarks.overhead.comparing import Figure
+
+_NUM_BLOCKS = 1_000_000
+_PROMPT = 200_000
+_STALL_MS = 20
+
+Work = Callable[[], None]
+
+
+class _IdleThreads:
+    """File threads that do nothing: what is wanted of them ends at once, with nothing done."""
+
+    def __init__(self) -> None:
+        self.ended: list[Work] = []
+
+    def look(self, work: Work, done: Work) -> None:  # noqa: ARG002
+        self.ended.append(done)
+
+    def read(self, work: Work, done: Work, num_threads: int = 1) -> None:  # noqa: ARG002
+        self.ended.append(done)
+
+    def write(self, work: Work, done: Work) -> None:  # noqa: ARG002
+        self.ended.append(done)
+
+
+def cached_blocks() -> list[tuple[Figure, list[float]]]:
+    with tempfile.TemporaryDirectory(prefix="puna-bench-") as directory:
+        threads = _IdleThreads()
+        engine = BenchEngine(
+            _NUM_BLOCKS + 1000, prefill_tokens=1 << 16, kv_dir=directory, kv_disk_bytes=1 << 40
+        )
+        engine.core.prefixes.use_threads(threads)
+        heap_bytes = _fill(engine, threads)
+        collected = [_collect_ms() for _ in range(3)]
+        stalls = _put_away(engine, threads)
+    return [
+        (Figure("memory of a cached block, beside its content", "bytes", 0), [heap_bytes]),
+        (Figure("garbage collection at 1M cached blocks", "ms", 1, _STALL_MS), collected),
+        (Figure("longest call while 1M cached blocks are put away", "ms", 1, _STALL_MS), [max(stalls)]),
+        (Figure("all of these calls", "ms", 1), [sum(stalls)]),
+    ]
+
+
+def _fill(engine: BenchEngine, threads: _IdleThreads) -> float:
+    before = _resident_bytes()
+    for index in range(_NUM_BLOCKS // blocks_for(_PROMPT)):
+        engine.submit(str(index), prompt_of(_PROMPT, index), max_tokens=1)
+        _end_all(threads)
+        engine.run_until_done(str(index))
+    stats = engine.core.stats().models[0]
+    num_cached = stats.cached_kv_bytes // stats.block_bytes
+    assert num_cached > 0.9 * _NUM_BLOCKS, f"{num_cached} blocks are cached"
+    gc.collect()
+    return (_resident_bytes() - before) / num_cached
+
+
+def _put_away(engine: BenchEngine, threads: _IdleThreads) -> list[float]:
+    """How long each call of the engine's thread takes, from an idle model until its memory is gone."""
+    stalls = []
+    deadline_s = time.monotonic() + 120
+    while engine.core.stats().models[0].committed_kv_bytes and time.monotonic() < deadline_s:
+        engine.clock.now_s += 10
+        stalls.append(call_ms(engine.core.prefixes.tend))
+        ended, threads.ended = threads.ended, []
+        stalls += [call_ms(done) for done in ended]
+        stalls.append(call_ms(engine.core.trim))
+    assert not engine.core.stats().models[0].committed_kv_bytes, "the memory is not given back"
+    return stalls
+
+
+def _end_all(threads: _IdleThreads) -> None:
+    ended, threads.ended = threads.ended, []
+    for done in ended:
+        done()
+
+
+def _collect_ms() -> float:
+    start_ns = time.thread_time_ns()
+    gc.collect()
+    return (time.thread_time_ns() - start_ns) / 1e6
+
+
+def _resident_bytes() -> int:
+    num_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return num_pages * os.sysconf("SC_PAGE_SIZE")
