@@ -24,6 +24,8 @@ class GgufMetadata:
         """(key, type, type of an array's items, their number) of each."""
     def value(self, key: str) -> Any: ...
     def items(self, key: str) -> GgufArrayItems: ...
+    def texts(self, key: str) -> GgufTexts:
+        """NativeError if it is no array of strings."""
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int]]:
         """(name, type, shape fastest first, offset in the file, bytes) of each."""
 
@@ -32,6 +34,11 @@ class GgufArrayItems:
 
     def read(self, max_items: int) -> list[Any] | NDArray[Any]:
         """The next ones, about 1 MiB at most unless they are numbers; empty at the end."""
+
+class GgufTexts:
+    """An array of strings, as the file has it."""
+
+    def __len__(self) -> int: ...
 
 class GgufFile:
     """A GGUF file, mapped. Use puna.gguf.GgufFile."""
@@ -88,7 +95,7 @@ class WordCutter:
 class VocabularyBuilder:
     """Makes a vocabulary out of what a model file says. NativeError says what cannot be used."""
 
-    def __init__(self, texts: list[str]) -> None:
+    def __init__(self, texts: list[str] | GgufTexts) -> None:
         """In the order of ids, all different; an empty one is named "[EMPTY_id]"."""
     @property
     def size(self) -> int: ...
@@ -109,7 +116,7 @@ class VocabularyBuilder:
         """add_space_prefix: SentencePiece, in front of text that follows nothing or a special token.
         whole_words: byte pairs, a word that is a token is that token, whatever the merges would make of it.
         """
-    def byte_pairs(self, merges: list[str], word_pattern: str) -> bytes:
+    def byte_pairs(self, merges: list[str] | GgufTexts, word_pattern: str) -> bytes:
         """The vocabulary. merges: "left right", by rank; NativeError for one that needs what is no token.
         word_pattern: how text is cut into words. The GIL is released for most of it.
         """

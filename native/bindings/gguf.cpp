@@ -177,6 +177,11 @@ nb::object value(const GgufMetadata& metadata, std::string_view key) {
   return to_python(reader, entry.type);
 }
 
+GgufTexts texts(const GgufMetadata& metadata, std::string_view key) {
+  const nb::gil_scoped_release release;
+  return metadata.texts(metadata.at(key));
+}
+
 nb::list tensors(const GgufMetadata& metadata) {
   nb::list out;
   for (const TensorEntry& tensor : metadata.tensors().entries()) {
@@ -231,7 +236,11 @@ void bind_gguf(nb::module_& m) {
             return ArrayItems(std::move(metadata), key);
           },
           nb::arg("key"))
+      .def("texts", &texts, nb::arg("key"))
       .def("tensors", &tensors);
+  nb::class_<GgufTexts>(m, "GgufTexts").def("__len__", [](const GgufTexts& texts) {
+    return texts.ends.size();
+  });
   nb::class_<ArrayItems>(m, "GgufArrayItems").def("read", &ArrayItems::read, nb::arg("max_items"));
   nb::class_<GgufFile>(m, "GgufFile")
       .def(nb::new_(&open), nb::arg("descriptor"))

@@ -14,7 +14,7 @@
 #include "base/sealed_mapping.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "gguf/reader.h"
+#include "gguf/metadata.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/token_bytes.h"
 #include "vocabulary/builder.h"
@@ -56,6 +56,11 @@ void make_builder(VocabularyBuilder* self, const nb::list& list) {
   new (self) VocabularyBuilder(texts);
 }
 
+void make_builder_of_file(VocabularyBuilder* self, const GgufTexts& texts) {
+  const nb::gil_scoped_release release;
+  new (self) VocabularyBuilder(texts.items());
+}
+
 void set_traits(VocabularyBuilder& builder, const nb::bytes& traits) {
   const std::string_view bytes = view(traits);
   builder.set_traits({bytes.begin(), bytes.end()});
@@ -82,6 +87,11 @@ nb::bytes byte_pairs(const VocabularyBuilder& builder, const nb::list& list, std
   std::vector<nb::object> kept;
   const std::vector<std::string_view> merges = file_texts(list, kept);
   return made([&] { return builder.byte_pairs(merges, word_pattern); });
+}
+
+nb::bytes byte_pairs_of_file(const VocabularyBuilder& builder, const GgufTexts& merges,
+                             std::string_view word_pattern) {
+  return made([&] { return builder.byte_pairs(merges.items(), word_pattern); });
 }
 
 nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& bytes) {
@@ -219,6 +229,7 @@ void bind_tokenizer(nb::module_& m) {
       .def("ends", &word_ends, "text"_a);
   nb::class_<VocabularyBuilder>(m, "VocabularyBuilder")
       .def("__init__", &make_builder, "texts"_a)
+      .def("__init__", &make_builder_of_file, "texts"_a)
       .def_prop_ro("size", &VocabularyBuilder::size)
       .def(
           "find",
@@ -230,6 +241,7 @@ void bind_tokenizer(nb::module_& m) {
       .def("set_conventions", &set_conventions, nb::kw_only(), "bos_id"_a.none(), "eos_id"_a.none(),
            "unknown_id"_a.none(), "add_bos"_a, "add_eos"_a, "add_space_prefix"_a, "whole_words"_a)
       .def("byte_pairs", &byte_pairs, "merges"_a, "word_pattern"_a)
+      .def("byte_pairs", &byte_pairs_of_file, "merges"_a, "word_pattern"_a)
       .def("sentencepiece", &sentencepiece, "scores"_a);
   bind_vocabulary(m);
 }

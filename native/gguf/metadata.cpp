@@ -46,6 +46,17 @@ MetadataEntry read_entry(Reader& reader, uint64_t number) {
 
 }  // namespace
 
+std::vector<std::string_view> GgufTexts::items() const {
+  std::vector<std::string_view> items;
+  items.reserve(ends.size());
+  uint32_t begin = 0;
+  for (const uint32_t end : ends) {
+    items.push_back(std::string_view(bytes).substr(begin, end - begin));
+    begin = end;
+  }
+  return items;
+}
+
 std::shared_ptr<GgufMetadata> GgufMetadata::read(int descriptor) {
   std::shared_ptr<GgufMetadata> metadata(new GgufMetadata(descriptor));
   metadata->read();
@@ -100,6 +111,21 @@ const MetadataEntry& GgufMetadata::at(std::string_view key) const {
 
 Reader GgufMetadata::value(const MetadataEntry& entry) const {
   return Reader(file_, entry.offset, entry.offset + entry.num_bytes, "metadata " + quoted(entry.key));
+}
+
+GgufTexts GgufMetadata::texts(const MetadataEntry& entry) const {
+  static_assert(kMaxArrayBytes <= UINT32_MAX);
+  Reader reader = value(entry);
+  if (entry.type != ValueType::kArray || entry.array.type != ValueType::kString)
+    reader.fail("is not an array of strings");
+  GgufTexts texts;
+  texts.bytes.reserve(entry.num_bytes);
+  texts.ends.reserve(entry.array.count);
+  for (uint64_t left = reader.array_header().count; left > 0; --left) {
+    reader.append_string(texts.bytes, "a string");
+    texts.ends.push_back(static_cast<uint32_t>(texts.bytes.size()));
+  }
+  return texts;
 }
 
 }  // namespace puna

@@ -25,6 +25,14 @@ struct MetadataEntry {
   uint64_t num_bytes;  // of the value in the file
 };
 
+// An array of strings as a file has it: item i ends at ends[i].
+struct GgufTexts {
+  std::string bytes;
+  std::vector<uint32_t> ends;
+
+  std::vector<std::string_view> items() const;
+};
+
 class GgufMetadata {
  public:
   // The caller keeps its descriptor. Throws Error, which names the field and what is wrong; the caller knows
@@ -42,6 +50,8 @@ class GgufMetadata {
   const MetadataEntry& at(std::string_view key) const;
   // A reader of the entry's value, which it stands in front of.
   Reader value(const MetadataEntry& entry) const;
+  // Error if the entry is no array of strings.
+  GgufTexts texts(const MetadataEntry& entry) const;
 
  private:
   explicit GgufMetadata(int descriptor) : file_(descriptor) {}

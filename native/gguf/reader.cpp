@@ -137,9 +137,15 @@ uint64_t Reader::string_length(const char* what, uint64_t max_bytes) {
 }
 
 std::string Reader::string(const char* what, uint64_t max_bytes) {
-  std::string text(static_cast<size_t>(string_length(what, max_bytes)), '\0');
-  copy({reinterpret_cast<uint8_t*>(text.data()), text.size()});
+  std::string text;
+  append_string(text, what, max_bytes);
   return text;
+}
+
+void Reader::append_string(std::string& text, const char* what, uint64_t max_bytes) {
+  const size_t begin = text.size();
+  text.resize(begin + static_cast<size_t>(string_length(what, max_bytes)));
+  copy(std::span(reinterpret_cast<uint8_t*>(text.data()), text.size()).subspan(begin));
 }
 
 std::string Reader::name(uint64_t max_bytes) {

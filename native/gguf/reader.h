@@ -73,6 +73,7 @@ class Reader {
   ValueType value_type();      // one of the enum's
   ArrayHeader array_header();  // count fits into what is left of the file
   std::string string(const char* what, uint64_t max_bytes = kMaxStringBytes);
+  void append_string(std::string& text, const char* what, uint64_t max_bytes = kMaxStringBytes);
   std::string name(uint64_t max_bytes);  // UTF-8: that of a metadata key or of a tensor
 
   // Moves over `count` items of `size` bytes.

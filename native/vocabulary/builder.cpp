@@ -68,22 +68,24 @@ VocabularyBuilder::VocabularyBuilder(const std::vector<std::string_view>& texts)
     : index_(num_slots(texts.size())), traits_(texts.size(), static_cast<uint8_t>(TokenKind::kNormal)) {
   if (texts.empty()) throw Error("there are no tokens");
   if (texts.size() > kMaxTokens) throw Error(too_many("tokens", texts.size(), kMaxTokens));
+  size_t num_bytes = 0;
+  for (const std::string_view text : texts) num_bytes += text.size();
+  texts_.reserve(std::min(num_bytes, kMaxTextBytes));
   ends_.reserve(texts.size());
   for (size_t token = 0; token < texts.size(); ++token) {
-    const std::string name = "[EMPTY_" + std::to_string(token) + "]";
+    const std::string name = texts[token].empty() ? "[EMPTY_" + std::to_string(token) + "]" : "";
     const std::string_view text = texts[token].empty() ? name : texts[token];
     if (text.size() > kMaxTokenBytes)
       throw Error("token " + std::to_string(token) + ": " + too_many("bytes", text.size(), kMaxTokenBytes));
     if (texts_.size() + text.size() > kMaxTextBytes)
       throw Error("the texts together are longer than the limit of " + std::to_string(kMaxTextBytes) +
                   " bytes");
-    if (find(text) >= 0) throw Error(quoted(text) + " is there more than once");
+    const uint64_t hash = hash_(text);
+    TextSlot& slot = index_[find_slot(text, hash)];
+    if (slot.token >= 0) throw Error(quoted(text) + " is there more than once");
+    slot = {static_cast<uint32_t>(hash), static_cast<int32_t>(token)};
     texts_.append(text);
     ends_.push_back(static_cast<uint32_t>(texts_.size()));
-    const uint64_t hash = hash_(text);
-    size_t slot = first_slot(hash, index_.size());
-    while (index_[slot].token >= 0) slot = slot + 1 == index_.size() ? 0 : slot + 1;
-    index_[slot] = {static_cast<uint32_t>(hash), static_cast<int32_t>(token)};
   }
 }
 
@@ -93,15 +95,18 @@ std::string_view VocabularyBuilder::text(size_t token) const {
 }
 
 int32_t VocabularyBuilder::find(std::string_view text) const {
-  const uint64_t hash = hash_(text);
-  for (size_t slot = first_slot(hash, index_.size()); index_[slot].token >= 0;) {
+  return index_[find_slot(text, hash_(text))].token;
+}
+
+size_t VocabularyBuilder::find_slot(std::string_view text, uint64_t hash) const {
+  size_t slot = first_slot(hash, index_.size());
+  for (; index_[slot].token >= 0; slot = slot + 1 == index_.size() ? 0 : slot + 1) {
     const TextSlot& found = index_[slot];
     if (found.fingerprint == static_cast<uint32_t>(hash) &&
         this->text(static_cast<size_t>(found.token)) == text)
-      return found.token;
-    slot = slot + 1 == index_.size() ? 0 : slot + 1;
+      break;
   }
-  return -1;
+  return slot;
 }
 
 void VocabularyBuilder::set_traits(std::vector<uint8_t> traits) {

@@ -39,6 +39,7 @@ class VocabularyBuilder {
   struct Tables;
 
   std::string_view text(size_t token) const;
+  size_t find_slot(std::string_view text, uint64_t hash) const;  // of the text, or a free one for it
   std::vector<MergeSlot> merge_table(const std::vector<std::string_view>& merges) const;
   std::vector<FinderNode> finder(bool all) const;
   std::vector<uint32_t> characters_before_space() const;

@@ -81,6 +81,15 @@ class Metadata(Mapping[str, Any]):
         """Without reading the value. Raises KeyError."""
         return self._values[key]
 
+    def texts(self, key: str) -> _native.GgufTexts:
+        """An array of strings that need not become Python's. Raises KeyError, GgufError for any other."""
+        if key not in self._values:
+            raise KeyError(key)
+        try:
+            return self._native.texts(key)
+        except _native.NativeError as error:
+            raise GgufError(f"{self.name}: {error}") from error
+
     def chunks(self, key: str) -> Iterator[list[Any] | NDArray[Any]]:
         """An array's items, a few at a time, so that a long one costs little memory.
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from puna._native import GgufTexts
+from puna.gguf import Metadata
 from puna.tokenizer.errors import TokenizerError
 
 MAX_ENTRIES = 1 << 22
@@ -43,13 +45,19 @@ class Fields:
             raise TokenizerError(f"{key}: token {value} is not in the vocabulary of {vocab_size}")
         return value
 
-    def strings(self, key: str) -> list[str]:
-        value = self._metadata.get(key)
-        if not isinstance(value, list) or not set(map(type, value)) <= {str}:
+    def strings(self, key: str) -> list[str] | GgufTexts:
+        """A file's long lists stay native."""
+        metadata = self._metadata
+        texts: list[str] | GgufTexts
+        if isinstance(metadata, Metadata) and key in metadata and metadata.info(key).item_type == "string":
+            texts = metadata.texts(key)
+        elif isinstance(value := metadata.get(key), list) and set(map(type, value)) <= {str}:
+            texts = value
+        else:
             raise self._wrong(key, "an array of strings")
-        if len(value) > MAX_ENTRIES:
-            raise TokenizerError(f"{key}: {len(value)} entries are more than the limit of {MAX_ENTRIES}")
-        return value
+        if len(texts) > MAX_ENTRIES:
+            raise TokenizerError(f"{key}: {len(texts)} entries are more than the limit of {MAX_ENTRIES}")
+        return texts
 
     def numbers(self, key: str, length: int) -> NDArray[Any] | None:
         """The first `length` entries; None if the file has no such key."""

@@ -105,7 +105,7 @@ def _tokens(
     fields: Fields, defaults: _Defaults, *, add_space_prefix: bool = False, whole_words: bool = False
 ) -> VocabularyBuilder:
     texts = fields.strings(f"{_PREFIX}tokens")
-    if not texts:
+    if not len(texts):
         raise TokenizerError(f"{_PREFIX}tokens is empty")
     with _naming("tokens"):
         builder = VocabularyBuilder(texts)

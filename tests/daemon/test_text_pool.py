@@ -181,6 +181,40 @@ def test_workers_are_caged(plain: Path):
     run(work)
 
 
+def test_what_was_made_of_a_file_is_there_when_it_is_opened_again(tmp_path: Path):
+    path = write_gguf(tmp_path / "m.gguf", template=CHATML)
+
+    async def work(pool: TextPool) -> None:
+        async with opened(pool, path) as first:
+            async with opened(pool, path) as other:
+                assert other.vocabulary != first.vocabulary
+            prompts = await pool.build_prompts(first, HI)
+        async with opened(pool, path) as again:
+            assert (again.vocabulary, again.token_table) == (first.vocabulary, first.token_table)
+            assert await pool.build_prompts(again, HI) == prompts
+        with path.open("ab") as file:
+            file.write(b"changed")
+        async with opened(pool, path) as changed:
+            assert changed.vocabulary != first.vocabulary
+
+    run(work)
+
+
+def test_what_is_kept_of_unused_models_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.daemon.text.pool._UNUSED_BYTES", 100_000)
+    before = descriptors()
+
+    async def work(pool: TextPool) -> None:
+        for number in range(20):
+            async with opened(pool, write_gguf(tmp_path / f"{number}.gguf", template=CHATML)) as model:
+                num_bytes = os.fstat(model.vocabulary).st_size + os.fstat(model.token_table).st_size
+        kept = sum("memfd" in link for link in descriptors().values())
+        assert 0 < kept <= 2 * (100_000 // num_bytes) < 40
+
+    run(work)
+    assert descriptors() == before
+
+
 def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
     bad = tmp_path / "bad.gguf"
     bad.write_bytes(b"nonsense")

@@ -16,7 +16,7 @@ from puna.gguf import GgufFile
 from puna.tokenizer import Tokenizer, load_tokenizer
 from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS
 from tests.oracle.llamacpp import LlamaCpp
-from tests.tokenizer.texts import HARD_TEXTS, texts
+from tests.tokenizer.texts import HARD_TEXTS, random_texts, texts
 from tests.tokenizer.vocabularies import CONTROL, NORMAL, all_pairs_bpe, bpe, sentencepiece, write_model
 
 pytestmark = pytest.mark.oracle
@@ -78,6 +78,13 @@ def loaded(path: Path) -> Iterator[Pair]:
         yield Pair(load_tokenizer(file.metadata), oracle)
 
 
+def tokens_of(path: Path) -> list[str]:
+    with GgufFile(path) as file:
+        return [
+            text for text in file.metadata["tokenizer.ggml.tokens"] if text.isprintable() or text.isspace()
+        ]
+
+
 @pytest.mark.parametrize("pre", PRE_NAMES)
 def test_words_are_cut_as_the_file_says(pre, tmp_path):
     with loaded(write_model(tmp_path / "model.gguf", all_pairs_bpe(pre))) as pair:
@@ -93,6 +100,15 @@ def test_vocabularies(name, tmp_path):
 def test_real_model(smollm2_path):
     with loaded(smollm2_path) as pair:
         pair.check_many()
+
+
+def test_large_vocabulary_on_many_texts(gemma3_path):
+    """SentencePiece without a space in front, with tokens for runs of spaces and newlines."""
+    tokens = tokens_of(gemma3_path)
+    with loaded(gemma3_path) as pair:
+        pair.check_many()
+        for text in random_texts(tokens, 2500):
+            assert pair.tokenizer.encode(text) == pair.oracle.tokenize(text, add_special=True), text
 
 
 @pytest.mark.parametrize(

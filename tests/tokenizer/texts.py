@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import unicodedata
+from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
@@ -48,3 +50,36 @@ def _is_old(char: str) -> bool:
 texts = st.lists(
     st.sampled_from(PIECES) | st.text(st.characters(codec="utf-8").filter(_is_old), max_size=3), max_size=25
 ).map("".join)
+
+
+# Scripts, marks, signs and emoji; halves of surrogate pairs are no text.
+_ALPHABETS = [
+    [chr(code) for code in range(begin, end)]
+    for begin, end in (
+        *((0x0, 0x80), (0x80, 0x250), (0x300, 0x370), (0x370, 0x600), (0x600, 0x700), (0x900, 0xE00)),
+        *((0x2000, 0x2070), (0x2580, 0x25A0), (0x3000, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)),
+        *((0xFE00, 0xFFFF), (0x1F300, 0x1FAFF), (0xE0000, 0xE0100), (0x10000, 0x110000)),
+    )
+]
+
+
+def random_texts(tokens: Sequence[str], count: int) -> Iterator[str]:
+    """Of one alphabet, of all mixed, decomposed, of tokens, of tokens over and over, and of random bytes."""
+    dice = random.Random(1)
+    for _ in range(count):
+        length = dice.choice([1, 2, 3, 5, 10, 30, 100])
+        kind = dice.randrange(6)
+        alphabet = dice.choice(_ALPHABETS)
+        mixed = "".join(dice.choice(dice.choice(_ALPHABETS)) for _ in range(length))
+        if kind == 0:
+            yield "".join(dice.choices(alphabet, k=length))
+        elif kind == 1:
+            yield mixed
+        elif kind == 2:
+            yield unicodedata.normalize("NFKD", mixed)
+        elif kind == 3:
+            yield "".join(dice.choices(tokens, k=length))
+        elif kind == 4:
+            yield dice.choice([*tokens[:2000], " ", "\n", *PIECES]) * length
+        else:
+            yield dice.randbytes(length).decode(errors="replace")

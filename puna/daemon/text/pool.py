@@ -10,7 +10,7 @@ from puna.backends.base import ModelSource
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
 from puna.daemon.busy import ServerBusy
-from puna.daemon.text.model import TextModel
+from puna.daemon.text.model import TextModel, UnusedModels, identity_of
 from puna.daemon.text.workers import Job, TextWorkers
 from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.gguf.errors import GgufError
@@ -22,6 +22,8 @@ from puna.worker.text.processes import ZygoteProcess
 _LONG_CHARS = 1 << 16
 """A prompt of that length takes tens of milliseconds."""
 _LARGE_BYTES = 1 << 20
+_UNUSED_BYTES = 64 << 20
+"""Of vocabularies of models that are not used now. One of 262,144 tokens takes 12 MiB."""
 _MAX_LARGE = 4
 """Descriptions larger than that at the same time: each takes memory until its client has it all."""
 
@@ -39,6 +41,7 @@ class TextPool:
     ) -> None:
         self._workers = TextWorkers(spawn, limits)
         self._num_large = 0
+        self._unused = UnusedModels(_UNUSED_BYTES)
 
     @property
     def processes(self) -> list[ProcessStatus]:
@@ -51,6 +54,7 @@ class TextPool:
     async def close(self) -> None:
         """Ends the processes; whoever waits for an answer gets WorkerDied."""
         await self._workers.close()
+        self._unused.close()
 
     async def inspect(self, source: ModelSource) -> ModelRecord:
         """Also of a file that cannot be used: the record says why."""
@@ -94,16 +98,19 @@ class TextPool:
 
     async def open_model(self, source: ModelSource) -> TextModel:
         """It is the caller's, who closes it with close_model(). Raises GgufError, TokenizerError."""
+        files = identity_of(source.descriptors)
+        if (unused := self._unused.take(files)) is not None:
+            return unused
         with ExitStack() as opened:
-            files = [memory_file.create(name) for name in ("vocabulary", "token table")]
-            for file in files:
+            made = [memory_file.create(name) for name in ("vocabulary", "token table")]
+            for file in made:
                 opened.callback(os.close, file)
-            job = Job(OpenModel(source.name), [*source.descriptors, *files], key=source.name)
+            job = Job(OpenModel(source.name), [*source.descriptors, *made], key=source.name)
             side = await self._workers.run(job)
-            for file in files:
+            for file in made:
                 memory_file.seal(file)
             opened.pop_all()
-            return TextModel(side, files[0], files[1])
+            return TextModel(side, made[0], made[1], files)
 
     async def build_prompts(self, model: TextModel, request: PromptRequest) -> list[Prompt]:
         """Raises PromptError, TemplateError."""
@@ -114,5 +121,5 @@ class TextPool:
 
     def close_model(self, model: TextModel) -> None:
         """Its prompts cannot be built any more."""
-        model.close()
         self._workers.detach(model)
+        self._unused.add(model)
