@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-from puna._native import ThreadPool
 from puna.bench.machine import describe_machine, measure_roofs
 
 _QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work it slows down tenfold
@@ -14,9 +13,7 @@ _QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work
 def machine_today(threads: int) -> str:
     """The processor, its peaks and its load; names no machine. Warns on stderr if it is busy."""
     machine, load = describe_machine(threads), os.getloadavg()[0]
-    pool = ThreadPool(threads)
-    roofs = measure_roofs(pool)
-    pool.close()
+    roofs = measure_roofs(threads)
     if load > _QUIET_LOAD:
         print(f"Warning: the load is {load:.1f}; beside other work the ratios mean nothing", file=sys.stderr)
     return (

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 from puna._native import TokenTable
+from puna.backends import open_device
 from puna.backends.base import ModelInfo, ModelSource
-from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
 from puna.chat.go_templates import as_jinja
 from puna.chat.template import ChatTemplate
@@ -77,7 +77,7 @@ class Engine:
         self._context_length = context_length
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
-        self._backend = CpuBackend(num_threads, kv_type=kv_type)
+        self._backend = open_device("cpu", num_threads, kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
             with ModelSource.open(path) as source:

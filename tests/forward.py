@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Arena
-from puna.backends.base import Batch, DeviceModel, ModelSource
+from puna.backends.base import Batch, KvReservation, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.backend import CpuModel
 from puna.kv import BLOCK_TOKENS
@@ -20,10 +19,11 @@ def load_file(backend: CpuBackend, path: Path) -> CpuModel:
         return backend.load(source)
 
 
-def all_logits(model: DeviceModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:
+def all_logits(model: CpuModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:
     """Logits [len(tokens), vocab_size] of one sequence, `chunk` tokens a step, blocks out of order."""
     num_blocks = -(-len(tokens) // BLOCK_TOKENS)
-    arena = Arena(num_blocks, model.info.block_bytes)
+    kv_bytes = num_blocks * model.info.block_bytes
+    memories = model.reserve(KvReservation(kv_bytes, kv_bytes, len(tokens)))
     table = np.arange(num_blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
     parts = []
     for start in range(0, len(tokens), chunk):
@@ -33,11 +33,12 @@ def all_logits(model: DeviceModel, tokens: Sequence[int], chunk: int = 256) -> N
             tokens=piece,
             positions=every_row + np.int32(start),
             sequence_starts=np.array([0, len(piece)], dtype=np.int32),
-            block_tables=table,
+            block_tables=(table,) * len(memories),
             rows=every_row,
         )
-        parts.append(model.run(batch, arena).copy())
-    arena.close()
+        parts.append(model.logits(batch, memories).copy())
+    for memory in memories:
+        memory.close()
     return np.concatenate(parts)
 
 

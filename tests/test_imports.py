@@ -26,7 +26,8 @@ worker llm bench
 local http
 chat registry
 tokenizer engine
-kv backends
+kv
+backends
 models
 graph gguf
 config

@@ -1,9 +1,13 @@
-"""What the engine needs of a device: load a model, run one step of it."""
+"""What the engine needs of a device: load a model, keep its KV, run one step of it.
+
+A device owns its memory: how a block looks, and where it lies, is known to the device alone. The engine hands
+out the numbers of blocks, and says which of them have memory.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -18,21 +22,33 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from puna._native import Arena, StepControl, ThreadPool
+    from puna._native import PoolActivity, Sampler, SampleResult, StepControl
+
+
+BLOCK_TOKENS = 16
+"""Tokens of KV that one block holds, in every model."""
 
 
 class ModelLoadError(ValueError):
     """A model file that cannot be run; the text says what is wrong with it."""
 
 
+class DeviceOutOfMemory(RuntimeError):
+    """The device has no memory left for what was asked of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step of one model, as flat arrays; all int32.
+    """Rows to compute in one step of one model, as flat arrays; all int32.
 
     tokens, positions: [T], the sequences' new tokens one after the other, positions contiguous in each.
     sequence_starts: [S + 1], sequence s owns tokens[sequence_starts[s]:sequence_starts[s + 1]].
-    block_tables: [S, B], row s lists the KV blocks of sequence s; position p lies in entry p // 16.
-    rows: [R], indexes into tokens whose logits are wanted.
+    block_tables: for each group of layers [S, B], row s lists the KV blocks of sequence s; position p lies in
+        entry p // 16. Entries that no token of the step sees are never followed.
+    rows: [R], indexes into tokens, ascending, whose next token is wanted.
+    drafts, draft_starts: what sequences are thought to go on with. Of those that have rows, the i-th has the
+        drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
+        and for each of them. None: each has one row.
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
     control: may stop the step, which then raises NativeError and is as if it had never been.
     """
@@ -40,15 +56,28 @@ class Batch:
     tokens: NDArray[np.int32]
     positions: NDArray[np.int32]
     sequence_starts: NDArray[np.int32]
-    block_tables: NDArray[np.int32]
+    block_tables: tuple[NDArray[np.int32], ...]
     rows: NDArray[np.int32]
+    drafts: NDArray[np.int32] | None = None
+    draft_starts: NDArray[np.int32] | None = None
     num_threads: int | None = None
     control: StepControl | None = None
+
+
+class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers that keep the KV of the same tokens, and so share blocks."""
+
+    num_layers: int
+    block_bytes: int
+    """Of these layers, for BLOCK_TOKENS tokens."""
+    window: int | None = None
+    """How many of the latest tokens a token sees, itself included; None: all."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine and the daemon know of a loaded model.
 
+    groups: those that keep everything first, then those with windows, the widest first.
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
@@ -59,7 +88,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     context_length: int
     num_layers: int
-    block_bytes: int
+    groups: tuple[KvGroup, ...]
     kv_type: str
     weight_bytes: int
     can_shift: bool
@@ -67,26 +96,54 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kernels: str = ""
 
     @property
+    def block_bytes(self) -> int:
+        """KV memory of BLOCK_TOKENS tokens that all layers keep."""
+        return sum(group.block_bytes for group in self.groups)
+
+    @property
     def fixed_bytes(self) -> int:
         """Memory that it takes while it is awake, whatever KV it has."""
         return self.weight_bytes + self.scratch_bytes
 
 
-class DeviceModel(Protocol):
-    """A model ready to run on a device."""
+class BlockMemory(Protocol):
+    """KV memory of one group of a model's layers.
+
+    Blocks are numbered from 0; extent e is the blocks [e * extent_blocks, (e + 1) * extent_blocks), which get
+    and lose their memory together. For the engine's thread, but for what is said to be for any.
+    """
 
     @property
-    def info(self) -> ModelInfo: ...
+    def num_blocks(self) -> int: ...
+    @property
+    def block_bytes(self) -> int: ...
+    @property
+    def extent_blocks(self) -> int: ...
+    @property
+    def extent_bytes(self) -> int: ...
 
-    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
-        """Logits [R, vocab_size] of one step, valid until the next run; K and V go into the arena's blocks.
-
-        Raises NativeError for a batch that does not fit the model or the arena.
+    def allocate(self, extents: Sequence[int]) -> None:
+        """To be called before their blocks are used; contents are undefined. A device may bring the memory
+        only as it is written. Raises DeviceOutOfMemory, and has allocated none of them.
         """
 
-    def move_kv(
+    def populate(self, extents: Sequence[int]) -> None:
+        """Brings all memory of allocated extents now. Raises DeviceOutOfMemory; they are then to be freed."""
+
+    def prefetch(self, extent: int) -> None:
+        """A hint that an allocated extent is about to be written."""
+
+    def free(self, extents: Sequence[int]) -> None:
+        """Of allocated extents; their contents are gone."""
+
+    def read(self, block: int) -> NDArray[np.uint8]:
+        """A copy [block_bytes], as write() takes it. For any thread."""
+
+    def write(self, block: int, content: NDArray[np.uint8]) -> None:
+        """content: [block_bytes], from read(), perhaps in an earlier process. For any thread."""
+
+    def move(
         self,
-        arena: Arena,
         source: NDArray[np.int32],
         destination: NDArray[np.int32],
         source_begin: int,
@@ -98,11 +155,45 @@ class DeviceModel(Protocol):
         Token i goes from source_begin + i to destination_begin + i, in ascending order; the tables may share
         blocks where tokens go down. Keys are rotated by as many positions as they move; bits stay as they are
         where that is 0. Raises NativeError, with nothing written, for a range or a block that does not exist,
-        and for a rotation unless can_shift.
+        and for a rotation unless ModelInfo.can_shift.
+        """
+
+    def close(self) -> None:
+        """Gives all memory back. Whoever still reads or writes in another thread gets an error, or what was
+        there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class KvReservation:
+    """How much KV memory a model may come to have."""
+
+    limit_bytes: int
+    """Of all models together; it may be raised later."""
+    room_bytes: int
+    """What this one could have now."""
+    static_tokens: int | None = None
+    """All that it will ever have memory for; None: that comes and goes."""
+
+
+class DeviceModel(Protocol):
+    """A model ready to run on a device."""
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def reserve(self, reservation: KvReservation) -> tuple[BlockMemory, ...]:
+        """Memory for each of info.groups, none of it allocated. Raises ModelLoadError."""
+
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
+        """Computes a step and draws; K and V go into the blocks. kv: from reserve().
+
+        samplers: one for each sequence that has rows. Raises NativeError for a batch that does not fit the
+        model or its memory, or that is stopped.
         """
 
     def sleep(self) -> None:
-        """It will not be run for a while: keeps only what makes the next run quick."""
+        """It will not be run for a while: keeps only what makes the next step quick."""
 
     def close(self) -> None: ...
 
@@ -145,10 +236,10 @@ class ModelSource:
 class Backend(Protocol):
     """A device."""
 
-    @property
-    def pool(self) -> ThreadPool: ...
-
     def load(self, source: ModelSource) -> DeviceModel:
         """Raises ModelLoadError for a file that cannot be run."""
+
+    def activity(self) -> PoolActivity:
+        """By which it is seen whether a step gets on. From any thread."""
 
     def close(self) -> None: ...

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import re
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from puna._native import ThreadPool, cpu_info, measure_dot_peak, measure_read_bandwidth
 from puna.backends.cpu.cores import usable_cores
-from puna.kv.memory import available_bytes
+from puna.config.memory import available_bytes
 
 _READ_BYTES = 512 << 20
 """Far more than any cache holds."""
@@ -56,12 +57,13 @@ def describe_machine(num_threads: int | None = None) -> Machine:
     )
 
 
-def measure_roofs(pool: ThreadPool) -> Roofs:
+def measure_roofs(num_threads: int) -> Roofs:
     """Takes about a second. Raises NativeError if there is no memory for it."""
-    return Roofs(
-        ops_per_second=measure_dot_peak(pool, _SECONDS),
-        bytes_per_second=measure_read_bandwidth(pool, _READ_BYTES, _SECONDS),
-    )
+    with closing(ThreadPool(num_threads)) as threads:
+        return Roofs(
+            ops_per_second=measure_dot_peak(threads, _SECONDS),
+            bytes_per_second=measure_read_bandwidth(threads, _READ_BYTES, _SECONDS),
+        )
 
 
 def _cpu_name() -> str:

@@ -12,8 +12,9 @@ from types import TracebackType
 
 import msgspec
 
+from puna.backends import open_device
 from puna.backends.base import ModelInfo, ModelSource
-from puna.backends.cpu import CpuBackend
+from puna.backends.cpu.cores import usable_cores
 from puna.bench.cost import Cost, model_cost
 from puna.bench.machine import Roofs, measure_roofs
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
@@ -81,7 +82,8 @@ class Bench:
         self._seconds = seconds
         self._random = random.Random(0)
         self._ids = itertools.count()
-        self._backend = CpuBackend(num_threads, kv_type=kv_type)
+        self.num_threads = num_threads or usable_cores()
+        self._backend = open_device("cpu", self.num_threads, kv_type)
         self._core = EngineCore(self._backend, EngineSettings(kv_limit_bytes=kv_limit_bytes))
         try:
             with ModelSource.open(path) as source:
@@ -102,12 +104,8 @@ class Bench:
         self._core.close()
         self._backend.close()
 
-    @property
-    def num_threads(self) -> int:
-        return self._backend.pool.num_threads
-
     def roofs(self) -> Roofs:
-        return measure_roofs(self._backend.pool)
+        return measure_roofs(self.num_threads)
 
     def works(self) -> Iterator[Work]:
         """What fits the model's context."""

@@ -73,7 +73,7 @@ class EngineCore:
             self.prefixes,
         )
         self._recorder = Recorder()
-        self._runner = StepRunner(backend.pool, self._recorder)
+        self._runner = StepRunner(self._recorder)
         self._models: dict[str, Resident] = {}
         self._asleep: dict[str, Asleep] = {}
         self._token_tables: dict[str, TokenTable] = {}  # of models awake and asleep

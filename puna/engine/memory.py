@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from puna._native import NativeError
-from puna.backends.base import ModelLoadError
+from puna.backends.base import DeviceOutOfMemory, ModelLoadError
+from puna.config.memory import available_bytes, default_kv_limit_bytes
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.resident import Resident
 from puna.engine.scheduling.contention import Pins
 from puna.engine.scheduling.scheduler import Scheduler
 from puna.engine.settings import EngineSettings
 from puna.kv import Budget
-from puna.kv.memory import available_bytes, default_kv_limit_bytes
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class EngineMemory:
         if not self._is_elastic:
             try:
                 model.pool.make_static()
-            except NativeError as error:
+            except DeviceOutOfMemory as error:
                 self.leave(model)
                 raise ModelLoadError(str(error)) from error
 

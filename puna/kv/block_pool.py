@@ -5,31 +5,16 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NewType, Protocol
 
+from puna.backends.base import BlockMemory, DeviceOutOfMemory
 from puna.config.sizes import binary_size
 from puna.kv.budget import Budget
 from puna.kv.extent_map import ExtentMap
 from puna.kv.extents import is_too_coarse
 
 BlockId = NewType("BlockId", int)
-
-
-class BlockMemory(Protocol):
-    """What the pool needs of an arena: blocks, of which extent_blocks at a time get and lose their memory."""
-
-    @property
-    def num_blocks(self) -> int: ...
-    @property
-    def block_bytes(self) -> int: ...
-    @property
-    def extent_blocks(self) -> int: ...
-    @property
-    def extent_bytes(self) -> int: ...
-    def commit(self, extents: Sequence[int]) -> None: ...
-    def fetch(self, extent: int) -> None: ...
-    def release(self, extents: Sequence[int]) -> None: ...
-    def close(self) -> None: ...
 
 
 class ContentIndex(Protocol):
@@ -43,7 +28,7 @@ class ContentIndex(Protocol):
 
 
 class BlockPool:
-    """Hands out the blocks of one arena, with reference counts, within a budget shared by all pools.
+    """Hands out the blocks of a device's memory, with reference counts, within a budget shared by all pools.
 
     A block is in use (references > 0), cached (free, but `cache` knows its content), spare (free, but its
     memory is still counted), or has no memory. Cached blocks are evicted in the order in which they were
@@ -56,19 +41,20 @@ class BlockPool:
     A static pool has memory for all of its blocks for as long as it is open.
     """
 
-    def __init__(self, arena: BlockMemory, budget: Budget) -> None:
-        self.num_blocks = arena.num_blocks
-        self.block_bytes = arena.block_bytes
-        self.extent_bytes = arena.extent_bytes
+    def __init__(self, memory: BlockMemory, budget: Budget) -> None:
+        self.num_blocks = memory.num_blocks
+        self.block_bytes = memory.block_bytes
+        self.extent_bytes = memory.extent_bytes
         self.cache: ContentIndex | None = None
-        self._arena = arena
+        self._memory = memory
         self._budget = budget
-        self._extents = ExtentMap(arena.num_blocks, arena.extent_blocks)
+        self._extents = ExtentMap(memory.num_blocks, memory.extent_blocks)
         # When each was released, first to last.
         self._cached: OrderedDict[BlockId, int] = OrderedDict()
         self._spare: list[BlockId] = []  # a heap
         self._references: dict[BlockId, int] = {}  # of blocks in use
         self._is_static = self._keeps_extents = False
+        self._refused_at: int | None = None  # as Budget.num_releases
         budget.join(self)
 
     @property
@@ -95,8 +81,13 @@ class BlockPool:
     @property
     def num_available(self) -> int:
         """Blocks that acquire() could hand out now."""
-        fresh = max(self._budget.available_bytes(self), 0) // self.extent_bytes
+        fresh = 0 if self._is_refused else max(self._budget.available_bytes(self), 0) // self.extent_bytes
         return len(self._spare) + len(self._cached) + self._extents.num_blocks_of(fresh)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the device had no more memory, and nobody has given it any back since then."""
+        return self._refused_at == self._budget.num_releases
 
     @property
     def most_bytes(self) -> int:
@@ -118,6 +109,8 @@ class BlockPool:
     def describe_need(self, num_blocks: int) -> str:
         """For users: what so many blocks take, and why there are not that many."""
         needed, most = (binary_size(count * self.block_bytes) for count in (num_blocks, self.most_blocks))
+        if self._is_refused:
+            return f"needs {needed} of KV memory, more than the device has left"
         text = f"needs {needed} of KV memory, the limits leave it {most}"
         taken = "" if self._is_static else self._budget.taken_for_long(self)
         return f"{text}: {taken}" if taken else text
@@ -178,18 +171,17 @@ class BlockPool:
         return None if self._is_static else self._extents.oldest_unused()[1]
 
     def make_static(self) -> None:
-        """Brings memory for every block, now, and keeps it. Raises NativeError if there is too little."""
-        self._arena.commit(self._commit(self._extents.num_uncommitted))
+        """Brings memory for every block, now, and keeps it. Raises DeviceOutOfMemory."""
+        self._memory.populate(self._commit(self._extents.num_uncommitted))
         self._is_static = True
 
     def acquire(self, num_blocks: int) -> list[BlockId] | None:
         """Blocks with one reference each, contents undefined; None, and nothing evicted, if there are not
-        that many. Evicts cached blocks, of any pool, only where spare and fresh memory does not suffice.
+        that many; None, too, if the device refuses them. Evicts cached blocks, of any pool, only where spare
+        and fresh memory does not suffice.
         """
-        if num_blocks > len(self._spare):
-            if num_blocks > self.num_available:
-                return None
-            self._find_memory(num_blocks)
+        if num_blocks > len(self._spare) and not self._find_memory(num_blocks):
+            return None
         blocks = [heapq.heappop(self._spare) for _ in range(num_blocks)]
         for block in blocks:
             assert block not in self._references, f"block {block} handed out twice"
@@ -262,9 +254,10 @@ class BlockPool:
             self.evict()
 
     def trim(self) -> None:
-        """Gives the memory of all extents without content back to the system."""
+        """Gives the memory of all extents without content back to the device, which may then refuse less."""
+        self._refused_at = None
         if not self._is_static and (empty := self._extents.take_empty()):
-            self._arena.release(empty)
+            self._memory.free(empty)
             self._budget.release(len(empty) * self.extent_bytes)
             self._spare = [block for block in self._spare if self._extents.is_committed(block)]
             heapq.heapify(self._spare)
@@ -276,7 +269,7 @@ class BlockPool:
         self.drop_cached()
         self.trim()
         self._budget.leave(self)
-        self._arena.close()
+        self._memory.close()
 
     def check(self) -> None:
         """Every block with memory is in use, cached or spare, and in exactly one of these states."""
@@ -302,17 +295,35 @@ class BlockPool:
             return False
         return is_too_coarse(self.extent_bytes, num_bytes)
 
-    def _find_memory(self, num_blocks: int) -> None:
-        """Until `num_blocks`, at most num_available, are spare: fresh memory, then the oldest content."""
+    def _find_memory(self, num_blocks: int) -> bool:
+        """Until so many are spare: fresh memory, then the oldest content. False: there are not that many."""
+        has_retried = False
         while num_blocks > len(self._spare):
+            if num_blocks > self.num_available:
+                if has_retried or not self._is_refused:
+                    return False
+                self._refused_at, has_retried = None, True  # others than puna may have made room
+                continue
             missing = self._extents.for_blocks(num_blocks - len(self._spare))
             room = min(self._budget.uncached_bytes(self) // self.extent_bytes, self._extents.num_uncommitted)
-            if room > 0:
-                self._commit(min(missing, room))
-            elif not self._others_are_older():
+            if room > 0 and not self._is_refused:
+                self._commit_if_granted(min(missing, room))
+            elif self._is_refused or not self._others_are_older():
                 self.evict()
             else:
                 self._budget.evict_oldest(self)
+        return True
+
+    def _commit_if_granted(self, num_extents: int) -> None:
+        """So many, or as many as the device has memory for once other pools have given back what they can."""
+        while num_extents:
+            try:
+                self._commit(num_extents)
+                return
+            except DeviceOutOfMemory:
+                if not self._budget.give_back(self):
+                    num_extents //= 2
+        self._refused_at = self._budget.num_releases
 
     def _others_are_older(self) -> bool:
         """Whether it is another pool's content that should make way. Memory of others helps only if there
@@ -323,8 +334,15 @@ class BlockPool:
         return not self._cached or others < next(iter(self._cached.values()))
 
     def _commit(self, num_extents: int) -> list[int]:
+        """Raises DeviceOutOfMemory, and has changed nothing of this pool."""
         self._budget.commit(num_extents * self.extent_bytes, self)
         extents = self._extents.commit(num_extents)
+        try:
+            self._memory.allocate(extents)
+        except DeviceOutOfMemory:
+            self._extents.take_back(extents)
+            self._budget.uncommit(num_extents * self.extent_bytes)
+            raise
         for extent in extents:
             for block in self._extents.blocks(extent):
                 heapq.heappush(self._spare, BlockId(block))
@@ -335,5 +353,6 @@ class BlockPool:
         if self._extents.extent_blocks == 1 or len(self._spare) >= min(4, self._extents.extent_blocks):
             return
         if self._extents.num_uncommitted and self._budget.free_bytes(self) >= self.extent_bytes:
-            for extent in self._commit(1):
-                self._arena.fetch(extent)
+            with suppress(DeviceOutOfMemory):
+                for extent in self._commit(1):
+                    self._memory.prefetch(extent)

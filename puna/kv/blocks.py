@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-BLOCK_TOKENS = 16
-"""Tokens of KV that one block holds, in every model."""
+from puna.backends.base import BLOCK_TOKENS
+
+__all__ = ["BLOCK_TOKENS", "blocks_for"]
 
 
 def blocks_for(num_tokens: int) -> int:

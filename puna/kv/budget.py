@@ -38,6 +38,8 @@ class Budget:
         self.memory_limit_bytes = memory_limit_bytes
         self.committed_bytes = 0
         """By all pools."""
+        self.num_releases = 0
+        """How often pools have given memory back to their device."""
         self.leased_bytes = 0
         """By those who have no pool."""
         self.weight_bytes = 0
@@ -153,11 +155,27 @@ class Budget:
         self._free(num_bytes, asking)
         self.committed_bytes += num_bytes
 
+    def uncommit(self, num_bytes: int) -> None:
+        """Undoes commit(): the device had no memory."""
+        self.committed_bytes -= num_bytes
+
+    def give_back(self, asking: Reclaimable) -> bool:
+        """Has others return memory to the device: what is spare, or else the oldest content. False: there is
+        none.
+        """
+        others = list(self._others(asking))
+        if not any(pool.spare_bytes for pool in others) and not evict_oldest_of(self._evictable(asking)):
+            return False
+        for pool in others:
+            pool.trim()
+        return True
+
     def release(self, num_bytes: int) -> None:
         assert 0 <= num_bytes <= self.committed_bytes, (
             f"release of {num_bytes} of {self.committed_bytes} bytes"
         )
         self.committed_bytes -= num_bytes
+        self.num_releases += 1
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
         """Takes memory for somebody without a pool: what is free, spare or cached above the minimums.

@@ -78,14 +78,16 @@ class ExtentMap:
         self.num_unused += num_extents
         return extents
 
+    def take_back(self, extents: list[int]) -> None:
+        """Undoes commit(), of extents that nobody has used."""
+        self._empty.difference_update(extents)
+        self._uncommit(extents)
+
     def take_empty(self) -> list[int]:
         """All empty extents; they are uncommitted from now on."""
         empty = sorted(self._empty)
         self._empty.clear()
-        for extent in empty:
-            self._is_committed[extent] = False
-            heapq.heappush(self._uncommitted, extent)
-        self.num_unused -= len(empty)
+        self._uncommit(empty)
         return empty
 
     def oldest_unused(self) -> tuple[int, int | None]:
@@ -146,7 +148,13 @@ class ExtentMap:
         assert self._empty == {extent for extent in unused if not num_cached[extent]}, "empty extents"
         oldest = min(((self._touched[e], e) for e in unused if num_cached[e]), default=(None, -1))
         assert self.oldest_unused() == oldest[::-1], "oldest extent"
-        assert len(self._used) <= self.num_extents, "more extents than the arena has"
+        assert len(self._used) <= self.num_extents, "more extents than there are"
+
+    def _uncommit(self, extents: list[int]) -> None:
+        for extent in extents:
+            self._is_committed[extent] = False
+            heapq.heappush(self._uncommitted, extent)
+        self.num_unused -= len(extents)
 
     def _became_unused(self, extent: int) -> None:
         self.num_unused += 1

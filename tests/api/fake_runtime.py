@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from puna.backends.base import ModelInfo, ModelSource
+from puna.backends.base import KvGroup, ModelInfo, ModelSource
 from puna.config.settings import Settings
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.session_files import SessionFiles
@@ -121,7 +121,7 @@ class FakeRuntime:
             vocab_size=text.side.vocab_size,
             context_length=context_length,
             num_layers=1,
-            block_bytes=64,
+            groups=(KvGroup(num_layers=1, block_bytes=64),),
             kv_type="f16",
             weight_bytes=1,
             can_shift=True,

@@ -9,7 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from puna.backends.base import ModelInfo, ModelLoadError
+from puna.backends.base import KvGroup, ModelInfo, ModelLoadError
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
@@ -41,7 +41,7 @@ INFO = ModelInfo(
     vocab_size=512,
     context_length=2048,
     num_layers=1,
-    block_bytes=64,
+    groups=(KvGroup(num_layers=1, block_bytes=64),),
     kv_type="f16",
     weight_bytes=1000,
     can_shift=True,

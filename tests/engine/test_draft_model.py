@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from puna._native import Arena, NativeError
-from puna.backends.base import Batch
+from puna._native import NativeError
+from puna.backends.base import Batch, BlockMemory
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.engine.speculation.draft_state import DraftState
 from puna.kv import SequenceTable
@@ -267,7 +269,7 @@ class OtherVocabulary(ToyModel):
 class Failing(ToyModel):
     """After some steps."""
 
-    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
+    def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         if len(self.steps) > 3:
             raise NativeError("out of order")
-        return super().run(batch, arena)
+        return super().logits(batch, kv)

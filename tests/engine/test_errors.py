@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from puna._native import Arena
-from puna.backends.base import Batch, ModelLoadError
+from puna.backends.base import Batch, BlockMemory, ModelLoadError
 from puna.engine import EngineCore, EngineSettings, SamplingParams
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -73,8 +73,8 @@ def test_a_failing_step_fails_only_its_own_requests():
 
 def test_logits_that_are_no_numbers_fail_the_step():
     class Broken(ToyModel):
-        def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
-            return super().run(batch, arena) * np.float32(np.nan)
+        def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
+            return super().logits(batch, kv) * np.float32(np.nan)
 
     engine = toy_engine(Broken())
     engine.submit(toy_request("r", [1], 5))

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from puna.backends.base import ModelLoadError
-from puna.engine import EngineCore, EngineSettings, resident
+from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
-from puna.kv.extents import Extent, is_too_coarse
+from puna.kv.extents import is_too_coarse
 from puna.kv.prefix_files import HEADER_BYTES
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
@@ -23,6 +23,7 @@ from tests.engine.toy import (
     expected_tokens,
     toy_request,
 )
+from tests.engine.toy_memory import ToyDeviceMemory
 
 pytestmark = pytest.mark.native
 
@@ -40,6 +41,8 @@ class Chaos:
     def __init__(self, seed: int, directory: Path) -> None:
         self.random = Random(seed)
         self.directory = directory
+        self.extent_blocks = seed % 3 + 1
+        self.device, self.may_refuse = ToyDeviceMemory(), seed % 2 == 1
         self.is_calm = self.random.random() < 0.5
         self.clock, self.backend, self.threads = ToyClock(), ToyBackend(), GatedThreads(self.random)
         chosen = EngineSettings(
@@ -94,6 +97,8 @@ class Chaos:
             self.save_all,
             self.harm_a_file,
         ]
+        if self.may_refuse:
+            actions.append(self.limit_the_device)
         action = self.random.choice(actions)
         if self.is_calm and action in (self.come_or_go, self.sleep_or_wake, self.set_limits):
             action = self.random.choice([action, self.wait, self.work_on_files, self.submit])
@@ -109,6 +114,8 @@ class Chaos:
             weight_bytes=self.random.choice([0, 5, 11]) * BLOCK_BYTES,
             clock=self.clock,
             step_s=0.001,
+            extent_blocks=self.extent_blocks,
+            device_memory=self.device,
         )
         minimum = self.random.choice([0, 0, 4, 9]) * blocks * BLOCK_BYTES
         try:
@@ -233,6 +240,10 @@ class Chaos:
         )
         assert excess == self.budget.excess_bytes
 
+    def limit_the_device(self) -> None:
+        num_blocks = self.random.choice([None, None, 15, 30, 80])
+        self.device.limit_bytes = None if num_blocks is None else num_blocks * BLOCK_BYTES
+
     def lease(self) -> None:
         is_held = self.random.random() < 0.1
         num_bytes = self.random.choice([1, 100, 640, 1500])
@@ -287,6 +298,9 @@ class Chaos:
         used_bytes = self.budget.committed_bytes + self.budget.leased_bytes
         assert used_bytes <= max(self.budget.limit_bytes, self.used_bytes)
         self.used_bytes = used_bytes
+        assert self.device.used_bytes == self.budget.committed_bytes
+        if self.device.limit_bytes is not None:
+            self.squeezed |= set(self.unfinished)
         assert self.budget.leased_bytes == sum(self.leases)
         assert self.budget.weight_bytes == sum(model.info.weight_bytes for model in self.models.values())
         for request_id in self.unfinished:
@@ -325,17 +339,6 @@ class Chaos:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_everything_at_once(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    extent_blocks = seed % 3 + 1
-
-    def plan(block_bytes: int, limit_bytes: int) -> Extent:
-        num_bytes = extent_blocks * block_bytes
-        return (
-            Extent(1, block_bytes)
-            if is_too_coarse(num_bytes, limit_bytes)
-            else Extent(extent_blocks, num_bytes)
-        )
-
-    monkeypatch.setattr(resident, "plan_extent", plan)
     stop_at_each_block(monkeypatch)
     chaos = Chaos(seed, tmp_path)
     for _ in range(NUM_ACTIONS):

@@ -25,8 +25,8 @@ class Interrupted(ToyModel):
         super().__init__()
         self.at_step, self.happens, self.num_cut = at_step, happens, 0
 
-    def run(self, batch, arena):
-        logits = super().run(batch, arena)
+    def logits(self, batch, kv):
+        logits = super().logits(batch, kv)
         if len(self.steps) == self.at_step:
             self.happens()
         if batch.control.is_stopped:
@@ -85,7 +85,7 @@ def test_a_real_step_ends_within_it(smollm2_path: Path):
     request = Request(id="r", model_id="m", prompt=[n % 40_000 + 20 for n in range(1000)], max_tokens=1)
 
     def interrupt() -> None:
-        while backend.pool.activity().num_tasks < 20:
+        while backend.activity().num_tasks < 20:
             time.sleep(0.0001)
         engine.interrupt("r")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna._native import Arena, NativeError
-from puna.backends.base import ModelLoadError
+from puna.backends.base import KvReservation, ModelLoadError
 from puna.engine import EngineCore, EngineSettings
 from puna.engine.load_errors import ModelDoesNotFit
 from tests.engine.toy import (
@@ -19,6 +18,7 @@ from tests.engine.toy import (
     toy_engine,
     toy_request,
 )
+from tests.engine.toy_memory import ToyDeviceMemory, ToyMemory
 
 pytestmark = pytest.mark.native
 
@@ -399,41 +399,21 @@ def test_static_reservations_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("elastic", [True, False])
-def test_a_model_for_which_the_system_has_no_memory_leaves_nothing(
-    elastic: bool, monkeypatch: pytest.MonkeyPatch
-):
-    class Exhausted(Arena):
-        def __init__(self, *sizes: int) -> None:
+def test_a_model_for_which_the_device_has_no_memory_leaves_nothing(elastic: bool):
+    class Exhausted(ToyModel):
+        def reserve(self, reservation: KvReservation) -> tuple[ToyMemory, ...]:
             if elastic:
-                raise NativeError("no address space")
-            super().__init__(*sizes)
-
-        def commit(self, _extents: object) -> None:
-            raise NativeError("no memory")
+                raise ModelLoadError("no address space")
+            return super().reserve(reservation)
 
     engine = static_engine(30, elastic=elastic)
-    model = ToyModel(1, weight_bytes=100)
-    with monkeypatch.context() as patched:
-        patched.setattr("puna.engine.resident.Arena", Exhausted)
-        with pytest.raises(ModelLoadError, match="no "):
-            engine.attach_model("a", model)
+    model = Exhausted(1, weight_bytes=100, device_memory=ToyDeviceMemory(0))
+    with pytest.raises(ModelLoadError, match="no address space" if elastic else "the toy is full"):
+        engine.attach_model("a", model)
     assert model.closed
     engine.attach_model("a", ToyModel(1, weight_bytes=100))
     assert engine.memory.budget.weight_bytes == 100
     engine.check()
-
-
-def test_where_address_space_is_short_it_is_reserved_for_the_limit(monkeypatch: pytest.MonkeyPatch):
-    def narrow(num_blocks: int, *sizes: int) -> Arena:
-        if num_blocks > 20:
-            raise NativeError("no address space")
-        return Arena(num_blocks, *sizes)
-
-    monkeypatch.setattr("puna.engine.resident.Arena", narrow)
-    engine = two_models(20)
-    assert blocks(engine, "reserved") == [20, 20]
-    engine.set_limits(kv_limit_bytes=1000 * BLOCK_BYTES)
-    compute(engine, "a", 20)
 
 
 def test_pressure_takes_the_older_half_of_what_is_cached():

@@ -10,10 +10,10 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
 from puna.engine.resident import Resident
-from puna.kv.extents import HUGE_PAGE_BYTES
 from tests.engine.test_warm_prefixes import Desk
 from tests.engine.toy import (
     BLOCK_BYTES,
+    COARSE,
     Results,
     ToyBackend,
     ToyModel,
@@ -25,12 +25,13 @@ from tests.engine.toy import (
 
 pytestmark = pytest.mark.native
 
-LARGE = 128 * HUGE_PAGE_BYTES // BLOCK_BYTES  # blocks, for which extents are huge pages
+EXTENT_BYTES = COARSE * BLOCK_BYTES
+LARGE = 128 * COARSE  # blocks, for which extents are coarse
 
 
 def coarse_engine(**settings: object) -> EngineCore:
     engine = toy_engine(num_blocks=LARGE, **settings)
-    assert extent_bytes(engine) == HUGE_PAGE_BYTES
+    assert extent_bytes(engine) == EXTENT_BYTES
     return engine
 
 
@@ -85,7 +86,7 @@ def test_a_model_in_use_is_refitted_when_it_is_idle_and_those_who_come_meanwhile
     assert engine.set_limits(kv_limit_bytes=20 * BLOCK_BYTES) > 0
     engine.submit(toy_request("new", [2] * 100, 30, num_draft=0))
     results.add(engine.step())
-    assert extent_bytes(engine) == HUGE_PAGE_BYTES
+    assert extent_bytes(engine) == EXTENT_BYTES
     run_all(engine, results)
     assert results.tokens["old"] == expected_tokens([1] * 100, 30)
     assert results.tokens["new"] == expected_tokens([2] * 100, 30)
@@ -93,15 +94,15 @@ def test_a_model_in_use_is_refitted_when_it_is_idle_and_those_who_come_meanwhile
 
 
 def test_who_needs_more_than_the_extents_that_are_left_begins_again_in_finer_ones():
-    model = ToyModel(block_bytes=HUGE_PAGE_BYTES // 8, context_length=1000)
-    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=64 * HUGE_PAGE_BYTES))
+    model = ToyModel(block_bytes=EXTENT_BYTES // 8, extent_blocks=8)
+    engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=64 * EXTENT_BYTES))
     engine.attach_model("toy", model)
-    assert extent_bytes(engine) == HUGE_PAGE_BYTES
+    assert extent_bytes(engine) == EXTENT_BYTES
     engine.submit(toy_request("r", [1] * 100, 80, num_draft=0))
     results = Results()
     for _ in range(3):
         results.add(engine.step())
-    engine.set_limits(kv_limit_bytes=HUGE_PAGE_BYTES * 15 // 8)
+    engine.set_limits(kv_limit_bytes=EXTENT_BYTES * 15 // 8)
     run_all(engine, results)
     assert results.tokens["r"] == expected_tokens([1] * 100, 80)
 
@@ -109,7 +110,7 @@ def test_who_needs_more_than_the_extents_that_are_left_begins_again_in_finer_one
 def test_sessions_keep_what_they_have_while_there_is_memory_and_are_known_after():
     engine = coarse_engine()
     say(engine, [1] * 50, session="s")
-    engine.set_limits(kv_limit_bytes=2 * HUGE_PAGE_BYTES)
+    engine.set_limits(kv_limit_bytes=2 * EXTENT_BYTES)
     assert say(engine, [1] * 50) > 0
     assert [status.pinned for status in engine.sessions.statuses()] == [True]
     engine.set_limits(kv_limit_bytes=10 * BLOCK_BYTES)
@@ -123,7 +124,7 @@ def test_what_is_cached_goes_to_disk_and_comes_back(tmp_path: Path):
     desk = Desk(tmp_path, num_blocks=LARGE)
     prompt = [number % 90 for number in range(100)]
     assert desk.say(prompt) == 0
-    desk.engine.set_limits(kv_limit_bytes=4 * HUGE_PAGE_BYTES)
+    desk.engine.set_limits(kv_limit_bytes=4 * EXTENT_BYTES)
     desk.threads.run()
     assert extent_bytes(desk.engine) == BLOCK_BYTES
     assert desk.say(prompt) >= 96
@@ -162,7 +163,7 @@ def test_limits_that_change_at_random_lose_nobody(seed: int, tmp_path: Path):
     for number in range(60):
         action = chance.randrange(6)
         if action == 0:
-            sizes = [LARGE * BLOCK_BYTES, 3 * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES - 1, 40 * BLOCK_BYTES]
+            sizes = [LARGE * BLOCK_BYTES, 3 * EXTENT_BYTES, EXTENT_BYTES - 1, 40 * BLOCK_BYTES]
             engine.set_limits(kv_limit_bytes=chance.choice(sizes))
         elif action == 1:
             engine.unload_model("other")

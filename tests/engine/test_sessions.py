@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from numpy.typing import NDArray
 
-from puna._native import Arena
 from puna.engine.offload.session_status import (
     InvalidSessionName,
     SessionError,
@@ -22,6 +21,7 @@ from puna.engine.offload.session_status import (
 from puna.engine.offload.sessions import ModelKv, Sessions
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
 from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, KvIdentity
+from tests.engine.toy_memory import ToyMemory
 from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
@@ -46,10 +46,10 @@ class Bench:
     def make(cls, num_blocks: int = 100, model_id: str = "m", other: Bench | None = None) -> Bench:
         budget = other.budget if other else Budget(num_blocks * BLOCK_BYTES)
         sessions = other.sessions if other else Sessions()
-        arena = Arena(num_blocks, BLOCK_BYTES)
-        pool = BlockPool(arena, budget)
+        memory = ToyMemory(num_blocks, BLOCK_BYTES)
+        pool = BlockPool(memory, budget)
         identity = KvIdentity(model_id=model_id, kv_type="f16", num_layers=1, block_bytes=BLOCK_BYTES)
-        bench = cls(budget, sessions, ModelKv(identity, arena, pool, PrefixCache(pool)))
+        bench = cls(budget, sessions, ModelKv(identity, memory, pool, PrefixCache(pool)))
         sessions.add_model(model_id, bench.kv)
         return bench
 
@@ -63,7 +63,9 @@ class Bench:
         assert table.grow(len(tokens))
         for index in range(table.num_blocks):
             part = tokens[16 * index : 16 * index + 16]
-            self.kv.arena.block(table.blocks[index]).view(np.int32)[: len(part)] = part
+            content = np.zeros(BLOCK_BYTES // 4, np.int32)
+            content[: len(part)] = part
+            self.kv.memory.write(table.blocks[index], content.view(np.uint8))
         self.kv.cache.record_tail(self.kv.cache.start(salt), table, tokens)
         table.release()
 
@@ -75,9 +77,9 @@ class Bench:
         """The KV that a request for these tokens would find."""
         table, cursor = SequenceTable(self.kv.pool), self.kv.cache.start(salt)
         self.kv.cache.follow(cursor, table, tokens, len(tokens))
-        blocks = [self.kv.arena.block(block).view(np.int32) for block in table.blocks]
+        blocks = [self.kv.memory.read(block).view(np.int32) for block in table.blocks]
         if partial := self.kv.cache.find_partial(cursor, tokens, len(tokens)):
-            blocks.append(self.kv.arena.block(partial[0]).view(np.int32)[: partial[1]])
+            blocks.append(self.kv.memory.read(partial[0]).view(np.int32)[: partial[1]])
         table.release()
         return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
 

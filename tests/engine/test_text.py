@@ -142,8 +142,8 @@ def test_the_kv_of_a_stopped_reply_is_right_for_who_continues_it(num_draft: int 
 
 def test_a_reply_that_repeats_itself_ends_at_the_same_token_with_guesses_and_without():
     class Stuck(ToyModel):
-        def run(self, batch, arena):
-            logits = super().run(batch, arena)
+        def logits(self, batch, kv):
+            logits = super().logits(batch, kv)
             logits[:, 9] = 200
             return logits
 
@@ -200,8 +200,8 @@ def test_logprobs_say_what_their_tokens_stand_for():
 
 def test_logits_that_are_no_numbers_fail_their_request_alone():
     class Broken(ToyModel):
-        def run(self, batch, arena):
-            logits = super().run(batch, arena)
+        def logits(self, batch, kv):
+            logits = super().logits(batch, kv)
             for row, index in enumerate(batch.rows):
                 if batch.positions[index] == 40:
                     logits[row, 3] = np.nan

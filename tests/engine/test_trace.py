@@ -37,10 +37,10 @@ def test_events_of_a_request_that_is_preempted(recorder: Recorder, clock: Clock)
 
 
 def test_only_the_last_seconds(recorder: Recorder, clock: Clock):
-    run_step(recorder, clock, 1, 1, 1, 1, 1)
+    run_step(recorder, clock, 1, 1, 1, 2)
     submit(recorder)
     clock.ms += 10_000
-    run_step(recorder, clock, 1, 1, 1, 1, 1)
+    run_step(recorder, clock, 1, 1, 1, 2)
     assert len(recorder.trace().steps) == 2
     trace = recorder.trace(5.0)
     assert (len(trace.steps), len(trace.events)) == (1, 0)
@@ -51,13 +51,13 @@ def test_only_the_last_seconds(recorder: Recorder, clock: Clock):
 @pytest.mark.parametrize("full", ["steps", "events"])
 def test_what_fell_out_of_one_ring_is_not_shown_of_the_other(recorder: Recorder, clock: Clock, full: str):
     """Else a request would seem to run without steps, or steps without requests."""
-    run_step(recorder, clock, 1, 1, 1, 1, 1)
+    run_step(recorder, clock, 1, 1, 1, 2)
     submit(recorder)
     clock.ms += 1
     since_ns = clock.monotonic_ns()
     for _ in range(MAX_STEPS if full == "steps" else MAX_EVENTS):
         if full == "steps":
-            run_step(recorder, clock, 1, 1, 1, 1, 1)
+            run_step(recorder, clock, 1, 1, 1, 2)
         else:
             submit(recorder)
             clock.ms += 1

@@ -1,4 +1,6 @@
-"""A model whose next token depends on its whole context, read back through the block table.
+"""A device, and a model on it, written against puna/backends/base.py alone.
+
+The model is one whose next token depends on its whole context, read back through the block table.
 
 Lost, overwritten or misplaced KV therefore changes the output, and what it should be is known without it. As
 in a real model, what is kept of a token depends on all that was before it when it was computed, and on its
@@ -8,22 +10,34 @@ position: KV that was shifted is not what a fresh computation would give, and is
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Arena, NativeError, ThreadPool
-from puna.backends.base import Batch, ModelInfo, ModelLoadError, ModelSource
+from puna._native import NativeError, PoolActivity, Sampler, SampleResult, ThreadPool, sample_batch
+from puna.backends.base import (
+    BLOCK_TOKENS,
+    Batch,
+    BlockMemory,
+    KvGroup,
+    KvReservation,
+    ModelInfo,
+    ModelLoadError,
+    ModelSource,
+)
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
-from puna.kv import BLOCK_TOKENS
+from tests.engine.toy_memory import ToyDeviceMemory, ToyMemory
 
 VOCABULARY = 97
 POISON = VOCABULARY - 1  # a prompt with this token makes the step fail
-BLOCK_BYTES = 4 * BLOCK_TOKENS  # the "KV" of a token is a value and its position, 16 bits each
+BLOCK_BYTES = 4 * BLOCK_TOKENS  # a token's value and position, 16 bits each
+COARSE = 64  # blocks of a large extent
 GREEDY = SamplingParams(temperature=0)
 _CYCLE = 6
+_MOST_BLOCKS = 2**31 - 1
+_THREAD = ThreadPool(1)  # the caller's
 _NOTHING = np.empty(0, np.uint16)
 
 
@@ -87,6 +101,8 @@ class ToyModel:
     is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
     clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
+    extent_blocks: what extents have where there is room for several; None: COARSE where there is room for
+        many, elsewhere 1. device_memory: shared with other models, if given.
     """
 
     def __init__(
@@ -100,13 +116,15 @@ class ToyModel:
         weight_bytes: int = 0,
         clock: ToyClock | None = None,
         step_s: float = 0.0,
+        extent_blocks: int | None = None,
+        device_memory: ToyDeviceMemory | None = None,
     ) -> None:
         self.info = ModelInfo(
             architecture="toy",
             vocab_size=VOCABULARY,
             context_length=context_length,
             num_layers=1,
-            block_bytes=block_bytes,
+            groups=(KvGroup(num_layers=1, block_bytes=block_bytes),),
             kv_type="f16",
             weight_bytes=weight_bytes,
             can_shift=can_shift,
@@ -115,12 +133,38 @@ class ToyModel:
         self.step_s = step_s
         self.salt = salt
         self.is_habitual = is_habitual
+        self.extent_blocks = extent_blocks
+        self.device_memory = device_memory or ToyDeviceMemory()
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
         self.is_asleep = False
         self.closed = False
 
-    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
+    def reserve(self, reservation: KvReservation) -> tuple[ToyMemory, ...]:
+        assert not self.closed
+        (group,) = self.info.groups
+        extent_blocks, fewest = (self.extent_blocks, 8) if self.extent_blocks else (COARSE, 64)
+        if reservation.room_bytes < fewest * extent_blocks * group.block_bytes:
+            extent_blocks = 1
+        num_blocks = _MOST_BLOCKS
+        if reservation.static_tokens is not None:
+            num_blocks = -(-reservation.static_tokens // BLOCK_TOKENS)
+        return (
+            ToyMemory(
+                num_blocks,
+                group.block_bytes,
+                extent_blocks,
+                self.device_memory,
+                can_shift=self.info.can_shift,
+            ),
+        )
+
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
+        logits = self.logits(batch, kv)
+        return sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
+
+    def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
+        """[R, VOCABULARY]"""
         assert not self.closed
         self.is_asleep = False
         self._check(batch)
@@ -129,30 +173,19 @@ class ToyModel:
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
         self.clock.now_s += self.step_s + 0.001 * len(batch.tokens)
-        for sequence in range(len(batch.block_tables)):
-            self._store(batch, arena, sequence)
-        rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
+        (memory,), (tables,) = kv, batch.block_tables
+        assert isinstance(memory, ToyMemory)
+        starts = batch.sequence_starts
+        for table, start, end in zip(tables, starts, starts[1:], strict=False):
+            first = batch.positions[start]
+            before = memory.values(table, first)
+            memory.store(table, first, toy_values(before, batch.tokens[start:end]))
+        rows = np.searchsorted(starts, batch.rows, side="right") - 1
         logits = np.empty((len(rows), VOCABULARY), np.float32)
         for out, sequence, row in zip(logits, rows, batch.rows, strict=True):
-            values = self._values(arena, batch.block_tables[sequence], batch.positions[row] + 1)
+            values = memory.values(tables[sequence], batch.positions[row] + 1)
             out[:] = _logits_behind(values, self.salt, self.is_habitual)
         return logits
-
-    def move_kv(
-        self,
-        arena: Arena,
-        source: NDArray[np.int32],
-        destination: NDArray[np.int32],
-        source_begin: int,
-        destination_begin: int,
-        num_tokens: int,
-    ) -> None:
-        if source_begin != destination_begin and not self.info.can_shift:
-            raise NativeError("cannot shift")
-        for index in range(num_tokens):
-            value, position = self._slot(arena, source, source_begin + index)
-            moved = value, position + destination_begin - source_begin
-            self._slot(arena, destination, destination_begin + index)[:] = moved
 
     def sleep(self) -> None:
         assert not self.closed
@@ -163,15 +196,14 @@ class ToyModel:
         self.closed = True
 
     def _check(self, batch: Batch) -> None:
-        arrays = (batch.tokens, batch.positions, batch.sequence_starts, batch.block_tables, batch.rows)
+        (tables,) = batch.block_tables
+        arrays = (batch.tokens, batch.positions, batch.sequence_starts, tables, batch.rows)
         assert all(array.dtype == np.int32 and array.flags.c_contiguous for array in arrays)
         assert len(batch.tokens) == len(batch.positions) == batch.sequence_starts[-1] > 0
-        assert len(batch.sequence_starts) == len(batch.block_tables) + 1
+        assert len(batch.sequence_starts) == len(tables) + 1
         assert (np.diff(batch.sequence_starts) > 0).all()
         written, others = [], []
-        for start, end, table in zip(
-            batch.sequence_starts, batch.sequence_starts[1:], batch.block_tables, strict=False
-        ):
+        for start, end, table in zip(batch.sequence_starts, batch.sequence_starts[1:], tables, strict=False):
             positions = batch.positions[start:end]
             assert (np.diff(positions) == 1).all()
             first, last = positions[[0, -1]] // BLOCK_TOKENS
@@ -180,34 +212,9 @@ class ToyModel:
         assert len(set(written)) == len(written), "two sequences write to one block"
         assert set(written).isdisjoint(others), "one sequence writes what another reads"
 
-    def _store(self, batch: Batch, arena: Arena, sequence: int) -> None:
-        start, end = batch.sequence_starts[sequence : sequence + 2]
-        table, first = batch.block_tables[sequence], batch.positions[start]
-        values = toy_values(self._values(arena, table, first), batch.tokens[start:end])
-        for position, value in enumerate(values, first):
-            self._slot(arena, table, position)[:] = value, position
-
-    def _values(self, arena: Arena, table: NDArray[np.int32], count: int) -> NDArray[np.uint16]:
-        """Of the first `count` positions."""
-        blocks = [self._block(arena, block) for block in table[: -(-count // BLOCK_TOKENS)]]
-        kept = np.concatenate([*blocks, np.empty((0, 2), np.uint16)])[:count]
-        assert (kept[:, 1] == np.arange(count)).all(), "KV is not where it was computed for"
-        return np.ascontiguousarray(kept[:, 0])
-
-    def _slot(self, arena: Arena, table: NDArray[np.int32], position: int) -> NDArray[np.uint16]:
-        return self._block(arena, table[position // BLOCK_TOKENS])[position % BLOCK_TOKENS]
-
-    def _block(self, arena: Arena, block: int) -> NDArray[np.uint16]:
-        """[BLOCK_TOKENS, 2]: value, position"""
-        view = arena.block(int(block)).view(np.uint16)
-        return view[: 2 * BLOCK_TOKENS].reshape(BLOCK_TOKENS, 2)
-
 
 class ToyBackend:
     """`load` takes a source named after the salt, whose file it never reads; see toy_source()."""
-
-    def __init__(self) -> None:
-        self.pool = ThreadPool(1)
 
     def load(self, source: ModelSource) -> ToyModel:
         name = Path(source.name).name
@@ -215,8 +222,11 @@ class ToyBackend:
             raise ModelLoadError(f"{name}: not a toy")
         return ToyModel(int(name))
 
+    def activity(self) -> PoolActivity:
+        return _THREAD.activity()
+
     def close(self) -> None:
-        self.pool.close()
+        pass
 
 
 def toy_source(name: str) -> ModelSource:

@@ -30,8 +30,8 @@ class KvMemory(FakeMemory):
     def backed_bytes(self) -> int:
         return len(self.blocks) * self.block_bytes
 
-    def release(self, extents: Sequence[int]) -> None:
-        super().release(extents)
+    def free(self, extents: Sequence[int]) -> None:
+        super().free(extents)
         for extent in extents:
             for offset in range(self.extent_blocks):
                 self.blocks.pop(extent * self.extent_blocks + offset, None)

@@ -24,13 +24,16 @@ class FakeMemory:
     def extent_bytes(self) -> int:
         return self.extent_blocks * self.block_bytes + self.waste_bytes
 
-    def commit(self, extents: Sequence[int]) -> None:
+    def allocate(self, extents: Sequence[int]) -> None:
+        pass
+
+    def populate(self, extents: Sequence[int]) -> None:
         self.committed += extents
 
-    def fetch(self, extent: int) -> None:
+    def prefetch(self, extent: int) -> None:
         self.fetched.append(extent)
 
-    def release(self, extents: Sequence[int]) -> None:
+    def free(self, extents: Sequence[int]) -> None:
         blocks = {e * self.extent_blocks + i for e in extents for i in range(self.extent_blocks)}
         assert self.in_use.isdisjoint(blocks), "memory of a block in use given back"
         self.released += extents

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +21,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from puna._native import Arena
-from puna.backends.base import Batch, DeviceModel
+from puna.backends.base import Batch, KvReservation
 from puna.backends.cpu import CpuBackend
+from puna.backends.cpu.backend import CpuModel
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.kv import BLOCK_TOKENS, BlockPool, Budget, SequenceTable
 from tests.forward import load_file, log_softmax
@@ -65,11 +64,11 @@ class Answer(NamedTuple):
 class Direct:
     """One sequence of a model, without engine."""
 
-    def __init__(self, model: DeviceModel, num_blocks: int = 64) -> None:
+    def __init__(self, model: CpuModel, num_blocks: int = 64) -> None:
         self.model = model
-        self.arena = Arena(num_blocks, model.info.block_bytes)
-        self.pool = BlockPool(self.arena, Budget(num_blocks * model.info.block_bytes))
-        self.move = partial(model.move_kv, self.arena)
+        limit_bytes = num_blocks * model.info.block_bytes
+        (self.memory,) = model.reserve(KvReservation(limit_bytes, limit_bytes))
+        self.pool = BlockPool(self.memory, Budget(limit_bytes))
         self.table = SequenceTable(self.pool)
         self.num_tokens = 0
 
@@ -81,14 +80,14 @@ class Direct:
             tokens=np.array(tokens, np.int32),
             positions=np.arange(self.num_tokens, end, dtype=np.int32),
             sequence_starts=np.array([0, len(tokens)], np.int32),
-            block_tables=self.table.array[None],
+            block_tables=(self.table.array[None],),
             rows=np.array([len(tokens) - 1], np.int32),
         )
         self.num_tokens = end
-        return log_softmax(self.model.run(batch, self.arena)[0])
+        return log_softmax(self.model.logits(batch, [self.memory])[0])
 
     def remove(self, begin: int, end: int) -> None:
-        assert self.table.remove(begin, end, self.num_tokens, None, self.move)
+        assert self.table.remove(begin, end, self.num_tokens, None, self.memory.move)
         self.num_tokens -= end - begin
 
     def follow(self, prompt: Sequence[int], answer: Answer) -> list[NDArray[np.float64]]:
@@ -102,7 +101,7 @@ class Direct:
 
 
 @contextmanager
-def loaded(path: Path, kv_type: str) -> Iterator[DeviceModel]:
+def loaded(path: Path, kv_type: str) -> Iterator[CpuModel]:
     backend = CpuBackend(num_threads=2, kv_type=kv_type)
     model = load_file(backend, path)
     yield model

@@ -119,9 +119,9 @@ def test_a_watchdog_without_steps_can_be_closed():
 
 def test_it_sees_the_step_that_is_computed():
     class Watched(ToyModel):
-        def run(self, batch, arena):
+        def logits(self, batch, kv):
             seen.append(look_at(engine))
-            return super().run(batch, arena)
+            return super().logits(batch, kv)
 
     seen: list[Look] = []
     engine = toy_engine(Watched())

@@ -65,7 +65,7 @@ def _step(step: StepRecord, track: _Event) -> Iterator[_Event]:
     )
     yield _span(kind, step.start_ns, step.end_ns - step.start_ns, track, args)
     begin_ns = step.start_ns
-    for phase in ("schedule", "build", "run", "sample", "commit"):
+    for phase in ("schedule", "build", "run", "commit"):
         duration_ns = getattr(step, f"{phase}_ns")
         if duration_ns:
             yield _span(phase, begin_ns, duration_ns, track, {})

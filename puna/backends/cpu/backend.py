@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 import puna
-from puna._native import Arena, NativeError, Program, ProgramBuilder, ThreadPool
-from puna.backends.base import Batch, ModelInfo, ModelLoadError, ModelSource
+from puna._native import (
+    NativeError,
+    PoolActivity,
+    Program,
+    ProgramBuilder,
+    Sampler,
+    SampleResult,
+    ThreadPool,
+    sample_batch,
+)
+from puna.backends.base import (
+    Batch,
+    BlockMemory,
+    KvGroup,
+    KvReservation,
+    ModelInfo,
+    ModelLoadError,
+    ModelSource,
+)
 from puna.backends.cpu.cores import usable_cores
+from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
 from puna.backends.cpu.lower import lower
 from puna.gguf import GgufError, GgufFile
 from puna.graph import GraphError
@@ -19,37 +39,39 @@ from puna.models.hyperparameters import HyperparameterError
 class CpuModel:
     """A GGUF file and the program that runs it. The mapping of the file lives as long as the program."""
 
-    def __init__(self, info: ModelInfo, program: Program, pool: ThreadPool) -> None:
+    def __init__(self, info: ModelInfo, program: Program, threads: ThreadPool) -> None:
         self.info = info
         self._program: Program | None = program
-        self._pool = pool
+        self._threads = threads
 
-    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:
-        assert self._program is not None, "run after close"
+    def reserve(self, reservation: KvReservation) -> tuple[BlockMemory, ...]:
+        assert self._program is not None, "reserve after close"
+        try:
+            arenas = [reserve_arena(group, reservation) for group in self.info.groups]
+        except NativeError as error:
+            raise ModelLoadError(str(error)) from error
+        return tuple(CpuKvMemory(arena, self._program, self._threads) for arena in arenas)
+
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
+        logits = self.logits(batch, kv)
+        return sample_batch(self._threads, logits, samplers, batch.drafts, batch.draft_starts)
+
+    def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
+        """[R, vocab_size], valid until the next step. Raises NativeError, as step()."""
+        assert self._program is not None, "step after close"
+        (memory,) = kv
+        (tables,) = batch.block_tables
+        assert isinstance(memory, CpuKvMemory), "KV memory of another device"
         return self._program.run(
-            self._pool,
-            arena,
+            self._threads,
+            memory.arena,
             batch.tokens,
             batch.positions,
             batch.sequence_starts,
-            batch.block_tables,
+            tables,
             batch.rows,
             batch.num_threads,
             batch.control,
-        )
-
-    def move_kv(
-        self,
-        arena: Arena,
-        source: NDArray[np.int32],
-        destination: NDArray[np.int32],
-        source_begin: int,
-        destination_begin: int,
-        num_tokens: int,
-    ) -> None:
-        assert self._program is not None, "move_kv after close"
-        self._program.move_kv(
-            self._pool, arena, source, destination, source_begin, destination_begin, num_tokens
         )
 
     def sleep(self) -> None:
@@ -68,7 +90,7 @@ class CpuBackend:
     """num_threads: None: see usable_cores(). isa, kv_type: as in ProgramBuilder."""
 
     def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
-        self.pool = ThreadPool(num_threads or usable_cores())
+        self.threads = ThreadPool(num_threads or usable_cores())
         self._isa = isa
         self._kv_type = kv_type
 
@@ -80,15 +102,18 @@ class CpuBackend:
             with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
                 traced = _trace(file)
                 program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
-                info = _describe(file, traced, program, self._kv_type, self.pool.num_threads)
-                return CpuModel(info, program, self.pool)
+                info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
+                return CpuModel(info, program, self.threads)
         except (GgufError, HyperparameterError, GraphError) as error:
             raise ModelLoadError(_with_name(source.name, error)) from error
         except NativeError as error:
             raise ModelLoadError(_with_name(source.name, error)) from error
 
+    def activity(self) -> PoolActivity:
+        return self.threads.activity()
+
     def close(self) -> None:
-        self.pool.close()
+        self.threads.close()
 
 
 def _trace(file: GgufFile) -> TracedModel:
@@ -103,7 +128,7 @@ def _describe(
         vocab_size=traced.vocab_size,
         context_length=traced.context_length,
         num_layers=traced.num_layers,
-        block_bytes=program.block_bytes,
+        groups=(KvGroup(num_layers=traced.num_layers, block_bytes=program.block_bytes),),
         kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
         can_shift=program.can_shift,

@@ -8,7 +8,7 @@ from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.trace import EngineTrace, EventKind, RequestEvent, StepRecord, TraceRing
 from puna.engine.request import FinishReason
 
-_NUM_PHASES = 5  # schedule, build, run, sample, commit
+_NUM_PHASES = 4  # schedule, build, run, commit
 
 
 class Recorder:
@@ -32,7 +32,7 @@ class Recorder:
         self._marks = [time.monotonic_ns()]
 
     def mark(self) -> int:
-        """A phase of the step is over: schedule, build, run, sample, commit, in this order. Returns now."""
+        """A phase of the step is over: schedule, build, run, commit, in this order. Returns now."""
         now_ns = time.monotonic_ns()
         self._marks.append(now_ns)
         return now_ns
@@ -41,11 +41,11 @@ class Recorder:
         """The step is over. Phases that it did not come to took no time."""
         marks = self._marks
         marks += [time.monotonic_ns()] * (_NUM_PHASES + 1 - len(marks))
-        start, scheduled, built, ran, sampled, committed = marks
+        start, scheduled, built, ran, committed = marks
         metrics = self.metrics[model_id]
         metrics.prefill_tokens += prefill_tokens
         metrics.decode_tokens += decode_tokens
-        metrics.device_busy_s += (sampled - built) * 1e-9
+        metrics.device_busy_s += (ran - built) * 1e-9
         metrics.step_s.observe((committed - start) * 1e-9)
         self._ring.add_step(
             StepRecord(
@@ -57,8 +57,7 @@ class Recorder:
                 scheduled - start,
                 built - scheduled,
                 ran - built,
-                sampled - ran,
-                committed - sampled,
+                committed - ran,
             )
         )
 

@@ -28,12 +28,11 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     schedule_ns: int
     build_ns: int
     run_ns: int
-    sample_ns: int
     commit_ns: int
 
     @property
     def end_ns(self) -> int:
-        durations = self.schedule_ns + self.build_ns + self.run_ns + self.sample_ns + self.commit_ns
+        durations = self.schedule_ns + self.build_ns + self.run_ns + self.commit_ns
         return self.start_ns + durations
 
 

@@ -240,7 +240,7 @@ class PrefixRestores:
         blocks = kv.pool.acquire(len(restore.job.found))
         if blocks is None:
             return False
-        restore.job.blocks = LentBlocks(kv.arena, kv.pool, blocks)
+        restore.job.blocks = LentBlocks(kv.memory, kv.pool, blocks)
         restore.started_s = self._clock()
         # Those who run need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS

@@ -48,7 +48,7 @@ class PrefixSaves:
         if not nodes or model.files is None:
             return False
         model.kv.pool.retain([node.block for node in nodes])
-        lent = LentBlocks(model.kv.arena, model.kv.pool, [node.block for node in nodes])
+        lent = LentBlocks(model.kv.memory, model.kv.pool, [node.block for node in nodes])
         deadline_s = None if seconds is None else self._hurried_deadline_s(seconds)
         save = PrefixSave(self._store, model.files, nodes, lent, self._is_engine_busy, deadline_s)
         model.saves.append(save)

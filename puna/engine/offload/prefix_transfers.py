@@ -6,13 +6,12 @@ import itertools
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Arena
+from puna.backends.base import BlockMemory
 from puna.kv import BLOCK_TOKENS, BlockId, BlockPool, PrefixCache
 from puna.kv.prefix_cache import Node, NodeId
 from puna.kv.prefix_files import PrefixFiles, StoredBlock
@@ -24,18 +23,17 @@ _PAUSE_S = 0.002
 
 
 class LentBlocks:
-    """Blocks that file threads use, one at a time each, until the engine wants them back.
+    """Blocks that file threads use until the engine wants them back.
 
-    It does not wait for a disk: what is written was copied before, and what a thread is reading into at that
-    moment is released when the thread is done.
+    It does not wait for a disk: threads copy what they write before they write it, and what they have read
+    after they have read it.
     """
 
-    def __init__(self, arena: Arena, pool: BlockPool, blocks: Sequence[BlockId]) -> None:
+    def __init__(self, memory: BlockMemory, pool: BlockPool, blocks: Sequence[BlockId]) -> None:
         """blocks: none before one that it builds on. The references to them are this object's."""
-        self._arena = arena
+        self._memory = memory
         self._pool = pool
         self._blocks = list(blocks)
-        self._in_use: set[int] = set()
         self.is_wanted_back = False
         self._lock = threading.Lock()
 
@@ -52,34 +50,23 @@ class LentBlocks:
     def copy(self, index: int) -> NDArray[np.uint8] | None:
         """The content [block_bytes] of one block; None if it is wanted back. For file threads."""
         with self._lock:
-            return None if self.is_wanted_back else self._arena.block(self._blocks[index]).copy()
+            return None if self.is_wanted_back else self._memory.read(self._blocks[index])
 
-    @contextmanager
-    def use(self, index: int) -> Iterator[NDArray[np.uint8] | None]:
-        """The same, to be written to."""
-        content = None
+    def fill(self, index: int, content: NDArray[np.uint8]) -> bool:
+        """Writes one block [block_bytes]; False if it is wanted back. For file threads."""
         with self._lock:
             if not self.is_wanted_back:
-                content = self._arena.block(self._blocks[index])
-                self._in_use.add(index)
-        try:
-            yield content
-        finally:
-            with self._lock:
-                self._in_use.discard(index)
+                self._memory.write(self._blocks[index], content)
+            return not self.is_wanted_back
 
     def take_back(self) -> None:
-        """Releases all that no thread is using. By the engine's thread."""
+        """Releases all. By the engine's thread."""
         with self._lock:
-            if self.is_wanted_back:
-                return
             self.is_wanted_back = True
-            kept = [self._blocks[index] for index in sorted(self._in_use)]
-        self._pool.release([block for block in reversed(self._blocks) if block not in kept])
-        self._blocks = kept
+        self.end()
 
     def end(self) -> None:
-        """Releases what is left, when no thread uses it any more. By the engine's thread."""
+        """Releases what is left, when no thread will use it any more. By the engine's thread."""
         self._pool.release(self._blocks[::-1])
         self._blocks = []
 
@@ -157,13 +144,13 @@ class PrefixRestore:
     def read(self) -> None:
         """Fills `blocks`. In as many threads as one likes."""
         assert self.blocks is not None
+        content = np.empty(self._files.block_bytes, np.uint8)
         for index in self._next:
             if index >= len(self.found) or self._has_failed:
                 return
-            with self.blocks.use(index) as target:
-                if target is None or not self._files.read(self.found[index], target):
-                    self._has_failed = True
-                    return
+            if not self._files.read(self.found[index], content) or not self.blocks.fill(index, content):
+                self._has_failed = True
+                return
             self._is_sound[index] = 1
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Arena
+from puna.backends.base import BlockMemory
 from puna.kv import SequenceTable
 from puna.kv.checkpoint import Checkpoint, CheckpointError, CheckpointHeader, write_checkpoint
 
@@ -20,23 +20,23 @@ class HeldBlocks:
     No copy waits for a disk, so neither does the engine.
     """
 
-    def __init__(self, arena: Arena, table: SequenceTable) -> None:
+    def __init__(self, memory: BlockMemory, table: SequenceTable) -> None:
         self.table = table
-        self._arena = arena
+        self._memory = memory
         self._lock = threading.Lock()
         self._is_held = True
 
-    def copy_out(self, index: int, target: NDArray[np.uint8]) -> None:
-        """Raises CheckpointError if the engine has taken the blocks back."""
+    def copy_out(self, index: int) -> NDArray[np.uint8]:
+        """[block_bytes]. Raises CheckpointError if the engine has taken the blocks back."""
         with self._lock:
             self.require_held()
-            np.copyto(target, self._arena.block(self.table.blocks[index]))
+            return self._memory.read(self.table.blocks[index])
 
     def copy_in(self, index: int, source: NDArray[np.uint8]) -> None:
         """Raises CheckpointError if the engine has taken the blocks back."""
         with self._lock:
             self.require_held()
-            np.copyto(self._arena.block(self.table.blocks[index]), source)
+            self._memory.write(self.table.blocks[index], source)
 
     def take_back(self) -> None:
         """Releases the blocks; by the engine's thread."""
@@ -67,10 +67,7 @@ class SessionSave:
         write_checkpoint(descriptor, key, self.header, self.tokens, self._copies())
 
     def _copies(self) -> Iterator[NDArray[np.uint8]]:
-        copy = np.empty(self.header.kv.block_bytes, dtype=np.uint8)
-        for index in range(self.header.num_blocks):
-            self.blocks.copy_out(index, copy)
-            yield copy
+        return map(self.blocks.copy_out, range(self.header.num_blocks))
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Arena
+from puna.backends.base import BlockMemory
 from puna.config.sizes import binary_size
 from puna.engine.offload.session_files import HeldBlocks, SessionLoad, SessionSave, Transfer
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
@@ -28,7 +28,7 @@ class ModelKv:
     """The KV memory of a model."""
 
     identity: KvIdentity
-    arena: Arena
+    memory: BlockMemory
     pool: BlockPool
     cache: PrefixCache
 
@@ -158,7 +158,7 @@ class Sessions:
         model.pool.retain(session.table.blocks)
         table = SequenceTable(model.pool)
         table.adopt(session.table.blocks)
-        save = SessionSave(header, session.tokens, HeldBlocks(model.arena, table))
+        save = SessionSave(header, session.tokens, HeldBlocks(model.memory, table))
         self._transfers.append(save)
         return save
 
@@ -178,7 +178,7 @@ class Sessions:
             if not self.unpin_oldest():
                 needed = binary_size(header.num_blocks * model.pool.block_bytes)
                 raise SessionError(f"session '{name}' needs {needed} of KV memory, which is not free")
-        load = SessionLoad(model_id, name, checkpoint, HeldBlocks(model.arena, table))
+        load = SessionLoad(model_id, name, checkpoint, HeldBlocks(model.memory, table))
         self._transfers.append(load)
         return load
 

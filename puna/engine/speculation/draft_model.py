@@ -6,17 +6,19 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 
 import numpy as np
-from numpy.typing import NDArray
 
-from puna._native import Arena, NativeError
-from puna.backends.base import DeviceModel
+from puna._native import NativeError, Sampler
+from puna.backends.base import BlockMemory, DeviceModel, DeviceOutOfMemory
+from puna.engine.request import SamplingParams
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps.batch import Part, batch_of, num_threads
+from puna.engine.steps.samplers import new_sampler
 from puna.kv import BlockPool, SequenceTable
 
 _MOST_TOKENS = 256  # of sequences that are behind, in one step
+_GREEDY = SamplingParams(temperature=0, repeat_last_n=0, seed=0)
 _FEWEST_TOKENS = 4  # the same, of each: what a step brings, and a little more
 
 
@@ -29,17 +31,18 @@ class DraftModel:
     def __init__(
         self,
         device_model: DeviceModel,
-        arena: Arena,
+        memory: BlockMemory,
         pool: BlockPool,
         costs: StepCosts,
         clock: Callable[[], float],
     ) -> None:
         """costs: of the model's steps, which this learns from, too."""
         self._model = device_model
-        self._arena = arena
+        self._memory = memory
         self._pool = pool
         self._costs = costs
         self._clock = clock
+        self._greedy: list[Sampler] = []
 
     @property
     def vocab_size(self) -> int:
@@ -61,7 +64,7 @@ class DraftModel:
         """
         try:
             return self._guess(wanted, step_s)
-        except (NativeError, MemoryError):
+        except (NativeError, DeviceOutOfMemory, MemoryError):
             for sequence, _ in wanted:
                 _state(sequence).give_up()
             return [[] for _ in wanted]
@@ -129,8 +132,12 @@ class DraftModel:
     def _run(self, parts: Items[Part], threads: int | None) -> list[int]:
         """The likeliest token for each row."""
         start_s = self._clock()
-        logits: NDArray[np.float32] = self._model.run(batch_of(parts, threads), self._arena)
-        tokens: list[int] = logits.argmax(axis=1).tolist()
+        num_rows = sum(part.num_rows for part in parts)
+        self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
+        result = self._model.step(batch_of(parts, threads), [self._memory], self._greedy[:num_rows])
+        if result.errors:
+            raise NativeError("the draft model gives no numbers")
+        tokens: list[int] = result.tokens.tolist()
         self._costs.observe(sum(len(part.tokens) for part in parts), self._clock() - start_s)
         return tokens
 

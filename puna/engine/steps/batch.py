@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Part(NamedTuple):
     """Of the first of them."""
     table: SequenceTable
     num_rows: int
-    """Of how many tokens, the last ones, the logits are wanted."""
+    """How many of the tokens, the last ones, have a next one drawn: the drafts, and the one before them."""
 
 
 def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl | None = None) -> Batch:
@@ -58,16 +59,27 @@ def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl |
         positions += range(part.position, part.position + len(part.tokens))
         rows += range(end - part.num_rows, end)
         starts.append(end)
+    drafts, draft_starts = _drafts([part for part in parts if part.num_rows])
     # Lists become arrays once: for a token of each of many parts, operations on arrays would take longer.
     return Batch(
         tokens=parts[0].tokens if len(parts) == 1 else np.concatenate([part.tokens for part in parts]),
         positions=np.array(positions, dtype=np.int32),
         sequence_starts=np.array(starts, dtype=np.int32),
-        block_tables=_block_tables([part.table for part in parts]),
+        block_tables=(_block_tables([part.table for part in parts]),),
         rows=np.array(rows, dtype=np.int32),
+        drafts=drafts,
+        draft_starts=draft_starts,
         num_threads=num_threads,
         control=control,
     )
+
+
+def _drafts(parts: Items[Part]) -> tuple[NDArray[np.int32], NDArray[np.int32]] | tuple[None, None]:
+    """Those of parts with rows; as in Batch."""
+    if all(part.num_rows == 1 for part in parts):
+        return None, None
+    drafts = [part.tokens[len(part.tokens) - part.num_rows + 1 :] for part in parts]
+    return np.concatenate(drafts), np.array([0, *accumulate(map(len, drafts))], dtype=np.int32)
 
 
 def num_threads(sequences: Items[Sequence]) -> int | None:

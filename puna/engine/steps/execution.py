@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from puna._native import NativeError, ThreadPool, TokenTable
+from puna._native import NativeError, SampleResult, TokenTable
+from puna.backends.base import DeviceOutOfMemory
 from puna.engine.faults import unforeseen
 from puna.engine.observation.recorder import Recorder
 from puna.engine.resident import Resident
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.steps.batch import Part, Slice, batch_of, num_threads, part_of
 from puna.engine.steps.interrupts import Interrupts
-from puna.engine.steps.sampling import Drawn, sample
+from puna.engine.steps.sampling import Drawn, drawn_of
 from puna.engine.steps.text import Advance, advances
 
 
@@ -38,10 +36,8 @@ class Outcome(NamedTuple):
 class StepRunner:
     """Runs steps on one device. What goes wrong with one sequence leaves the others alone."""
 
-    def __init__(self, pool: ThreadPool, recorder: Recorder) -> None:
-        """pool: for sampling."""
+    def __init__(self, recorder: Recorder) -> None:
         self.interrupts = Interrupts()
-        self._pool = pool
         self._recorder = recorder
 
     def run(self, model: Resident, slices: Items[Slice], table: TokenTable | None) -> Outcome:
@@ -54,14 +50,13 @@ class StepRunner:
             return Outcome([], failures)
         complete = [s for s in slices if s.completes]
         try:
-            logits = self._compute(model, slices, parts)
-            if logits is None:
+            result = self._compute(model, slices, parts)
+            if result is None:
                 return Outcome([], failures, was_interrupted=True)
-            drawn = sample(self._pool, logits, complete, table)
-            self._recorder.mark()
+            drawn = drawn_of(result, complete, table)
             complete, drawn = _sound(complete, drawn, failures)
             found = advances(complete, drawn)
-        except (NativeError, MemoryError) as error:
+        except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
             return Outcome([], failures + [Failure(s.sequence, text) for s in slices])
@@ -75,15 +70,14 @@ class StepRunner:
             advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
         return Outcome(advanced, failures)
 
-    def _compute(
-        self, model: Resident, slices: Items[Slice], parts: Items[Part]
-    ) -> NDArray[np.float32] | None:
+    def _compute(self, model: Resident, slices: Items[Slice], parts: Items[Part]) -> SampleResult | None:
         """None: it was interrupted."""
+        samplers = [s.sequence.sampler for s in slices if s.completes]
         batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control)
         self._recorder.mark()
         self.interrupts.begin({s.sequence.id for s in slices})
         try:
-            logits = model.device_model.run(batch, model.arena)
+            result = model.device_model.step(batch, [model.memory], samplers)
         except NativeError:
             if self.interrupts.control.is_stopped:
                 return None
@@ -91,7 +85,7 @@ class StepRunner:
         finally:
             self.interrupts.end()
         self._recorder.mark()
-        return logits
+        return result
 
 
 def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failure]]:

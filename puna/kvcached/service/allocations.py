@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from puna.config.memory import available_bytes
 from puna.config.sizes import binary_size
 from puna.engine.request import EngineStats
-from puna.kv.memory import available_bytes
 from puna.kvcached.service.clients import Client
 from puna.kvcached.service.grpc_connection import RpcError, Status
 from puna.kvcached.service.shared_memory import PAGE_BYTES, OutOfSharedMemory, SharedMemory

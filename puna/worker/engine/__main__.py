@@ -13,7 +13,7 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import catch_bus_errors
-    from puna.backends.cpu import CpuBackend
+    from puna.backends import open_device
     from puna.engine import EngineCore
     from puna.models.architectures import import_architectures
     from puna.worker.cage import enter
@@ -35,7 +35,7 @@ def main() -> int:
     kv_dir = settings.engine.kv_dir
     cage = enter(engine_rules(Path(kv_dir) if kv_dir else None))
     try:
-        backend = CpuBackend(settings.num_threads, kv_type=settings.kv_type)
+        backend = open_device("cpu", settings.num_threads, settings.kv_type)
         engine = EngineCore(backend, settings.engine)
     except Exception as error:
         calls.fail(asked.call, error)

@@ -46,7 +46,7 @@ class Look(NamedTuple):
 def look_at(engine: EngineCore) -> Look:
     """From any thread."""
     num_major_faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-    return Look(time.monotonic(), engine.under_way, engine.backend.pool.activity(), num_major_faults)
+    return Look(time.monotonic(), engine.under_way, engine.backend.activity(), num_major_faults)
 
 
 def lost_s(before: Look, now: Look) -> float:

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-from puna._native import Arena, NativeError
-from puna.backends.base import Batch, ModelLoadError, ModelSource
+from puna._native import NativeError
+from puna.backends.base import Batch, KvReservation, ModelLoadError, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
@@ -62,9 +62,9 @@ def _use_model(descriptor: int, backend: CpuBackend) -> str:
     except ModelLoadError as error:
         return _refused("model", error)
     try:
-        arena = Arena(1, model.info.block_bytes)
-        model.run(_first_step(model.info.vocab_size), arena)
-        arena.close()
+        (memory,) = model.reserve(KvReservation(model.info.block_bytes, model.info.block_bytes, 1))
+        model.logits(_first_step(model.info.vocab_size), [memory])
+        memory.close()
     except NativeError as error:
         return _refused("step", error)
     finally:
@@ -78,7 +78,7 @@ def _first_step(vocab_size: int) -> Batch:
         tokens=tokens,
         positions=np.arange(len(tokens), dtype=np.int32),
         sequence_starts=np.array([0, len(tokens)], dtype=np.int32),
-        block_tables=np.zeros((1, 1), dtype=np.int32),
+        block_tables=(np.zeros((1, 1), dtype=np.int32),),
         rows=np.array([len(tokens) - 1], dtype=np.int32),
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.kv.memory import available_bytes, default_kv_limit_bytes, total_bytes
+from puna.config.memory import available_bytes, default_kv_limit_bytes, total_bytes
 
 pytestmark = pytest.mark.unit
 

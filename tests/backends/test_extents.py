@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.kv.extents import HUGE_PAGE_BYTES, plan_extent
+from puna.backends.cpu.kv_memory import HUGE_PAGE_BYTES, plan_extent
 
 pytestmark = pytest.mark.unit
 
