@@ -280,6 +280,75 @@ def sample_batch(
     samplers and drafts do not fit together.
     """
 
+# --- speculation ---
+
+class StepCosts:
+    """How long a model's steps take, learned while it runs: seconds by number of tokens.
+
+    Moving averages in buckets, with straight lines between them. What has not been seen for long is
+    forgotten, but for the shortest and the longest steps.
+    """
+
+    def __init__(self) -> None: ...
+    def observe(self, num_tokens: int, seconds: float) -> None:
+        """A step that took no time failed at once, and is not counted."""
+    @property
+    def fewest_tokens(self) -> float:
+        """Of the steps seen, inf if there are none. Of shorter ones it is only known that they take no
+        longer.
+        """
+    def has_seen(self, num_tokens: int) -> bool:
+        """Whether steps of about that size were seen, not too long ago."""
+    def estimate(self, num_tokens: int) -> float | None:
+        """Seconds of a step, beyond what was seen in proportion; None while nothing is known."""
+
+class NgramDrafter:
+    """Drafts one sequence's next tokens: what followed its latest ones where the same tokens stood before.
+
+    Takes 4 bytes for each of its tokens and 32 to 512 KiB, from when it is used.
+    """
+
+    def __init__(self, num_tokens: int = 0, stop_tokens: Sequence[int] = ()) -> None:
+        """num_tokens: that the sequence is likely to have; stop_tokens end it, and are never drafted."""
+    @property
+    def match_length(self) -> int:
+        """Tokens before the place that it drafts from which equal the sequence's last ones, up to 32."""
+
+def draft_from_text(
+    drafters: Sequence[NgramDrafter],
+    tokens: Sequence[NDArray[np.int32]],
+    limits: Sequence[int],
+    least_chances: Sequence[float],
+    num_tokens: int,
+    num_decodes: int,
+    costs: StepCosts,
+) -> list[list[int]]:
+    """The drafts of each sequence that the next step should verify, as plan_drafts() says.
+
+    tokens: of each sequence all, of which the drafter takes in what is new; they only ever grow. Of a very
+    long prompt some are taken in at each call, and nothing is drafted before the last.
+    limits: drafts of each sequence at most. least_chances: that its first draft must have to be right.
+    The drafters are different ones. NativeError if the lists have different lengths.
+    """
+
+def plan_drafts(
+    chances: Sequence[Sequence[float]],
+    num_tokens: int,
+    num_decodes: int,
+    costs: StepCosts,
+    round_s: float = 0.0,
+) -> list[int]:
+    """How many drafts of each sequence the next step should verify.
+
+    chances: by sequence, the probability that its first 1, 2, ... drafts are all right.
+    num_tokens: in the step without drafts; num_decodes: those of them that are sequences' latest tokens.
+    round_s: what drafting itself takes, for one token more of all sequences.
+
+    The drafts chosen have the largest product of all decoding sequences' rates (tokens per second): what one
+    sequence gains, in percent, must be more than what the longer step costs all of them together. The time
+    for the tokens of prompts in the step counts as given.
+    """
+
 # --- single kernels, for tests and measurements ---
 
 def linear(

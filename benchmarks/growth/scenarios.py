@@ -24,7 +24,7 @@ def steps() -> Samples:
         for title, token_s, num_draft, most in (
             ("no drafts", 0.0002, 0, _STEP_MS),
             ("text repeats, drafts seldom pay", 0.02, None, _STEP_MS),
-            ("text repeats, some drafts pay", 0.0002, None, _STEP_MS),
+            ("text repeats, 2 drafts each pay", 0.0002, 2, _STEP_MS),
             ("text repeats, 16 drafts each pay", 0.00001, None, None),
         ):
             figure = Figure(f"step, {many}, {title}", "ms", 3, most if num_streams == 256 else None)

@@ -280,10 +280,10 @@ class EngineCore:
     def _with_drafts(self, step: Step) -> Step:
         try:
             slices = add_drafts(step.slices, self._scheduler.lane(step.model_id).costs)
-        except Exception:  # none of them depends on guesses
-            log.exception("guessing ahead failed: these requests go on without it")
+        except Exception:  # none of them depends on drafts
+            log.exception("drafting failed: these requests go on without it")
             for s in step.slices:
-                s.sequence.stop_guessing()
+                s.sequence.stop_drafting()
             return step
         return step._replace(slices=slices)
 

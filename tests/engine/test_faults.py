@@ -20,8 +20,8 @@ from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.scheduling.contention import Contention
 from puna.engine.scheduling.scheduler import Scheduler
 from puna.engine.scheduling.sequence import Sequence
+from puna.engine.speculation import drafting
 from puna.engine.speculation.draft_state import DraftState
-from puna.engine.speculation.ngram_speculator import NgramSpeculator
 from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.prefix_cache import PrefixCache
 from tests.engine.fake_threads import FakeThreads
@@ -45,8 +45,7 @@ SEAMS: list[tuple[Any, str]] = [
     (Sequence, "take_logprobs"),
     (RequestRecord, "drew"),
     (RequestRecord, "admitted"),
-    (NgramSpeculator, "update"),
-    (NgramSpeculator, "propose"),
+    (drafting, "draft_from_text"),
     (DraftState, "judge"),
     (Sessions, "keep"),
 ]

@@ -1,39 +1,116 @@
-"""Guesses are what followed the same tokens before, from the longest match at hand."""
+"""Drafts are what followed the same tokens before, from the longest match at hand."""
 
 from __future__ import annotations
 
 import random
-import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puna.engine.speculation.ngram import LONGEST_MATCH, NgramProposer
+from puna._native import NativeError, NgramDrafter, StepCosts, draft_from_text
+from tests.engine.reference_drafts import LONGEST_MATCH, NgramSpeculator, plan_drafts
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
-
-class Observed:
-    """What a proposer reported."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[int, bool]] = []
-
-    def observe(self, match_length: int, was_right: bool) -> None:
-        self.events.append((match_length, was_right))
+FREE = StepCosts()
+for size in (1, 1000):
+    FREE.observe(size, 1.0)
 
 
-def proposer_of(tokens: list[int], observed: Observed | None = None, step: int = 1) -> NgramProposer:
-    """A proposer that was given the tokens `step` at a time."""
-    proposer = NgramProposer(observed or Observed())
-    array = np.array(tokens, dtype=np.int32)
-    for end in range(step, len(array), step):
-        proposer.update(array[:end])
-    proposer.update(array)
-    return proposer
+def drafts_of(
+    tokens: list[int], count: int, step: int = 1 << 20, drafter: NgramDrafter | None = None
+) -> list[int]:
+    """Of one drafter that is given the tokens `step` at a time, where drafts cost nothing."""
+    drafter, array = drafter or NgramDrafter(), np.array(tokens, dtype=np.int32)
+    for end in [*range(step, len(array), step), len(array)]:
+        [drafts] = draft_from_text([drafter], [array[:end]], [count], [0.0], 1, 1, FREE)
+    return drafts
+
+
+def random_tokens(count: int, vocabulary: int, seed: int) -> list[int]:
+    source = random.Random(seed)
+    return [source.randrange(vocabulary) for _ in range(count)]
+
+
+def test_what_followed_the_same_tokens_is_drafted():
+    assert drafts_of([1, 2, 3, 4, 5, 9, 9, 1, 2, 3], 4) == [4, 5, 9, 9]
+
+
+def test_a_single_equal_token_is_no_match():
+    assert drafts_of([1, 2, 3, 4, 7, 2], 3) == []
+
+
+def test_the_longest_match_wins_over_a_later_one():
+    tokens = [*(1, 2, 3, 4, 10), *(0, 3, 4, 20), *(1, 2, 3, 4)]
+    drafter = NgramDrafter()
+    assert (drafts_of(tokens, 1, drafter=drafter), drafter.match_length) == ([10], 4)
+
+
+def test_the_latest_of_equal_matches_wins():
+    assert drafts_of([3, 4, 10, 3, 4, 20, 3, 4], 1) == [20]
+
+
+def test_repetition_is_expected_to_go_on():
+    assert drafts_of([7, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert drafts_of([5, 5, 5], 5) == [5] * 5
+
+
+def test_nothing_is_drafted_from_a_stop_token_on():
+    assert drafts_of([7, 1, 2, 3, 1, 2, 3], 8, drafter=NgramDrafter(0, [3])) == [1, 2]
+
+
+def test_a_long_match_is_kept_and_counts_as_the_longest():
+    text = random_tokens(200, 1000, 2)
+    # The last four tokens also stand at a later place, but the match from the beginning is far longer.
+    tokens = [*text, *text[96:100], 5000, *text[:100]]
+    drafter = NgramDrafter()
+    assert drafts_of(tokens, 3, step=1, drafter=drafter) == text[100:103]
+    assert drafter.match_length == LONGEST_MATCH
+
+
+def test_a_very_long_prompt_is_taken_in_over_several_steps():
+    text = (random_tokens(10_000, 30_000, 3) * 2)[:15_000]
+    drafter = NgramDrafter()
+    assert [drafts_of(text, 4, drafter=drafter) for _ in range(4)] == [[], [], [], text[5000:5004]]
+
+
+def test_places_are_found_far_back_although_the_index_is_bounded():
+    """A reply of as many tokens as the longest contexts have, to a short prompt."""
+    text = random_tokens(100_000, 50_000, 4)
+    assert drafts_of([*text, *text[60_000:60_003]], 3, step=4096) == text[60_003:60_006]
+
+
+@pytest.mark.parametrize("counts", [(1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 2)])
+def test_every_drafter_needs_its_tokens(counts: tuple[int, int, int, int]):
+    drafters, arrays, limits, least = (
+        [item] * count
+        for item, count in zip((NgramDrafter(), np.zeros(3, np.int32), 1, 0.0), counts, strict=True)
+    )
+    with pytest.raises(NativeError, match="every drafter needs"):
+        draft_from_text(drafters, arrays, limits, least, 1, 1, FREE)
+
+
+@given(
+    tokens=st.lists(st.integers(0, 3), min_size=1, max_size=120),
+    step=st.integers(1, 20),
+    count=st.integers(1, 20),
+)
+def test_a_draft_copies_what_followed_an_earlier_occurrence(tokens: list[int], step: int, count: int):
+    drafter = NgramDrafter()
+    drafts, length = drafts_of(tokens, count, step, drafter), drafter.match_length
+    if length == 0:
+        assert drafts == []
+        assert tuple(tokens[-2:]) not in list(pairwise(tokens[:-1]))
+        return
+    sources = [
+        source
+        for source in range(length, len(tokens))
+        if tokens[source - length : source] == tokens[-length:]
+    ]
+    assert drafts in [continued(tokens, source, len(drafts)) for source in sources]
 
 
 def continued(tokens: list[int], source: int, count: int) -> list[int]:
@@ -44,97 +121,38 @@ def continued(tokens: list[int], source: int, count: int) -> list[int]:
     return copy[len(tokens) :]
 
 
-def test_what_followed_the_same_tokens_is_proposed():
-    assert proposer_of([1, 2, 3, 4, 5, 9, 9, 1, 2, 3]).propose(4) == [4, 5, 9, 9]
-
-
-def test_a_single_equal_token_is_no_match():
-    assert proposer_of([1, 2, 3, 4, 7, 2]).propose(3) == []
-
-
-def test_random_tokens_have_no_source():
-    source = random.Random(1)
-    tokens = [source.randrange(50_000) for _ in range(500)]
-    observed = Observed()
-    proposer_of(tokens, observed)
-    assert len(observed.events) < 5
-
-
-def test_the_longest_match_wins_over_a_later_one():
-    tokens = [*(1, 2, 3, 4, 10), *(0, 3, 4, 20), *(1, 2, 3, 4)]
-    proposer = proposer_of(tokens)
-    assert (proposer.match_length, proposer.propose(1)) == (4, [10])
-
-
-def test_the_latest_of_equal_matches_wins():
-    assert proposer_of([3, 4, 10, 3, 4, 20, 3, 4]).propose(1) == [20]
-
-
-def test_repetition_is_expected_to_go_on():
-    assert proposer_of([7, 1, 2, 3, 1, 2, 3]).propose(8) == [1, 2, 3, 1, 2, 3, 1, 2]
-    assert proposer_of([5, 5, 5]).propose(5) == [5] * 5
-
-
-def test_every_guess_is_judged_when_its_token_comes():
-    observed = Observed()
-    proposer_of([1, 2, 3, 4, 5, 1, 2, 3, 4, 9], observed)
-    assert observed.events == [(2, True), (3, True), (4, False)]
-
-
-def test_a_long_match_is_kept_and_counts_as_the_longest():
-    text = [random.Random(2).randrange(1000) for _ in range(200)]
-    # The last four tokens also stand at a later place, but the match from the beginning is far longer.
-    tokens = [*text, *text[96:100], 5000, *text[:100]]
-    proposer = proposer_of(tokens)
-    assert proposer.match_length == LONGEST_MATCH
-    assert proposer.propose(3) == text[100:103]
-
-
-def test_a_very_long_prompt_is_taken_in_over_several_steps():
-    text = np.array([random.Random(3).randrange(30_000) for _ in range(10_000)] * 2, dtype=np.int32)
-    text = text[:15_000]
-    proposer = NgramProposer(Observed())
-    for _ in range(3):
-        proposer.update(text)
-        assert proposer.propose(4) == []
-    proposer.update(text)
-    assert proposer.propose(4) == text[5000:5004].tolist()
-
-
+@settings(deadline=None)
 @given(
-    tokens=st.lists(st.integers(0, 3), min_size=1, max_size=120),
-    step=st.integers(1, 20),
-    count=st.integers(1, 20),
+    texts=st.lists(st.lists(st.integers(0, 4), min_size=5, max_size=150), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 30), min_size=3, max_size=30),
+    seen=st.lists(st.tuples(st.integers(1, 600), st.floats(1e-3, 1.0)), max_size=8),
+    limit=st.integers(0, 16),
+    least_chance=st.sampled_from([0.0, 0.5, 0.9]),
+    num_prompt_tokens=st.integers(0, 40),
 )
-def test_a_guess_copies_what_followed_an_earlier_occurrence(tokens: list[int], step: int, count: int):
-    proposer = proposer_of(tokens, step=step)
-    guess, length = proposer.propose(count), proposer.match_length
-    if length == 0:
-        assert guess == []
-        assert tuple(tokens[-2:]) not in list(pairwise(tokens[:-1]))
-        return
-    sources = [
-        source
-        for source in range(length, len(tokens))
-        if tokens[source - length : source] == tokens[-length:]
-    ]
-    assert guess in [continued(tokens, source, count) for source in sources]
-
-
-@given(tokens=st.lists(st.integers(0, 5), min_size=2, max_size=100), step=st.integers(2, 30))
-def test_how_many_tokens_come_at_a_time_does_not_matter_to_the_index(tokens: list[int], step: int):
-    # What is followed may differ, but a sequence without a source has none either way.
-    assert bool(proposer_of(tokens).propose(1)) == bool(proposer_of(tokens, step=step).propose(1))
-
-
-def test_memory_is_bounded_and_places_are_found_nevertheless():
-    """A reply of as many tokens as the longest contexts have, to a short prompt."""
-    source = random.Random(4)
-    text = [source.randrange(50_000) for _ in range(100_000)]
-    text += text[60_000:60_003]
-    tracemalloc.start()
-    proposer = proposer_of(text, step=4096)
-    num_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert num_bytes < 12 * len(text) + (512 << 10)
-    assert proposer.propose(3) == text[60_003:60_006]
+def test_the_drafts_of_a_step_are_those_of_the_reference(
+    texts: list[list[int]],
+    sizes: list[int],
+    seen: list[tuple[int, float]],
+    limit: int,
+    least_chance: float,
+    num_prompt_tokens: int,
+):
+    costs = StepCosts()
+    for num_tokens, seconds in seen:
+        costs.observe(num_tokens, seconds)
+    drafters, speculators = [NgramDrafter() for _ in texts], [NgramSpeculator() for _ in texts]
+    num_decodes, end = len(texts), 0
+    for size in sizes:
+        end += size
+        tokens = [np.array(text[:end], dtype=np.int32) for text in texts]
+        arguments = num_decodes + num_prompt_tokens, num_decodes, costs
+        chances = []
+        for speculator, own in zip(speculators, tokens, strict=True):
+            speculator.update(own)
+            of_sequence = speculator.chances(limit)
+            chances.append(of_sequence if of_sequence and of_sequence[0] >= least_chance else [])
+        counts = plan_drafts(chances, *arguments)
+        expected = [speculator.propose(n) for speculator, n in zip(speculators, counts, strict=True)]
+        limits, least = [limit] * num_decodes, [least_chance] * num_decodes
+        assert draft_from_text(drafters, tokens, limits, least, *arguments) == expected

@@ -1,50 +1,46 @@
-"""Guesses are verified only where that pays."""
+"""Drafts are verified only where that pays."""
 
 from __future__ import annotations
 
 import random
-from math import inf, log
+from math import log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.engine.speculation.draft_plan import plan_drafts
+from puna._native import NgramDrafter, StepCosts, draft_from_text, plan_drafts
 from puna.engine.speculation.drafting import MAX_DRAFT
-from puna.engine.speculation.ngram_speculator import MatchRates, NgramSpeculator
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1000)
 
 
-class Costs:
+def costs_of(
+    per_token: float, *, fewest: int = 1, most: int = 1000, untried: tuple[int, ...] = ()
+) -> StepCosts:
     """A step takes 1 s and `per_token` more for each token after the first; `most` tokens at most."""
-
-    def __init__(self, per_token: float, *, fewest: float = 1, most: int = 1000) -> None:
-        self.per_token = per_token
-        self.fewest_tokens = fewest
-        self.most = most
-        self.untried: list[int] = []
-
-    def has_seen(self, num_tokens: int) -> bool:
-        return num_tokens not in self.untried
-
-    def estimate(self, num_tokens: int) -> float:
-        return 1 + self.per_token * (num_tokens - 1) if num_tokens <= self.most else inf
+    costs = StepCosts()
+    for size in SIZES:
+        if size >= fewest and size not in untried:
+            costs.observe(size, 1 + per_token * (size - 1) if size <= most else 1e9)
+    return costs
 
 
-FREE = Costs(0.0)
-CHEAP = Costs(0.1)
-FULL = Costs(1.0)
+FREE = costs_of(0.0)
+CHEAP = costs_of(0.1)
+FULL = costs_of(1.0)
 
 
 class Run:
     """Speculates over a text that is known in advance, alone, and counts."""
 
-    def __init__(self, prompt: list[int], costs: Costs) -> None:
+    def __init__(self, prompt: list[int], costs: StepCosts) -> None:
         self.tokens = list(prompt)
         self.costs = costs
-        self.speculator = NgramSpeculator()
+        self.drafter = NgramDrafter()
         self.num_steps = self.num_drafted = self.num_accepted = 0
 
     def generate(self, text: list[int]) -> Run:
@@ -54,18 +50,17 @@ class Run:
         return self
 
     def _step(self, rest: list[int]) -> None:
-        self.speculator.update(np.array(self.tokens, dtype=np.int32))
-        chances = self.speculator.chances(min(MAX_DRAFT, len(rest) - 1))
-        [count] = plan_drafts([chances], 1, 1, self.costs)
-        drafts = self.speculator.propose(count)
-        assert len(drafts) == count
+        tokens = np.array(self.tokens, dtype=np.int32)
+        limit = min(MAX_DRAFT, len(rest) - 1)
+        [drafts] = draft_from_text([self.drafter], [tokens], [limit], [0.0], 1, 1, self.costs)
+        assert len(drafts) <= limit
         num_right = 0
-        while num_right < count and rest[num_right] == drafts[num_right]:
+        while num_right < len(drafts) and rest[num_right] == drafts[num_right]:
             num_right += 1
         self.tokens += rest[: num_right + 1]
         del rest[: num_right + 1]
         self.num_steps += 1
-        self.num_drafted += count
+        self.num_drafted += len(drafts)
         self.num_accepted += num_right
 
 
@@ -86,7 +81,7 @@ def test_random_text_is_not_speculated_on():
     assert run.num_drafted < 5
 
 
-def test_guesses_that_fail_are_given_up_and_taken_up_again():
+def test_drafts_that_fail_are_given_up_and_taken_up_again():
     # Pairs repeat all the time, but what follows them is as good as random.
     misleading = random_text(2000, vocabulary=30)
     run = Run([], CHEAP).generate(misleading[:1000])
@@ -108,21 +103,19 @@ def test_tokens_at_full_price_never_pay():
 
 def test_without_known_costs_nothing_is_verified():
     certain = [1.0] * 8
-    assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=inf)) == [0]
-    assert plan_drafts([certain], 1, 1, Costs(0.0, fewest=2)) == [0]
-    assert plan_drafts([certain] * 2, 2, 2, Costs(0.0, fewest=2, most=5)) == [2, 1]
+    assert plan_drafts([certain], 1, 1, StepCosts()) == [0]
+    assert plan_drafts([certain], 1, 1, costs_of(0.0, fewest=2)) == [0]
+    assert plan_drafts([certain] * 2, 2, 2, costs_of(0.0, fewest=2, most=4)) == [1, 1]
 
 
-def test_sizes_that_were_not_tried_are_if_guesses_are_likely():
-    costs = Costs(5.0)
-    costs.untried = [2, 3]
+def test_sizes_that_were_not_tried_are_if_drafts_are_likely():
+    costs = costs_of(5.0, untried=(2, 3))
     assert plan_drafts([[0.9, 0.8]], 1, 1, costs) == [2]
     assert plan_drafts([[0.4, 0.3]], 1, 1, costs) == [0]
-    costs.untried = []
-    assert plan_drafts([[0.9, 0.8]], 1, 1, costs) == [0]
+    assert plan_drafts([[0.9, 0.8]], 1, 1, costs_of(5.0)) == [0]
 
 
-def test_sure_guesses_are_verified_together():
+def test_sure_drafts_are_verified_together():
     assert plan_drafts([[0.99**i for i in range(1, 17)]], 1, 1, CHEAP) == [16]
     assert plan_drafts([[0.5, 0.25, 0.12, 0.06]], 1, 1, FREE) == [4]
     assert plan_drafts([[0.5, 0.25, 0.12, 0.06]], 1, 1, CHEAP)[0] in (1, 2, 3)
@@ -139,35 +132,15 @@ def test_one_sequence_does_not_hold_up_sixteen():
     assert rest == [0] * 15
 
 
-def test_a_prompt_in_the_step_does_not_make_guesses_cheaper():
+def test_a_prompt_in_the_step_does_not_make_drafts_cheaper():
     unsure = [0.15]
-    assert plan_drafts([unsure], 1, 1, Costs(0.2)) == [0]
-    assert plan_drafts([unsure], 257, 1, Costs(0.2)) == [0]
+    assert plan_drafts([unsure], 1, 1, costs_of(0.2)) == [0]
+    assert plan_drafts([unsure], 257, 1, costs_of(0.2)) == [0]
 
 
-def test_the_surest_guesses_of_all_sequences_go_first():
-    costs = Costs(0.1, most=6)
+def test_the_surest_drafts_of_all_sequences_go_first():
+    costs = costs_of(0.1, most=6)
     assert plan_drafts([[0.3, 0.1], [0.99, 0.98], [0.6]], 3, 3, costs) == [0, 2, 1]
-
-
-def test_chances_fall_with_each_guess_and_rise_with_the_match():
-    rates = MatchRates()
-    short, long = rates.chances(2, 16), rates.chances(32, 16)
-    assert len(short) < len(long) == 16
-    assert short[0] < long[0]
-    assert sorted(short, reverse=True) == short
-    assert len(rates.chances(32, 3)) == 3
-    assert rates.chances(2, 0) == []
-
-
-def test_rates_follow_what_is_seen():
-    rates = MatchRates()
-    for _ in range(100):
-        rates.observe(2, False)
-        rates.observe(10, True)
-    assert rates.chances(2, 4) == []
-    assert rates.chances(8, 1)[0] > 0.99
-    assert rates.chances(32, 1) == MatchRates().chances(32, 1)
 
 
 @given(
@@ -177,7 +150,7 @@ def test_rates_follow_what_is_seen():
 )
 def test_the_plan_is_never_worse_than_none(rates: list[list[float]], per_token: float, num_prefill: int):
     chances = [np.cumprod(of_sequence).tolist() for of_sequence in rates]
-    costs, num_decodes = Costs(per_token), len(chances)
+    costs, num_decodes = costs_of(per_token), len(chances)
     counts = plan_drafts(chances, num_decodes + num_prefill, num_decodes, costs)
     assert all(0 <= count <= len(c) for count, c in zip(counts, chances, strict=True))
     gain = sum(log(1 + sum(c[:count])) for count, c in zip(counts, chances, strict=True))

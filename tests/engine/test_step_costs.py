@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from puna.engine.scheduling.step_costs import StepCosts
+from puna._native import StepCosts
 
 pytestmark = pytest.mark.unit
 

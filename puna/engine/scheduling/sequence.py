@@ -8,7 +8,7 @@ from collections.abc import Sequence as Items
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import Sampler, TextStream
+from puna._native import NgramDrafter, Sampler, TextStream
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import (
     FinishReason,
@@ -18,7 +18,6 @@ from puna.engine.request import (
     TokenLogprob,
 )
 from puna.engine.speculation.draft_state import DraftState
-from puna.engine.speculation.ngram_speculator import NgramSpeculator
 from puna.kv import Cursor, SequenceTable
 
 Order = tuple[float, int]
@@ -78,7 +77,8 @@ class Sequence:
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
         self.max_tokens = self._token_limit(request, request.shift and can_shift)
         self.stop_tokens = frozenset(request.stop_tokens)
-        self.speculator = None if request.num_draft == 0 else NgramSpeculator(self.num_prompt)
+        self.ngrams = None if request.num_draft == 0 else NgramDrafter(self.num_prompt, request.stop_tokens)
+        """Drafts from its own text."""
         self.draft = draft
         """What its draft model knows of it."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
@@ -151,7 +151,7 @@ class Sequence:
     def extend(self, tokens: Items[int], num_accepted: int, num_drafted: int) -> None:
         """Takes what was drawn, without a stop token.
 
-        num_accepted: of `num_drafted` guesses, those that were right and belong to it; their KV is there.
+        num_accepted: of `num_drafted` drafts, those that were right and belong to it; their KV is there.
         """
         end = self.num_tokens + len(tokens)
         if end > len(self._history):
@@ -173,9 +173,9 @@ class Sequence:
         released, self._held_logprobs = self._held_logprobs[:num_released], self._held_logprobs[num_released:]
         return released
 
-    def stop_guessing(self) -> None:
-        """From now on, none of its tokens are guessed ahead."""
-        self.speculator = None
+    def stop_drafting(self) -> None:
+        """From now on, none of its tokens are drafted."""
+        self.ngrams = None
         if self.draft is not None:
             self.draft.release()
             self.draft = None
