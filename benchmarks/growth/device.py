@@ -7,19 +7,19 @@ machine that runs the benchmark.
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-import puna.engine.steps.sampling as sampling
-from puna._native import Arena, ThreadPool
-from puna.backends.base import Batch, ModelInfo
+from puna._native import PoolActivity, Sampler, SampleResult, ThreadPool, sample_batch
+from puna.backends.base import Batch, BlockMemory, KvGroup, KvReservation, ModelInfo
 
 VOCABULARY = 128
 PERIOD = 32
 """After so many tokens a text repeats."""
 BLOCK_BYTES = 64
+_THREAD = ThreadPool(1)  # the caller's
 
 
 class DeviceClock:
@@ -32,6 +32,36 @@ class DeviceClock:
         return self.now_s
 
 
+class NoMemory:
+    """Blocks that hold nothing."""
+
+    block_bytes = extent_bytes = BLOCK_BYTES
+    extent_blocks = 1
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+
+    def allocate(self, extents: Sequence[int]) -> None:
+        pass
+
+    populate = free = allocate
+
+    def prefetch(self, extent: int) -> None:
+        pass
+
+    def read(self, block: int) -> NDArray[np.uint8]:  # noqa: ARG002
+        return np.zeros(BLOCK_BYTES, np.uint8)
+
+    def write(self, block: int, content: NDArray[np.uint8]) -> None:
+        pass
+
+    def move(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class NoOpModel:
     """A step takes step_s and token_s for each token on the clock; what it really took is in spent_ns."""
 
@@ -41,7 +71,7 @@ class NoOpModel:
             vocab_size=VOCABULARY,
             context_length=1 << 20,
             num_layers=1,
-            block_bytes=BLOCK_BYTES,
+            groups=(KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),),
             kv_type="f16",
             weight_bytes=0,
             can_shift=True,
@@ -51,19 +81,19 @@ class NoOpModel:
         self._clock = clock
         self._step_s = step_s
         self._token_s = token_s
-        _time_sampling(self)
 
-    def run(self, batch: Batch, arena: Arena) -> NDArray[np.float32]:  # noqa: ARG002
+    def reserve(self, reservation: KvReservation) -> tuple[NoMemory, ...]:
+        return (NoMemory(max(reservation.limit_bytes, BLOCK_BYTES) // BLOCK_BYTES),)
+
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:  # noqa: ARG002
         start_ns = time.thread_time_ns()
         self._clock.now_s += self._step_s + self._token_s * len(batch.tokens)
         self.num_tokens += len(batch.tokens)
         logits = np.zeros((len(batch.rows), VOCABULARY), np.float32)
         logits[np.arange(len(batch.rows)), (batch.tokens[batch.rows] + 1) % PERIOD] = 1
+        result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
         self.spent_ns += time.thread_time_ns() - start_ns
-        return logits
-
-    def move_kv(self, *_: object) -> None:
-        pass
+        return result
 
     def sleep(self) -> None:
         pass
@@ -75,24 +105,11 @@ class NoOpModel:
 class NoOpBackend:
     """Its models are made without it."""
 
-    def __init__(self) -> None:
-        self.pool = ThreadPool(1)
-
     def load(self, source: object) -> NoOpModel:
         raise NotImplementedError(source)
 
+    def activity(self) -> PoolActivity:
+        return _THREAD.activity()
+
     def close(self) -> None:
-        self.pool.close()
-
-
-def _time_sampling(model: NoOpModel) -> None:
-    """Sampling counts as the device's."""
-    sample_batch = sampling.sample_batch
-
-    def timed(*arguments: Any) -> Any:
-        start_ns = time.thread_time_ns()
-        result = sample_batch(*arguments)
-        model.spent_ns += time.thread_time_ns() - start_ns
-        return result
-
-    sampling.sample_batch = timed
+        pass
