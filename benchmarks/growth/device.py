@@ -12,24 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.growth.device_clock import BLOCK_BYTES, PERIOD, VOCABULARY, DeviceClock
 from puna._native import PoolActivity, Sampler, SampleResult, ThreadPool, sample_batch
 from puna.backends.base import Batch, BlockMemory, KvGroup, KvReservation, ModelInfo
 
-VOCABULARY = 128
-PERIOD = 32
-"""After so many tokens a text repeats."""
-BLOCK_BYTES = 64
 _THREAD = ThreadPool(1)  # the caller's
-
-
-class DeviceClock:
-    """Seconds, of the device's steps alone."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class NoMemory:
