@@ -1,7 +1,7 @@
 """The native core (C++, bound with nanobind)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,18 +195,52 @@ class TextStream:
     a row that are the same but for white space around them end it, too, but still come out.
     """
 
-    def __init__(self, table: TokenTable | None, stop_strings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        table: TokenTable | None,
+        stop_strings: Sequence[str] = (),
+        stop_tokens: Sequence[int] = (),
+    ) -> None:
         """table: None: tokens have no text, and come out as they come. Empty stop strings mean nothing."""
 
 def add_tokens(
-    streams: Sequence[TextStream], tokens: Sequence[Sequence[int]], is_last: Sequence[bool]
-) -> list[tuple[str, list[int], int, bool]]:
-    """Adds its tokens to each of the streams, which are different ones; the GIL is released meanwhile.
+    streams: Sequence[TextStream],
+    tokens: NDArray[np.int32],
+    starts: NDArray[np.int32],
+    num_left: Sequence[int],
+) -> list[tuple[list[int], int, Literal["stop", "length"] | None, str, list[int]]]:
+    """Adds what was drawn to each of the streams, which are different ones; the GIL is released meanwhile.
 
-    Of each stream: the text that may be shown now, the tokens whose text begins in it, how many of the given
-    tokens belong to the reply, and whether it ends with the last of those. is_last: nothing comes behind
-    these tokens: what was held back comes out, with all tokens unless a stop string was found, and an
+    tokens: stream i has drawn those of [starts[i], starts[i + 1]), of which only the last may be a stop
+    token, and may have num_left[i].
+
+    Of each stream: the tokens that belong to the reply; how many were drawn up to its end, a stop token
+    included; why it ends with them; the text that may be shown now; and the tokens whose text begins in it.
+    At the end what was held back comes out, with all tokens unless a stop string was found, and an
     incomplete character is dropped.
+    """
+
+# --- batches ---
+
+def gather_rows(
+    tokens: Sequence[NDArray[np.int32]],
+    begins: Sequence[int],
+    counts: Sequence[int],
+    positions: Sequence[int],
+    completes: Sequence[bool],
+    drafts: Sequence[Sequence[int]],
+) -> tuple[
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32],
+    NDArray[np.int32] | None,
+    NDArray[np.int32] | None,
+]:
+    """A batch's tokens, positions, sequence_starts, rows, drafts and draft_starts.
+
+    A sequence has computed tokens[begins : begins + counts], the first of them at `positions`, and drafts
+    behind them. completes: none is pending behind these, so that next ones are drawn.
     """
 
 # --- sampling ---
@@ -317,6 +351,7 @@ class NgramDrafter:
 def draft_from_text(
     drafters: Sequence[NgramDrafter],
     tokens: Sequence[NDArray[np.int32]],
+    counts: Sequence[int],
     limits: Sequence[int],
     least_chances: Sequence[float],
     num_tokens: int,
@@ -325,8 +360,8 @@ def draft_from_text(
 ) -> list[list[int]]:
     """The drafts of each sequence that the next step should verify, as plan_drafts() says.
 
-    tokens: of each sequence all, of which the drafter takes in what is new; they only ever grow. Of a very
-    long prompt some are taken in at each call, and nothing is drafted before the last.
+    tokens: of each sequence the first `counts`, of which the drafter takes in what is new; they only ever
+    grow. Of a very long prompt some are taken in at each call, and nothing is drafted before the last.
     limits: drafts of each sequence at most. least_chances: that its first draft must have to be right.
     The drafters are different ones. NativeError if the lists have different lengths.
     """

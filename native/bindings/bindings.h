@@ -13,6 +13,7 @@ void bind_kernels(nanobind::module_& m);
 void bind_machine(nanobind::module_& m);
 void bind_sampler(nanobind::module_& m);
 void bind_speculation(nanobind::module_& m);
+void bind_steps(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
 void bind_tokenizer(nanobind::module_& m);
 

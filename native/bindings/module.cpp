@@ -12,6 +12,7 @@ NB_MODULE(_native, m) {
   puna::bind_machine(m);
   puna::bind_sampler(m);
   puna::bind_speculation(m);
+  puna::bind_steps(m);
   puna::bind_text(m);
   puna::bind_tokenizer(m);
 }

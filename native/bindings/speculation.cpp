@@ -33,17 +33,20 @@ std::vector<size_t> plan(const std::vector<std::vector<double>>& chances, int64_
 }
 
 nb::list draft(const std::vector<NgramDrafter*>& drafters, const std::vector<Tokens>& tokens,
-               const std::vector<int64_t>& limits, const std::vector<double>& least_chances,
-               int64_t num_tokens, int64_t num_decodes, const StepCosts& costs) {
+               const std::vector<size_t>& counts, const std::vector<int64_t>& limits,
+               const std::vector<double>& least_chances, int64_t num_tokens, int64_t num_decodes,
+               const StepCosts& costs) {
   const size_t count = drafters.size();
-  if (tokens.size() != count || limits.size() != count || least_chances.size() != count)
-    throw Error("every drafter needs its tokens, its limit and its least chance");
+  if (tokens.size() != count || counts.size() != count || limits.size() != count ||
+      least_chances.size() != count)
+    throw Error("every drafter needs its tokens, their number, its limit and its least chance");
   std::vector<TextDraft> sequences;
   sequences.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     if (drafters[i] == nullptr) throw Error("a drafter is None");
+    if (counts[i] > tokens[i].size()) throw Error("a sequence has fewer tokens than it is said to have");
     const auto limit = static_cast<size_t>(limits[i] < 0 ? 0 : limits[i]);
-    sequences.push_back({drafters[i], {tokens[i].data(), tokens[i].size()}, limit, least_chances[i]});
+    sequences.push_back({drafters[i], {tokens[i].data(), counts[i]}, limit, least_chances[i]});
   }
   nb::list drafts;
   for (const std::vector<int32_t>& of_sequence : draft_from_text(sequences, {num_tokens, num_decodes}, costs))
@@ -65,8 +68,8 @@ void bind_speculation(nb::module_& m) {
            "stop_tokens"_a = std::vector<int64_t>())
       .def_prop_ro("match_length", &NgramDrafter::match_length);
   m.def("plan_drafts", &plan, "chances"_a, "num_tokens"_a, "num_decodes"_a, "costs"_a, "round_s"_a = 0.0);
-  m.def("draft_from_text", &draft, "drafters"_a, "tokens"_a.noconvert(), "limits"_a, "least_chances"_a,
-        "num_tokens"_a, "num_decodes"_a, "costs"_a);
+  m.def("draft_from_text", &draft, "drafters"_a, "tokens"_a.noconvert(), "counts"_a, "limits"_a,
+        "least_chances"_a, "num_tokens"_a, "num_decodes"_a, "costs"_a);
 }
 
 }  // namespace puna

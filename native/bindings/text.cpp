@@ -1,9 +1,11 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +13,7 @@
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "text/text_stream.h"
+#include "text/advance.h"
 #include "text/token_table.h"
 
 namespace nb = nanobind;
@@ -20,6 +22,8 @@ using namespace nb::literals;
 namespace puna {
 namespace {
 
+using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
 nb::bytes build(const std::vector<nb::bytes>& pieces, const nb::bytes& hidden) {
   std::vector<std::string_view> views;
   views.reserve(pieces.size());
@@ -27,32 +31,48 @@ nb::bytes build(const std::vector<nb::bytes>& pieces, const nb::bytes& hidden) {
   return to_bytes(TokenTable::build(views, view(hidden)));
 }
 
-void init(TextStream* self, const std::shared_ptr<TokenTable>& table, std::vector<std::string> stop_strings) {
+void init(TextStream* self, const std::shared_ptr<TokenTable>& table, std::vector<std::string> stop_strings,
+          std::vector<int64_t> stop_tokens) {
   const nb::gil_scoped_release release;
-  new (self) TextStream(table, std::move(stop_strings));
+  new (self) TextStream(table, std::move(stop_strings), std::move(stop_tokens));
 }
 
-nb::tuple to_tuple(const TextPiece& piece) {
-  nb::list tokens;
-  for (const int32_t token : piece.tokens) tokens.append(token);
-  return nb::make_tuple(nb::str(piece.text.data(), piece.text.size()), tokens, piece.num_taken, piece.ends);
+nb::list to_list(std::span<const int32_t> tokens) {
+  nb::list list;
+  for (const int32_t token : tokens) list.append(token);
+  return list;
 }
 
-nb::list add_tokens(const std::vector<std::shared_ptr<TextStream>>& streams,
-                    const std::vector<std::vector<int32_t>>& tokens, const std::vector<bool>& is_last) {
-  if (tokens.size() != streams.size() || is_last.size() != streams.size())
-    throw Error("every stream needs its tokens, and whether they are its last");
-  std::vector<TextPiece> pieces;
-  pieces.reserve(streams.size());
+nb::tuple to_tuple(const Advance& reply, std::span<const int32_t> drawn) {
+  nb::object end = nb::none();
+  if (reply.end != ReplyEnd::kNone) end = nb::str(reply.end == ReplyEnd::kStop ? "stop" : "length");
+  const std::string& text = reply.piece.text;
+  return nb::make_tuple(to_list(drawn.first(reply.num_kept)), reply.num_drawn, end,
+                        nb::str(text.data(), text.size()), to_list(reply.piece.tokens));
+}
+
+nb::list add_tokens(const std::vector<TextStream*>& streams, const Tokens& tokens, const Tokens& starts,
+                    const std::vector<int64_t>& num_left) {
+  const size_t count = streams.size();
+  if (starts.size() != count + 1 || num_left.size() != count)
+    throw Error("every stream needs its tokens, and how many it may still have");
+  std::vector<std::span<const int32_t>> drawn;
+  drawn.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t begin = starts.data()[i], end = starts.data()[i + 1];
+    if (begin < 0 || end < begin || static_cast<size_t>(end) > tokens.size())
+      throw Error("the starts do not fit the tokens");
+    if (streams[i] == nullptr) throw Error("a stream is None");
+    drawn.emplace_back(tokens.data() + begin, static_cast<size_t>(end - begin));
+  }
+  std::vector<Advance> replies;
+  replies.reserve(count);
   {
     const nb::gil_scoped_release release;
-    for (size_t i = 0; i < streams.size(); ++i) {
-      if (streams[i] == nullptr) throw Error("a stream is None");
-      pieces.push_back(streams[i]->add(tokens[i], is_last[i]));
-    }
+    for (size_t i = 0; i < count; ++i) replies.push_back(advance(*streams[i], drawn[i], num_left[i]));
   }
   nb::list result;
-  for (const TextPiece& piece : pieces) result.append(to_tuple(piece));
+  for (size_t i = 0; i < count; ++i) result.append(to_tuple(replies[i], drawn[i]));
   return result;
 }
 
@@ -70,8 +90,9 @@ void bind_text(nb::module_& m) {
           "token_bytes", [](const TokenTable& table, int64_t token) { return to_bytes(table.bytes(token)); },
           "token"_a);
   nb::class_<TextStream>(m, "TextStream")
-      .def("__init__", &init, "table"_a.none(), "stop_strings"_a = std::vector<std::string>());
-  m.def("add_tokens", &add_tokens, "streams"_a, "tokens"_a, "is_last"_a);
+      .def("__init__", &init, "table"_a.none(), "stop_strings"_a = std::vector<std::string>(),
+           "stop_tokens"_a = std::vector<int64_t>());
+  m.def("add_tokens", &add_tokens, "streams"_a, "tokens"_a.noconvert(), "starts"_a.noconvert(), "num_left"_a);
 }
 
 }  // namespace puna

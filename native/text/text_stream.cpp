@@ -17,8 +17,9 @@ std::string_view strip(std::string_view bytes) {
 
 }  // namespace
 
-TextStream::TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings)
-    : table_(std::move(table)) {
+TextStream::TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings,
+                       std::vector<int64_t> stop_tokens)
+    : table_(std::move(table)), stop_tokens_(std::move(stop_tokens)) {
   std::erase(stop_strings, std::string());
   if (!stop_strings.empty()) stops_.emplace(std::move(stop_strings));
 }

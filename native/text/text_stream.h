@@ -2,6 +2,7 @@
 // how many tokens a step brings.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,11 +28,17 @@ struct TextPiece {
 class TextStream {
  public:
   // table: null: tokens have no text, and come out as they come. Error for strings that are too long.
-  TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings);
+  // stop_tokens: end the reply before them; whoever adds tokens looks for them.
+  TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings,
+             std::vector<int64_t> stop_tokens);
 
   // is_last: nothing comes after these tokens. Then what was held back comes out, and an incomplete character
   // is dropped. Nothing may be added behind the end.
   TextPiece add(std::span<const int32_t> tokens, bool is_last);
+
+  bool is_stop_token(int32_t token) const {
+    return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
+  }
 
  private:
   struct HeldToken {
@@ -46,6 +53,7 @@ class TextStream {
   void release_tokens(size_t count, TextPiece& piece);
 
   std::shared_ptr<const TokenTable> table_;
+  std::vector<int64_t> stop_tokens_;
   std::optional<StringMatcher> stops_;
   StringMatcher::State stop_state_ = 0;
   Utf8Decoder decoder_;

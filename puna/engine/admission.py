@@ -57,7 +57,7 @@ def new_sequence(
         can_shift=info.can_shift,
         table=SequenceTable(model.pool),
         sampler=sampler,
-        text=TextStream(table, request.stop),
+        text=TextStream(table, request.stop, request.stop_tokens),
         record=recorder.submitted(request.id, request.model_id, len(request.prompt)),
         draft=draft,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from puna._native import NativeError, TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
@@ -20,7 +20,7 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.refit import Refitting
-from puna.engine.request import EngineStats, FinishReason, Request, StepOutput
+from puna.engine.request import EngineStats, FinishReason, Request, StepOutput, TokenLogprob
 from puna.engine.resident import Asleep, Resident
 from puna.engine.scheduling.pins import AllPins
 from puna.engine.scheduling.scheduler import Scheduler, Step
@@ -28,8 +28,8 @@ from puna.engine.scheduling.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.drafting import add_drafts
 from puna.engine.steps.batch import Slice
+from puna.engine.steps.drawn import Advance
 from puna.engine.steps.execution import Outcome, StepRunner
-from puna.engine.steps.text import Advance
 from puna.engine.validation import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -225,7 +225,7 @@ class EngineCore:
         except Exception as error:  # is its own
             self._outputs.append(self._finish(sequence, "error", unforeseen(request.id, error)))
             return
-        if sequence.max_tokens == 0:
+        if sequence.end == sequence.num_prompt:
             self._outputs.append(self._finish(sequence, "length"))
 
     def cancel(self, request_id: str) -> None:
@@ -265,27 +265,26 @@ class EngineCore:
 
     def _compute(self, step: Step) -> list[StepOutput]:
         start_s = self._clock()
-        step = self._with_drafts(step)
-        guessed_s = self._clock()
+        self._draft(step)
+        drafted_s = self._clock()
         num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
         table = self._token_tables.get(step.model_id)
         outcome = self._runner.run(self._models[step.model_id], step.slices, table)
         outputs = self._commit(outcome)
         if not outcome.was_interrupted:
-            self._scheduler.account(step, guessed_s - start_s, self._clock() - guessed_s)
+            self._scheduler.account(step, drafted_s - start_s, self._clock() - drafted_s)
             num_prefills = step.num_tokens - num_decodes
             self._recorder.end_step(step.model_id, len(step.slices), num_prefills, num_decodes)
         return outputs
 
-    def _with_drafts(self, step: Step) -> Step:
+    def _draft(self, step: Step) -> None:
         try:
-            slices = add_drafts(step.slices, self._scheduler.lane(step.model_id).costs)
+            add_drafts(step.slices, self._scheduler.lane(step.model_id).costs)
         except Exception:  # none of them depends on drafts
             log.exception("drafting failed: these requests go on without it")
             for s in step.slices:
+                s.drafts = ()
                 s.sequence.stop_drafting()
-            return step
-        return step._replace(slices=slices)
 
     def trim(self) -> None:
         """Gives memory that holds nothing back to the system: for when nothing is to be done."""
@@ -351,25 +350,29 @@ class EngineCore:
         outputs = [self._finish(sequence, "error", text) for sequence, text in outcome.failures]
         for s, advance in outcome.advances:
             try:
-                outputs += self._extend(s, advance, now_ns)
+                output = self._extend(s, advance, outcome.logprobs, now_ns)
             except Exception as error:  # is its own
                 s.sequence.cursor = None  # nobody else is to find what may be wrong
-                outputs.append(self._finish(s.sequence, "error", unforeseen(s.sequence.id, error)))
+                output = self._finish(s.sequence, "error", unforeseen(s.sequence.id, error))
+            if output is not None:
+                outputs.append(output)
         return outputs
 
-    def _extend(self, s: Slice, advance: Advance, now_ns: int) -> list[StepOutput]:
-        """Nothing while all text is held back."""
-        sequence = s.sequence
-        num_accepted = advance.num_drawn - 1
-        sequence.record.guessed(len(s.drafts), num_accepted)
-        sequence.record.drew(advance.num_drawn, now_ns, sequence.num_cached)
-        sequence.extend(advance.kept, num_accepted, num_drafted=len(s.drafts))
-        logprobs = sequence.take_logprobs(advance.logprobs, len(advance.tokens))
-        if advance.reason is not None:
-            output = self._finish(sequence, advance.reason)
-        elif advance.text or advance.tokens:
-            output = StepOutput(request_id=sequence.id)
-        else:
-            return []
-        output.text, output.tokens, output.logprobs = advance.text, advance.tokens, logprobs or None
-        return [output]
+    def _extend(
+        self, s: Slice, advance: Advance, logprobs: Mapping[Slice, list[TokenLogprob]], now_ns: int
+    ) -> StepOutput | None:
+        """None while all text is held back. logprobs: of what was drawn, for those that want them."""
+        tokens, num_drawn, reason, text, shown = advance
+        sequence, num_drafted = s.sequence, len(s.drafts)
+        sequence.record.drew(num_drawn, now_ns, sequence.num_cached)
+        if num_drafted:
+            sequence.record.drafted(num_drafted, num_drawn - 1)
+        sequence.extend(tokens, num_drawn - 1, num_drafted)
+        of_shown = None
+        if sequence.with_logprobs:
+            of_shown = sequence.take_logprobs(logprobs[s][: len(tokens)], len(shown)) or None
+        if reason is None:
+            return StepOutput(sequence.id, text, shown, of_shown) if text or shown else None
+        output = self._finish(sequence, reason)
+        output.text, output.tokens, output.logprobs = text, shown, of_shown
+        return output

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from puna.engine import Request, core
+from puna.engine import Request, SamplingParams, core
 from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.observation.recorder import RequestRecord
@@ -22,6 +22,7 @@ from puna.engine.scheduling.scheduler import Scheduler
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.speculation import drafting
 from puna.engine.speculation.draft_state import DraftState
+from puna.engine.steps import execution
 from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.prefix_cache import PrefixCache
 from tests.engine.fake_threads import FakeThreads
@@ -40,7 +41,7 @@ SEAMS: list[tuple[Any, str]] = [
     (SequenceTable, "grow"),
     (Contention, "is_hopeless"),
     (Contention, "has_room"),
-    (Sequence, "pending_tokens"),
+    (execution, "part_of"),
     (Sequence, "extend"),
     (Sequence, "take_logprobs"),
     (RequestRecord, "drew"),
@@ -85,7 +86,9 @@ def requests(rng: random.Random) -> list[Request]:
         prompt = prefix[: rng.randrange(1, 35)] + [rng.randrange(90) for _ in range(rng.randrange(20))]
         session = rng.choice([None, "s", "t"])
         draft = rng.choice([None, "small"])
-        found.append(toy_request(str(n), prompt, rng.randrange(1, 40), session=session, draft_model_id=draft))
+        sampling = SamplingParams(temperature=0, num_logprobs=rng.choice([-1, 1]))
+        fields = {"session": session, "draft_model_id": draft, "sampling": sampling}
+        found.append(toy_request(str(n), prompt, rng.randrange(1, 40), **fields))
     return found
 
 

@@ -92,7 +92,7 @@ def test_preemptions_shifts_and_drafts_are_counted(recorder):
     request.preempted()
     request.preempted()
     request.shifted(100)
-    request.guessed(4, 3)
+    request.drafted(4, 3)
     metrics = recorder.metrics["m"]
     assert (metrics.num_preemptions, metrics.num_shifts) == (2, 1)
     assert (metrics.drafted_tokens, metrics.accepted_tokens) == (4, 3)

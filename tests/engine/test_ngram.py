@@ -26,7 +26,7 @@ def drafts_of(
     """Of one drafter that is given the tokens `step` at a time, where drafts cost nothing."""
     drafter, array = drafter or NgramDrafter(), np.array(tokens, dtype=np.int32)
     for end in [*range(step, len(array), step), len(array)]:
-        [drafts] = draft_from_text([drafter], [array[:end]], [count], [0.0], 1, 1, FREE)
+        [drafts] = draft_from_text([drafter], [array], [end], [count], [0.0], 1, 1, FREE)
     return drafts
 
 
@@ -83,14 +83,14 @@ def test_places_are_found_far_back_although_the_index_is_bounded():
     assert drafts_of([*text, *text[60_000:60_003]], 3, step=4096) == text[60_003:60_006]
 
 
-@pytest.mark.parametrize("counts", [(1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 2)])
-def test_every_drafter_needs_its_tokens(counts: tuple[int, int, int, int]):
-    drafters, arrays, limits, least = (
-        [item] * count
-        for item, count in zip((NgramDrafter(), np.zeros(3, np.int32), 1, 0.0), counts, strict=True)
-    )
+@pytest.mark.parametrize("short", range(1, 5))
+def test_every_drafter_needs_its_tokens(short: int):
+    fields = [[NgramDrafter()], [np.zeros(3, np.int32)], [3], [1], [0.0]]
+    fields[short] = []
     with pytest.raises(NativeError, match="every drafter needs"):
-        draft_from_text(drafters, arrays, limits, least, 1, 1, FREE)
+        draft_from_text(*fields, 1, 1, FREE)
+    with pytest.raises(NativeError, match="fewer tokens than it is said to have"):
+        draft_from_text([NgramDrafter()], [np.zeros(3, np.int32)], [4], [1], [0.0], 1, 1, FREE)
 
 
 @given(
@@ -146,6 +146,7 @@ def test_the_drafts_of_a_step_are_those_of_the_reference(
     for size in sizes:
         end += size
         tokens = [np.array(text[:end], dtype=np.int32) for text in texts]
+        ends = [len(own) for own in tokens]
         arguments = num_decodes + num_prompt_tokens, num_decodes, costs
         chances = []
         for speculator, own in zip(speculators, tokens, strict=True):
@@ -155,4 +156,4 @@ def test_the_drafts_of_a_step_are_those_of_the_reference(
         counts = plan_drafts(chances, *arguments)
         expected = [speculator.propose(n) for speculator, n in zip(speculators, counts, strict=True)]
         limits, least = [limit] * num_decodes, [least_chance] * num_decodes
-        assert draft_from_text(drafters, tokens, limits, least, *arguments) == expected
+        assert draft_from_text(drafters, tokens, ends, limits, least, *arguments) == expected

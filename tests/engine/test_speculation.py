@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna._native import NgramDrafter, StepCosts, draft_from_text, plan_drafts
-from puna.engine.speculation.drafting import MAX_DRAFT
+from puna.engine.scheduling.sequence import MAX_DRAFT
 
 pytestmark = pytest.mark.native
 
@@ -52,7 +52,7 @@ class Run:
     def _step(self, rest: list[int]) -> None:
         tokens = np.array(self.tokens, dtype=np.int32)
         limit = min(MAX_DRAFT, len(rest) - 1)
-        [drafts] = draft_from_text([self.drafter], [tokens], [limit], [0.0], 1, 1, self.costs)
+        [drafts] = draft_from_text([self.drafter], [tokens], [len(tokens)], [limit], [0.0], 1, 1, self.costs)
         assert len(drafts) <= limit
         num_right = 0
         while num_right < len(drafts) and rest[num_right] == drafts[num_right]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from dataclasses import dataclass
 
+import numpy as np
+
 from puna._native import TextStream, TokenTable, add_tokens
 
 MOST_REPEATS = 30
@@ -48,12 +50,22 @@ def expected(pieces: list[bytes], stops: list[str], tokens: list[int]) -> Reply:
     return Reply(text, tokens, len(tokens), False)
 
 
+def added(state: TextStream, tokens: list[int], *, is_last: bool = False) -> tuple[str, list[int], int, bool]:
+    """By what the stream gets on: text, the tokens whose text begins in it, how many were taken, whether the
+    reply ends before its last token.
+    """
+    num_left = len(tokens) + (not is_last)
+    drawn, starts = np.array(tokens, dtype=np.int32), np.array([0, len(tokens)], dtype=np.int32)
+    [(_, num_drawn, reason, text, shown)] = add_tokens([state], drawn, starts, [num_left])
+    return text, shown, num_drawn, reason == "stop"
+
+
 def stream(table: TokenTable | None, stops: list[str], steps: list[list[int]]) -> Reply:
     """The same as it comes, in steps; what comes out is joined."""
     state = TextStream(table, stops)
     text, tokens, num_taken, ends = "", [], 0, False
     for index, step in enumerate(steps):
-        [(piece, sent, taken, ends)] = add_tokens([state], [step], [index == len(steps) - 1])
+        piece, sent, taken, ends = added(state, step, is_last=index == len(steps) - 1)
         text, tokens, num_taken = text + piece, tokens + sent, num_taken + taken
         if ends:
             break

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from puna._native import NativeError, TextStream, add_tokens
-from tests.text.reference import expected, first_stop, stream, table_of
+from tests.text.reference import added, expected, first_stop, stream, table_of
 
 pytestmark = pytest.mark.native
 
@@ -59,45 +60,41 @@ def test_the_stop_string_that_is_complete_first_ends_the_text(stops: list[str], 
         assert reply.tokens == tokens[:stop]
 
 
-def added(state: TextStream, *tokens: int, is_last: bool = False) -> tuple[str, list[int], int, bool]:
-    return add_tokens([state], [list(tokens)], [is_last])[0]
-
-
 def test_a_character_comes_with_all_its_tokens_when_it_is_complete():
     state = TextStream(table_of([b"a", b"\xf0\x9f", b"\x98", b"\x80b"]))
-    assert added(state, 0, 1) == ("a", [0], 2, False)
-    assert added(state, 2) == ("", [], 1, False)
-    assert added(state, 3) == ("😀b", [1, 2, 3], 1, False)
+    assert added(state, [0, 1]) == ("a", [0], 2, False)
+    assert added(state, [2]) == ("", [], 1, False)
+    assert added(state, [3]) == ("😀b", [1, 2, 3], 1, False)
 
 
 def test_a_reply_cut_within_a_character_ends_before_it():
     state = TextStream(table_of([b"a", b"\xf0\x9f"]))
-    assert added(state, 0, 1, is_last=True) == ("a", [0, 1], 2, False)
+    assert added(state, [0, 1], is_last=True) == ("a", [0, 1], 2, False)
 
 
 def test_what_may_be_a_stop_string_waits_until_it_cannot():
     state = TextStream(table_of([b"a</", b"s", b"x", b">b"]), ["</s>"])
-    assert added(state, 0) == ("a", [0], 1, False)
-    assert added(state, 1) == ("", [], 1, False)
-    assert added(state, 2) == ("</sx", [1, 2], 1, False)
-    assert added(state, 0) == ("a", [0], 1, False)
-    assert added(state, 1, 3, 2) == ("", [], 2, True)
+    assert added(state, [0]) == ("a", [0], 1, False)
+    assert added(state, [1]) == ("", [], 1, False)
+    assert added(state, [2]) == ("</sx", [1, 2], 1, False)
+    assert added(state, [0]) == ("a", [0], 1, False)
+    assert added(state, [1, 3, 2]) == ("", [], 2, True)
 
 
 def test_what_waited_comes_out_at_the_end():
     state = TextStream(table_of([b"a</"]), ["</s>"])
-    assert added(state, 0, is_last=True) == ("a</", [0], 1, False)
+    assert added(state, [0], is_last=True) == ("a</", [0], 1, False)
 
 
 def test_control_tokens_go_with_the_text_and_show_nothing():
     state = TextStream(table_of([b"a", b"<|im_end|>"], frozenset({1})), ["<|im_end|>"])
-    assert added(state, 0, 1) == ("a", [0], 2, False)
-    assert added(state, 0) == ("a", [1, 0], 1, False)
+    assert added(state, [0, 1]) == ("a", [0], 2, False)
+    assert added(state, [0]) == ("a", [1, 0], 1, False)
 
 
 def test_tokens_beyond_the_table_show_nothing():
     state = TextStream(table_of([b"a"]))
-    assert added(state, 7, 0) == ("a", [7, 0], 2, False)
+    assert added(state, [7, 0]) == ("a", [7, 0], 2, False)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
@@ -121,21 +118,33 @@ def test_white_space_alone_is_repetition_too():
 
 def test_without_a_table_tokens_come_as_they_come():
     state = TextStream(None, ["a"])
-    assert added(state, *[5] * 40) == ("", [5] * 40, 40, False)
+    assert added(state, [5] * 40) == ("", [5] * 40, 40, False)
 
 
 def test_streams_of_a_batch_are_independent():
     table = table_of([b"a", b"b", b"\xf0"])
     states = [TextStream(table, ["ab"]), TextStream(table), TextStream(table)]
-    pieces = add_tokens(states, [[0, 1, 0], [0, 1, 0], [2]], [False, False, True])
-    assert pieces == [("", [], 2, True), ("aba", [0, 1, 0], 3, False), ("", [2], 1, False)]
+    tokens, starts = np.array([0, 1, 0, 0, 1, 0, 2], np.int32), np.array([0, 3, 6, 7], np.int32)
+    assert add_tokens(states, tokens, starts, [4, 4, 1]) == [
+        ([0, 1], 2, "stop", "", []),
+        ([0, 1, 0], 3, None, "aba", [0, 1, 0]),
+        ([2], 1, "length", "", [2]),
+    ]
+
+
+def test_a_stop_token_ends_the_reply_and_does_not_belong_to_it():
+    stream = TextStream(table_of([b"a", b"b"]), [], [1, 1 << 40])
+    tokens, starts = np.array([0, 0, 1], np.int32), np.array([0, 3], np.int32)
+    assert add_tokens([stream], tokens, starts, [3]) == [([0, 0], 3, "stop", "aa", [0, 0])]
 
 
 def test_streams_without_their_tokens_are_refused():
     with pytest.raises(NativeError, match="every stream needs its tokens"):
-        add_tokens([TextStream(TABLE)], [], [False])
+        add_tokens([TextStream(TABLE)], np.zeros(0, np.int32), np.zeros(1, np.int32), [1])
+    with pytest.raises(NativeError, match="the starts do not fit"):
+        add_tokens([TextStream(TABLE)], np.zeros(1, np.int32), np.array([0, 2], np.int32), [1])
     with pytest.raises((NativeError, TypeError)):
-        add_tokens([None], [[1]], [False])  # type: ignore[list-item]
+        add_tokens([None], np.zeros(1, np.int32), np.array([0, 1], np.int32), [1])  # type: ignore[list-item]
 
 
 def test_many_long_stop_strings_take_linear_time():
@@ -143,5 +152,5 @@ def test_many_long_stop_strings_take_linear_time():
     stops = ["a" * n + "b" for n in range(1, 1000)] + ["a" * 100_000 + "c"]
     state = TextStream(table_of([b"a" * 50, b"ac"]), stops)
     for _ in range(4000):
-        assert not add_tokens([state], [[0, 0, 1]], [False])[0][3]
-    assert added(state, 0, 0, is_last=True)[0].endswith("a" * 100)
+        assert not added(state, [0, 0, 1])[3]
+    assert added(state, [0, 0], is_last=True)[0].endswith("a" * 100)

@@ -131,7 +131,7 @@ class RequestRecord:
         self._metrics.cached_tokens += num_cached
         self._metrics.first_token_s.observe((now_ns - self.submitted_ns) * 1e-9)
 
-    def guessed(self, num_drafted: int, num_accepted: int) -> None:
+    def drafted(self, num_drafted: int, num_accepted: int) -> None:
         """A step verified so many drafts."""
         self._metrics.drafted_tokens += num_drafted
         self._metrics.accepted_tokens += num_accepted

@@ -20,6 +20,10 @@ from puna.engine.request import (
 from puna.engine.speculation.draft_state import DraftState
 from puna.kv import Cursor, SequenceTable
 
+MAX_DRAFT = 16
+"""Drafts of one sequence in one step, at most."""
+_ENDLESS = 1 << 62  # tokens
+
 Order = tuple[float, int]
 """Who goes first: smaller is earlier. No two sequences have the same."""
 
@@ -75,22 +79,24 @@ class Sequence:
         self.context_length = context_length
         self.num_keep = min(max(request.num_keep, 0), context_length - 1)
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
-        self.max_tokens = self._token_limit(request, request.shift and can_shift)
-        self.stop_tokens = frozenset(request.stop_tokens)
-        self.ngrams = None if request.num_draft == 0 else NgramDrafter(self.num_prompt, request.stop_tokens)
+        self.end = self.num_prompt + self._most_generated(request, request.shift and can_shift)
+        """Tokens that it has at the end, at most."""
+        self.most_drafts = MAX_DRAFT if request.num_draft is None else min(request.num_draft, MAX_DRAFT)
+        self.ngrams = NgramDrafter(self.num_prompt, request.stop_tokens) if self.most_drafts else None
         """Drafts from its own text."""
         self.draft = draft
         """What its draft model knows of it."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
-        self._history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        self.history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        """[at least num_tokens]"""
         self._num_drafted = self._num_accepted = 0
         self.num_cached = 0
         """Tokens of the prompt that were in the cache."""
         self._started_over = False
 
-    def _token_limit(self, request: Request, shifts: bool) -> float:
+    def _most_generated(self, request: Request, shifts: bool) -> int:
         # The last token is drawn but never computed, so it needs no room.
-        room = float("inf") if shifts else max(self.context_length - self.num_prompt, 1)
+        room = _ENDLESS if shifts else max(self.context_length - self.num_prompt, 1)
         return room if request.max_tokens is None else min(request.max_tokens, room)
 
     @property
@@ -109,12 +115,12 @@ class Sequence:
     @property
     def tokens(self) -> NDArray[np.int32]:
         """[num_tokens] prompt and answer, whatever was discarded."""
-        return self._history[: self.num_tokens]
+        return self.history[: self.num_tokens]
 
     @property
     def cached_tokens(self) -> NDArray[np.int32]:
         """[position] those whose KV is in the table, in its order."""
-        computed = self._history[: self.num_computed]
+        computed = self.history[: self.num_computed]
         if self.num_shifts == 0:
             return computed
         keep = self.num_keep
@@ -132,21 +138,11 @@ class Sequence:
         """Whether its KV is what any other sequence with the same tokens would have computed."""
         return self.num_shifts == 0
 
-    def pending_tokens(self, count: int) -> NDArray[np.int32]:
-        """The next `count` tokens to compute."""
-        return self._history[self.num_computed : self.num_computed + count]
-
     def skip(self, count: int) -> None:
         """The KV of the next `count` tokens was found in the cache."""
         self.num_computed += count
         if not self._started_over:
             self.num_cached += min(count, self.num_prompt - self.num_cached)
-
-    def ending(self, tokens: Items[int]) -> FinishReason | None:
-        """Why the last of these tokens, which were drawn, is the sequence's last, if it is."""
-        if tokens[-1] in self.stop_tokens:
-            return "stop"
-        return "length" if self.num_generated + len(tokens) >= self.max_tokens else None
 
     def extend(self, tokens: Items[int], num_accepted: int, num_drafted: int) -> None:
         """Takes what was drawn, without a stop token.
@@ -154,10 +150,10 @@ class Sequence:
         num_accepted: of `num_drafted` drafts, those that were right and belong to it; their KV is there.
         """
         end = self.num_tokens + len(tokens)
-        if end > len(self._history):
-            self._history = np.resize(self._history, max(64, 2 * end))
+        if end > len(self.history):
+            self.history = np.resize(self.history, max(64, 2 * end))
         for token in tokens:  # mostly one, which an assignment to a slice would take longer for
-            self._history[self.num_tokens] = token
+            self.history[self.num_tokens] = token
             self.num_tokens += 1
         self.num_computed += num_accepted
         self._num_drafted += num_drafted
@@ -167,8 +163,6 @@ class Sequence:
 
     def take_logprobs(self, drawn: list[TokenLogprob], num_released: int) -> list[TokenLogprob]:
         """Those of the next tokens whose text comes out, after what was drawn."""
-        if not self.with_logprobs:
-            return drawn
         self._held_logprobs += drawn
         released, self._held_logprobs = self._held_logprobs[:num_released], self._held_logprobs[num_released:]
         return released

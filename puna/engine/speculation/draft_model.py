@@ -81,7 +81,7 @@ class DraftModel:
             if not going:
                 break
             parts = [
-                Part(np.array([of_sequence[-1]], np.int32), position, state.table, 1)
+                Part(np.array(of_sequence[-1:], np.int32), 0, 1, position, True, (), state.table)
                 for state, position, of_sequence in going
             ]
             for token, (_, _, of_sequence) in zip(self._run(parts, threads), going, strict=True):
@@ -102,25 +102,25 @@ class DraftModel:
             part = self._pending(sequence, count, budget)
             if part is not None:
                 parts.append(part)
-                budget -= len(part.tokens)
-            caught_up.append(part is not None and part.num_rows > 0)
+                budget -= part.num_tokens
+            caught_up.append(part is not None and part.completes)
         tokens = iter(self._run(parts, threads) if parts else [])
         return [[next(tokens)] if is_ready else [] for is_ready in caught_up]
 
     def _pending(self, sequence: Sequence, count: int, budget: int) -> Part | None:
         state, tokens = _state(sequence), sequence.tokens
         begin = state.num_computed
-        chunk = tokens[begin : begin + budget]
-        is_last = begin + len(chunk) == len(tokens)
-        needed = len(tokens) + count - 1 if is_last else begin + len(chunk)
-        if len(chunk) == 0 or needed > self._model.info.context_length:
+        num_tokens = min(len(tokens) - begin, budget)
+        is_last = begin + num_tokens == len(tokens)
+        needed = len(tokens) + count - 1 if is_last else begin + num_tokens
+        if num_tokens == 0 or needed > self._model.info.context_length:
             return None
         if not state.table.grow(needed):
             state.give_up()
             return None
         if not is_last:
-            state.guessed(begin + len(chunk), [])
-        return Part(chunk, begin, state.table, int(is_last))
+            state.guessed(begin + num_tokens, [])
+        return Part(tokens, begin, num_tokens, begin, is_last, (), state.table)
 
     def _budget(self, step_s: float) -> int:
         """Tokens that take no longer than a step."""
@@ -132,13 +132,13 @@ class DraftModel:
     def _run(self, parts: Items[Part], threads: int | None) -> list[int]:
         """The likeliest token for each row."""
         start_s = self._clock()
-        num_rows = sum(part.num_rows for part in parts)
+        num_rows = sum(part.completes for part in parts)
         self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
         result = self._model.step(batch_of(parts, threads), [self._memory], self._greedy[:num_rows])
         if result.errors:
             raise NativeError("the draft model gives no numbers")
         tokens: list[int] = result.tokens.tolist()
-        self._costs.observe(sum(len(part.tokens) for part in parts), self._clock() - start_s)
+        self._costs.observe(sum(part.num_tokens for part in parts), self._clock() - start_s)
         return tokens
 
 

@@ -6,73 +6,65 @@ single steps would have given. It pays if the drafts are right often enough for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Sequence as Items
-from itertools import takewhile
 
 from puna._native import StepCosts, draft_from_text, plan_drafts
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.speculation.draft_state import Guesser
+from puna.engine.speculation.draft_state import DraftState, Guesser
 from puna.engine.steps.batch import Slice
 
-MAX_DRAFT = 16
-"""Drafts of one sequence in one step, at most."""
 
-
-def add_drafts(slices: list[Slice], costs: StepCosts) -> list[Slice]:
-    """The same step, with drafts behind the sequences' latest tokens where that pays.
+def add_drafts(slices: Items[Slice], costs: StepCosts) -> None:
+    """Puts drafts behind the sequences' latest tokens where that pays.
 
     costs: of the step's model. Nobody is preempted for drafts: where blocks are short, there are none.
     """
-    slices = _draft_from_text(slices, costs)
-    states = [s.sequence.draft for s in slices if s.decodes]
+    decoding = [s for s in slices if s.decodes]
+    num_tokens = sum(s.num_tokens for s in slices)
+    _draft_from_text(decoding, num_tokens, costs)
+    states = [s.sequence.draft for s in decoding]
     for model in dict.fromkeys(state.model for state in states if state is not None):
-        slices = _draft_by_model(slices, costs, model)
-    return slices
+        _draft_by_model(decoding, num_tokens + sum(len(s.drafts) for s in decoding), costs, model)
 
 
-def _draft_from_text(slices: list[Slice], costs: StepCosts) -> list[Slice]:
-    decodes = [i for i, s in enumerate(slices) if s.decodes]
-    drafting = [(i, s, n) for i in decodes if (n := (s := slices[i].sequence).ngrams) is not None]
+def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts) -> None:
+    drafting = [(s, ngrams) for s in decoding if (ngrams := s.sequence.ngrams) is not None]
     if not drafting:
-        return slices
-    drafts = draft_from_text(
-        [ngrams for _, _, ngrams in drafting],
-        [sequence.tokens for _, sequence, _ in drafting],
-        [_limit(sequence) for _, sequence, _ in drafting],
+        return
+    sequences = [s.sequence for s, _ in drafting]
+    found = draft_from_text(
+        [ngrams for _, ngrams in drafting],
+        [sequence.history for sequence in sequences],
+        [sequence.num_tokens for sequence in sequences],
+        [_limit(sequence) for sequence in sequences],
         # Otherwise its draft model does better.
-        [0.0 if sequence.draft is None else sequence.draft.rate for _, sequence, _ in drafting],
-        _num_tokens(slices),
-        len(decodes),
+        [0.0 if sequence.draft is None else sequence.draft.rate for sequence in sequences],
+        num_tokens,
+        len(decoding),
         costs,
     )
-    slices = list(slices)
-    for (index, _, _), of_sequence in zip(drafting, drafts, strict=True):
-        if of_sequence:
-            slices[index] = _with_drafts(slices[index], of_sequence)
-    return slices
+    for (s, _), drafts in zip(drafting, found, strict=True):
+        if drafts:
+            _add(s, drafts)
 
 
-def _draft_by_model(slices: list[Slice], costs: StepCosts, model: Guesser) -> list[Slice]:
-    chances = [_model_chances(s, model) for s in slices]
+def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Guesser) -> None:
+    chances = [_model_chances(s, model) for s in decoding]
     num_drafting = sum(map(bool, chances))
-    num_decodes = sum(s.decodes for s in slices)
-    counts = plan_drafts(chances, _num_tokens(slices), num_decodes, costs, model.round_s(num_drafting))
-    wanted: dict[int, tuple[Sequence, int]] = {}
-    for index, planned in enumerate(counts):
-        sequence = slices[index].sequence
-        if chances[index] and sequence.draft is not None and (count := sequence.draft.ration(planned)):
-            wanted[index] = sequence, count
+    counts = plan_drafts(chances, num_tokens, len(decoding), costs, model.round_s(num_drafting))
+    wanted = []
+    for s, planned, of_sequence in zip(decoding, counts, chances, strict=True):
+        if of_sequence and (count := _state(s).ration(planned)):
+            wanted.append((s, count))
     if not wanted:
-        return slices
-    slices = list(slices)
-    step_s = costs.estimate(_num_tokens(slices)) or 0.0
-    for index, drafts in zip(wanted, model.guess(list(wanted.values()), step_s), strict=True):
+        return
+    step_s = costs.estimate(num_tokens) or 0.0
+    found = model.guess([(s.sequence, count) for s, count in wanted], step_s)
+    for (s, _), drafts in zip(wanted, found, strict=True):
         # A stop token would be drawn without a draft, and there is nothing behind it.
-        stop_tokens = slices[index].sequence.stop_tokens
-        own = list(takewhile(lambda token: token not in stop_tokens, drafts))  # noqa: B023
-        slices[index] = _with_drafts(slices[index], own)
-    return slices
+        stop_tokens = s.sequence.request.stop_tokens
+        end = next((i for i, token in enumerate(drafts) if token in stop_tokens), len(drafts))
+        _add(s, drafts[:end])
 
 
 def _model_chances(s: Slice, model: Guesser) -> list[float]:
@@ -83,18 +75,17 @@ def _model_chances(s: Slice, model: Guesser) -> list[float]:
     return state.chances(_limit(s.sequence))
 
 
+def _state(s: Slice) -> DraftState:
+    assert s.sequence.draft is not None, "a sequence without a draft model"
+    return s.sequence.draft
+
+
 def _limit(sequence: Sequence) -> int:
     """Drafts of the next step, at most: one token is drawn in any case, and none beyond the end."""
-    wanted = sequence.request.num_draft
-    limit = MAX_DRAFT if wanted is None else min(wanted, MAX_DRAFT)
     room = sequence.context_length - sequence.position
-    return int(min(limit, sequence.max_tokens - sequence.num_generated - 1, room - 1))
+    return min(sequence.most_drafts, sequence.end - sequence.num_tokens - 1, room - 1)
 
 
-def _num_tokens(slices: Iterable[Slice]) -> int:
-    return sum(s.num_computed for s in slices)
-
-
-def _with_drafts(s: Slice, drafts: Items[int]) -> Slice:
-    sequence = s.sequence
-    return s._replace(drafts=drafts) if sequence.table.grow(sequence.position + 1 + len(drafts)) else s
+def _add(s: Slice, drafts: Items[int]) -> None:
+    if s.sequence.table.grow(s.sequence.position + 1 + len(drafts)):
+        s.drafts = drafts

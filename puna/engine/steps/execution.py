@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Items
+from types import MappingProxyType
 from typing import NamedTuple
 
 from puna._native import NativeError, SampleResult, TokenTable
 from puna.backends.base import DeviceOutOfMemory
 from puna.engine.faults import unforeseen
 from puna.engine.observation.recorder import Recorder
+from puna.engine.request import TokenLogprob
 from puna.engine.resident import Resident
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.steps.batch import Part, Slice, batch_of, num_threads, part_of
+from puna.engine.steps.drawn import Advance, advances, logprobs_of
 from puna.engine.steps.interrupts import Interrupts
-from puna.engine.steps.sampling import Drawn, drawn_of
-from puna.engine.steps.text import Advance, advances
 
 
 class Failure(NamedTuple):
@@ -29,6 +31,8 @@ class Outcome(NamedTuple):
 
     advances: list[tuple[Slice, Advance]]
     failures: list[Failure]
+    logprobs: Mapping[Slice, list[TokenLogprob]] = MappingProxyType({})
+    """Of what was drawn, one per token, for those that want them."""
     was_interrupted: bool = False
     """Nothing was computed: nobody waited for it any more."""
 
@@ -44,18 +48,18 @@ class StepRunner:
         """Computes, counts as computed and samples; the caller commits. table: of the model's tokens."""
         now_ns = self._recorder.mark()
         for s in slices:
-            s.sequence.record.started(now_ns)
+            if not s.sequence.record.started_ns:
+                s.sequence.record.started(now_ns)
         slices, parts, failures = _prepare(slices)
         if not slices:
             return Outcome([], failures)
-        complete = [s for s in slices if s.completes]
         try:
             result = self._compute(model, slices, parts)
             if result is None:
                 return Outcome([], failures, was_interrupted=True)
-            drawn = drawn_of(result, complete, table)
-            complete, drawn = _sound(complete, drawn, failures)
-            found = advances(complete, drawn)
+            complete = [s for s in slices if s.completes]
+            logprobs = logprobs_of(complete, result, table)
+            advanced = list(zip(complete, advances(complete, result), strict=True))
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
@@ -63,12 +67,13 @@ class StepRunner:
         except Exception as error:  # the batch cannot be trusted
             failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
             return Outcome([], failures)
+        text = "nothing can be drawn from what the model gave: "
+        failures += [Failure(complete[i].sequence, text + error) for i, error in result.errors.items()]
         _count(model, slices, failures)
-        advanced = list(zip(complete, found, strict=True))
         if failures:
             failed = {failure.sequence for failure in failures}
             advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
-        return Outcome(advanced, failures)
+        return Outcome(advanced, failures, logprobs)
 
     def _compute(self, model: Resident, slices: Items[Slice], parts: Items[Part]) -> SampleResult | None:
         """None: it was interrupted."""
@@ -97,19 +102,6 @@ def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failur
         except Exception as error:  # is its own
             failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))
     return prepared, parts, failures
-
-
-def _sound(
-    complete: list[Slice], drawn: list[Drawn], failures: list[Failure]
-) -> tuple[list[Slice], list[Drawn]]:
-    """Those that got something; the others are failures."""
-    unsound = [d.error for d in drawn if d.error is not None]
-    if not unsound:
-        return complete, drawn
-    text = "nothing can be drawn from what the model gave: "
-    pairs = list(zip(complete, drawn, strict=True))
-    failures += [Failure(s.sequence, text + d.error) for s, d in pairs if d.error is not None]
-    return [s for s, d in pairs if d.error is None], [d for _, d in pairs if d.error is None]
 
 
 def _count(model: Resident, slices: Items[Slice], failures: list[Failure]) -> None:
