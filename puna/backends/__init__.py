@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from puna.backends.base import Backend
 
 
+def import_devices() -> None:
+    """For a process that cannot read its code any more when it opens one."""
+    import puna.backends.cpu  # noqa: F401
+
+
 def open_device(name: str = "cpu", num_threads: int | None = None, kv_type: str = "f16") -> Backend:
     """num_threads: of the host; None: as many as compute best. kv_type: what keys and values are stored as.
 

@@ -13,7 +13,7 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import catch_bus_errors
-    from puna.backends import open_device
+    from puna.backends import import_devices, open_device
     from puna.engine import EngineCore
     from puna.models.architectures import import_architectures
     from puna.worker.cage import enter
@@ -23,6 +23,7 @@ def main() -> int:
     from puna.worker.engine.server import EngineServer
 
     import_architectures()
+    import_devices()
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
