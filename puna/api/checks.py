@@ -11,8 +11,8 @@ from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.go_templates import as_jinja
 from puna.chat.model_record import ModelRecord
-from puna.engine.offload.session_status import check_session_name
 from puna.engine.steps.samplers import new_sampler
+from puna.kv.session_manifest import check_session_name
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20

@@ -7,10 +7,10 @@ import logging
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.busy import ServerBusy
-from puna.engine.offload.session_status import InvalidSessionName, SessionError, UnknownSession
+from puna.engine.offload.session_status import SessionError, UnknownSession
 from puna.engine.request import GenerationError
 from puna.gguf import GgufError
-from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
+from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, SavedSessionMismatch
 from puna.registry import (
     DigestMismatch,
     InvalidDigest,
@@ -52,8 +52,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InvalidSessionName, 400),
     (UnknownSession, 404),
     (SessionError, 409),
-    (CheckpointMismatch, 409),
-    (CheckpointError, 500),
+    (SavedSessionMismatch, 409),
+    (SavedSessionError, 500),
     (MissingBlob, 500),
     (RegistryError, 500),
     (ServerBusy, 503),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from puna.kv.checkpoint import CheckpointError
+from puna.kv.session_manifest import SavedSessionError
 from puna.worker.file_threads import FileThreads
 
 ANSWER_S = 10.0
@@ -23,13 +23,13 @@ class DiskThread:
         self._threads = FileThreads(1, name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; CheckpointError after ANSWER_S, and `work` may yet be done."""
+        """What `work` returns or raises; SavedSessionError after ANSWER_S, and `work` may yet be done."""
         future: Future[T] = Future()
         self._threads.submit(lambda: _fulfil(future, work))
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_S)
         except TimeoutError:
-            raise CheckpointError(f"the disk of {self._name} does not answer") from None
+            raise SavedSessionError(f"the disk of {self._name} does not answer") from None
 
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:

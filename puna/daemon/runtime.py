@@ -15,7 +15,6 @@ from puna.backends.base import ModelInfo
 from puna.config.settings import Settings
 from puna.daemon.models.loading import ModelLoader
 from puna.daemon.odd_settings import odd_settings
-from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
@@ -102,8 +101,9 @@ class Runtime:
         self.text = text or TextPool()
         self._loader = ModelLoader(settings, self.worker, self.text)
         self._residency = self._loader.residency
-        files = SessionFiles(settings.sessions, settings.state_key)
-        self.sessions = SessionManager(files, self.store, self.worker, self.resident)
+        self.sessions = SessionManager(
+            settings.sessions, settings.state_key, self.store, self.worker, self.resident
+        )
         self._request_numbers = itertools.count(1)
 
     async def start(self) -> None:

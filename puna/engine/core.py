@@ -56,7 +56,7 @@ class EngineCore:
         self.backend = backend
         self.settings = settings = settings or EngineSettings()
         self._clock = clock
-        self.sessions = Sessions()
+        self.sessions = Sessions(settings, clock)
         self._namespaces = Namespaces(settings.state_key)
         self._idle_slots = IdleSlots()
         self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
@@ -146,7 +146,7 @@ class EngineCore:
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model_id, model.policy)
         kv = model.kv(model_id)
-        self.sessions.add_model(model_id, kv)
+        self.sessions.add_model(model_id, kv, device_model.info.kernels)
         self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
         return device_model.info

@@ -56,7 +56,7 @@ class Refitting:
         if isinstance(new.policy, SlotPolicy):
             self.slots.add_model(model_id, new.policy)
         kv = new.kv(model_id)
-        self.sessions.refit_model(model_id, kv)
+        self.sessions.add_model(model_id, kv, new.device_model.info.kernels)
         self.budget.set_minimum(old.pool, 0)
         self.budget.set_minimum(new.pool, new.minimum_kv_bytes)
         self.prefixes.refit_model(model_id, kv)

@@ -16,7 +16,7 @@ from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.speculation.draft_model import DraftModel
 from puna.kv import BlockPool, Budget, MoveKv, PrefixCache
 from puna.kv.blocks import blocks_for
-from puna.kv.checkpoint import KvIdentity
+from puna.kv.identity import KvIdentity
 from puna.kv.input_cache import InputCache
 
 
@@ -37,9 +37,7 @@ class Resident:
     def kv(self, model_id: str) -> ModelKv:
         """For those who keep it."""
         info = self.device_model.info
-        identity = KvIdentity(
-            model_id=model_id, kv_type=info.kv_type, num_layers=info.num_layers, block_bytes=info.block_bytes
-        )
+        identity = KvIdentity(model_id=model_id, kv_type=info.kv_type, groups=info.groups)
         return ModelKv(identity, self.memory, self.pool, self.cache)
 
     @classmethod

@@ -29,6 +29,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Directory where prefixes outlive their model; None: they don't."""
     kv_disk_bytes: int | None = None
     """Most that they may take there; None: a share of what is free."""
+    sessions_dir: str | None = None
+    """Directory where sessions are saved; None: they are not."""
     state_key: bytes | None = None
     """With which all that is on disk is authenticated, KEY_BYTES; None: nothing is kept there."""
     cache_policy: CachePolicy = "prefix"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
-from puna.engine.offload.session_status import InvalidSessionName, check_session_name
 from puna.engine.request import Request, SamplingParams
 from puna.kv import BLOCK_TOKENS, BlockPool
 from puna.kv.blocks import blocks_for
+from puna.kv.session_manifest import InvalidSessionName, check_session_name
 
 MAX_PRIORITY = 1000
 MAX_STOP_BYTES = 1 << 16

@@ -12,14 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from blake3 import blake3
 
 from puna.config.sizes import binary_size
-from puna.kv.checkpoint import KvIdentity
-from puna.kv.prefix_files import SUFFIX, VERSION, PrefixFiles
+from puna.kv.block_files import SUFFIX, VERSION, BlockFiles
+from puna.kv.identity import KvIdentity
 from puna.kv.state_directory import StateDirectory, UnsafeState
-from puna.kv.state_key import derive_key
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +51,7 @@ class PrefixStore:
         self.limit_bytes = limit_bytes or 0
         self.num_bytes = 0
         """As far as this process knows."""
-        self._key = derive_key(key, b"cached prefixes")
+        self._key = key
         self._has_limit = limit_bytes is not None
         self._lock = threading.Lock()
         self._directory: StateDirectory | UnsafeState | None = None
@@ -80,12 +78,12 @@ class PrefixStore:
             limit, removed = binary_size(self.limit_bytes), binary_size(removed_bytes)
             log.info("removed %s of cached prefixes in %s, where they may take %s", removed, self.root, limit)
 
-    def files(self, kv: KvIdentity, kernels: str) -> PrefixFiles:
-        """kernels: what computed it. Other kernels' KV may differ in the last bits."""
-        kind = derive_key(self._key, msgspec.json.encode((VERSION, kernels, kv)))
-        name = f"{VERSION}-{_hashed(kv.model_id)}-{blake3(kind).hexdigest()[:32]}"
-        return PrefixFiles(
-            lambda make: self._root().subdirectory(name, make=make), kind, kv.block_bytes, self.report
+    def files(self, kv: KvIdentity, kernels: str) -> BlockFiles:
+        """kernels: see KvIdentity.key()."""
+        key = kv.key(self._key, kernels)
+        name = f"{VERSION}-{_hashed(kv.model_id)}-{blake3(key).hexdigest()[:32]}"
+        return BlockFiles(
+            lambda make: self._root().subdirectory(name, make=make), key, kv.groups, self.report
         )
 
     def erase(self, model_id: str) -> None:
@@ -93,9 +91,10 @@ class PrefixStore:
         wanted = _hashed(model_id)
         for directory in self._directories():
             if wanted in directory.path.name:
-                self.num_bytes -= _clear(directory)
                 with suppress(OSError):
+                    directory.clear()
                     self._root().remove_subdirectory(directory.path.name)
+        self.keep_limit()
 
     def added(self, num_bytes: int) -> bool:
         """A file was made; others may have to go for it. False: they cannot be removed."""
@@ -188,19 +187,8 @@ def _remove_older_versions(root: StateDirectory) -> None:
         match = _NAME.fullmatch(name)
         if _FIRST_VERSION_NAME.fullmatch(name) or (match and int(match[1]) < VERSION):
             with suppress(OSError):
-                _clear(root.subdirectory(name))
+                root.subdirectory(name).clear()
                 root.remove_subdirectory(name)
-
-
-def _clear(directory: StateDirectory) -> int:
-    """Removes its files; so many bytes of prefixes are gone."""
-    num_bytes = 0
-    for name in _names(directory):
-        with suppress(OSError):
-            size = directory.status(name).st_size
-            directory.remove(name)
-            num_bytes += size if name.endswith(SUFFIX) else 0
-    return num_bytes
 
 
 def _hashed(model_id: str) -> str:

@@ -7,12 +7,13 @@ leads elsewhere, and nobody waits for the other end of a pipe.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -103,6 +104,13 @@ class StateDirectory:
         """Raises OSError."""
         os.unlink(name, dir_fd=self._descriptor)
 
+    def clear(self, keep: Container[str] = ()) -> None:
+        """Removes all files but those. Raises OSError."""
+        for name in self.names():
+            if name not in keep:
+                with suppress(OSError):
+                    self.remove(name)
+
     def remove_subdirectory(self, name: str) -> None:
         """An empty one. Raises OSError."""
         os.rmdir(name, dir_fd=self._descriptor)
@@ -115,6 +123,14 @@ class StateDirectory:
             return os.listdir(descriptor)  # noqa: PTH208 pathlib knows no descriptors
         finally:
             os.close(descriptor)
+
+    def lock(self) -> bool:
+        """False: somebody else has opened and locked it; until it is closed. Raises OSError."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def sync(self) -> None:
         """So that a power cut does not undo a renaming. Raises OSError."""

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from puna.backends.base import KvGroup, ModelInfo, ModelSource
 from puna.config.settings import Settings
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
-from puna.daemon.session_files import SessionFiles
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.worker.restarting_child import ProcessStatus
@@ -62,9 +61,10 @@ class FakeRuntime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings.models)
-        self.worker_sessions = FakeSessions()
-        files = SessionFiles(settings.sessions, settings.state_key)
-        self.sessions = SessionManager(files, self.store, self.worker_sessions, self.resident)
+        self.worker_sessions = FakeSessions(settings.sessions)
+        self.sessions = SessionManager(
+            settings.sessions, settings.state_key, self.store, self.worker_sessions, self.resident
+        )
         self.worker = self
         self.script = Script()
         self.text = FakeTextPool()

@@ -54,9 +54,10 @@ def test_a_session_is_saved_and_listed(client, runtime):
     saved = PINNED | {"saved": True, "saved_at": SAVED_TIME}
     assert response.json() == saved
     assert listed(client) == [saved]
-    [path] = runtime.settings.sessions.iterdir()
+    blocks = runtime.settings.sessions.glob("*/*.kv")
     runtime.worker_sessions.pinned.clear()  # as by a restart
-    assert listed(client) == [saved | {"pinned": False, "size": path.stat().st_size}]
+    size = sum(path.stat().st_size for path in blocks)
+    assert listed(client) == [saved | {"pinned": False, "size": size}]
 
 
 @pytest.mark.usefixtures("session")
@@ -119,7 +120,7 @@ def test_another_kv_type_is_a_conflict(client, runtime):
 @pytest.mark.usefixtures("session")
 def test_a_damaged_file_is_an_error_to_load_and_is_not_listed(client, runtime):
     client.post("/api/sessions/save", BODY)
-    [path] = runtime.settings.sessions.iterdir()
+    [path] = runtime.settings.sessions.glob("*/manifest")
     path.write_bytes(path.read_bytes()[:-1])
     response = client.post("/api/sessions/load", BODY)
     assert response.status_code == 500

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from puna.backends.base import KvGroup
 from puna.engine.offload.session_status import SessionStatus, UnknownSession
-from puna.kv.checkpoint import CheckpointHeader, KvIdentity, read_header, write_checkpoint
+from puna.kv.identity import KvIdentity
+from puna.kv.saved_sessions import SavedSessions
+from puna.kv.session_manifest import SessionHeader
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 
 BLOCK_BYTES = 64
@@ -27,29 +28,30 @@ def write_key(path: Path) -> Path:
 
 
 def identity(model_id: str, kv_type: str = "f16") -> KvIdentity:
-    return KvIdentity(model_id=model_id, kv_type=kv_type, num_layers=1, block_bytes=BLOCK_BYTES)
+    groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
+    return KvIdentity(model_id=model_id, kv_type=kv_type, groups=groups)
 
 
 class FakeSessions:
     """pinned: tokens by (model id, session name); 0: no longer pinned."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
         self.pinned: dict[tuple[str, str], int] = {}
         self.kv_type = "f16"
+        self._saved = SavedSessions(directory, lambda: KEY)
 
-    async def call(self, message: Any, descriptors: Sequence[int] = ()) -> Any:
-        return self.handle_session(message, descriptors)
+    async def call(self, message: Any) -> Any:
+        return self.handle_session(message)
 
-    def handle_session(self, message: Any, descriptors: Sequence[int]) -> Any:
+    def handle_session(self, message: Any) -> Any:
         match message:
             case ListSessions():
                 return self._list()
             case SaveSession(model_id, name):
-                return self._save(model_id, name, *descriptors)
+                return self._save(model_id, name)
             case LoadSession(model_id, name):
-                (descriptor,) = descriptors
-                header = read_header(os.dup(descriptor), KEY, name)
-                header.require(identity(model_id, self.kv_type), name)
+                header = self._saved.open(model_id, name).header
+                header.require(identity(model_id, self.kv_type))
                 self.pinned[model_id, name] = header.num_tokens
             case RemoveSession(model_id, name):
                 return self.pinned.pop((model_id, name), None) is not None
@@ -66,17 +68,17 @@ class FakeSessions:
             for (model_id, name), num_tokens in self.pinned.items()
         ]
 
-    def _save(self, model_id: str, name: str, descriptor: int) -> None:
+    def _save(self, model_id: str, name: str) -> None:
         if (model_id, name) not in self.pinned:
             raise UnknownSession(f"session '{name}' is not in memory")
         num_tokens = self.pinned[model_id, name]
-        header = CheckpointHeader(
+        header = SessionHeader(
             kv=identity(model_id, self.kv_type),
+            kernels="",
             name=name,
             namespace="",
             num_tokens=num_tokens,
             created_at=SAVED_AT,
         )
-        blocks = np.zeros((header.num_blocks, BLOCK_BYTES), dtype=np.uint8)
-        tokens = np.zeros(num_tokens, dtype=np.int32)
-        write_checkpoint(descriptor, KEY, header, tokens, list(blocks))
+        block = np.zeros(BLOCK_BYTES, dtype=np.uint8)
+        self._saved.write(header, bytes(4 * num_tokens), lambda _: block, lambda: None)

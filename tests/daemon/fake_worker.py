@@ -54,8 +54,10 @@ USED_BYTES, CACHED_BYTES, COMMITTED_BYTES = 64, 128, 256
 class FakeWorker(FakeSessions):
     """Process and client in one. Each request gets the tokens of its prompt back, one per step."""
 
-    def __init__(self, pid: int, unloadable: set[str], deadly: set[str], memory_bytes: int) -> None:
-        super().__init__()
+    def __init__(
+        self, pid: int, unloadable: set[str], deadly: set[str], memory_bytes: int, sessions: Path
+    ) -> None:
+        super().__init__(sessions)
         self._memory_bytes = memory_bytes
         self.pid = pid
         self.client = self
@@ -145,7 +147,7 @@ class FakeWorker(FakeSessions):
                 self._check()
                 self.num_saves += 1
             case _:
-                return self.handle_session(message, descriptors)
+                return self.handle_session(message)
         return None
 
     def cancel(self, request_id: str) -> None:
@@ -226,7 +228,7 @@ class FakeWorker(FakeSessions):
 class Workshop:
     """Spawns fake workers."""
 
-    def __init__(self, start_s: float = 0.5) -> None:
+    def __init__(self, start_s: float = 0.5, sessions: Path = Path("nowhere")) -> None:
         self.workers: list[FakeWorker] = []
         self.spawn_times: list[float] = []
         self.unloadable: set[str] = set()
@@ -236,6 +238,7 @@ class Workshop:
         self.failures: list[Exception] = []
         """Raised by the next spawns."""
         self._start_s = start_s
+        self._sessions = sessions
 
     @property
     def worker(self) -> FakeWorker:
@@ -247,5 +250,6 @@ class Workshop:
         if self.failures:
             raise self.failures.pop(0)
         pid = 100 + len(self.workers)
-        self.workers.append(FakeWorker(pid, self.unloadable, self.deadly, self.memory_bytes))
+        worker = FakeWorker(pid, self.unloadable, self.deadly, self.memory_bytes, self._sessions)
+        self.workers.append(worker)
         return self.worker

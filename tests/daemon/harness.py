@@ -22,7 +22,7 @@ class Daemon(Workshop):
     """A runtime whose worker is fake."""
 
     def __init__(self, root: Path, **settings) -> None:
-        super().__init__(start_s=0.0)
+        super().__init__(start_s=0.0, sessions=root.parent / "sessions")
         self.text = FakeTextPool()
         self.runtime = Runtime(
             Settings(

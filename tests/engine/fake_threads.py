@@ -1,11 +1,10 @@
-"""File threads that work when they are told to, in the test's own."""
+"""File threads that work when they are told to, in the test's own; or at once."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
-Work = Callable[[], None]
+from puna.engine.offload.disk import ThreadKind, Work
 
 
 class FakeThreads:
@@ -19,14 +18,9 @@ class FakeThreads:
     def has_work(self) -> bool:
         return bool(self.reads or self.writes)
 
-    def look(self, work: Work, done: Work) -> None:
-        self.read(work, done)
-
-    def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
-        self.reads.append((work, done, num_threads))
-
-    def write(self, work: Work, done: Work) -> None:
-        self.writes.append((work, done, 1))
+    def start(self, kind: ThreadKind, work: Work, done: Work, num_threads: int = 1) -> None:
+        jobs = self.writes if kind == "write" else self.reads
+        jobs.append((work, done, num_threads))
 
     def run_one(self, *, reads: bool) -> bool:
         """False: there is nothing of that kind to do."""
@@ -42,3 +36,12 @@ class FakeThreads:
     def run(self) -> None:
         while self.run_one(reads=True) or self.run_one(reads=False):
             pass
+
+
+class PromptThreads:
+    """A FileThreads that has done everything when it is asked to."""
+
+    def start(self, kind: ThreadKind, work: Work, done: Work, num_threads: int = 1) -> None:  # noqa: ARG002
+        for _ in range(num_threads):
+            work()
+        done()

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from puna.kv.prefix_files import PrefixFiles
+from puna.engine.offload.disk import ThreadKind
+from puna.kv.block_files import BlockFiles
 
 Work = Callable[[], None]
 _PATIENCE_S = 60.0  # only a test that fails waits for so long
@@ -63,35 +64,35 @@ class _Pool:
 
 
 class GatedThreads:
-    """A FileThreads: a writer, a finder and two readers. What is done waits for the engine's thread."""
+    """A FileThreads: two readers, and one of each other kind. What is done waits for the engine's thread."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._looking, self._reading, self._writing = self._pools = _Pool(1), _Pool(2), _Pool(1)
+        self._pools: dict[ThreadKind, _Pool] = {
+            "find": _Pool(1),
+            "read": _Pool(2),
+            "write": _Pool(1),
+            "sessions": _Pool(1),
+        }
         self._done: list[_Job] = []
 
-    def look(self, work: Work, done: Work) -> None:
-        self._submit(self._looking, work, done, 1)
-
-    def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
-        self._submit(self._reading, work, done, num_threads)
-
-    def write(self, work: Work, done: Work) -> None:
-        self._submit(self._writing, work, done, 1)
+    def start(self, kind: ThreadKind, work: Work, done: Work, num_threads: int = 1) -> None:
+        job = _Job(done, num_threads)
+        self._pools[kind].queue.extend((work, job) for _ in range(num_threads))
 
     @property
     def has_work(self) -> bool:
-        return bool(self._done) or any(pool.queue or pool.running for pool in self._pools)
+        return bool(self._done) or any(pool.queue or pool.running for pool in self._pools.values())
 
     @property
     def is_reading(self) -> bool:
         """Whether blocks are read into, as far as the engine knows."""
-        return bool(self._reading.queue or self._reading.running or self._done)
+        return bool(self._pools["read"].queue or self._pools["read"].running or self._done)
 
     def advance(self) -> bool:
         """Lets one thread come to its next block, or the engine's thread hear that a job is done."""
         choices: list[Work] = [lambda job=job: self._hear(job) for job in self._done]
-        for pool in self._pools:
+        for pool in self._pools.values():
             while pool.queue and len(pool.running) < pool.size:
                 work, job = pool.queue.popleft()
                 pool.running.append((_Thread(work), job))
@@ -103,10 +104,6 @@ class GatedThreads:
     def finish(self) -> None:
         while self.advance():
             pass
-
-    def _submit(self, pool: _Pool, work: Work, done: Work, num_threads: int) -> None:
-        job = _Job(done, num_threads)
-        pool.queue.extend((work, job) for _ in range(num_threads))
 
     def _advance(self, pool: _Pool, item: tuple[_Thread, _Job]) -> None:
         thread, job = item
@@ -123,8 +120,8 @@ class GatedThreads:
 
 
 def stop_at_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("read", "write"):
-        monkeypatch.setattr(PrefixFiles, name, _gated(getattr(PrefixFiles, name)))
+    for name in ("read", "write", "replace"):
+        monkeypatch.setattr(BlockFiles, name, _gated(getattr(BlockFiles, name)))
 
 
 def _gated(method: Callable[..., Any]) -> Callable[..., Any]:

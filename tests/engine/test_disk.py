@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from puna.engine.offload.disk_watch import PATIENCE_S
+from puna.engine.offload.disk import PATIENCE_S
 from puna.engine.offload.session_status import SessionError
+from tests.engine.saved_sessions import save
 from tests.engine.test_warm_prefixes import PROMPT, Desk
 from tests.engine.toy import ToyModel, expected_tokens, run_all
 
@@ -101,7 +102,7 @@ def test_the_disk_has_what_it_would_have_without_those_who_must_not_be_there(
 def test_a_session_that_is_not_for_the_disk_is_not_saved(desk: Desk):
     desk.say(PROMPT, session="a", cache_to_disk=False)
     with pytest.raises(SessionError, match="not for the disk"):
-        desk.engine.sessions.begin_save("toy", "a")
+        save(desk.engine.sessions, "toy", "a")
     put_away(desk)
 
 
@@ -196,7 +197,7 @@ def test_slow_progress_is_waited_for(desk: Desk):
 def test_a_disk_that_takes_nothing_delays_neither_memory_nor_the_end(desk: Desk, tmp_path: Path):
     told: list[bool] = []
     desk.say(PROMPT)
-    desk.engine.prefixes.put_away("toy")
+    desk.engine.prefixes.offload("toy")
     desk.engine.prefixes.save_all(lambda: told.append(True))
     wait(desk, PATIENCE_S)
     assert told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from puna.engine import EngineCore, Request
-from puna.engine.offload.session_files import SessionLoad, Transfer
-from puna.engine.offload.session_status import SessionError
-from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
+from puna.engine.offload.session_status import UnknownSession
+from tests.engine.fake_threads import FakeThreads, PromptThreads
+from tests.engine.saved_sessions import load, save
 from tests.engine.toy import POISON, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
-from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -46,21 +44,10 @@ def pinned(engine: EngineCore) -> dict[str, int]:
     return {status.name: status.num_tokens for status in engine.sessions.statuses() if status.pinned}
 
 
-def save(engine: EngineCore, name: str, path: Path) -> None:
-    transfer = engine.sessions.begin_save("toy", name)
-    write_session(path, transfer)
-    engine.check()
-    engine.sessions.end_save(transfer)
-    engine.check()
-
-
-def load(engine: EngineCore, name: str, path: Path, model_id: str = "toy") -> None:
-    with open_session(path) as checkpoint:
-        transfer = engine.sessions.begin_load(model_id, name, checkpoint)
-        transfer.run()
-        engine.check()
-        engine.sessions.end_load(transfer, succeeded=True)
-    engine.check()
+def saving_engine(directory: Path, model: ToyModel | None = None, **settings: object) -> EngineCore:
+    engine = toy_engine(model, sessions_dir=str(directory), **settings)
+    engine.sessions.use_threads(PromptThreads())
+    return engine
 
 
 def test_a_session_outlives_idle_time():
@@ -202,37 +189,42 @@ def test_unloading_the_model_drops_its_sessions():
 @pytest.mark.parametrize("num_prompt", [1, 16, 37, 200])
 def test_a_restored_session_goes_on_as_if_nothing_had_happened(tmp_path: Path, num_prompt: int):
     prompt = (PROMPT * 6)[:num_prompt]
-    engine = toy_engine()
+    engine = saving_engine(tmp_path)
     history = talk(engine, "a", prompt, cache_salt="s")
-    save(engine, "a", tmp_path / "a.kv")
+    save(engine.sessions, "toy", "a")
+    engine.check()
     engine.close()
 
     model = ToyModel()
-    engine = toy_engine(model)
-    load(engine, "a", tmp_path / "a.kv")
+    engine = saving_engine(tmp_path, model)
+    load(engine.sessions, "toy", "a")
+    engine.check()
     longer = talk(engine, "a", [*history, 3, 4], cache_salt="s")
     assert longer == [*history, 3, 4, *expected_tokens([*history, 3, 4], 10)]
     assert model.steps[0] == [3]  # the last token of the history, and two more
     engine.close()
 
 
-def test_running_sequences_go_on_while_a_session_is_written():
-    engine = toy_engine(num_blocks=8)
+def test_running_sequences_go_on_while_a_session_is_written(tmp_path: Path):
+    engine, threads, ends = saving_engine(tmp_path, num_blocks=8), FakeThreads(), []
+    engine.sessions.use_threads(threads)
     talk(engine, "a")
-    transfer = engine.sessions.begin_save("toy", "a")
+    engine.sessions.save("toy", "a", ends.append)
     tokens = run(engine, toy_request("long", [7] * 100, 20))["long"]
     assert tokens == expected_tokens([7] * 100, 20)
-    engine.sessions.end_save(transfer)
+    threads.run()
+    (error,) = ends
+    assert "given up" in str(error)
     engine.check()
 
 
-def test_another_model_refuses_the_session(tmp_path: Path):
-    engine = toy_engine()
+def test_another_model_does_not_find_the_session(tmp_path: Path):
+    engine = saving_engine(tmp_path)
     engine.attach_model("other", ToyModel(salt=1))
     talk(engine, "a")
-    save(engine, "a", tmp_path / "a.kv")
-    with pytest.raises(CheckpointMismatch, match="another model: toy, not other"):
-        load(engine, "a", tmp_path / "a.kv", "other")
+    save(engine.sessions, "toy", "a")
+    with pytest.raises(UnknownSession, match="session 'a' was not saved"):
+        load(engine.sessions, "other", "a")
     engine.check()
 
 
@@ -242,10 +234,13 @@ class EngineMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = tempfile.TemporaryDirectory()
-        self.engine = toy_engine(num_blocks=16)
+        self.engine = toy_engine(num_blocks=16, sessions_dir=self.directory.name)
+        self.threads = FakeThreads()
+        self.engine.sessions.use_threads(self.threads)
         self.prompts: dict[str, list[int]] = {}
         self.results = Results()
-        self.transfers: list[Transfer] = []
+        self.num_transfers = 0
+        self.ends: list[Exception | None] = []
         self.ids = map(str, itertools.count())
 
     @rule(
@@ -280,38 +275,15 @@ class EngineMachine(RuleBasedStateMachine):
     def be_idle(self) -> None:
         self.engine.trim_kv()
 
-    @rule(name=st.sampled_from("ab"))
-    def begin_save(self, name: str) -> None:
-        with suppress(SessionError):
-            self.transfers.append(self.engine.sessions.begin_save("toy", name))
+    @rule(name=st.sampled_from("ab"), does_save=st.booleans())
+    def begin_transfer(self, name: str, does_save: bool) -> None:
+        sessions = self.engine.sessions
+        (sessions.save if does_save else sessions.load)("toy", name, self.ends.append)
+        self.num_transfers += 1
 
-    @rule(name=st.sampled_from("ab"))
-    def begin_load(self, name: str) -> None:
-        path = Path(self.directory.name, name)
-        if path.exists():
-            checkpoint = open_session(path)
-            try:
-                self.transfers.append(self.engine.sessions.begin_load("toy", name, checkpoint))
-            except SessionError:
-                checkpoint.close()
-
-    @rule(data=st.data())
-    def end_transfer(self, data: st.DataObject) -> None:
-        if not self.transfers:
-            return
-        transfer = self.transfers.pop(data.draw(st.integers(0, len(self.transfers) - 1)))
-        succeeded = False
-        with suppress(CheckpointError):  # given up
-            if isinstance(transfer, SessionLoad):
-                transfer.run()
-            else:
-                write_session(Path(self.directory.name, transfer.header.name), transfer)
-            succeeded = True
-        if isinstance(transfer, SessionLoad):
-            transfer.checkpoint.close()
-            self.engine.sessions.end_load(transfer, succeeded=succeeded)
-        else:
-            self.engine.sessions.end_save(transfer)
+    @rule()
+    def let_a_thread_work(self) -> None:
+        self.threads.run_one(reads=True)
 
     @invariant()
     def books_are_right(self) -> None:
@@ -319,13 +291,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         run_all(self.engine, self.results)
+        self.threads.run()
+        assert len(self.ends) == self.num_transfers
         for request_id, tokens in self.results.tokens.items():
             assert tokens == expected_tokens(self.prompts[request_id], len(tokens))
         self.engine.close()
         self.engine.check()
-        for transfer in self.transfers:
-            if isinstance(transfer, SessionLoad):
-                transfer.checkpoint.close()
         self.directory.cleanup()
 
 

@@ -11,8 +11,8 @@ from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
+from puna.kv.block_files import HEADER_BYTES
 from puna.kv.extents import is_too_coarse
-from puna.kv.prefix_files import HEADER_BYTES
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -265,7 +265,7 @@ class Chaos:
 
     def wait(self) -> None:
         self.clock.now_s += self.random.choice([0.5, 4.0])
-        self.engine.prefixes.put_away_idle()
+        self.engine.prefixes.offload_idle()
 
     def give_memory_back(self) -> None:
         self.random.choice([self.engine.trim, self.engine.trim_kv, self.engine.memory.relieve])()

@@ -20,7 +20,8 @@ from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer
 from tests.forward import load_file
-from tests.kv.saved_sessions import open_session, write_session
+from tests.engine.fake_threads import PromptThreads
+from tests.engine.saved_sessions import load, save
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -71,9 +72,10 @@ class Engine:
         limit_bytes = max_tokens // BLOCK_TOKENS * model.info.block_bytes
         clock = itertools.count(0, 0.001)
         self.core = EngineCore(
-            backend, EngineSettings(kv_limit_bytes=limit_bytes, **settings), lambda: next(clock)
+            backend, EngineSettings(kv_limit_bytes=limit_bytes, state_key=bytes(32), **settings), lambda: next(clock)
         )
         self.core.attach_model("m", model)
+        self.core.sessions.use_threads(PromptThreads())
 
     def run(
         self, requests: Sequence[Request], later: Mapping[int, Request] | None = None
@@ -224,23 +226,18 @@ def test_preempted_and_resumed(
     assert {r.id: answers[r.id] for r in small} == {r.id: alone[r.id] for r in small}
 
 
-def test_restored_from_a_checkpoint(
+def test_restored_from_a_saved_session(
     backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer], tmp_path: Path
 ):
-    """Twelve tokens of each answer in one engine, the others in another that has read the session's file."""
+    """Twelve tokens of each answer in one engine, the others in another that has read the session's files."""
     greedy = [r for r in requests if r.sampling is GREEDY and not r.shift]
     with Engine(backend, path) as engine:
         engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
         for one in greedy:
-            save = engine.core.sessions.begin_save("m", one.id)
-            write_session(tmp_path / one.id, save)
-            engine.core.sessions.end_save(save)
+            save(engine.core.sessions, "m", one.id)
     with Engine(backend, path) as engine:
         for one in greedy:
-            with open_session(tmp_path / one.id) as checkpoint:
-                load = engine.core.sessions.begin_load("m", one.id, checkpoint)
-                load.run()
-                engine.core.sessions.end_load(load, succeeded=True)
+            load(engine.core.sessions, "m", one.id)
         rest = [continued(one, alone[one.id], 12) for one in greedy]
         assert engine.run(rest) == {one.id: alone[one.id][12:] for one in greedy}
         assert engine.metrics.cached_tokens == sum(len(one.prompt) - 1 for one in rest)

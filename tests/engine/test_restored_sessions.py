@@ -8,9 +8,10 @@ import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
-from puna.kv.checkpoint import CheckpointMismatch
+from puna.kv.session_manifest import SavedSessionMismatch
+from tests.engine.fake_threads import PromptThreads
+from tests.engine.saved_sessions import load, save
 from tests.forward import load_file
-from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -22,9 +23,13 @@ SAMPLING = SamplingParams(temperature=1.0, seed=5, num_logprobs=3)
 class Engine:
     """A process's engine with the model."""
 
-    def __init__(self, path: Path, kv_type: str, num_threads: int = 1) -> None:
+    def __init__(self, path: Path, directory: Path, kv_type: str, num_threads: int = 1) -> None:
         self.backend = CpuBackend(num_threads, kv_type=kv_type)
-        self.core = EngineCore(self.backend, EngineSettings(kv_limit_bytes=64 << 20))
+        settings = EngineSettings(
+            kv_limit_bytes=64 << 20, state_key=bytes(32), sessions_dir=str(directory)
+        )
+        self.core = EngineCore(self.backend, settings)
+        self.core.sessions.use_threads(PromptThreads())
         self.core.attach_model("m", load_file(self.backend, path))
 
     def __enter__(self) -> Engine:
@@ -45,17 +50,6 @@ class Engine:
             self.core.check()
         return outputs
 
-    def save(self, path: Path) -> None:
-        save = self.core.sessions.begin_save("m", "a")
-        write_session(path, save)
-        self.core.sessions.end_save(save)
-
-    def load(self, path: Path) -> None:
-        with open_session(path) as checkpoint:
-            load = self.core.sessions.begin_load("m", "a", checkpoint)
-            load.run()
-            self.core.sessions.end_load(load, succeeded=True)
-
 
 def tokens_and_logprobs(outputs: list[StepOutput]) -> list[object]:
     return [(output.tokens, output.logprobs) for output in outputs]
@@ -67,25 +61,25 @@ def tokens_of(outputs: list[StepOutput]) -> list[int]:
 
 @pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
 def test_going_on_after_a_restart(smollm2_path: Path, tmp_path: Path, kv_type: str):
-    with Engine(smollm2_path, kv_type) as engine:
+    with Engine(smollm2_path, tmp_path, kv_type) as engine:
         history = PROMPT + tokens_of(engine.say(PROMPT, session="a"))
-        engine.save(tmp_path / "a.kv")
-    with Engine(smollm2_path, kv_type) as fresh:
+        save(engine.core.sessions, "m", "a")
+    with Engine(smollm2_path, tmp_path, kv_type) as fresh:
         expected = fresh.say(history + QUESTION)
         assert expected[-1].stats.cached_tokens == 0
-    with Engine(smollm2_path, kv_type, num_threads=2) as restored:
-        restored.load(tmp_path / "a.kv")
+    with Engine(smollm2_path, tmp_path, kv_type, num_threads=2) as restored:
+        load(restored.core.sessions, "m", "a")
         outputs = restored.say(history + QUESTION)
     assert outputs[-1].stats.cached_tokens == len(history) - 1
     assert tokens_and_logprobs(outputs) == tokens_and_logprobs(expected)
 
 
 def test_kv_of_another_type_is_refused(smollm2_path: Path, tmp_path: Path):
-    with Engine(smollm2_path, "f16") as engine:
+    with Engine(smollm2_path, tmp_path, "f16") as engine:
         engine.say(PROMPT, session="a")
-        engine.save(tmp_path / "a.kv")
+        save(engine.core.sessions, "m", "a")
     with (
-        Engine(smollm2_path, "q8_0") as engine,
-        pytest.raises(CheckpointMismatch, match="another KV cache type: f16, not q8_0"),
+        Engine(smollm2_path, tmp_path, "q8_0") as engine,
+        pytest.raises(SavedSessionMismatch, match="another KV cache type: f16, not q8_0"),
     ):
-        engine.load(tmp_path / "a.kv")
+        load(engine.core.sessions, "m", "a")

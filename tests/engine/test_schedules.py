@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.engine.load_errors import ModelDoesNotFit
-from puna.engine.offload.session_files import SessionSave
-from puna.engine.offload.session_status import SessionError
+from tests.engine.fake_threads import FakeThreads
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
-from puna.kv.checkpoint import CheckpointError
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,
@@ -34,7 +31,6 @@ from tests.engine.toy import (
     toy_engine,
     toy_request,
 )
-from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -135,7 +131,13 @@ class Schedules(RuleBasedStateMachine):
         self, num_blocks: int, values: dict[str, Any], may_fail: bool, first: list[dict[str, Any]]
     ) -> None:
         self.backend, self.clock = ToyBackend(), SteadyClock()
-        chosen = EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **values)
+        self.files, self.threads = tempfile.TemporaryDirectory(), FakeThreads()
+        chosen = EngineSettings(
+            kv_limit_bytes=num_blocks * BLOCK_BYTES,
+            state_key=bytes(32),
+            sessions_dir=self.files.name,
+            **values,
+        )
         self.engine = EngineCore(self.backend, chosen, self.clock)
         self.budget = self.engine.memory.budget
         self.leases: list[int] = []
@@ -152,9 +154,9 @@ class Schedules(RuleBasedStateMachine):
         self.num_blocks: dict[str, int] = {}  # that a request may come to need
         self.squeezed: set[str] = set()  # for whom there was too little memory at some time
         self.results = Results()
-        self.files = tempfile.TemporaryDirectory()
-        self.directory = Path(self.files.name)
-        self.saves: list[SessionSave] = []
+        self.engine.sessions.use_threads(self.threads)
+        self.num_transfers = 0
+        self.ends: list[Exception | None] = []
         for fields in first:
             self._submit(**fields)
 
@@ -272,30 +274,16 @@ class Schedules(RuleBasedStateMachine):
         self.engine.sessions.remove(model_id, name)
         self.engine.check()
 
-    @rule(name=st.sampled_from(SESSIONS))
-    def begin_to_save_session(self, name: str) -> None:
-        if all(save.header.name != name for save in self.saves):
-            with suppress(SessionError):  # there is none, or its place was needed
-                self.saves.append(self.engine.sessions.begin_save("first", name))
-            self.engine.check()
-
-    @precondition(lambda self: self.saves)
-    @rule()
-    def end_to_save_session(self) -> None:
-        save = self.saves.pop(0)
-        with suppress(CheckpointError):  # running requests needed the blocks
-            write_session(self.directory / save.header.name, save)
-        self.engine.sessions.end_save(save)
+    @rule(name=st.sampled_from(SESSIONS), does_save=st.booleans())
+    def save_or_load_session(self, name: str, does_save: bool) -> None:
+        sessions = self.engine.sessions
+        (sessions.save if does_save else sessions.load)("first", name, self.ends.append)
+        self.num_transfers += 1
         self.engine.check()
 
-    @rule(name=st.sampled_from(SESSIONS))
-    def restore_session(self, name: str) -> None:
-        if not (self.directory / name).exists():
-            return
-        with suppress(SessionError), open_session(self.directory / name) as checkpoint:
-            load = self.engine.sessions.begin_load("first", name, checkpoint)
-            load.run()
-            self.engine.sessions.end_load(load, succeeded=True)
+    @rule()
+    def let_a_thread_work(self) -> None:
+        self.threads.run_one(reads=True)
         self.engine.check()
 
     @rule(does_forget=st.booleans())
@@ -316,8 +304,8 @@ class Schedules(RuleBasedStateMachine):
         run_all(self.engine, self.results)
         self._check_results()
         assert not self.unfinished, "a request without an end"
-        while self.saves:
-            self.end_to_save_session()
+        self.threads.run()
+        assert len(self.ends) == self.num_transfers
         for model_id, name in itertools.product(self.models, SESSIONS):
             self.engine.sessions.remove(model_id, name)
         self.engine.trim_kv()

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from numpy.typing import NDArray
 
-from puna.engine.offload.session_status import (
-    InvalidSessionName,
-    SessionError,
-    UnknownSession,
-    check_session_name,
-)
+from puna.backends.base import KvGroup
+from puna.engine import EngineSettings
+from puna.engine.offload.disk import PATIENCE_S
+from puna.engine.offload.session_status import SessionError, UnknownSession
 from puna.engine.offload.sessions import ModelKv, Sessions
 from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
-from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, KvIdentity
+from puna.kv.identity import KvIdentity
+from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
+from tests.engine.fake_threads import FakeThreads
+from tests.engine.toy import ToyClock
 from tests.engine.toy_memory import ToyMemory
-from tests.kv.saved_sessions import open_session, write_session
 
 pytestmark = pytest.mark.native
 
@@ -41,16 +41,32 @@ class Bench:
     budget: Budget
     sessions: Sessions
     kv: ModelKv
+    threads: FakeThreads
+    clock: ToyClock
+    ends: list[Exception | None]
+    """Of what was begun."""
 
     @classmethod
-    def make(cls, num_blocks: int = 100, model_id: str = "m", other: Bench | None = None) -> Bench:
+    def make(
+        cls,
+        directory: Path | None = None,
+        num_blocks: int = 100,
+        model_id: str = "m",
+        other: Bench | None = None,
+    ) -> Bench:
         budget = other.budget if other else Budget(num_blocks * BLOCK_BYTES)
-        sessions = other.sessions if other else Sessions()
+        settings = EngineSettings(sessions_dir=str(directory), state_key=bytes(32))
+        clock, threads = ToyClock(), FakeThreads()
+        sessions = other.sessions if other else Sessions(settings, clock)
+        if other is None and directory is not None:
+            sessions.use_threads(threads)
         memory = ToyMemory(num_blocks, BLOCK_BYTES)
         pool = BlockPool(memory, budget)
-        identity = KvIdentity(model_id=model_id, kv_type="f16", num_layers=1, block_bytes=BLOCK_BYTES)
-        bench = cls(budget, sessions, ModelKv(identity, memory, pool, PrefixCache(pool)))
-        sessions.add_model(model_id, bench.kv)
+        groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
+        identity = KvIdentity(model_id=model_id, kv_type="f16", groups=groups)
+        kv = ModelKv(identity, memory, pool, PrefixCache(pool))
+        bench = cls(budget, sessions, kv, threads, clock, [])
+        sessions.add_model(model_id, bench.kv, "cpu")
         return bench
 
     @property
@@ -89,18 +105,25 @@ class Bench:
         assert table.grow(16 * self.kv.pool.num_available)
         table.release()
 
-    def save(self, name: str, path: Path) -> None:
-        save = self.sessions.begin_save(self.model_id, name)
-        try:
-            write_session(path, save)
-        finally:
-            self.sessions.end_save(save)
+    def save(self, name: str) -> None:
+        self.begin_save(name)
+        self.finish()
 
-    def load(self, name: str, path: Path) -> None:
-        with open_session(path) as checkpoint:
-            load = self.sessions.begin_load(self.model_id, name, checkpoint)
-            load.run()
-            self.sessions.end_load(load, succeeded=True)
+    def load(self, name: str) -> None:
+        self.begin_load(name)
+        self.finish()
+
+    def begin_save(self, name: str) -> None:
+        self.sessions.save(self.model_id, name, self.ends.append)
+
+    def begin_load(self, name: str) -> None:
+        self.sessions.load(self.model_id, name, self.ends.append)
+
+    def finish(self) -> None:
+        """What was begun; raises what it failed with."""
+        self.threads.run()
+        if error := self.ends.pop(0):
+            raise error
 
     def pinned(self) -> dict[str, int]:
         """Tokens by name, of what is pinned."""
@@ -189,10 +212,10 @@ def test_a_block_that_somebody_writes_to_is_not_pinned():
 
 
 def test_the_least_recently_used_goes_first(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     for number, name in enumerate("abc"):
         bench.keep(name, tokens_of(40 + number))
-    bench.save("a", tmp_path / "a.kv")
+    bench.save("a")
     assert bench.sessions.unpin_oldest()
     assert list(bench.pinned()) == ["c", "a"]
     assert [(s.name, s.num_tokens, s.pinned) for s in bench.sessions.statuses()] == [
@@ -217,12 +240,12 @@ def test_the_list_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch):
     assert [status.name for status in bench.sessions.statuses()] == ["s7", "s8", "s9"]
 
 
-def test_a_file_brings_a_session_into_another_engine(tmp_path: Path):
-    bench, tokens = Bench.make(), tokens_of(100, 7)
+def test_files_bring_a_session_into_another_engine(tmp_path: Path):
+    bench, tokens = Bench.make(tmp_path), tokens_of(100, 7)
     bench.keep("a", tokens, salt="s")
-    bench.save("a", tmp_path / "a.kv")
-    other = Bench.make()
-    other.load("a", tmp_path / "a.kv")
+    bench.save("a")
+    other = Bench.make(tmp_path)
+    other.load("a")
     other.crowd_out()
     assert other.cached(tokens, "s").tolist() == tokens.tolist()
     assert other.pinned() == {"a": 107}
@@ -231,124 +254,137 @@ def test_a_file_brings_a_session_into_another_engine(tmp_path: Path):
 
 
 def test_loading_what_is_there_already_shares_its_blocks(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(40))
-    bench.save("a", tmp_path / "a.kv")
-    bench.load("a", tmp_path / "a.kv")
+    bench.save("a")
+    bench.load("a")
     assert bench.kv.pool.num_used == 3
     assert bench.pinned() == {"a": 40}
 
 
 def test_sessions_that_cannot_be_saved(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     with pytest.raises(UnknownSession, match="session 'a' is not in memory"):
-        bench.save("a", tmp_path / "a.kv")
+        bench.save("a")
     bench.keep("a", tokens_of(40))
     bench.sessions.unpin_oldest()
     with pytest.raises(SessionError, match="no longer in memory"):
-        bench.save("a", tmp_path / "a.kv")
+        bench.save("a")
+    nowhere = Bench.make()
+    nowhere.keep("a", tokens_of(40))
+    for begin in (nowhere.save, nowhere.load):
+        with pytest.raises(SavedSessionError, match="no place on disk"):
+            begin("a")
 
 
 def test_loading_makes_room_among_older_sessions(tmp_path: Path):
-    bench = Bench.make(num_blocks=10)
+    bench = Bench.make(tmp_path, num_blocks=10)
     bench.keep("a", tokens_of(96))
-    bench.save("a", tmp_path / "a.kv")
+    bench.save("a")
     bench.sessions.remove("m", "a")
     bench.keep("b", tokens_of(80))
-    bench.load("a", tmp_path / "a.kv")
+    bench.load("a")
     assert bench.pinned() == {"a": 96}
 
 
 def test_loading_takes_nothing_from_running_sequences(tmp_path: Path):
-    bench = Bench.make(num_blocks=10)
+    bench = Bench.make(tmp_path, num_blocks=10)
     bench.keep("a", tokens_of(96))
-    bench.save("a", tmp_path / "a.kv")
+    bench.save("a")
     bench.sessions.remove("m", "a")
     running = SequenceTable(bench.kv.pool)
     running.grow(80)
     with pytest.raises(SessionError, match="needs 384 B of KV memory"):
-        bench.load("a", tmp_path / "a.kv")
+        bench.load("a")
     assert bench.kv.pool.num_used == running.num_blocks
 
 
 def test_a_model_that_is_not_loaded_takes_no_session(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(5))
-    bench.save("a", tmp_path / "a.kv")
-    with open_session(tmp_path / "a.kv") as checkpoint, pytest.raises(SessionError, match="not loaded"):
-        bench.sessions.begin_load("other", "a", checkpoint)
-
-
-def test_another_model_refuses_the_file(tmp_path: Path):
-    bench = Bench.make()
-    bench.keep("a", tokens_of(40))
-    bench.save("a", tmp_path / "a.kv")
-    other = Bench.make(model_id="other", other=bench)
-    with pytest.raises(CheckpointMismatch, match="another model"):
-        other.load("a", tmp_path / "a.kv")
-    assert other.kv.pool.num_used == 0
+    bench.save("a")
+    bench.begin_load("a")
+    bench.sessions.remove_model("m")
+    with pytest.raises(SessionError, match="not loaded"):
+        bench.finish()
 
 
 def test_a_save_gives_its_blocks_to_who_runs(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(40))
-    save = bench.sessions.begin_save("m", "a")
+    bench.begin_save("a")
     bench.sessions.unpin_oldest()
     assert bench.kv.pool.num_used == 3  # the save's
     assert bench.sessions.unpin_oldest()
     assert bench.kv.pool.num_used == 0
-    with pytest.raises(CheckpointError, match="running requests needed the memory"):
-        write_session(tmp_path / "a.kv", save)
-    bench.sessions.end_save(save)
+    with pytest.raises(SavedSessionError, match="running requests needed the memory"):
+        bench.finish()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_load_gives_its_blocks_to_who_runs(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(40))
-    bench.save("a", tmp_path / "a.kv")
+    bench.save("a")
     bench.sessions.remove("m", "a")
     bench.crowd_out()
-    with open_session(tmp_path / "a.kv") as checkpoint:
-        load = bench.sessions.begin_load("m", "a", checkpoint)
-        load.run()
-        assert bench.sessions.unpin_oldest()
-        with pytest.raises(CheckpointError, match="given up"):
-            bench.sessions.end_load(load, succeeded=True)
+    bench.begin_load("a")
+    assert bench.threads.run_one(reads=True)  # it was opened
+    assert bench.sessions.unpin_oldest()
+    with pytest.raises(SavedSessionError, match="given up"):
+        bench.finish()
     assert bench.pinned() == {}
     assert len(bench.cached(tokens_of(40))) == 0
     bench.check()
 
 
-def test_a_corrupt_file_becomes_no_session(tmp_path: Path):
-    bench, path = Bench.make(), tmp_path / "a.kv"
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_damaged_block_becomes_no_session(tmp_path: Path, is_missing: bool):
+    bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(40))
-    bench.save("a", path)
+    bench.save("a")
     bench.sessions.remove("m", "a")
     bench.crowd_out()
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with open_session(path) as checkpoint:
-        load = bench.sessions.begin_load("m", "a", checkpoint)
-        with pytest.raises(CheckpointError, match="block 2"):
-            load.run()
-        bench.sessions.end_load(load, succeeded=False)
+    path = sorted(tmp_path.glob("*/*.kv"))[1]
+    if is_missing:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SavedSessionError, match="a block is missing" if is_missing else "MAC of a block"):
+        bench.load("a")
     assert bench.pinned() == {}
     assert len(bench.cached(tokens_of(40))) == 0
     bench.check()
+    bench.keep("a", tokens_of(40))
+    bench.save("a")  # makes it whole
+    bench.load("a")
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path):
+    bench = Bench.make(tmp_path)
+    bench.keep("a", tokens_of(40))
+    bench.begin_save("a")
+    assert bench.sessions.tend() == PATIENCE_S
+    bench.clock.now_s += PATIENCE_S
+    assert bench.sessions.tend() is None
+    (error,) = bench.ends
+    assert "does not answer" in str(error)
+    assert bench.kv.pool.num_used == 3, "the session's own"
+    bench.threads.run()  # now it does
+    assert len(bench.ends) == 1
 
 
 def test_unloading_a_model_takes_its_sessions_and_transfers_along(tmp_path: Path):
-    bench = Bench.make()
+    bench = Bench.make(tmp_path)
     other = Bench.make(model_id="other", other=bench)
     for each in (bench, other):
         each.keep("a", tokens_of(40))
-    save = bench.sessions.begin_save("m", "a")
+    bench.begin_save("a")
     bench.sessions.remove_model("m")
     bench.kv.pool.close()
     assert [status.model_id for status in bench.sessions.statuses()] == ["other"]
-    with pytest.raises(CheckpointError, match="model was unloaded"):
-        write_session(tmp_path / "a.kv", save)
-    bench.sessions.end_save(save)
+    with pytest.raises(SavedSessionError, match="model was unloaded"):
+        bench.finish()
 
 
 class SessionMachine(RuleBasedStateMachine):

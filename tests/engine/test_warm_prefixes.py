@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
 
 from puna.engine import EngineCore
-from puna.engine.offload import prefix_transfers
+from puna.engine.offload import prefix_saves
 from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
-from puna.kv.prefix_files import HEADER_BYTES
+from puna.kv.block_files import HEADER_BYTES, BlockFiles
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -124,15 +123,15 @@ def test_what_goes_on_differently_is_found_up_to_there(desk: Desk):
 def test_an_idle_model_gives_its_memory_back_and_finds_its_prefixes_again(desk: Desk):
     clock = desk.engine._clock
     desk.say(PROMPT)
-    assert desk.engine.prefixes.put_away_idle() == pytest.approx(3.0)
+    assert desk.engine.prefixes.offload_idle() == pytest.approx(3.0)
     clock.now_s += 2.9
-    assert desk.engine.prefixes.put_away_idle() == pytest.approx(0.1)
+    assert desk.engine.prefixes.offload_idle() == pytest.approx(0.1)
     clock.now_s += 0.2
-    assert desk.engine.prefixes.put_away_idle() is None
+    assert desk.engine.prefixes.offload_idle() is None
     assert desk.model.used_kv_bytes > 0, "held while it is written"
     desk.threads.run()
     assert desk.model.committed_kv_bytes == 0
-    assert desk.engine.prefixes.put_away_idle() is None
+    assert desk.engine.prefixes.offload_idle() is None
     assert desk.say(PROMPT) == len(PROMPT) - 1
 
 
@@ -144,7 +143,7 @@ def test_a_model_is_idle_though_others_are_not(desk: Desk):
     for _ in range(5):
         desk.engine.step()
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     desk.threads.run()
     toy, other = desk.engine.stats().models
     assert (toy.committed_kv_bytes, other.num_running) == (0, 1)
@@ -154,7 +153,7 @@ def test_a_model_is_idle_though_others_are_not(desk: Desk):
 def test_what_is_asked_for_while_it_is_put_away_stays(desk: Desk):
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     request_id = desk.submit(PROMPT)
     results = run_all(desk.engine)
     assert results.last[request_id].stats.cached_tokens == len(PROMPT) - 1
@@ -166,7 +165,7 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
     desk = Desk(tmp_path, kv_disk_bytes=0)
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     assert desk.model.committed_kv_bytes == 0
     assert desk.disk is None
     assert desk.say(PROMPT) == 0
@@ -178,7 +177,7 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
 
 def test_what_others_remove_from_the_disk_is_noticed(desk: Desk, tmp_path: Path):
     desk.say(PROMPT)
-    desk.engine.prefixes.put_away("toy")
+    desk.engine.prefixes.offload("toy")
     desk.threads.run()
     assert desk.disk.num_bytes > 0
     for path in tmp_path.glob("*/*.kv"):
@@ -194,7 +193,7 @@ def test_memory_that_is_reserved_for_good_is_kept_and_nothing_goes_to_disk(tmp_p
     desk = Desk(tmp_path, elastic=False, static_context=800, max_running=1)
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
-    assert desk.engine.prefixes.put_away_idle() is None
+    assert desk.engine.prefixes.offload_idle() is None
     assert desk.say(PROMPT) == len(PROMPT) - 1
     desk.reload()
     desk.close()
@@ -206,7 +205,7 @@ def test_slots_are_emptied_and_nothing_goes_to_disk(tmp_path: Path):
     desk.say(PROMPT)
     assert desk.model.used_kv_bytes > 0
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     assert desk.model.committed_kv_bytes == 0
     desk.close()
     assert list(tmp_path.iterdir()) == []
@@ -249,12 +248,12 @@ def test_a_model_that_goes_does_not_wait_until_an_idle_one_is_saved(desk: Desk):
     desk.say(PROMPT)
     desk.submit(OTHER, model_id="idle")
     desk.run()
-    desk.engine.prefixes.put_away("idle")  # a save without a deadline
+    desk.engine.prefixes.offload("idle")  # a save without a deadline
     desk.reload()
     assert desk.say(PROMPT) == len(PROMPT) - 1
     idle = next(model for model in desk.engine.stats().models if model.model_id == "idle")
     assert idle.cached_kv_bytes == idle.committed_kv_bytes > 0, "what was not saved is still there"
-    desk.engine.prefixes.put_away("idle")
+    desk.engine.prefixes.offload("idle")
     desk.threads.run()
     desk.engine.unload_model("idle")
     desk.engine.attach_model("idle", ToyModel(1, clock=desk.engine._clock))
@@ -413,7 +412,7 @@ def test_those_who_run_take_the_memory_that_is_written(tmp_path: Path):
     desk = Desk(tmp_path, num_blocks=40)
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     desk.engine.attach_model("other", ToyModel(1))
     runner = desk.submit([2] * 16 * 30, max_tokens=20, cache_prompt=False, model_id="other")
     assert run_all(desk.engine).tokens[runner] == expected_tokens([2] * 16 * 30, 20, salt=1)
@@ -421,7 +420,7 @@ def test_those_who_run_take_the_memory_that_is_written(tmp_path: Path):
     assert desk.disk.saved_tokens == 0
     assert desk.model.cached_kv_bytes > 0, "what was not taken may be saved later"
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     desk.run()
     assert desk.disk.saved_tokens > 0
     assert desk.model.committed_kv_bytes == 0
@@ -452,10 +451,10 @@ def test_reading_that_takes_longer_than_computing_is_left(tmp_path: Path):
 
 def test_saving_takes_its_time_while_others_run(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     pauses: list[float] = []
-    monkeypatch.setattr(prefix_transfers.time, "sleep", pauses.append)
+    monkeypatch.setattr(prefix_saves.time, "sleep", pauses.append)
     desk.engine.attach_model("other", ToyModel(1))
     desk.say(PROMPT)
-    desk.engine.prefixes.put_away("toy")
+    desk.engine.prefixes.offload("toy")
     desk.submit([1, 2, 3], model_id="other", max_tokens=100)
     desk.engine.step()
     desk.threads.run()
@@ -470,8 +469,13 @@ def test_saving_takes_its_time_while_others_run(desk: Desk, monkeypatch: pytest.
 
 def test_saving_ends_in_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     desk.say(PROMPT)
-    now_s = itertools.count(0, 0.4 * SAVE_S)  # each block takes so long
-    monkeypatch.setattr(prefix_transfers.time, "monotonic", lambda: next(now_s))
+    write = BlockFiles.write
+
+    def slow_write(*arguments: object) -> bool:
+        desk.engine._clock.now_s += 0.6 * SAVE_S
+        return write(*arguments)
+
+    monkeypatch.setattr(BlockFiles, "write", slow_write)
     desk.reload()
     desk.threads.run()
     assert desk.disk.saved_tokens == 2 * BLOCK_TOKENS
@@ -483,7 +487,7 @@ def test_a_disk_that_cannot_be_written_disturbs_nobody(tmp_path: Path):
     desk = Desk(tmp_path / "file")
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
-    desk.engine.prefixes.put_away_idle()
+    desk.engine.prefixes.offload_idle()
     desk.threads.run()
     assert desk.model.committed_kv_bytes == 0
     assert desk.say(PROMPT) == 0

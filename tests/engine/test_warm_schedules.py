@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.prefix_files import HEADER_BYTES
+from puna.kv.block_files import HEADER_BYTES
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -123,7 +123,7 @@ class WarmSchedules(RuleBasedStateMachine):
         if is_finished:
             self.finish()
         self.clock.now_s += seconds
-        self.engine.prefixes.put_away_idle()
+        self.engine.prefixes.offload_idle()
         self.engine.check()
 
     @rule(model_id=model_ids, is_finished=st.booleans())

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from puna.engine.offload import disk_watch
-from puna.kv.prefix_files import PrefixFiles
+from puna.engine.offload import disk
+from puna.kv.block_files import BlockFiles
 from puna.worker import file_threads
 from puna.worker.engine import server
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import GetStats, SavePrefixes, Sleep, Unload, Wake
-from puna.worker.engine.prefix_service import PrefixService
-from tests.engine.toy import expected_tokens, toy_engine, toy_request
+from puna.worker.engine.offload_threads import OffloadThreads
+from tests.engine.toy import expected_tokens, toy_request
 from tests.worker.harness import Served, generate, load, outputs_of, served
 
 pytestmark = pytest.mark.native
@@ -160,7 +160,7 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
     reading, go_on, read, num_steps = (
         threading.Event(),
         threading.Event(),
-        PrefixFiles.read,
+        BlockFiles.read,
         itertools.count(),
     )
 
@@ -188,7 +188,7 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
             go_on.set()
             await asyncio.gather(reads, takes)
 
-    monkeypatch.setattr(PrefixFiles, "read", slow_read)
+    monkeypatch.setattr(BlockFiles, "read", slow_read)
     monkeypatch.setattr(server, "STALL_S", 3600.0)
     try:
         asyncio.run(main())
@@ -197,24 +197,23 @@ def test_who_waits_for_a_block_that_is_read_into_does_so_quietly(
 
 
 def test_who_looks_for_a_prefix_does_not_wait_for_what_others_read():
-    engine, to_do, go_on = toy_engine(), queue.SimpleQueue(), threading.Event()
-    service, done = PrefixService(engine.prefixes, to_do.put), []
+    to_do, go_on = queue.SimpleQueue(), threading.Event()
+    threads, done = OffloadThreads(to_do.put), []
     try:
-        service.read(go_on.wait, lambda: done.append("read"), num_threads=2)
-        service.look(lambda: None, lambda: done.append("looked"))
+        threads.start("read", go_on.wait, lambda: done.append("read"), num_threads=2)
+        threads.start("find", lambda: None, lambda: done.append("looked"))
         to_do.get(timeout=30)()
         assert done == ["looked"]
     finally:
         go_on.set()
-        service.close()
-        engine.close()
+        threads.close()
     assert done == ["looked", "read"]
 
 
 def test_a_disk_that_hangs_delays_neither_requests_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    answers, read = threading.Event(), PrefixFiles.read
+    answers, read = threading.Event(), BlockFiles.read
 
     def hanging_read(*arguments: Any) -> bool:
         answers.wait()
@@ -226,11 +225,11 @@ def test_a_disk_that_hangs_delays_neither_requests_nor_the_end(
             await cached(s.client, "first")
             await s.client.call(Unload("toy"))
             await load(s.client, "toy", TOY)
-            monkeypatch.setattr(PrefixFiles, "read", hanging_read)
+            monkeypatch.setattr(BlockFiles, "read", hanging_read)
             assert await cached(s.client, "hangs") == 0
             assert await cached(s.client, "knows") == len(PROMPT) - 1
 
-    monkeypatch.setattr(disk_watch, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(disk, "PATIENCE_S", 0.05)
     monkeypatch.setattr(file_threads, "CLOSE_S", 0.05)
     try:
         asyncio.run(main())  # which ends the server, too

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from puna.engine.offload import session_files
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
-from puna.kv.checkpoint import CheckpointError, CheckpointMismatch, write_checkpoint
-from puna.kv.checkpoint_files import CheckpointFiles
-from puna.worker.calls import CallFailed
+from puna.kv.block_files import BlockFiles
+from puna.kv.session_manifest import SavedSessionError
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import (
     GetStats,
@@ -42,37 +40,18 @@ async def cached_tokens(client: EngineClient, prompt: list[int]) -> int:
     return outputs[-1].stats.cached_tokens
 
 
-async def save(client: EngineClient, name: str, path: Path) -> None:
-    draft = CheckpointFiles(path.parent).begin(path.name)
-    try:
-        await client.call(SaveSession("toy", name), [draft.descriptor])
-    except BaseException:
-        draft.discard()
-        raise
-    draft.publish()
-
-
-async def load_session(client: EngineClient, model_id: str, path: Path) -> None:
-    descriptor = CheckpointFiles(path.parent).open(path.name)
-    try:
-        await client.call(LoadSession(model_id, "a"), [descriptor])
-    finally:
-        os.close(descriptor)
-
-
 def test_a_session_moves_to_another_worker(tmp_path: Path):
     async def main() -> None:
-        path = tmp_path / "a.kv"
         status = SessionStatus(model_id="toy", name="a", num_tokens=49, kv_bytes=4 * BLOCK_BYTES)
-        async with served() as s:
+        async with served(sessions_dir=str(tmp_path)) as s:
             await load(s.client, "toy", TOY)
             history = await talk(s.client)
             assert await s.client.call(ListSessions()) == [status]
-            await save(s.client, "a", path)
-        async with served() as s:
+            await s.client.call(SaveSession("toy", "a"))
+        async with served(sessions_dir=str(tmp_path)) as s:
             await load(s.client, "toy", TOY)
             assert await s.client.call(ListSessions()) == []
-            await load_session(s.client, "toy", path)
+            await s.client.call(LoadSession("toy", "a"))
             assert await s.client.call(ListSessions()) == [status]
             assert await cached_tokens(s.client, history) == 49
 
@@ -94,22 +73,19 @@ def test_a_removed_session_costs_no_memory_for_long():
 
 def test_errors_come_back_as_what_they_are(tmp_path: Path):
     async def main() -> None:
-        async with served() as s:
+        async with served(sessions_dir=str(tmp_path)) as s:
             await load(s.client, "toy", TOY)
-            await load(s.client, "other", Path("1"))
             await talk(s.client)
-            path, garbage = tmp_path / "a.kv", tmp_path / "garbage.kv"
-            await save(s.client, "a", path)
-            garbage.write_text("garbage that is long enough")
+            await s.client.call(SaveSession("toy", "a"))
             with pytest.raises(UnknownSession, match="'b' is not in memory"):
-                await save(s.client, "b", path)
-            with pytest.raises(CheckpointMismatch, match="another model: toy, not other"):
-                await load_session(s.client, "other", path)
+                await s.client.call(SaveSession("toy", "b"))
+            with pytest.raises(UnknownSession, match="'b' was not saved"):
+                await s.client.call(LoadSession("toy", "b"))
+            await s.client.call(Unload("toy"))
             with pytest.raises(SessionError, match="not loaded"):
-                await load_session(s.client, "none", path)
-            with pytest.raises(CheckpointError, match="session 'a' is not a saved session"):
-                await load_session(s.client, "toy", garbage)
-            with pytest.raises(CallFailed, match="0 descriptors"):
+                await s.client.call(LoadSession("toy", "a"))
+            next(tmp_path.glob("*/manifest")).write_text("garbage that is long enough to be one " * 9)
+            with pytest.raises(SavedSessionError, match="session 'a' is not a saved session"):
                 await s.client.call(LoadSession("toy", "a"))
 
     asyncio.run(main())
@@ -121,27 +97,29 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()
         self.opened = threading.Event()
-        monkeypatch.setattr(session_files, "write_checkpoint", self._write)
+        replace = BlockFiles.replace
 
-    def _write(self, *arguments: object) -> None:
-        self.reached.set()
-        assert self.opened.wait(60)
-        write_checkpoint(*arguments)
+        def gated(*arguments: Any) -> None:
+            self.reached.set()
+            assert self.opened.wait(60)
+            replace(*arguments)
+
+        monkeypatch.setattr(BlockFiles, "replace", gated)
 
 
 def test_streams_go_on_while_the_disk_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def main() -> None:
         gate = Gate(monkeypatch)
-        async with served() as s:
+        async with served(sessions_dir=str(tmp_path)) as s:
             await load(s.client, "toy", TOY)
             await talk(s.client)
-            saving = asyncio.create_task(save(s.client, "a", tmp_path / "a.kv"))
+            saving = asyncio.create_task(s.client.call(SaveSession("toy", "a")))
             await asyncio.to_thread(gate.reached.wait)
             assert await generate(s.client, toy_request("r", [1], 20)) == expected_tokens([1], 20)
             assert not saving.done()
             gate.opened.set()
             await saving
-            assert (tmp_path / "a.kv").exists()
+            assert list(tmp_path.glob("*/manifest"))
 
     asyncio.run(main())
 
@@ -149,15 +127,30 @@ def test_streams_go_on_while_the_disk_is_slow(tmp_path: Path, monkeypatch: pytes
 def test_a_save_that_is_in_the_way_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def main() -> None:
         gate = Gate(monkeypatch)
-        async with served() as s:
+        async with served(sessions_dir=str(tmp_path)) as s:
             await load(s.client, "toy", TOY)
             await talk(s.client)
-            saving = asyncio.create_task(save(s.client, "a", tmp_path / "a.kv"))
+            saving = asyncio.create_task(s.client.call(SaveSession("toy", "a")))
             await asyncio.to_thread(gate.reached.wait)
             await s.client.call(Unload("toy"))
             gate.opened.set()
-            with pytest.raises(CheckpointError, match="given up"):
+            with pytest.raises(SavedSessionError, match="given up"):
                 await saving
 
     asyncio.run(main())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_leaving_while_a_session_is_written_hangs_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        gate = Gate(monkeypatch)
+        async with served(sessions_dir=str(tmp_path)) as s:  # which checks that nothing is left
+            await load(s.client, "toy", TOY)
+            await talk(s.client)
+            saving = asyncio.create_task(s.client.call(SaveSession("toy", "a")))
+            await asyncio.to_thread(gate.reached.wait)
+            gate.opened.set()
+            await s.client.close()
+            await asyncio.gather(saving, return_exceptions=True)
+
+    asyncio.run(main())

@@ -20,6 +20,7 @@ def worker_settings(settings: Settings, state_key: bytes | None) -> WorkerSettin
             static_context=settings.context_length or None,
             kv_idle_s=min(settings.kv_idle_s, threading.TIMEOUT_MAX),
             kv_dir=None if settings.kv_disk_bytes == 0 else str(settings.kv_dir),
+            sessions_dir=str(settings.sessions),
             kv_disk_bytes=settings.kv_disk_bytes,
             state_key=state_key,
             cache_policy=cast(CachePolicy, settings.cache_policy),

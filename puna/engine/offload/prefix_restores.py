@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.engine.offload.disk_watch import DiskWatch
-from puna.engine.offload.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave
-from puna.engine.offload.sessions import ModelKv
+from puna.engine.offload.disk import DiskWatch, FileThreads
+from puna.engine.offload.lent_blocks import LentBlocks
+from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
-from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
-from puna.kv.prefix_files import PrefixFiles
+from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
+from puna.kv.block_files import BlockFiles, StoredBlock
 
 log = logging.getLogger(__name__)
 
@@ -27,85 +26,121 @@ _CHUNK_TOKENS = 256  # of a step that computes a prompt
 _SPEED_WEIGHT = 0.5  # of a new measurement
 _FORGIVENESS = 1.5
 
-Work = Callable[[], None]
 
+class PrefixRead:
+    """Looks for the blocks that go on with what is in memory: probe(), then, once it has blocks, read()."""
 
-class FileThreads(Protocol):
-    """Threads for what waits for a disk."""
-
-    def look(self, work: Work, done: Work) -> None:
-        """Has a thread run `work`, which is short, and then the engine's thread `done`. It does not wait for
-        what is read."""
-
-    def read(self, work: Work, done: Work, num_threads: int = 1) -> None:
-        """The same, with so many threads, for what takes longer."""
-
-    def write(self, work: Work, done: Work) -> None:
-        """The same, in the one thread that writes."""
-
-
-@dataclass(eq=False, slots=True)
-class WarmModel:
-    """What is known of a model."""
-
-    kv: ModelKv
-    files: PrefixFiles | None
-    """None: nothing of it is kept on disk."""
-    costs: StepCosts
-    idle_since_s: float
-    active: set[Sequence] = field(default_factory=set)
-    """Sequences in the engine."""
-    num_begun: int = 0
-    """Those, and all that were there."""
-    saves: list[PrefixSave] = field(default_factory=list)
-    num_restores: int = 0
-    num_stuck: int = 0
-    """Those of them that nobody waits for any more: the disk does not answer."""
+    def __init__(self, files: BlockFiles, namespace: str, tokens: NDArray[np.int32], num_known: int) -> None:
+        """tokens: of a sequence, as far as they may be found; num_known: blocks of them in memory."""
+        self.found: list[StoredBlock] = []
+        """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
+        self.lent: LentBlocks | None = None
+        """As many, to be filled."""
+        self._files = files
+        self._namespace = namespace
+        self._tokens = tokens.copy()
+        self._num_known = num_known
+        self._next = itertools.count()
+        self._is_sound = bytearray()
+        self._has_failed = False
+        self._has_looked = False
 
     @property
-    def is_busy(self) -> bool:
-        return bool(self.active or self.is_saving or self.num_restores > self.num_stuck)
+    def progress(self) -> int:
+        """Changes while threads get on."""
+        return self._has_looked + self._is_sound.count(1)
 
     @property
-    def is_saving(self) -> bool:
-        """Leaves out what nobody waits for any more."""
-        return any(not save.is_stuck for save in self.saves)
+    def num_sound(self) -> int:
+        """Blocks of `found` that were read without a gap."""
+        end = self._is_sound.find(0)
+        return len(self._is_sound) if end < 0 else end
+
+    def tokens(self, num_found: int) -> NDArray[np.int32]:
+        """Those in memory, and of so many blocks that were found."""
+        found = b"".join(block.tokens for block in self.found[:num_found])
+        known = self._tokens[: self._num_known * BLOCK_TOKENS]
+        return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
+
+    def probe(self) -> None:
+        """Fills `found`. In one thread."""
+        num_full = len(self._tokens) // BLOCK_TOKENS
+        chain = self._files.chain(self._namespace, self._tokens[: num_full * BLOCK_TOKENS].tobytes())
+        wanted = chain[self._num_known :]
+        # With most blocks, those before it are there, too; if one is not, reading ends there.
+        num_found = bisect_left(wanted, True, key=lambda block: not self._files.has(block))
+        self.found = wanted[:num_found]
+        if self.found:
+            self._probe_partial(self.found[-1])
+        self._is_sound = bytearray(len(self.found))
+        self._has_looked = True
+
+    def _probe_partial(self, last: StoredBlock) -> None:
+        wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
+        tokens = self._files.following(last)
+        if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
+            block = self._files.behind(last.key, tokens)
+            if self._files.has(block):
+                self.found.append(block)
+
+    def read(self) -> None:
+        """Fills the blocks. In as many threads as one likes."""
+        assert self.lent is not None
+        content = np.empty(self._files.groups[0].block_bytes, dtype=np.uint8)
+        for index in self._next:
+            if index >= len(self.found) or self._has_failed:
+                return
+            is_read = self._files.read_or_remove(self.found[index], content)
+            if not is_read or not self.lent.write(index, content):
+                self._has_failed = True
+                return
+            self._is_sound[index] = 1
 
 
-@dataclass(eq=False, slots=True)
-class _Restore:
+class PrefixRestore:
     """A search, and then a transfer, that one sequence began; others that want the same wait for it, too."""
 
-    model: WarmModel
-    job: PrefixRestore
-    wanted: Hashable
-    """Names the first block that is missing."""
-    cursor: Cursor
-    table: SequenceTable
-    """What is in memory, so that it stays there."""
-    waiting: list[Sequence]
-    is_given_up: bool = False
-    is_stuck: bool = False
-    """The disk does not answer."""
-    started_s: float = 0.0
+    def __init__(
+        self,
+        model: ModelOffload,
+        job: PrefixRead,
+        wanted: Hashable,
+        cursor: Cursor,
+        table: SequenceTable,
+        sequence: Sequence,
+    ) -> None:
+        """wanted: names the first block that is missing. table: what is in memory, so that it stays there."""
+        self.model = model
+        self.job = job
+        self.wanted = wanted
+        self.cursor = cursor
+        self.table = table
+        self.waiting = [sequence]
+        self.is_given_up = False
+        self.is_stuck = False
+        """The disk does not answer."""
+        self.started_s = 0.0
 
     @property
-    def held(self) -> list[BlockId]:
-        lent = [] if self.job.blocks is None else self.job.blocks.blocks
-        return [*self.table.blocks, *lent]
+    def held_bytes(self) -> int:
+        return self.table.num_blocks * self.model.kv.pool.block_bytes
 
-    def brings(self, model: WarmModel, wanted: Hashable) -> bool:
+    def brings(self, wanted: Hashable) -> bool:
         """Whether who wants this had better wait for it."""
-        return self.model is model and self.wanted == wanted and not self.is_given_up
+        return self.wanted == wanted and not self.is_given_up
 
     def give_up(self) -> list[Sequence]:
         """What was read is lost. Returns those who wait."""
         self.is_given_up = True
-        if self.job.blocks is not None:
-            self.job.blocks.take_back()
-        self.table.release()
+        self.release()
         waiting, self.waiting = self.waiting, []
         return waiting
+
+    def release(self) -> None:
+        """What is read then is for nobody."""
+        if self.job.lent is not None:
+            self.job.lent.take_back()
+        self.table.release()
 
 
 class PrefixRestores:
@@ -116,7 +151,7 @@ class PrefixRestores:
         threads: FileThreads,
         clock: Callable[[], float],
         is_engine_busy: Callable[[], bool],
-        on_end: Callable[[WarmModel], None],
+        on_end: Callable[[ModelOffload], None],
     ) -> None:
         """clock: seconds. on_end: told of whose model a restore has ended."""
         self.ready: list[Sequence] = []
@@ -127,34 +162,48 @@ class PrefixRestores:
         self._clock = clock
         self._is_engine_busy = is_engine_busy
         self._on_end = on_end
-        self._restores: list[_Restore] = []
+        self._restores: list[PrefixRestore] = []
         self._watch = DiskWatch(clock)
         self._bytes_per_s: float | None = None
 
-    def begin(self, model: WarmModel, sequence: Sequence) -> bool:
+    def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         """Whether the sequence had better wait until it is `ready`."""
-        pool, cache, tokens = model.kv.pool, model.kv.cache, findable_tokens(sequence)
+        tokens = findable_tokens(sequence)
         if model.files is None or self.is_stuck or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
             return False
-        table = SequenceTable(pool)
+        table = SequenceTable(model.kv.pool)
         try:
-            cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
-            covered = cache.follow(cursor, table, tokens, len(tokens))
-            wanted = cache.next_key(cursor, tokens)
-            same = next((r for r in self._restores if r.brings(model, wanted)), None)
-            if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
-                job = PrefixRestore(model.files, sequence.namespace, tokens, cursor.num_blocks)
-                self._look(_Restore(model, job, wanted, cursor, table, [sequence]))
-                return True
+            return self._begin(model, model.files, sequence, tokens, table)
         except Exception:
             table.release()
             raise
+
+    def _begin(
+        self,
+        model: ModelOffload,
+        files: BlockFiles,
+        sequence: Sequence,
+        tokens: NDArray[np.int32],
+        table: SequenceTable,
+    ) -> bool:
+        cache = model.kv.cache
+        cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
+        covered = cache.follow(cursor, table, tokens, len(tokens))
+        wanted = cache.next_key(cursor, tokens)
+        same = next((restore for restore in model.restores if restore.brings(wanted)), None)
+        if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
+            job = PrefixRead(files, sequence.namespace, tokens, cursor.num_blocks)
+            restore = PrefixRestore(model, job, wanted, cursor, table, sequence)
+            self._threads.start("find", job.probe, lambda: self._read(restore))
+            self._restores.append(restore)
+            model.restores.append(restore)
+            return True
         table.release()
         if same is not None:
             same.waiting.append(sequence)
         return same is not None
 
-    def begin_again(self, model: WarmModel, sequence: Sequence) -> None:
+    def begin_again(self, model: ModelOffload, sequence: Sequence) -> None:
         """As begin(), for one that has waited for something else: afterwards it waits, or is `ready`."""
         try:
             waits = self.begin(model, sequence)
@@ -164,11 +213,6 @@ class PrefixRestores:
             waits = False
         if not waits:
             self.ready.append(sequence)
-
-    def _look(self, restore: _Restore) -> None:
-        self._threads.look(restore.job.probe, lambda: self._read(restore))
-        self._restores.append(restore)
-        restore.model.num_restores += 1
 
     def withdraw(self, sequence: Sequence) -> None:
         """Forgets a sequence, if it waits. What nobody waits for is given up."""
@@ -184,14 +228,10 @@ class PrefixRestores:
         waiting = [sequence for restore in self._restores for sequence in restore.waiting]
         return sum(sequence.model_id == model_id for sequence in [*waiting, *self.ready])
 
-    def held(self, model: WarmModel) -> list[BlockId]:
-        """Blocks, as often as they are held."""
-        return [block for restore in self._restores if restore.model is model for block in restore.held]
-
     @property
     def pinned_bytes(self) -> int:
-        """What give_up_oldest() releases, now or when a thread is done with it."""
-        return sum(len(restore.held) * restore.model.kv.pool.block_bytes for restore in self._restores)
+        """What give_up_oldest() releases."""
+        return sum(restore.held_bytes for restore in self._restores)
 
     def give_up_oldest(self) -> bool:
         """For whoever needs its blocks; False: there is none."""
@@ -212,7 +252,6 @@ class PrefixRestores:
             return wait_s
         for restore in going:
             restore.is_stuck = True
-            restore.model.num_stuck += 1
             self.ready += restore.give_up()
         return None
 
@@ -220,7 +259,7 @@ class PrefixRestores:
     def is_stuck(self) -> bool:
         return any(restore.is_stuck for restore in self._restores)
 
-    def _read(self, restore: _Restore) -> None:
+    def _read(self, restore: PrefixRestore) -> None:
         """After the search."""
         if restore not in self._restores:  # it could not be begun
             return
@@ -229,25 +268,23 @@ class PrefixRestores:
         except Exception:
             log.exception("a cached prefix cannot be read")
             is_read = False
-            if restore.job.blocks is not None:
-                restore.job.blocks.take_back()
         if not is_read:
             self._end(restore)
 
-    def _begin_read(self, restore: _Restore) -> bool:
+    def _begin_read(self, restore: PrefixRestore) -> bool:
         """False: there is no room for it."""
-        kv = restore.model.kv
-        blocks = kv.pool.acquire(len(restore.job.found))
-        if blocks is None:
+        job, table = restore.job, restore.table
+        if not table.grow(len(job.tokens(len(job.found)))):
             return False
-        restore.job.blocks = LentBlocks(kv.memory, kv.pool, blocks)
+        blocks = table.blocks[restore.cursor.num_blocks :]
+        job.lent = LentBlocks(restore.model.kv.memory, table, blocks)
         restore.started_s = self._clock()
         # Those who run need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
-        self._threads.read(restore.job.read, lambda: self._finish(restore), num_readers)
+        self._threads.start("read", job.read, lambda: self._finish(restore), num_readers)
         return True
 
-    def _pays(self, restore: _Restore) -> bool:
+    def _pays(self, restore: PrefixRestore) -> bool:
         """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
         num_blocks, block_bytes = len(restore.job.found), restore.model.kv.pool.block_bytes
         if num_blocks < MIN_BLOCKS:
@@ -263,7 +300,7 @@ class PrefixRestores:
         self._bytes_per_s *= _FORGIVENESS  # or one slow moment would be believed for ever
         return False
 
-    def _finish(self, restore: _Restore) -> None:
+    def _finish(self, restore: PrefixRestore) -> None:
         """After the transfer."""
         if restore not in self._restores:
             return
@@ -274,18 +311,13 @@ class PrefixRestores:
             log.exception("a cached prefix is not used")
         self._end(restore)
 
-    def _adopt(self, restore: _Restore) -> None:
-        job, kv = restore.job, restore.model.kv
-        assert job.blocks is not None
-        num_sound = job.num_sound
-        tokens = job.tokens(num_sound)
-        blocks = job.blocks.detach()
-        kv.pool.release(blocks[num_sound:])
-        restore.table.adopt(blocks[:num_sound])
-        kv.cache.record_tail(restore.cursor, restore.table, tokens)
-        self._count(restore, num_sound)
+    def _adopt(self, restore: PrefixRestore) -> None:
+        tokens = restore.job.tokens(restore.job.num_sound)
+        restore.table.truncate(len(tokens))
+        restore.model.kv.cache.record_tail(restore.cursor, restore.table, tokens)
+        self._count(restore, restore.job.num_sound)
 
-    def _count(self, restore: _Restore, num_blocks: int) -> None:
+    def _count(self, restore: PrefixRestore, num_blocks: int) -> None:
         self.num_tokens += num_blocks * BLOCK_TOKENS
         seconds = self._clock() - restore.started_s
         if num_blocks and seconds > 0:
@@ -293,22 +325,12 @@ class PrefixRestores:
             before = self._bytes_per_s or speed
             self._bytes_per_s = before + _SPEED_WEIGHT * (speed - before)
 
-    def _end(self, restore: _Restore) -> None:
+    def _end(self, restore: PrefixRestore) -> None:
         self._restores.remove(restore)
-        restore.model.num_restores -= 1
-        restore.model.num_stuck -= restore.is_stuck
-        if restore.job.blocks is not None:
-            restore.job.blocks.end()
-        restore.table.release()
+        restore.model.restores.remove(restore)
+        restore.release()
         # The first has got what there is; the others may find more.
         self.ready += restore.waiting[:1]
         for sequence in restore.waiting[1:]:
             self.begin_again(restore.model, sequence)
         self._on_end(restore.model)
-
-
-def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:
-    """Those whose KV may come from elsewhere; see PrefixPolicy."""
-    if not sequence.request.cache_prompt:
-        return sequence.tokens[:0]
-    return sequence.tokens[: sequence.num_findable]

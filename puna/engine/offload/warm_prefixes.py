@@ -7,14 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from puna.engine.caching.slot_policy import IdleSlots
-from puna.engine.offload.leaving_model import LeavingModel
-from puna.engine.offload.prefix_restores import (
-    MIN_BLOCKS,
-    FileThreads,
-    PrefixRestores,
-    WarmModel,
-    findable_tokens,
-)
+from puna.engine.offload.disk import FileThreads
+from puna.engine.offload.model_offload import ModelOffload, findable_tokens
+from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
 from puna.engine.offload.prefix_saves import PrefixSaves
 from puna.engine.offload.sessions import ModelKv
 from puna.engine.request import DiskStats
@@ -28,6 +23,7 @@ log = logging.getLogger(__name__)
 
 SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
+_HURRIED_SAVE_S = 0.3  # once somebody waits to read it
 _COUNT_S = 5.0
 """Others use the directory, too: what is told of it is counted again after so long."""
 
@@ -48,8 +44,8 @@ class WarmPrefixes:
         self._threads: FileThreads | None = None
         self._restores: PrefixRestores | None = None
         self._saves: PrefixSaves | None = None
-        self._models: dict[str, WarmModel] = {}
-        self._leaving: list[LeavingModel] = []
+        self._models: dict[str, ModelOffload] = {}
+        self._leaving: list[ModelOffload] = []
         self._when_saved: list[Callable[[], None]] = []
         self._counted_s = 0.0
 
@@ -61,7 +57,7 @@ class WarmPrefixes:
             is_busy, on_end = self._is_engine_busy, self._after_transfer
             self._restores = PrefixRestores(threads, self._clock, is_busy, on_end)
             self._saves = PrefixSaves(self._store, threads, self._clock, is_busy, on_end)
-            threads.write(self._store.open, _nothing)
+            threads.start("write", self._store.open, _nothing)
 
     def stop(self) -> None:
         """Begins nothing more, and takes back what threads use, as soon as they are done with it."""
@@ -72,24 +68,24 @@ class WarmPrefixes:
     def add_model(self, model_id: str, kv: ModelKv, kernels: str, costs: StepCosts) -> None:
         """kernels: what computes its KV; others' may differ in the last bits."""
         files = None if self._store is None else self._store.files(kv.identity, kernels)
-        self._models[model_id] = WarmModel(kv, files, costs, self._clock())
+        self._models[model_id] = ModelOffload(model_id, kv, files, costs, self._clock())
 
     def remove_model(self, model_id: str) -> None:
         """Closes its pool, which nobody else uses any more, once what is in it is on disk."""
-        leaving = LeavingModel(model_id, self._models.pop(model_id))
-        self._leaving.append(leaving)
-        self._begin_save(leaving.model, SAVE_S)
-        self._close_unused(leaving)
+        model = self._models.pop(model_id)
+        self._leaving.append(model)
+        self._begin_save(model, SAVE_S)
+        self._close_unused(model)
 
     def refit_model(self, model_id: str, kv: ModelKv) -> None:
         """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
         old = self._models[model_id]
-        new = WarmModel(kv, old.files, old.costs, old.idle_since_s, old.active, old.num_begun)
+        new = ModelOffload(model_id, kv, old.files, old.costs, old.idle_since_s, old.active, old.num_begun)
         self.remove_model(model_id)
         self._models[model_id] = new
 
     def is_reading(self, model_id: str) -> bool:
-        return self._models[model_id].num_restores > 0
+        return bool(self._models[model_id].restores)
 
     def begin(self, sequence: Sequence) -> bool:
         """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
@@ -121,29 +117,29 @@ class WarmPrefixes:
         return num_leaving + (self._restores.num_waiting(model_id) if self._restores else 0)
 
     def tend(self) -> float | None:
-        """Gives up on a disk that does not answer, and puts away what has been idle for long enough; seconds
+        """Gives up on a disk that does not answer, and offloads what has been idle for long enough; seconds
         until there is something to do again, None if there is nothing.
         """
-        waits_s = [self._give_up_stuck(), self.put_away_idle()]
+        waits_s = [self._give_up_stuck(), self.offload_idle()]
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def erase_model(self, model_id: str, done: Callable[[], None]) -> None:
         """Removes what is on disk of these weights, and keeps nothing of them there until they are loaded
         again. Then calls `done`.
         """
-        leaving = [old.model for old in self._leaving if old.model_id == model_id]
-        for model in [*leaving, *([self._models[model_id]] if model_id in self._models else [])]:
-            model.files = None
-            for save in model.saves:
-                save.deadline_s = 0.0
+        for model in self._all_models():
+            if model.model_id == model_id:
+                model.files = None
+                for save in model.saves:
+                    save.deadline_s = self._clock()
         store = self._store
         if self._threads is None or store is None:
             done()
         else:  # behind what is being written
-            self._threads.write(lambda: store.erase(model_id), done)
+            self._threads.start("write", lambda: store.erase(model_id), done)
 
-    def put_away_idle(self) -> float | None:
-        """Puts away what models have that were idle for long enough; seconds until the next will have been,
+    def offload_idle(self) -> float | None:
+        """Offloads what models have that were idle for long enough; seconds until the next will have been,
         None if there is none.
         """
         now_s, waits_s = self._clock(), []
@@ -155,10 +151,10 @@ class WarmPrefixes:
                 waits_s.append(wait_s)
             else:
                 model.idle_since_s = now_s  # should anything be left, there is no hurry
-                self.put_away(model_id)
+                self.offload(model_id)
         return min(waits_s, default=None)
 
-    def put_away(self, model_id: str) -> None:
+    def offload(self, model_id: str) -> None:
         """Saves what is cached of a model, then gives its memory back, unless somebody came meanwhile or took
         some of it.
         """
@@ -183,28 +179,20 @@ class WarmPrefixes:
 
     @property
     def pinned_bytes(self) -> int:
-        """What unpin_oldest() releases, now or when a thread is done with it."""
-        saving = (
-            len(save.blocks.blocks) * model.kv.pool.block_bytes
-            for model in self._all_models()
-            for save in model.saves
-        )
-        return sum(saving) + (self._restores.pinned_bytes if self._restores else 0)
+        """What unpin_oldest() releases."""
+        if self._restores is None or self._saves is None:
+            return 0
+        return self._saves.pinned_bytes + self._restores.pinned_bytes
 
     def unpin_oldest(self) -> bool:
         """Gives up what is being written, or else read; False: there is nothing."""
-        saves = (save for model in self._all_models() for save in model.saves)
-        save = next((save for save in saves if save.blocks.is_lent), None)
-        if save is not None:
-            save.blocks.take_back()
-            return True
-        return self._restores is not None and self._restores.give_up_oldest()
+        if self._restores is None or self._saves is None:
+            return False
+        return self._saves.take_back_oldest() or self._restores.give_up_oldest()
 
     def held(self, model_id: str) -> list[BlockId]:
         """The model's blocks that are being written or read, as often as they are."""
-        model = self._models[model_id]
-        restoring = self._restores.held(model) if self._restores else []
-        return restoring + [block for save in model.saves for block in save.blocks.blocks]
+        return self._models[model_id].held
 
     def stats(self) -> DiskStats | None:
         """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
@@ -212,7 +200,7 @@ class WarmPrefixes:
             return None
         if self._threads is not None and self._clock() - self._counted_s >= _COUNT_S:
             self._counted_s = self._clock()
-            self._threads.write(self._store.count, _nothing)
+            self._threads.start("write", self._store.count, _nothing)
         return DiskStats(
             limit_bytes=self._store.limit_bytes,
             num_bytes=self._store.num_bytes,
@@ -220,13 +208,15 @@ class WarmPrefixes:
             saved_tokens=self._saves.num_tokens,
         )
 
-    def _begin(self, model: WarmModel, sequence: Sequence) -> bool:
+    def _begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         if self._restores is None or self._threads is None:
             return False
         is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
         if leaving is not None and is_long and not self._is_stuck:
-            leaving.hurry()
+            for save in leaving.saves:  # what is not written soon, is not written
+                hurried_s = self._clock() + _HURRIED_SAVE_S
+                save.deadline_s = min(hurried_s, save.deadline_s or hurried_s)
             leaving.waiting.append(sequence)
             return True
         return self._restores.begin(model, sequence)
@@ -257,7 +247,7 @@ class WarmPrefixes:
             for leaving in self._leaving:
                 self._restores.ready += leaving.waiting
                 leaving.waiting = []
-                leaving.model.kv.pool.drop_cached()
+                leaving.kv.pool.drop_cached()
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _is_engine_busy(self) -> bool:
@@ -269,27 +259,27 @@ class WarmPrefixes:
         """Sequences that do not wait here."""
         return sum(len(model.active) - self.num_waiting(name) for name, model in self._models.items())
 
-    def _all_models(self) -> list[WarmModel]:
-        return [*(leaving.model for leaving in self._leaving), *self._models.values()]
+    def _all_models(self) -> list[ModelOffload]:
+        return [*self._leaving, *self._models.values()]
 
     def _begin_save(
-        self, model: WarmModel, seconds: float | None, then: Callable[[], None] | None = None
+        self, model: ModelOffload, seconds: float | None, then: Callable[[], None] | None = None
     ) -> bool:
         """False: there is nothing to save, or nowhere to save it."""
         if self._threads is None or self._saves is None or self._is_stuck:
             return False
         return self._saves.begin(model, seconds, then)
 
-    def _after_transfer(self, model: WarmModel) -> None:
-        for leaving in [old for old in self._leaving if old.model is model]:
-            self._close_unused(leaving)
+    def _after_transfer(self, model: ModelOffload) -> None:
+        if model in self._leaving:
+            self._close_unused(model)
         self._tell_if_saved()
 
-    def _close_unused(self, leaving: LeavingModel) -> None:
-        if leaving.model.saves or leaving.model.num_restores:
+    def _close_unused(self, leaving: ModelOffload) -> None:
+        if leaving.saves or leaving.restores:
             return
         self._leaving.remove(leaving)
-        leaving.model.kv.pool.close()
+        leaving.kv.pool.close()
         for sequence in leaving.waiting:
             model = self._models[sequence.model_id]
             assert self._restores is not None
@@ -304,7 +294,7 @@ class WarmPrefixes:
             for done in when_saved:
                 done()
 
-    def _has_idle_memory(self, model_id: str, model: WarmModel) -> bool:
+    def _has_idle_memory(self, model_id: str, model: ModelOffload) -> bool:
         return model.kv.pool.reclaimable_bytes > 0 or self._slots.has_blocks(model_id)
 
 

@@ -1,4 +1,4 @@
-"""What an engine worker opens by name. Models and sessions come as descriptors."""
+"""What an engine worker opens by name. Models come as descriptors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _GROUP_FILES: dict[tuple[str, Literal[1, 2]], tuple[str, ...]] = {
 }
 
 
-def engine_rules(kv_dir: Path | None) -> CageRules:
-    """The directory of cached prefixes is made if it is missing; where that fails, nothing is kept in it."""
-    writable: tuple[Path, ...] = ()
-    if kv_dir is not None:
+def engine_rules(*state: str | None) -> CageRules:
+    """state: directories of cached prefixes and saved sessions, if there are any. They are made if they are
+    missing; where that fails, nothing is kept in them.
+    """
+    writable = []
+    for directory in state:
         with suppress(OSError):
-            StateDirectory.open(kv_dir)
-            writable = (kv_dir,)
-    return CageRules(readable=(*map(Path, _SYSTEM), *_group_files()), writable=writable)
+            if directory is not None:
+                StateDirectory.open(Path(directory))
+                writable.append(Path(directory))
+    return CageRules(readable=(*map(Path, _SYSTEM), *_group_files()), writable=tuple(writable))
 
 
 def _group_files() -> Iterator[Path]:

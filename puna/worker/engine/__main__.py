@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from puna.worker.child import begin
 
@@ -33,8 +32,7 @@ def main() -> int:
         logging.error("the first message does not say what to start with")
         return 1
     settings = asked.message.settings
-    kv_dir = settings.engine.kv_dir
-    cage = enter(engine_rules(Path(kv_dir) if kv_dir else None))
+    cage = enter(engine_rules(settings.engine.kv_dir, settings.engine.sessions_dir))
     try:
         backend = open_device("cpu", settings.num_threads, settings.kv_type)
         engine = EngineCore(backend, settings.engine)

@@ -11,7 +11,7 @@ from puna.engine.offload.session_status import SessionError, SessionStatus, Unkn
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.settings import EngineSettings
 from puna.kv.budget import Shortage
-from puna.kv.checkpoint import CheckpointError, CheckpointMismatch
+from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing, Detail
 
@@ -20,8 +20,8 @@ CROSSING: Crossing = {
     ModelLoadError: None,
     UnknownSession: None,
     SessionError: None,
-    CheckpointMismatch: None,
-    CheckpointError: None,
+    SavedSessionMismatch: None,
+    SavedSessionError: None,
 }
 
 
@@ -146,16 +146,14 @@ class EraseModel(Call[None], frozen=True, tag=True):
 
 
 class SaveSession(Call[None], frozen=True, tag=True):
-    """Comes with the descriptor of an empty file. Answered when all is on disk. Raises SessionError,
-    CheckpointError.
-    """
+    """Answered when all is on disk. Raises SessionError, SavedSessionError."""
 
     model_id: str
     name: str
 
 
 class LoadSession(Call[None], frozen=True, tag=True):
-    """Comes with the descriptor of the file. Raises SessionError, CheckpointError."""
+    """From disk to memory. Raises SessionError, SavedSessionError."""
 
     model_id: str
     name: str

@@ -40,9 +40,8 @@ from puna.worker.engine.messages import (
     Unload,
     Wake,
 )
-from puna.worker.engine.prefix_service import PrefixService
+from puna.worker.engine.offload_threads import OffloadThreads
 from puna.worker.engine.pressure_relief import PressureRelief
-from puna.worker.engine.session_service import SessionService
 from puna.worker.engine.watchdog import Watchdog, look_at
 
 log = logging.getLogger(__name__)
@@ -82,11 +81,10 @@ class EngineServer:
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         # One at a time and in order: an unload must not overtake the load that it is to undo.
         self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
-        self._sessions = SessionService(
-            engine.sessions, engine.settings.state_key, self._call_soon, calls.answer, calls.fail
-        )
         self._relief = PressureRelief(engine, MemoryPressure())
-        self._prefixes = PrefixService(engine.prefixes, self._call_soon)
+        self._threads = OffloadThreads(self._call_soon)
+        engine.prefixes.use_threads(self._threads)
+        engine.sessions.use_threads(self._threads)
         self._watchdog = Watchdog(lambda: look_at(engine))
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
@@ -108,9 +106,10 @@ class EngineServer:
             self._calls.shut_down()
             reader.join()
             self._loader.shutdown(cancel_futures=True)
-            self._prefixes.close()
+            self._engine.prefixes.stop()
+            self._engine.sessions.stop()
+            self._threads.close()
             self._engine.close()
-            self._sessions.close()
             self._calls.close()
 
     def _call_soon(self, function: Callable[[], None]) -> None:
@@ -124,7 +123,8 @@ class EngineServer:
         must_wait = not has_work or self._engine.is_stalled
         if must_wait or now_s >= self._tend_s:
             self._tend_s = now_s + TEND_S
-            waits_s = [self._engine.prefixes.tend(), self._relief.relieve_system()]
+            tended_s = self._engine.prefixes.tend(), self._engine.sessions.tend()
+            waits_s = [*tended_s, self._relief.relieve_system()]
             if must_wait and (message := self._wait(*waits_s, STALL_S if has_work else None)):
                 self._handle(message)
         while not self._inbox.empty():
@@ -174,9 +174,10 @@ class EngineServer:
                 self._engine.prefixes.save_all(lambda: self._calls.answer(call, None))
             case EraseModel(model_id):
                 self._engine.prefixes.erase_model(model_id, lambda: self._calls.answer(call, None))
-            case ListSessions() | SaveSession() | LoadSession() | RemoveSession():
-                self._sessions.handle(call, message, asked.descriptors)
-                self._start_chores()  # it may have left memory to be given back
+            case SaveSession(model_id, name):
+                self._engine.sessions.save(model_id, name, lambda error: self._end(call, error))
+            case LoadSession(model_id, name):
+                self._engine.sessions.load(model_id, name, lambda error: self._end(call, error))
             case _:
                 self._answer_with(call, lambda: self._result(message))
 
@@ -203,6 +204,11 @@ class EngineServer:
                 return None
             case TrimKv():
                 return engine.trim_kv()
+            case ListSessions():
+                return engine.sessions.statuses()
+            case RemoveSession(model_id, name):
+                self._start_chores()  # it leaves memory to be given back
+                return engine.sessions.remove(model_id, name)
         raise ProtocolError(f"{type(message).__name__} is no message for a worker that runs")
 
     def _load(self, asked: Asked) -> None:
@@ -240,6 +246,13 @@ class EngineServer:
             self._call_soon(lambda: self._answer_with(asked.call, lambda: set_table(model_id, table)))
         finally:
             close_all(asked.descriptors)
+
+    def _end(self, call: int, error: Exception | None) -> None:
+        """Of what was not done at once."""
+        if error is None:
+            self._calls.answer(call, None)
+        else:
+            self._calls.fail(call, error)
 
     def _unload(self, call: int, model_id: str) -> None:
         self._engine.unload_model(model_id)

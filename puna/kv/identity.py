@@ -1,0 +1,34 @@
+"""What must be equal for KV to mean the same."""
+
+from __future__ import annotations
+
+import msgspec
+
+from puna.backends.base import KvGroup
+from puna.kv.blocks import BLOCK_TOKENS
+from puna.kv.state_key import derive_key
+
+_LAYOUT = 3
+"""Changes with how KV lies in a block."""
+
+
+class KvIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a model's KV, whoever computed it."""
+
+    model_id: str
+    """Digest of the weights."""
+    kv_type: str
+    groups: tuple[KvGroup, ...]
+    block_tokens: int = BLOCK_TOKENS
+
+    def key(self, state_key: bytes, kernels: str) -> bytes:
+        """For files of it: known only to those for whom it means the same.
+
+        kernels: what computed it; that of others may differ in the last bits.
+        """
+        return derive_key(derive_key(state_key, b"blocks"), msgspec.json.encode((_LAYOUT, kernels, self)))
+
+
+def first_needed_block(group: KvGroup, num_tokens: int) -> int:
+    """Of the group's blocks, the first that whoever goes on behind so many tokens needs."""
+    return 0 if group.window is None else max(num_tokens - group.window + 1, 0) // BLOCK_TOKENS
