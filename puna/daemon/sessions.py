@@ -54,7 +54,7 @@ class SessionManager:
         """directory: of saved sessions. key: file of the key with which they are authenticated.
         resident: keeps the model of a name loaded inside its context.
         """
-        self._saved = SavedSessions(directory, lambda: _read_key(key))
+        self._saved = SavedSessions(directory, lambda: read_state_key(key))
         self._disk = DiskThread("sessions")
         self._store = store
         self._worker = worker
@@ -155,7 +155,8 @@ def _entry(name: str, model: str, status: SessionStatus | None, saved: SessionHe
     )
 
 
-def _read_key(path: Path) -> bytes:
+def read_state_key(path: Path) -> bytes:
+    """Raises SavedSessionError."""
     try:
         return read_or_make_key(path)
     except OSError as error:

@@ -23,8 +23,10 @@ def settings_of(**settings: Any) -> WorkerSettings:
 
 
 def test_defaults_are_the_engines():
-    settings = settings_of(kv_dir=Path("/kv"))
-    assert settings == WorkerSettings(engine=EngineSettings(kv_dir="/kv", max_queue=512, state_key=KEY))
+    settings = settings_of(kv_dir=Path("/kv"), sessions=Path("/s"))
+    assert settings == WorkerSettings(
+        engine=EngineSettings(kv_dir="/kv", sessions_dir="/s", max_queue=512, state_key=KEY)
+    )
 
 
 def test_everything_arrives():
@@ -38,6 +40,7 @@ def test_everything_arrives():
         kv_idle_s=7.5,
         kv_dir=Path("/kv with = and ü"),
         kv_disk_bytes=1 << 42,
+        sessions=Path("/sessions"),
         cache_policy="slots",
         multi_user_cache=True,
         max_running=6,
@@ -52,6 +55,7 @@ def test_everything_arrives():
         kv_idle_s=7.5,
         kv_dir="/kv with = and ü",
         kv_disk_bytes=1 << 42,
+        sessions_dir="/sessions",
         cache_policy="slots",
         multi_user_cache=True,
         max_running=6,

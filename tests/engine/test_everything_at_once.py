@@ -10,8 +10,8 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.blocks import blocks_for
 from puna.kv.block_files import HEADER_BYTES
+from puna.kv.blocks import blocks_for
 from puna.kv.extents import is_too_coarse
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (

@@ -161,8 +161,7 @@ DISK_SEAMS: list[tuple[Any, str]] = [
     (PrefixRestores, "_pays"),
     (PrefixCache, "next_key"),
     (PrefixCache, "record_tail"),
-    (FakeThreads, "look"),
-    (FakeThreads, "read"),
+    (FakeThreads, "start"),
 ]
 LONG = [n % 7 for n in range(10 * BLOCK_TOKENS + 5)]
 

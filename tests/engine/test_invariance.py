@@ -19,9 +19,9 @@ from puna.engine.observation.metrics import ModelMetrics
 from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer
-from tests.forward import load_file
 from tests.engine.fake_threads import PromptThreads
 from tests.engine.saved_sessions import load, save
+from tests.forward import load_file
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -71,9 +71,8 @@ class Engine:
         model = load_file(backend, path)
         limit_bytes = max_tokens // BLOCK_TOKENS * model.info.block_bytes
         clock = itertools.count(0, 0.001)
-        self.core = EngineCore(
-            backend, EngineSettings(kv_limit_bytes=limit_bytes, state_key=bytes(32), **settings), lambda: next(clock)
-        )
+        chosen = EngineSettings(kv_limit_bytes=limit_bytes, state_key=bytes(32), **settings)
+        self.core = EngineCore(backend, chosen, lambda: next(clock))
         self.core.attach_model("m", model)
         self.core.sessions.use_threads(PromptThreads())
 
@@ -231,11 +230,11 @@ def test_restored_from_a_saved_session(
 ):
     """Twelve tokens of each answer in one engine, the others in another that has read the session's files."""
     greedy = [r for r in requests if r.sampling is GREEDY and not r.shift]
-    with Engine(backend, path) as engine:
+    with Engine(backend, path, sessions_dir=str(tmp_path)) as engine:
         engine.run([msgspec.structs.replace(r, max_tokens=12, session=r.id) for r in greedy])
         for one in greedy:
             save(engine.core.sessions, "m", one.id)
-    with Engine(backend, path) as engine:
+    with Engine(backend, path, sessions_dir=str(tmp_path)) as engine:
         for one in greedy:
             load(engine.core.sessions, "m", one.id)
         rest = [continued(one, alone[one.id], 12) for one in greedy]

@@ -1,4 +1,4 @@
-"""Threads and engine share blocks: what a thread uses stays, all else comes back at once."""
+"""Threads and engine share blocks, which come back at once; what threads have done so far is sound."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from puna.engine.offload.prefix_transfers import LentBlocks, PrefixRestore, PrefixSave, savable_nodes
+from puna.backends.base import KvGroup
+from puna.engine.offload.lent_blocks import LentBlocks
+from puna.engine.offload.model_offload import ModelOffload
+from puna.engine.offload.prefix_restores import PrefixRead
+from puna.engine.offload.prefix_saves import PrefixSave
+from puna.engine.offload.sessions import ModelKv
+from puna.engine.scheduling.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, BlockPool, Budget, PrefixCache, SequenceTable
-from puna.kv.checkpoint import KvIdentity
-from puna.kv.prefix_files import PrefixFiles, StoredBlock
+from puna.kv.block_files import StoredBlock
+from puna.kv.identity import KvIdentity
 from puna.kv.prefix_store import PrefixStore
 from tests.engine.toy_memory import ToyMemory
 
@@ -29,8 +35,11 @@ class Kv:
         self.pool = BlockPool(self.memory, Budget(num_blocks * BLOCK_BYTES))
         self.cache = PrefixCache(self.pool)
         self.store = PrefixStore(directory, bytes(32), 1 << 30)
-        identity = KvIdentity(model_id="m", kv_type="f16", num_layers=1, block_bytes=BLOCK_BYTES)
-        self.files: PrefixFiles = self.store.files(identity, "cpu")
+        groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
+        identity = KvIdentity(model_id="m", kv_type="f16", groups=groups)
+        self.files = self.store.files(identity, "cpu")
+        kv = ModelKv(identity, self.memory, self.pool, self.cache)
+        self.model = ModelOffload("m", kv, self.files, StepCosts(), 0.0)
 
     def fill(self) -> None:
         """Caches blocks for TOKENS; each is full of its number."""
@@ -41,27 +50,31 @@ class Kv:
         self.cache.record_tail(self.cache.start(""), table, TOKENS)
         table.release()
 
-    def save(self, deadline_s: float | None = None) -> PrefixSave:
+    def begin_save(self) -> PrefixSave:
         """Of all that is cached."""
-        nodes = savable_nodes(self.pool, self.cache)
-        blocks = [node.block for node in nodes]
-        self.pool.retain(blocks)
-        lent = LentBlocks(self.memory, self.pool, blocks)
-        return PrefixSave(self.store, self.files, nodes, lent, lambda: False, deadline_s)
+        save = PrefixSave(self.store, self.model, self.files, lambda: 0.0, lambda: False)
+        assert save.lend()
+        return save
 
-    def restore(self, tokens: np.ndarray = TOKENS, num_known: int = 0) -> PrefixRestore:
+    def save(self) -> PrefixSave:
+        save = self.begin_save()
+        save.write()
+        save.lent.take_back()
+        assert not save.lend()
+        return save
+
+    def restore(self, tokens: np.ndarray = TOKENS, num_known: int = 0) -> PrefixRead:
         """That has looked, and has blocks."""
-        restore = PrefixRestore(self.files, "", tokens, num_known)
+        restore = PrefixRead(self.files, "", tokens, num_known)
         restore.probe()
-        blocks = self.pool.acquire(len(restore.found))
-        assert blocks is not None
-        restore.blocks = LentBlocks(self.memory, self.pool, blocks)
+        table = self.lend(len(restore.found))
+        restore.lent = LentBlocks(self.memory, table, table.blocks)
         return restore
 
-    def lend(self, count: int) -> LentBlocks:
-        blocks = self.pool.acquire(count)
-        assert blocks is not None
-        return LentBlocks(self.memory, self.pool, blocks)
+    def lend(self, count: int) -> SequenceTable:
+        table = SequenceTable(self.pool)
+        assert table.grow(count * BLOCK_TOKENS)
+        return table
 
 
 @pytest.fixture
@@ -69,49 +82,51 @@ def kv(tmp_path: Path) -> Kv:
     return Kv(tmp_path)
 
 
-def test_blocks_that_are_taken_back_are_neither_read_nor_written(kv: Kv):
-    lent = kv.lend(5)
-    content = np.full(BLOCK_BYTES, 7, np.uint8)
-    assert lent.fill(2, content)
-    assert (lent.copy(2) == content).all()
+def test_what_was_taken_back_is_neither_read_nor_written(kv: Kv):
+    table = kv.lend(2)
+    content, lent = np.ones(BLOCK_BYTES, np.uint8), LentBlocks(kv.memory, table, table.blocks)
+    assert lent.write(1, content)
+    assert lent.read(1).tolist() == content.tolist()
     lent.take_back()
-    assert kv.pool.num_used == len(lent.blocks) == 0
-    assert not lent.fill(3, content)
-    assert lent.copy(3) is None
+    assert (lent.read(1), lent.write(1, content), kv.pool.num_used) == (None, False, 0)
+    lent.take_back()
 
 
 def test_what_is_being_written_to_a_file_comes_back_at_once(kv: Kv, monkeypatch: pytest.MonkeyPatch):
     kv.fill()
-    save, written = kv.save(), []
+    save, written = kv.begin_save(), []
 
     def write(_: StoredBlock, content: np.ndarray, *__: object) -> bool:
-        save.blocks.take_back()
+        save.take_back()
         assert kv.pool.num_used == 0
         written.append(content)
         return True
 
     monkeypatch.setattr(kv.files, "write", write)
-    save.run()
+    save.write()
+    kv.memory.write(0, np.full(BLOCK_BYTES, 99, np.uint8))  # somebody else's
     assert len(written) == 1
     assert (written[0] == 0).all()
 
 
-def test_detached_blocks_are_somebody_elses(kv: Kv):
-    lent = kv.lend(3)
-    blocks = lent.detach()
-    lent.end()
-    assert kv.pool.num_used == len(blocks) == 3
-    other = kv.lend(3)
-    other.take_back()
-    assert other.detach() == []
-    assert kv.pool.num_used == 3
+def test_what_was_evicted_meanwhile_is_not_saved(kv: Kv, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.engine.offload.prefix_saves._FEW", 10)
+    kv.fill()
+    save = kv.begin_save()
+    assert kv.pool.num_used == 10, "a few at a time"
+    for _ in range(5):
+        kv.pool.evict()
+    while True:
+        save.write()
+        save.lent.take_back()
+        if not save.lend():
+            break
+    assert len(kv.restore().found) == 36
 
 
 def test_several_threads_fill_all_blocks(kv: Kv):
     kv.fill()
     save = kv.save()
-    save.run()
-    save.blocks.end()
     assert save.num_saved_tokens == len(TOKENS)
     restore = kv.restore()
     threads = [threading.Thread(target=restore.read) for _ in range(4)]
@@ -121,39 +136,32 @@ def test_several_threads_fill_all_blocks(kv: Kv):
         thread.join()
     assert restore.num_sound == len(restore.found) == 41
     assert (restore.tokens(41) == TOKENS).all()
-    for number, block in enumerate(restore.blocks.detach()):
+    for number, block in enumerate(restore.lent.table.blocks):
         assert (kv.memory.read(block) == number).all()
 
 
 def test_taking_back_while_threads_read_and_write(kv: Kv):
     kv.fill()
-    first = kv.save()
-    first.run()
-    first.blocks.end()
+    kv.save()
     for delay in np.linspace(0, 0.004, 20):
-        restore, save = kv.restore(), kv.save()
-        threads = [threading.Thread(target=work) for work in (restore.read, restore.read, save.run)]
+        restore, save = kv.restore(), kv.begin_save()
+        threads = [threading.Thread(target=work) for work in (restore.read, restore.read, save.write)]
         for thread in threads:
             thread.start()
         threading.Event().wait(delay)
-        for lent in (restore.blocks, save.blocks):
-            lent.take_back()
-            assert lent.blocks == []
+        restore.lent.take_back()
+        save.take_back()
         for thread in threads:
             thread.join()
-        for lent in (restore.blocks, save.blocks):
-            lent.end()
         assert kv.pool.num_used == 0
         assert kv.pool.num_cached == 41
 
 
 def test_only_what_comes_before_a_gap_is_sound(kv: Kv):
     kv.fill()
-    save = kv.save()
-    save.run()
-    save.blocks.end()
+    kv.save()
     restore = kv.restore()
-    next(kv.store.root.rglob(restore.found[17].file_name)).unlink()
+    next(kv.store.root.rglob(restore.found[17].file_name())).unlink()
     restore.read()
     assert restore.num_sound == 17
     assert (restore.tokens(17) == TOKENS[: 17 * BLOCK_TOKENS]).all()
@@ -161,9 +169,7 @@ def test_only_what_comes_before_a_gap_is_sound(kv: Kv):
 
 def test_blocks_that_are_in_memory_are_not_looked_for(kv: Kv):
     kv.fill()
-    save = kv.save()
-    save.run()
-    save.blocks.end()
+    kv.save()
     restore = kv.restore(num_known=30)
     assert len(restore.found) == 11
     restore.read()
@@ -175,20 +181,16 @@ def test_blocks_that_are_in_memory_are_not_looked_for(kv: Kv):
 
 def test_blocks_are_older_the_farther_they_are_from_the_first(kv: Kv):
     kv.fill()
-    save = kv.save()
-    save.run()
-    save.blocks.end()
+    kv.save()
     restore = kv.restore()
 
     def ages() -> list[int]:
         (directory,) = kv.store.root.iterdir()
-        return [-(directory / block.file_name).stat().st_mtime_ns for block in restore.found]
+        return [-(directory / block.file_name()).stat().st_mtime_ns for block in restore.found]
 
     before = ages()
     assert before == sorted(before)
     again = kv.save()
-    again.run()
-    again.blocks.end()
     assert again.num_saved_tokens == 0
     after = ages()
     assert after == sorted(after)
@@ -197,10 +199,8 @@ def test_blocks_are_older_the_farther_they_are_from_the_first(kv: Kv):
 
 def test_no_more_is_written_than_may_be_there(kv: Kv):
     kv.fill()
-    kv.store.limit_bytes = 10 * kv.files.file_bytes
-    save = kv.save()
-    save.run()
-    save.blocks.end()
+    kv.store.limit_bytes = 10 * kv.files.file_bytes()
+    kv.save()
     assert len(kv.restore().found) == 10
     assert kv.store.num_bytes == kv.store.limit_bytes
 
@@ -208,7 +208,5 @@ def test_no_more_is_written_than_may_be_there(kv: Kv):
 def test_nothing_more_is_written_where_nothing_can_be_removed(kv: Kv, monkeypatch: pytest.MonkeyPatch):
     kv.fill()
     monkeypatch.setattr(kv.store, "added", lambda _: False)
-    save = kv.save()
-    save.run()
-    save.blocks.end()
+    kv.save()
     assert len(kv.restore().found) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.engine.load_errors import ModelDoesNotFit
-from tests.engine.fake_threads import FakeThreads
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
+from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,

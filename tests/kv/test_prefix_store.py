@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from puna.backends.base import KvGroup
 from puna.config.sizes import binary_size
-from puna.kv.checkpoint import KvIdentity
-from puna.kv.prefix_files import PrefixFiles, StoredBlock
+from puna.kv.block_files import BlockFiles, StoredBlock
+from puna.kv.identity import KvIdentity
 from puna.kv.prefix_store import PrefixStore
 from puna.kv.state_directory import StateDirectory
 
@@ -23,13 +24,17 @@ BLOCK_BYTES = 1024
 CONTENT = np.zeros(BLOCK_BYTES, dtype=np.uint8)
 
 
+def groups(num_layers: int) -> tuple[KvGroup, ...]:
+    return (KvGroup(num_layers=num_layers, block_bytes=BLOCK_BYTES),)
+
+
 def identity(**changes: object) -> KvIdentity:
-    fields = {"model_id": "sha256:a", "kv_type": "f16", "num_layers": 2, "block_bytes": BLOCK_BYTES}
+    fields = {"model_id": "sha256:a", "kv_type": "f16", "groups": groups(2)}
     return KvIdentity(**{**fields, **changes})
 
 
 KEY = bytes(range(32))
-FILE_BYTES = PrefixStore(Path(), KEY).files(identity(), "").file_bytes
+FILE_BYTES = PrefixStore(Path(), KEY).files(identity(), "").file_bytes()
 
 
 def opened(root: Path, num_files: float | None) -> PrefixStore:
@@ -38,11 +43,11 @@ def opened(root: Path, num_files: float | None) -> PrefixStore:
     return store
 
 
-def put(store: PrefixStore, number: int, age: int, files: PrefixFiles | None = None) -> StoredBlock:
+def put(store: PrefixStore, number: int, age: int, files: BlockFiles | None = None) -> StoredBlock:
     files = files or store.files(identity(), "cpu")
     block = files.behind(files.root(""), np.full(16, number, np.int32).tobytes())
     assert files.write(block, CONTENT, b"", (10**9 - age) * 10**9)
-    store.added(files.file_bytes)
+    store.added(files.file_bytes())
     return block
 
 
@@ -113,7 +118,7 @@ def test_models_share_the_limit(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"model_id": "sha256:b"}, {"kv_type": "q8_0"}, {"num_layers": 3}, {"block_tokens": 32}]
+    "change", [{"model_id": "sha256:b"}, {"kv_type": "q8_0"}, {"groups": groups(3)}, {"block_tokens": 32}]
 )
 def test_each_kind_of_kv_has_its_own_directory(tmp_path: Path, change: dict):
     store = opened(tmp_path, 10)

@@ -51,11 +51,9 @@ class Disk(SavedSessions):
     def __init__(self, path: Path, key: bytes = KEY) -> None:
         super().__init__(path, lambda: key)
 
-    def save(
-        self, header: SessionHeader, tokens: bytes | None = None, on_progress: Callable[[], None] = lambda: None
-    ) -> None:
+    def save(self, header: SessionHeader, tokens: bytes | None = None) -> None:
         tokens = tokens_of(header.num_tokens) if tokens is None else tokens
-        self.write(header, tokens, lambda index: content(*header.places[index]), on_progress)
+        self.write(header, tokens, lambda index: content(*header.places[index]), lambda: None)
 
     def load(self, name: str = "n") -> tuple[SessionHeader, bytes, list[tuple[int, ...]]]:
         """Header, tokens, and what each block holds."""
@@ -127,7 +125,7 @@ def test_truncated_and_longer_manifests_are_refused(disk: Disk):
         with pytest.raises(SavedSessionError, match=r"truncated|corrupt"):
             disk.load()
     path.write_bytes(whole + b"?")
-    with pytest.raises(SavedSessionError, match="is corrupt: .* bytes instead of"):
+    with pytest.raises(SavedSessionError, match=r"is corrupt: .* bytes instead of"):
         disk.find("sha256-abc", "n")
 
 

@@ -40,6 +40,11 @@ async def cached_tokens(client: EngineClient, prompt: list[int]) -> int:
     return outputs[-1].stats.cached_tokens
 
 
+def manifest(directory: Path) -> Path:
+    (path,) = directory.glob("*/manifest")
+    return path
+
+
 def test_a_session_moves_to_another_worker(tmp_path: Path):
     async def main() -> None:
         status = SessionStatus(model_id="toy", name="a", num_tokens=49, kv_bytes=4 * BLOCK_BYTES)
@@ -84,7 +89,7 @@ def test_errors_come_back_as_what_they_are(tmp_path: Path):
             await s.client.call(Unload("toy"))
             with pytest.raises(SessionError, match="not loaded"):
                 await s.client.call(LoadSession("toy", "a"))
-            next(tmp_path.glob("*/manifest")).write_text("garbage that is long enough to be one " * 9)
+            manifest(tmp_path).write_text("garbage that is long enough to be one " * 9)
             with pytest.raises(SavedSessionError, match="session 'a' is not a saved session"):
                 await s.client.call(LoadSession("toy", "a"))
 
@@ -119,7 +124,7 @@ def test_streams_go_on_while_the_disk_is_slow(tmp_path: Path, monkeypatch: pytes
             assert not saving.done()
             gate.opened.set()
             await saving
-            assert list(tmp_path.glob("*/manifest"))
+            assert manifest(tmp_path).exists()
 
     asyncio.run(main())
 

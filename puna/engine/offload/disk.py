@@ -19,7 +19,7 @@ class FileThreads(Protocol):
     """Threads for what waits for a disk."""
 
     def start(self, kind: ThreadKind, work: Work, done: Work, num_threads: int = 1) -> None:
-        """Has so many threads run `work`, behind what was started before, and then the engine's run `done`."""
+        """Has so many threads run `work`, behind what was started before, and then the engine's `done`."""
 
 
 class DiskWatch:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,15 @@ from puna.engine.scheduling.step_costs import StepCosts
 from puna.kv import BlockId
 from puna.kv.block_files import BlockFiles
 
-if TYPE_CHECKING:
-    from puna.engine.offload.prefix_restores import PrefixRestore
-    from puna.engine.offload.prefix_saves import PrefixSave
+
+class Transfer(Protocol):
+    """Blocks of the model that are being written or read."""
+
+    is_stuck: bool
+    """The disk does not answer: nobody waits for it any more."""
+
+    @property
+    def held(self) -> Items[BlockId]: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -33,8 +40,8 @@ class ModelOffload:
     """Sequences in the engine."""
     num_begun: int = 0
     """Those, and all that were there."""
-    saves: list[PrefixSave] = field(default_factory=list)
-    restores: list[PrefixRestore] = field(default_factory=list)
+    saves: list[Transfer] = field(default_factory=list)
+    restores: list[Transfer] = field(default_factory=list)
     waiting: list[Sequence] = field(default_factory=list)
     """Where it went and was loaded again: what they want may be on its way to disk."""
 
@@ -51,9 +58,7 @@ class ModelOffload:
     @property
     def held(self) -> list[BlockId]:
         """Blocks that are being written or read, as often as they are."""
-        tables = [restore.table for restore in self.restores]
-        tables += [save.lent.table for save in self.saves if save.lent is not None]
-        return [block for table in tables for block in table.blocks]
+        return [block for transfer in [*self.saves, *self.restores] for block in transfer.held]
 
 
 def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:

@@ -6,6 +6,7 @@ import itertools
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Hashable
+from collections.abc import Sequence as Items
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
+from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
 from puna.kv.block_files import BlockFiles, StoredBlock
 
 log = logging.getLogger(__name__)
@@ -122,12 +123,12 @@ class PrefixRestore:
         self.started_s = 0.0
 
     @property
-    def held_bytes(self) -> int:
-        return self.table.num_blocks * self.model.kv.pool.block_bytes
+    def held(self) -> Items[BlockId]:
+        return self.table.blocks
 
-    def brings(self, wanted: Hashable) -> bool:
+    def brings(self, model: ModelOffload, wanted: Hashable) -> bool:
         """Whether who wants this had better wait for it."""
-        return self.wanted == wanted and not self.is_given_up
+        return self.model is model and self.wanted == wanted and not self.is_given_up
 
     def give_up(self) -> list[Sequence]:
         """What was read is lost. Returns those who wait."""
@@ -190,7 +191,7 @@ class PrefixRestores:
         cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
         covered = cache.follow(cursor, table, tokens, len(tokens))
         wanted = cache.next_key(cursor, tokens)
-        same = next((restore for restore in model.restores if restore.brings(wanted)), None)
+        same = next((restore for restore in self._restores if restore.brings(model, wanted)), None)
         if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
             job = PrefixRead(files, sequence.namespace, tokens, cursor.num_blocks)
             restore = PrefixRestore(model, job, wanted, cursor, table, sequence)
@@ -231,7 +232,7 @@ class PrefixRestores:
     @property
     def pinned_bytes(self) -> int:
         """What give_up_oldest() releases."""
-        return sum(restore.held_bytes for restore in self._restores)
+        return sum(len(r.held) * r.model.kv.pool.block_bytes for r in self._restores)
 
     def give_up_oldest(self) -> bool:
         """For whoever needs its blocks; False: there is none."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
-from puna.kv import BlockPool, PrefixCache, SequenceTable
+from puna.kv import BlockId, BlockPool, PrefixCache, SequenceTable
 from puna.kv.block_files import TOKEN_BYTES, BlockFiles
 from puna.kv.prefix_cache import Node, NodeId
 from puna.kv.prefix_store import PrefixStore
@@ -59,7 +59,11 @@ class PrefixSave:
         for node in self._nodes:
             self._following.setdefault(node.parent, node.tokens)
         self._begun_ns = time.time_ns()
-        self._has_failed = False
+        self._has_ended = False
+
+    @property
+    def held(self) -> Sequence[BlockId]:
+        return self.lent.table.blocks if self.lent else []
 
     @property
     def has_nodes(self) -> bool:
@@ -94,19 +98,21 @@ class PrefixSave:
         """Whether nothing more is to be written."""
         if self.deadline_s is not None and self._clock() >= self.deadline_s:
             self.is_cut_short = True
-        return self.is_cut_short or self._has_failed
+        return self.is_cut_short or self._has_ended
 
     def write(self) -> None:
         """What was lent. In one thread."""
         try:
             self._write()
         except OSError as error:
-            self._has_failed = True
+            self._has_ended = True
             self._store.report("cannot save cached prefixes", error)
 
     def _write(self) -> None:
         assert self.lent is not None
         for index, node in enumerate(self._few):
+            if self.progress >= self._store.limit_bytes // self._files.file_bytes():
+                self._has_ended = True  # more would only take the place of these
             if self.is_over:
                 return
             content = self.lent.read(index)
@@ -122,9 +128,7 @@ class PrefixSave:
             self.progress += 1
             if is_new:
                 self.num_saved_tokens += len(node.tokens) // TOKEN_BYTES
-                self._has_failed = not self._store.added(self._files.file_bytes())
-            if self.progress >= self._store.limit_bytes // self._files.file_bytes():
-                self._has_failed = True  # more would only take the place of these
+                self._has_ended = not self._store.added(self._files.file_bytes())
             if is_new and self._is_engine_busy():
                 # Steps wait for their slowest thread: a core that one is kept from slows down all.
                 time.sleep(_PAUSE_S)
@@ -161,13 +165,11 @@ class PrefixSaves:
     @property
     def pinned_bytes(self) -> int:
         """What take_back_oldest() gives back."""
-        lent = ((s.lent.table.num_blocks, s.model.kv.pool.block_bytes) for s in self._saves if s.lent)
-        return sum(num_blocks * block_bytes for num_blocks, block_bytes in lent)
+        return sum(len(save.held) * save.model.kv.pool.block_bytes for save in self._saves)
 
     def take_back_oldest(self) -> bool:
         """Ends one that holds blocks; False: there is none."""
-        lent = (save for save in self._saves if save.lent is not None and save.lent.table.num_blocks)
-        save = next(lent, None)
+        save = next((save for save in self._saves if save.held), None)
         if save is not None:
             save.take_back()
         return save is not None
@@ -191,6 +193,13 @@ class PrefixSaves:
         if len(self._saves) == 1:
             self._go_on()
         return True
+
+    def hurry(self, model: ModelOffload, seconds: float) -> None:
+        """What is not written until then, is not written."""
+        deadline_s = self._clock() + seconds
+        for save in self._saves:
+            if save.model is model:
+                save.deadline_s = min(deadline_s, deadline_s if save.deadline_s is None else save.deadline_s)
 
     def give_up_stuck(self) -> float | None:
         """Where the disk does not answer, gives back what was to be written. Seconds until to look again;

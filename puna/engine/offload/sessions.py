@@ -180,7 +180,7 @@ class Sessions:
         self._start(load, load.open, lambda: self._read(load))
 
     def tend(self) -> float | None:
-        """Gives up on a disk that does not answer; seconds until to look again, None: nothing is under way."""
+        """Gives up on a disk that does not answer. Seconds until to look again; None: no need."""
         progress = sum(transfer.progress for transfer in self._transfers)
         wait_s = self._watch.wait_s(progress if self._transfers else None)
         if wait_s != 0:

@@ -130,8 +130,8 @@ class WarmPrefixes:
         for model in self._all_models():
             if model.model_id == model_id:
                 model.files = None
-                for save in model.saves:
-                    save.deadline_s = self._clock()
+                if self._saves is not None:
+                    self._saves.hurry(model, 0.0)
         store = self._store
         if self._threads is None or store is None:
             done()
@@ -214,9 +214,8 @@ class WarmPrefixes:
         is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
         if leaving is not None and is_long and not self._is_stuck:
-            for save in leaving.saves:  # what is not written soon, is not written
-                hurried_s = self._clock() + _HURRIED_SAVE_S
-                save.deadline_s = min(hurried_s, save.deadline_s or hurried_s)
+            assert self._saves is not None
+            self._saves.hurry(leaving, _HURRIED_SAVE_S)
             leaving.waiting.append(sequence)
             return True
         return self._restores.begin(model, sequence)

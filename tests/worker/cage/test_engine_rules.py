@@ -16,7 +16,7 @@ import json, os, sys
 from pathlib import Path
 from puna.backends.cpu.cores import usable_cores
 from puna.config.cgroup import control_groups
-from puna.kv import memory
+from puna.config import memory
 from puna.kv.pressure import MemoryPressure
 from puna.kv.state_directory import StateDirectory
 from puna.worker.cage import enter

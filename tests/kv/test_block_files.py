@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from puna.kv.prefix_files import PrefixFiles, StoredBlock
+from puna.backends.base import KvGroup
+from puna.kv.block_files import BlockFiles, StoredBlock, UnsoundBlock
 from puna.kv.state_directory import StateDirectory
 
 pytestmark = pytest.mark.unit
@@ -24,12 +25,12 @@ def tokens(first: int, count: int = 16) -> bytes:
     return np.arange(first, first + count, dtype=np.int32).tobytes()
 
 
-class Files(PrefixFiles):
-    def __init__(self, directory: Path, key: bytes = bytes(32), block_bytes: int = BLOCK_BYTES) -> None:
+class Files(BlockFiles):
+    def __init__(self, directory: Path, key: bytes = bytes(32)) -> None:
         super().__init__(
             lambda make: StateDirectory.open(directory, make=make),
             key,
-            block_bytes,
+            (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES), KvGroup(num_layers=2, block_bytes=64, window=9)),
             lambda text, _: self.reports.append(text),
         )
         self.directory = directory
@@ -48,8 +49,8 @@ class Files(PrefixFiles):
         return next(path for path in self.directory.iterdir() if block.key.hex() in path.name)
 
     def get(self, block: StoredBlock) -> bytes | None:
-        target = np.zeros(self.block_bytes, dtype=np.uint8)
-        return target.tobytes() if self.read(block, target) else None
+        target = np.zeros(BLOCK_BYTES, dtype=np.uint8)
+        return target.tobytes() if self.read_or_remove(block, target) else None
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_a_file_of_another_size_is_none(files: Files, size: int):
     os.truncate(path, size)
     assert not files.has(block)
     assert files.following(block) in (b"", tokens(0, 0))
-    assert files.get(block) is None or size > files.file_bytes
+    assert files.get(block) is None or size > files.file_bytes()
     if path.exists():  # and is replaced
         files.put(block)
     assert len(files.reports) <= 1
@@ -125,7 +126,7 @@ def test_a_damaged_file_is_removed_or_as_good_as_before(tmp_path_factory, place:
     damaged = bytearray(path.read_bytes())
     damaged[place] ^= 1 << bit
     path.write_bytes(damaged)
-    hint = range(152, 256)  # and what fills the header up: neither can do harm
+    hint = range(156, 256)  # and what fills the header up: neither can do harm
     files.following(block)
     if place in hint:
         assert files.get(block) == CONTENT.tobytes()
@@ -202,3 +203,17 @@ def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match="Not a directory"):
         files.write(files.block(0), CONTENT, b"", 0)
     assert files.get(files.block(0)) is None
+
+
+def test_groups_of_layers_have_files_of_their_own(files: Files):
+    block, content = files.block(0, 16), np.full(64, 7, dtype=np.uint8)
+    assert files.write(block, content, b"", 1, group=1)
+    assert (files.has(block), files.has(block, group=1)) == (False, True)
+    assert files.is_sound(block, group=1)
+    target = np.zeros(64, dtype=np.uint8)
+    files.read(block, target, group=1)
+    assert target.tolist() == content.tolist()
+    path = files.directory / block.file_name(1)
+    path.rename(files.directory / block.file_name(0))
+    with pytest.raises(UnsoundBlock):
+        files.read(block, np.zeros(BLOCK_BYTES, dtype=np.uint8))
