@@ -21,6 +21,13 @@ def load_file(backend: CpuBackend, path: Path) -> CpuModel:
 
 def all_logits(model: CpuModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:
     """Logits [len(tokens), vocab_size] of one sequence, `chunk` tokens a step, blocks out of order."""
+    return logits_at(model, tokens, range(len(tokens)), chunk)
+
+
+def logits_at(
+    model: CpuModel, tokens: Sequence[int], positions: Sequence[int], chunk: int = 256
+) -> NDArray[np.float32]:
+    """Those [len(positions), vocab_size] behind some tokens of the sequence; positions ascend."""
     num_blocks = -(-len(tokens) // BLOCK_TOKENS)
     kv_bytes = num_blocks * model.info.block_bytes
     memories = model.reserve(KvReservation(kv_bytes, kv_bytes, len(tokens)))
@@ -28,13 +35,13 @@ def all_logits(model: CpuModel, tokens: Sequence[int], chunk: int = 256) -> NDAr
     parts = []
     for start in range(0, len(tokens), chunk):
         piece = np.array(tokens[start : start + chunk], dtype=np.int32)
-        every_row = np.arange(len(piece), dtype=np.int32)
+        rows = [position - start for position in positions if start <= position < start + len(piece)]
         batch = Batch(
             tokens=piece,
-            positions=every_row + np.int32(start),
+            positions=np.arange(start, start + len(piece), dtype=np.int32),
             sequence_starts=np.array([0, len(piece)], dtype=np.int32),
             block_tables=(table,) * len(memories),
-            rows=every_row,
+            rows=np.array(rows, dtype=np.int32),
         )
         parts.append(model.logits(batch, memories).copy())
     for memory in memories:

@@ -22,6 +22,7 @@ class LlamaCpp:
         p.model.path = str(path)
         p.n_ctx = context
         p.n_parallel = 1
+        p.swa_full = True  # else a prompt that goes on after a window is computed from its beginning
         p.warmup = False
         # Of layers with a window it would take one that was kept for another prompt.
         p.n_ctx_checkpoints = 0
