@@ -24,15 +24,15 @@ class Prompts:
         self._firsts: set[int] = set()
 
     def take(self, num_tokens: int) -> str:
-        """A text that both servers take for num_tokens tokens."""
-        encode, decode = self._tokenizer.encode_prompt, self._tokenizer.decode
+        """A text that both servers take for num_tokens tokens, BOS included if they put it in front."""
+        encode, first = self._tokenizer.encode, int(self._tokenizer.add_bos)
         while True:
             tokens = encode(
                 " ".join([self._first_word(), *(self._sentence() for _ in range(num_tokens // 4))])
             )
-            prompt = decode(tokens[:num_tokens])
-            if tokens[0] not in self._firsts and encode(prompt) == tokens[:num_tokens]:
-                self._firsts.add(tokens[0])
+            prompt = self._tokenizer.decode(tokens[:num_tokens], skip_special=True)
+            if tokens[first] not in self._firsts and encode(prompt) == tokens[:num_tokens]:
+                self._firsts.add(tokens[first])
                 return prompt
 
     def _sentence(self) -> str:
