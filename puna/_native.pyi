@@ -488,10 +488,12 @@ class ProgramBuilder:
         scale: float,
         softcap: float,
         window: int,
+        sinks: str | None = None,
     ) -> None:
         """Stores k and v in the layer's part of the KV blocks, then attends over all positions so far.
 
         softcap: 0 for none. window: 0, or how many of the latest positions are seen, including the token's.
+        sinks: names a score for each head [num_heads], of a position that has no value.
         """
     def glu(self, out: int, gate: int, up: int, activation: str) -> None:
         """out = activation(gate) * up; "silu", "gelu" (tanh approximation) or "relu". out may be an input."""
@@ -502,8 +504,10 @@ class ProgramBuilder:
         """out = cap * tanh(x / cap)"""
     def rows(self, out: int, x: int) -> None:
         """out = x[rows]: the rows whose result is wanted."""
-    def build(self, result: int) -> Program:
-        """result: a buffer behind `rows`. The builder is spent afterwards."""
+    def build(self, result: int, by_window: bool = True) -> Program:
+        """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. The builder
+        is spent afterwards.
+        """
 
 class StepControl:
     """A way for other threads to end a step that runs."""
@@ -516,14 +520,26 @@ class StepControl:
     @property
     def is_stopped(self) -> bool: ...
 
+class KvGroup:
+    """Layers that keep the keys and values of the same tokens, and share blocks."""
+
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def block_bytes(self) -> int:
+        """Of a block of 16 tokens, all of its layers."""
+    @property
+    def window(self) -> int:
+        """How many of the latest tokens a token sees, itself included; 0: all."""
+
 class Program:
     """A compiled graph. Keeps its file mapped."""
 
     @property
     def isa(self) -> str: ...
     @property
-    def block_bytes(self) -> int:
-        """KV bytes of a block of 16 tokens, all layers."""
+    def groups(self) -> list[KvGroup]:
+        """Those of the attention layers: the one without a window first, then the widest window."""
     @property
     def buffer_bytes(self) -> int:
         """Memory of the activations: what the largest step so far needed."""
@@ -536,16 +552,17 @@ class Program:
     def run(
         self,
         pool: ThreadPool,
-        arena: Arena,
+        arenas: Sequence[Arena],
         tokens: NDArray[np.int32],
         positions: NDArray[np.int32],
         sequence_starts: NDArray[np.int32],
-        block_tables: NDArray[np.int32],
+        block_tables: Sequence[NDArray[np.int32]],
         rows: NDArray[np.int32],
         num_threads: int | None = None,
         control: StepControl | None = None,
     ) -> NDArray[np.float32]:
-        """One step; arrays as in Batch. The result [len(rows), width] is overwritten by the next run.
+        """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] is
+        overwritten by the next run.
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
         control: may stop it: NativeError, and keys and values of its tokens are there or not.
@@ -558,6 +575,7 @@ class Program:
     def move_kv(
         self,
         pool: ThreadPool,
+        group: int,
         arena: Arena,
         source: NDArray[np.int32],
         destination: NDArray[np.int32],
@@ -565,7 +583,8 @@ class Program:
         destination_begin: int,
         num_tokens: int,
     ) -> None:
-        """Copies the keys and values of num_tokens tokens from one block table [B] to another.
+        """Copies the keys and values of num_tokens tokens, of a group's layers, from one block table [B] to
+        another.
 
         Token i goes from position source_begin + i to destination_begin + i, in ascending order; the tables
         may share blocks where tokens go down. Keys are turned by destination_begin - source_begin positions,

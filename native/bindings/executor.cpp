@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "base/error.h"
 #include "bindings/bindings.h"
 #include "executor/builder.h"
 #include "executor/cpu.h"
@@ -40,21 +41,36 @@ FloatMatrix to_numpy(Output output) {
   return FloatMatrix(data, {static_cast<size_t>(output.rows), static_cast<size_t>(output.width)}, owner);
 }
 
-FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& tokens,
-                        const Int32Vector& positions, const Int32Vector& sequence_starts,
-                        const Int32Matrix& block_tables, const Int32Vector& rows,
-                        std::optional<int> num_threads, StepControl* control) {
-  const std::shared_ptr<uint8_t> mapping =
-      arena.mapping();  // stays mapped if another thread closes the arena
+// The arenas stay mapped if another thread closes them.
+struct Kv {
+  std::vector<BlockTables> tables;
+  std::vector<std::shared_ptr<uint8_t>> mappings;
+};
+
+Kv kv_of(const std::vector<Arena*>& arenas, const std::vector<Int32Matrix>& block_tables) {
+  if (arenas.size() != block_tables.size()) throw Error("there are not as many block tables as arenas");
+  Kv kv;
+  for (size_t g = 0; g < arenas.size(); ++g) {
+    if (arenas[g] == nullptr) throw Error("an arena is missing");
+    const Int32Matrix& tables = block_tables[g];
+    kv.mappings.push_back(arenas[g]->mapping());
+    kv.tables.push_back({to_span(tables), static_cast<int64_t>(tables.shape(0)),
+                         static_cast<int64_t>(tables.shape(1)), arenas[g]->blocks()});
+  }
+  return kv;
+}
+
+FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
+                        const Int32Vector& tokens, const Int32Vector& positions,
+                        const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
+                        const Int32Vector& rows, std::optional<int> num_threads, StepControl* control) {
+  const Kv kv = kv_of(arenas, block_tables);
   const Batch batch{
       .tokens = to_span(tokens),
       .positions = to_span(positions),
       .sequence_starts = to_span(sequence_starts),
-      .block_tables = to_span(block_tables),
-      .num_tables = static_cast<int64_t>(block_tables.shape(0)),
-      .table_width = static_cast<int64_t>(block_tables.shape(1)),
+      .kv = kv.tables,
       .rows = to_span(rows),
-      .blocks = arena.blocks(),
   };
   Output output;
   {
@@ -64,11 +80,12 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, Arena& arena, const 
   return to_numpy(std::move(output));
 }
 
-void move_kv(const Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& source,
+void move_kv(const Program& program, ThreadPool& pool, size_t group, Arena& arena, const Int32Vector& source,
              const Int32Vector& destination, int64_t source_begin, int64_t destination_begin,
              int64_t num_tokens) {
   const std::shared_ptr<uint8_t> mapping = arena.mapping();  // as for a run
   const KvMove move{
+      .group = group,
       .source = to_span(source),
       .destination = to_span(destination),
       .source_begin = source_begin,
@@ -95,30 +112,34 @@ void bind_builder(nb::module_& m) {
              float scale) { builder.rope(x, num_heads, head_dim, style, to_span(inv_freq), scale); },
           "x"_a, "num_heads"_a, "head_dim"_a, "style"_a, "inv_freq"_a, "scale"_a)
       .def("attention", &ProgramBuilder::attention, "out"_a, "q"_a, "k"_a, "v"_a, "layer"_a, "num_heads"_a,
-           "num_kv_heads"_a, "head_dim"_a, "scale"_a, "softcap"_a, "window"_a)
+           "num_kv_heads"_a, "head_dim"_a, "scale"_a, "softcap"_a, "window"_a, "sinks"_a = nb::none())
       .def("glu", &ProgramBuilder::glu, "out"_a, "gate"_a, "up"_a, "activation"_a)
       .def("add", &ProgramBuilder::add, "out"_a, "a"_a, "b"_a)
       .def("mul", &ProgramBuilder::mul, "out"_a, "a"_a, "b"_a)
       .def("scale", &ProgramBuilder::scale, "out"_a, "x"_a, "factor"_a)
       .def("softcap", &ProgramBuilder::softcap, "out"_a, "x"_a, "cap"_a)
       .def("rows", &ProgramBuilder::rows, "out"_a, "x"_a)
-      .def("build", &ProgramBuilder::build, "result"_a);
+      .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true);
 }
 
 void bind_program(nb::module_& m) {
+  nb::class_<KvGroup>(m, "KvGroup")
+      .def_ro("num_layers", &KvGroup::num_layers)
+      .def_ro("block_bytes", &KvGroup::block_bytes)
+      .def_ro("window", &KvGroup::window);
   nb::class_<Program>(m, "Program")
       .def_prop_ro("isa", &Program::isa)
-      .def_prop_ro("block_bytes", &Program::block_bytes)
+      .def_prop_ro("groups", &Program::groups)
       .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
       .def("most_scratch_bytes", &Program::most_scratch_bytes, "context_length"_a, "num_threads"_a)
       .def("release_memory", &Program::release_memory, nb::call_guard<nb::gil_scoped_release>())
       // Converting int64 would wrap around silently.
-      .def("run", &run_program, "pool"_a, "arena"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
+      .def("run", &run_program, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a = nb::none(), "control"_a.none() = nb::none())
       .def_prop_ro("can_shift", &Program::can_shift)
-      .def("move_kv", &move_kv, "pool"_a, "arena"_a, "source"_a.noconvert(), "destination"_a.noconvert(),
-           "source_begin"_a, "destination_begin"_a, "num_tokens"_a);
+      .def("move_kv", &move_kv, "pool"_a, "group"_a, "arena"_a, "source"_a.noconvert(),
+           "destination"_a.noconvert(), "source_begin"_a, "destination_begin"_a, "num_tokens"_a);
 }
 
 struct CpuInfo {

@@ -9,6 +9,7 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
   const Batch& batch = step.batch;
   const int64_t start = batch.sequence_starts[static_cast<size_t>(tile.sequence)];
   const KvLayer& layer = step.plan.layers[static_cast<size_t>(stage.layer)];
+  const BlockTables& tables = batch.kv[static_cast<size_t>(layer.group)];
   return {
       .q = step.floats(stage.q, start),
       .out = step.floats(stage.out, start),
@@ -20,8 +21,8 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
       .token_begin = tile.token_begin,
       .token_end = tile.token_end,
       .first_position = batch.positions[static_cast<size_t>(start)],
-      .block_table = batch.block_table(tile.sequence),
-      .blocks = batch.blocks,
+      .block_table = tables.of(tile.sequence),
+      .blocks = tables.blocks,
       .kv_type = step.plan.kv_type,
       .layout = &layer.layout,
       .k_offset = layer.k_offset,
@@ -29,6 +30,7 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
       .scale = stage.scale,
       .softcap = stage.softcap,
       .window = stage.window,
+      .sinks = stage.sinks,
       .partial = step.attention_partials + tile.partial_offset,
       .first_segment = tile.first_segment,
       .last_segment = tile.last_segment,

@@ -1,9 +1,10 @@
 #include "executor/batch.h"
 
+#include <algorithm>
 #include <string>
 
 #include "executor/check.h"
-#include "kernels/kernels.h"
+#include "executor/program.h"
 
 namespace puna {
 namespace {
@@ -19,10 +20,6 @@ void check_shapes(const Batch& batch) {
   }
   for (size_t s = 1; s < starts.size(); ++s) {
     if (starts[s] < starts[s - 1]) throw Error("sequence_starts decreases at entry " + text(s));
-  }
-  if (batch.num_tables != batch.num_sequences()) {
-    throw Error("block_tables has " + text(batch.num_tables) + " rows for " + text(batch.num_sequences()) +
-                " sequences");
   }
 }
 
@@ -46,37 +43,56 @@ void check_positions(const Batch& batch, int64_t sequence) {
   }
 }
 
-void check_blocks(const Batch& batch, int64_t sequence) {
-  const int64_t last = batch.positions[batch.sequence_starts[sequence + 1] - 1];
+std::string of_group(int64_t group) { return "group " + text(group) + ": "; }
+
+void check_blocks(const Batch& batch, int64_t sequence, int64_t group, int64_t window) {
+  const BlockTables& tables = batch.kv[static_cast<size_t>(group)];
+  const int64_t begin = batch.sequence_starts[sequence], end = batch.sequence_starts[sequence + 1];
+  const int64_t first = batch.positions[begin], last = batch.positions[end - 1];
   const int64_t needed = last / kBlockTokens + 1;
-  if (needed > batch.table_width) {
-    throw Error("sequence " + text(sequence) + ": position " + text(last) + " needs " + text(needed) +
-                " blocks, its block table has " + text(batch.table_width));
+  if (needed > tables.width) {
+    throw Error(of_group(group) + "sequence " + text(sequence) + ": position " + text(last) + " needs " +
+                text(needed) + " blocks, its block table has " + text(tables.width));
   }
-  for (int64_t i = 0; i < needed; ++i) {
-    const int32_t block = batch.block_table(sequence)[i];
-    if (block < 0 || block >= batch.blocks.num_blocks()) {
-      throw Error("sequence " + text(sequence) + ": block_tables entry " + text(i) + " is " + text(block) +
-                  ", outside of the arena's " + text(batch.blocks.num_blocks()) + " blocks");
+  const int64_t seen = window > 0 ? std::max<int64_t>(first - window + 1, 0) / kBlockTokens : 0;
+  for (int64_t i = seen; i < needed; ++i) {
+    const int32_t block = tables.of(sequence)[i];
+    if (block < 0 || block >= tables.blocks.num_blocks()) {
+      throw Error(of_group(group) + "sequence " + text(sequence) + ": block_tables entry " + text(i) +
+                  " is " + text(block) + ", outside of the " + text(tables.blocks.num_blocks()) + " blocks");
     }
+  }
+}
+
+void check_group(const Batch& batch, int64_t index, const KvGroup& group) {
+  const BlockTables& tables = batch.kv[static_cast<size_t>(index)];
+  if (tables.num_tables != batch.num_sequences()) {
+    throw Error(of_group(index) + "block_tables has " + text(tables.num_tables) + " rows for " +
+                text(batch.num_sequences()) + " sequences");
+  }
+  if (tables.blocks.block_bytes() != group.block_bytes) {
+    throw Error(of_group(index) + "blocks have " + text(tables.blocks.block_bytes()) +
+                " bytes, the model's " + text(group.block_bytes));
+  }
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    if (batch.sequence_starts[s] < batch.sequence_starts[s + 1]) check_blocks(batch, s, index, group.window);
   }
 }
 
 }  // namespace
 
-void check_batch(const Batch& batch, int64_t vocab_size, int64_t block_bytes) {
+void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup> groups) {
   check_shapes(batch);
   if (vocab_size > 0) check_range(batch.tokens, vocab_size, "tokens", "entries of the vocabulary");
   check_range(batch.rows, static_cast<int64_t>(batch.tokens.size()), "rows", "tokens of the step");
-  if (block_bytes > 0 && batch.blocks.block_bytes() != block_bytes) {
-    throw Error("the arena's blocks have " + text(batch.blocks.block_bytes()) + " bytes, the model's " +
-                text(block_bytes));
-  }
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
-    if (batch.sequence_starts[s] == batch.sequence_starts[s + 1]) continue;
-    check_positions(batch, s);
-    if (block_bytes > 0) check_blocks(batch, s);
+    if (batch.sequence_starts[s] < batch.sequence_starts[s + 1]) check_positions(batch, s);
   }
+  if (batch.kv.size() != groups.size()) {
+    throw Error("there are block tables for " + text(batch.kv.size()) + " groups of layers, the model has " +
+                text(groups.size()));
+  }
+  for (size_t g = 0; g < groups.size(); ++g) check_group(batch, static_cast<int64_t>(g), groups[g]);
 }
 
 }  // namespace puna

@@ -1,6 +1,7 @@
 #include "executor/builder.h"
 
 #include <algorithm>
+#include <set>
 
 #include "executor/check.h"
 
@@ -110,18 +111,34 @@ void ProgramBuilder::link_linear_stages() {
     std::get<LinearStage>(plan_.stages[linears[i]]).next = linears[(i + 1) % linears.size()];
 }
 
-std::shared_ptr<Program> ProgramBuilder::build(int result) {
+void ProgramBuilder::place_layers(bool by_window) {
+  const auto window_of = [&](const KvLayer& layer) { return by_window ? layer.window : 0; };
+  std::set<int64_t> windows;
+  for (const KvLayer& layer : plan_.layers) windows.insert(window_of(layer));
+  if (windows.erase(0) > 0) plan_.groups.push_back({.window = 0});
+  for (auto window = windows.rbegin(); window != windows.rend(); ++window)
+    plan_.groups.push_back({.window = *window});
+  for (KvLayer& layer : plan_.layers) {
+    const auto has_window = [&](const KvGroup& group) { return group.window == window_of(layer); };
+    const auto group = std::find_if(plan_.groups.begin(), plan_.groups.end(), has_window);
+    layer.group = static_cast<int>(group - plan_.groups.begin());
+    layer.k_offset = group->block_bytes;
+    layer.v_offset = group->block_bytes + layer.layout.bytes;
+    group->block_bytes += 2 * layer.layout.bytes;
+    ++group->num_layers;
+  }
+}
+
+std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
   read(result, next_stage());
   for (auto& [index, layer] : layers_) {
     require(index == static_cast<int>(plan_.layers.size()),
             "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");
-    layer.k_offset = plan_.block_bytes;
-    layer.v_offset = plan_.block_bytes + layer.layout.bytes;
-    plan_.block_bytes += 2 * layer.layout.bytes;
     plan_.layers.push_back(layer);
   }
+  place_layers(by_window);
   plan_.file->mapping().check_whole();
   plan_.result = result;
   link_linear_stages();

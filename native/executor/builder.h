@@ -32,7 +32,7 @@ class ProgramBuilder {
   void rope(int x, int num_heads, int head_dim, const std::string& style, std::span<const float> inv_freq,
             float scale);
   void attention(int out, int q, int k, int v, int layer, int num_heads, int num_kv_heads, int head_dim,
-                 float scale, float softcap, int64_t window);
+                 float scale, float softcap, int64_t window, const std::optional<std::string>& sinks);
   void glu(int out, int gate, int up, const std::string& activation);
   void add(int out, int a, int b);
   void mul(int out, int a, int b);
@@ -40,8 +40,9 @@ class ProgramBuilder {
   void softcap(int out, int x, float cap);
   void rows(int out, int x);
 
-  // The builder is spent afterwards.
-  std::shared_ptr<Program> build(int result);
+  // by_window: layers that see fewer tokens than others form groups of their own. The builder is spent
+  // afterwards.
+  std::shared_ptr<Program> build(int result, bool by_window = true);
 
  private:
   struct RopeTable {
@@ -67,7 +68,8 @@ class ProgramBuilder {
   int quantized(int x);
   RopeTable rope_table(std::span<const float> inv_freq, float scale);
   void link_linear_stages();
-  void add_layer(int layer, int num_kv_heads, int head_dim, int k, int v);
+  void add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
+  void place_layers(bool by_window);
 
   Plan plan_;
   std::map<int, int> quantized_;  // float buffer -> its quantized copy, until it is written again

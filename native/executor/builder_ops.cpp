@@ -123,9 +123,9 @@ void ProgramBuilder::rope(int x, int num_heads, int head_dim, const std::string&
   append(stage, op::Rope{rotate, num_heads, head_dim, rotary_dim, x, table.buffer});
 }
 
-void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int k, int v) {
+void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v) {
   require_range("the layer of an attention", layer, 0, kMaxHeads);
-  KvLayer kv{num_kv_heads, head_dim, kv_layout(plan_.kv_type, num_kv_heads, head_dim), {}};
+  KvLayer kv{num_kv_heads, head_dim, window, kv_layout(plan_.kv_type, num_kv_heads, head_dim), {}};
   const auto turned = turned_.find(k);
   if (turned != turned_.end()) kv.rotation = turned->second;
   if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
@@ -133,7 +133,8 @@ void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int k,
 }
 
 void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_heads, int num_kv_heads,
-                               int head_dim, float scale, float softcap, int64_t window) {
+                               int head_dim, float scale, float softcap, int64_t window,
+                               const std::optional<std::string>& sinks) {
   require_range("the number of heads", num_heads, 1, kMaxHeads);
   require_range("the number of KV heads", num_kv_heads, 1, num_heads);
   require_range("the head dimension", head_dim, 1, kMaxHeadDim);
@@ -145,7 +146,7 @@ void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_
   const int64_t q_width = int64_t{num_heads} * head_dim, kv_width = int64_t{num_kv_heads} * head_dim;
   floats(q, q_width), floats(out, q_width), floats(k, kv_width), floats(v, kv_width);
   require(out != q && out != k && out != v, "attention cannot write over its input");
-  add_layer(layer, num_kv_heads, head_dim, k, v);
+  add_layer(layer, num_kv_heads, head_dim, window, k, v);
   for (const int input : {q, k, v}) {
     require(domain(input) == Domain::kTokens, "attention after the choice of rows");
   }
@@ -154,8 +155,8 @@ void ProgramBuilder::attention(int out, int q, int k, int v, int layer, int num_
   append(store, op::StoreKv{layer, num_kv_heads, head_dim, k, v});
   read(q, next_stage());
   write(out, Domain::kTokens, next_stage(), {});  // where tokens are shows in how far apart they are
-  plan_.stages.emplace_back(
-      AttentionStage{layer, num_heads, num_kv_heads, head_dim, scale, softcap, window, q, out});
+  plan_.stages.emplace_back(AttentionStage{layer, num_heads, num_kv_heads, head_dim, scale, softcap, window,
+                                           sinks ? vector(*sinks, num_heads) : nullptr, q, out});
 }
 
 void ProgramBuilder::glu(int out, int gate, int up, const std::string& activation) {

@@ -21,7 +21,7 @@ void check_range(const KvMove& move, const char* name, std::span<const int32_t> 
   for (int64_t i = begin / kBlockTokens; i <= (begin + move.num_tokens - 1) / kBlockTokens; ++i) {
     const int32_t block = table[static_cast<size_t>(i)];
     require(block >= 0 && block < move.blocks.num_blocks(), std::string(name) + "[" + text(i) + "] is " +
-                                                                text(block) + ", outside of the arena's " +
+                                                                text(block) + ", outside of the " +
                                                                 text(move.blocks.num_blocks()) + " blocks");
   }
 }
@@ -60,9 +60,11 @@ void check_order(const KvMove& move) {
 }
 
 void check_move(const Plan& plan, const KvMove& move) {
-  require(plan.block_bytes == 0 || move.blocks.block_bytes() == plan.block_bytes,
-          "the arena's blocks have " + text(move.blocks.block_bytes()) + " bytes, the model's " +
-              text(plan.block_bytes));
+  require(move.group < plan.groups.size(), "there is no group " + text(move.group) + " of layers");
+  const int64_t block_bytes = plan.groups[move.group].block_bytes;
+  require(move.blocks.block_bytes() == block_bytes, "group " + text(move.group) + ": blocks have " +
+                                                        text(move.blocks.block_bytes()) +
+                                                        " bytes, the model's " + text(block_bytes));
   require(move.num_tokens >= 0, "the number of tokens is negative");
   check_range(move, "source", move.source, move.source_begin);
   check_range(move, "destination", move.destination, move.destination_begin);
@@ -74,17 +76,17 @@ void check_move(const Plan& plan, const KvMove& move) {
 // Frequencies -> cosines, then sines, of the angles by which keys turn.
 using Turns = std::map<const float*, std::vector<float>>;
 
-Turns turns_of(const Plan& plan, int64_t distance) {
+Turns turns_of(std::span<const KvLayer* const> layers, int64_t distance) {
   Turns turns;
   if (distance == 0) return turns;
-  for (const KvLayer& layer : plan.layers) {
-    if (!layer.rotation) continue;
-    std::vector<float>& turn = turns[layer.rotation->inv_freq];
-    const int64_t half = layer.rotation->rotary_dim / 2;
+  for (const KvLayer* layer : layers) {
+    if (!layer->rotation) continue;
+    std::vector<float>& turn = turns[layer->rotation->inv_freq];
+    const int64_t half = layer->rotation->rotary_dim / 2;
     if (!turn.empty()) continue;
     turn.resize(static_cast<size_t>(2 * half));
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(distance) * static_cast<double>(layer.rotation->inv_freq[i]);
+      const double angle = static_cast<double>(distance) * static_cast<double>(layer->rotation->inv_freq[i]);
       turn[static_cast<size_t>(i)] = static_cast<float>(std::cos(angle));
       turn[static_cast<size_t>(half + i)] = static_cast<float>(std::sin(angle));
     }
@@ -126,20 +128,23 @@ struct LayerMove {
 void move_kv(const Plan& plan, ThreadPool& pool, const KvMove& move) {
   check_move(plan, move);
   const std::vector<SlotRun> runs = runs_of(move);
-  const Turns turns = turns_of(plan, move.destination_begin - move.source_begin);
-  std::vector<std::vector<float>> keys;  // no allocation may fail once something is written
+  std::vector<const KvLayer*> layers;
   for (const KvLayer& layer : plan.layers)
-    keys.emplace_back(static_cast<size_t>(layer.num_kv_heads) * static_cast<size_t>(layer.head_dim));
+    if (static_cast<size_t>(layer.group) == move.group) layers.push_back(&layer);
+  const Turns turns = turns_of(layers, move.destination_begin - move.source_begin);
+  std::vector<std::vector<float>> keys;  // no allocation may fail once something is written
+  for (const KvLayer* layer : layers)
+    keys.emplace_back(static_cast<size_t>(layer->num_kv_heads) * static_cast<size_t>(layer->head_dim));
   const auto move_layer = [&](int64_t i) {
-    const KvLayer& layer = plan.layers[static_cast<size_t>(i)];
+    const KvLayer& layer = *layers[static_cast<size_t>(i)];
     const float* turn =
         turns.empty() || !layer.rotation ? nullptr : turns.at(layer.rotation->inv_freq).data();
     const LayerMove layer_move{plan, layer, turn, keys[static_cast<size_t>(i)].data()};
     for (const SlotRun& run : runs) layer_move.move(run);
   };
   constexpr int64_t kWorthWaking = 1 << 18;  // bytes: copied in about the time in which threads wake
-  const auto num_layers = static_cast<int64_t>(plan.layers.size());
-  if (move.num_tokens * plan.block_bytes / kBlockTokens > kWorthWaking)
+  const auto num_layers = static_cast<int64_t>(layers.size());
+  if (move.num_tokens * move.blocks.block_bytes() / kBlockTokens > kWorthWaking)
     return pool.parallel_for(num_layers, move_layer);
   for (int64_t i = 0; i < num_layers; ++i) move_layer(i);
 }

@@ -11,6 +11,7 @@ namespace puna {
 // Tokens at positions [source_begin, source_begin + num_tokens) of one block table go to destination_begin
 // and on of another, or to lower positions of the same one.
 struct KvMove {
+  size_t group;  // of layers
   std::span<const int32_t> source, destination;
   int64_t source_begin, destination_begin, num_tokens;
 

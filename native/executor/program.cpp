@@ -43,12 +43,13 @@ struct SharedWork {
 namespace {
 
 void find_kv_slots(const Batch& batch, std::vector<KvSlot>& slots) {
-  slots.resize(batch.tokens.size());
-  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
-    for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
-      const int32_t position = batch.positions[t];
-      const int64_t block = batch.block_table(s)[position / kBlockTokens];
-      slots[t] = {batch.blocks[block], position % kBlockTokens};
+  slots.clear();
+  for (const BlockTables& tables : batch.kv) {
+    for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+      for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
+        const int32_t position = batch.positions[t];
+        slots.push_back({tables.blocks[tables.of(s)[position / kBlockTokens]], position % kBlockTokens});
+      }
     }
   }
 }
@@ -92,7 +93,7 @@ void Program::prepare(const Batch& batch, int num_threads) {
   reserve(token_memory_, plan_.token_row_bytes, static_cast<int64_t>(batch.tokens.size()));
   reserve(output_memory_, plan_.output_row_bytes, static_cast<int64_t>(batch.rows.size()));
   reserve(replicas_, plan_.token_row_bytes + plan_.output_row_bytes, num_threads);
-  if (!plan_.layers.empty()) find_kv_slots(batch, kv_slots_);
+  find_kv_slots(batch, kv_slots_);
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, batch, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
@@ -119,7 +120,7 @@ void Program::run_stages(const Step& step) const noexcept {
 void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
 Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
-  check_batch(batch, plan_.vocab_size, plan_.block_bytes);
+  check_batch(batch, plan_.vocab_size, plan_.groups);
   const std::lock_guard<std::mutex> lock(one_run_);
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());

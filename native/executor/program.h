@@ -121,6 +121,7 @@ struct AttentionStage {
   int layer, num_heads, num_kv_heads, head_dim;
   float scale, softcap;
   int64_t window;
+  const float* sinks;  // [num_heads], or nullptr
   int q, out;
 
   // Whether the work falls into the same tasks.
@@ -139,12 +140,21 @@ struct KeyRotation {
   const float* inv_freq;  // one of the plan's constants
 };
 
+// Layers that see equally many tokens: they keep the keys and values of the same ones, and share blocks.
+struct KvGroup {
+  int64_t window;  // how many of the latest tokens a token sees, itself included; 0: all
+  int num_layers = 0;
+  int64_t block_bytes = 0;  // of all its layers
+};
+
 // A layer's keys and values.
 struct KvLayer {
   int num_kv_heads, head_dim;
+  int64_t window;  // as in its group
   KvLayout layout;
   std::optional<KeyRotation> rotation;  // none: keys do not depend on positions
-  int64_t k_offset = 0, v_offset = 0;   // in a block, in bytes
+  int group = 0;
+  int64_t k_offset = 0, v_offset = 0;  // in a block of the group, in bytes
 };
 
 // Everything that build() found out; does not change afterwards.
@@ -155,9 +165,9 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Stage> stages;
   KvType kv_type = KvType::kF16;
+  std::vector<KvGroup> groups;  // the one without a window first, then the widest window
   std::vector<KvLayer> layers;
-  bool can_shift = true;  // every layer's keys are as its rotation left them
-  int64_t block_bytes = 0;
+  bool can_shift = true;                              // every layer's keys are as its rotation left them
   int64_t vocab_size = 0;                             // rows of the smallest embedding; 0 without one
   int64_t token_row_bytes = 0, output_row_bytes = 0;  // of all buffers of a domain together
   int result = -1;
@@ -186,8 +196,7 @@ class Program {
   ~Program();
 
   const char* isa() const { return plan_.kernels->isa; }
-  // KV bytes of a block of 16 tokens, all layers.
-  int64_t block_bytes() const { return plan_.block_bytes; }
+  const std::vector<KvGroup>& groups() const { return plan_.groups; }
   // Memory of the activations. It grows to what the largest step needed and stays there: the scheduler bounds
   // the tokens of a step.
   int64_t buffer_bytes();
@@ -197,13 +206,13 @@ class Program {
   void release_memory();
 
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
-  // the batch does not fit the model or the arena; and if the model's file turns out to have been cut short,
+  // the batch does not fit the model or its memory; and if the model's file turns out to have been cut short,
   // in this step or before.
   Output run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control = nullptr);
 
   // Whether keys can be turned to another position.
   bool can_shift() const { return plan_.can_shift; }
-  // Copies keys and values of all layers, token by token in ascending order; keys are turned by as many
+  // Copies keys and values of a group's layers, token by token in ascending order; keys are turned by as many
   // positions as they move, and without that not a bit changes. Throws Error, before anything is written, if
   // something is out of range, if a token would be overwritten before it is moved, or if keys would have to
   // be turned and cannot.
@@ -225,7 +234,7 @@ class Program {
   Memory token_memory_, output_memory_;
   Memory replicas_;               // one row of both domains for each thread
   Memory attention_partials_;     // sums over segments of contexts that several threads share
-  std::vector<KvSlot> kv_slots_;  // [T]; empty without attention
+  std::vector<KvSlot> kv_slots_;  // [groups][T]
   std::unique_ptr<SharedWork> work_;
 };
 

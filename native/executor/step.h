@@ -18,7 +18,7 @@ struct Step {
   uint8_t* token_memory;
   uint8_t* output_memory;
   uint8_t* replicas;                 // this thread's own row of each domain
-  std::span<const KvSlot> kv_slots;  // [T]; empty without attention
+  std::span<const KvSlot> kv_slots;  // [groups][T]
   // For contexts that several threads share: sums over their segments, and how many pieces of a tile are
   // done.
   float* attention_partials;
@@ -34,6 +34,9 @@ struct Step {
     const int64_t rows = num_rows(*b.domain);
     if (b.replicated && rows == 1) return replicas + (tokens ? 0 : plan.token_row_bytes) + b.offset;
     return (tokens ? token_memory : output_memory) + b.offset * rows + b.row_bytes * row;
+  }
+  const KvSlot& kv_slot(const KvLayer& layer, int64_t token) const {
+    return kv_slots[static_cast<size_t>(layer.group) * batch.tokens.size() + static_cast<size_t>(token)];
   }
   float* floats(int buffer, int64_t row) const { return reinterpret_cast<float*>(bytes(buffer, row)); }
 };

@@ -51,8 +51,8 @@ struct RowRunner {
               table, table + op.rotary_dim / 2);
   }
   void operator()(const op::StoreKv& op) const {
-    const KvSlot& kv = step.kv_slots[static_cast<size_t>(row)];
     const KvLayer& layer = step.plan.layers[static_cast<size_t>(op.layer)];
+    const KvSlot& kv = step.kv_slot(layer, row);
     const int64_t head = first(op.num_kv_heads);
     kernels.store_kv(step.plan.kv_type, layer.layout, at(op.k) + head * op.head_dim,
                      at(op.v) + head * op.head_dim, static_cast<int>(head),

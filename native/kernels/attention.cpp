@@ -24,10 +24,11 @@ int64_t num_rows(const AttentionArgs& args) {
 // Row `index` of the task: token by token, all query heads of the KV head for each.
 Row row_at(const AttentionArgs& args, int64_t index) {
   const int64_t heads = heads_of_group(args), token = args.token_begin + index / heads;
-  const int64_t at = token * args.stride + (args.kv_head * heads + index % heads) * args.head_dim;
+  const int64_t head = args.kv_head * heads + index % heads;
+  const int64_t at = token * args.stride + head * args.head_dim;
   const int64_t end = args.first_position + token + 1;
   const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
-  return {args.q + at, args.out + at, begin, end};
+  return {head, args.q + at, args.out + at, begin, end};
 }
 
 template <KvType kType>
@@ -106,10 +107,14 @@ void add_segment(Total& total, float* out, float maximum, float weight, const fl
   }
 }
 
-// Adding zero makes zeros positive: what a row does not see may have changed the sign of one.
-void finish_row(const Total& total, float* out, int64_t head_dim) {
+// A sink is like a segment with one position, whose value is zero. Adding zero to what comes out makes zeros
+// positive: what a row does not see may have changed the sign of one.
+void finish_row(const AttentionArgs& args, const Row& row, Total total) {
+  alignas(64) static constexpr float kNoValue[kMaxHeadDim] = {};
+  if (args.sinks != nullptr)
+    add_segment(total, row.out, args.sinks[row.head] * kLog2E, 1.0f, kNoValue, args.head_dim);
   const float inverse = 1.0f / total.weight;
-  for (int64_t d = 0; d < head_dim; ++d) out[d] = out[d] * inverse + 0.0f;
+  for (int64_t d = 0; d < args.head_dim; ++d) row.out[d] = row.out[d] * inverse + 0.0f;
 }
 
 template <KvType kType>
@@ -126,7 +131,7 @@ void attend(const AttentionArgs& args, int64_t first, int count) {
                   rows.sums + r * rows.values, args.head_dim);
     }
   }
-  for (int r = 0; r < count; ++r) finish_row(totals[r], rows.row[r].out, args.head_dim);
+  for (int r = 0; r < count; ++r) finish_row(args, rows.row[r], totals[r]);
 }
 
 float* partial_of(const AttentionArgs& args, int64_t row, int64_t segment) {
@@ -192,13 +197,13 @@ void combine_segments(const AttentionArgs& args) {
   const int64_t width = partial_floats(args.head_dim) - kLanes;
   for (int64_t r = 0, rows = num_rows(args); r < rows; ++r) {
     Total total;
-    float* out = row_at(args, r).out;
-    std::memset(out, 0, (size_t)args.head_dim * sizeof(float));
+    const Row row = row_at(args, r);
+    std::memset(row.out, 0, (size_t)args.head_dim * sizeof(float));
     for (int64_t s = args.first_segment; s < args.last_segment; ++s) {
       const float* partial = partial_of(args, r, s);
-      add_segment(total, out, partial[width], partial[width + 1], partial, args.head_dim);
+      add_segment(total, row.out, partial[width], partial[width + 1], partial, args.head_dim);
     }
-    finish_row(total, out, args.head_dim);
+    finish_row(args, row, total);
   }
 }
 

@@ -21,6 +21,7 @@ constexpr int64_t padded(int64_t head_dim) { return (head_dim + kKvGroup - 1) / 
 
 // A query head of a query token. It sees the positions [begin, end).
 struct Row {
+  int64_t head;
   const float* q;
   float* out;
   int64_t begin, end;

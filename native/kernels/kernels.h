@@ -52,8 +52,9 @@ struct AttentionArgs {
   const KvLayout* layout;
   int64_t k_offset, v_offset;  // of this layer's K and V within a block
   float scale;
-  float softcap;   // 0: none
-  int64_t window;  // 0: all earlier tokens; else only the last `window` ones
+  float softcap;       // 0: none
+  int64_t window;      // 0: all earlier tokens; else only the last `window` ones
+  const float* sinks;  // [num_heads] a score that takes weight and has no value; nullptr: none
 
   // For attention_segments and combine_segments, which together give what attention gives: the sums of
   // segment s go to partial[(row * (last_segment - first_segment) + s - first_segment) *

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,27 +40,43 @@ _CYCLE = 6
 _MOST_BLOCKS = 2**31 - 1
 _THREAD = ThreadPool(1)  # the caller's
 _NOTHING = np.empty(0, np.uint16)
+Windows = tuple[int | None, ...]
 
 
-def toy_values(before: NDArray[np.uint16], tokens: Iterable[int]) -> NDArray[np.uint16]:
-    """What is kept of `tokens` behind the values `before`."""
-    values, seen = [], zlib.crc32(before.tobytes())
-    for token in tokens:
-        values.append(zlib.crc32(bytes([token]), seen) & 0xFF80 | int(token))
-        seen = zlib.crc32(values[-1].to_bytes(2, "little"), seen)
-    return np.array(values, dtype=np.uint16)
+Values = NDArray[np.uint16]
+
+
+def toy_values(before: Values, tokens: Iterable[int], window: int | None = None) -> Values:
+    """What is kept of `tokens` behind the values `before`, of which those within the window matter."""
+    kept, length = bytearray(before.tobytes()), len(before)
+    seen = zlib.crc32(kept)
+    for position, token in enumerate(tokens, length):
+        if window is not None:
+            seen = zlib.crc32(kept[2 * _begin(position, window) :])
+        kept += (zlib.crc32(bytes([token]), seen) & 0xFF80 | int(token)).to_bytes(2, "little")
+        seen = zlib.crc32(kept[-2:], seen)
+    return np.frombuffer(bytes(kept), np.uint16)[length:]
 
 
 def toy_logits(tokens: NDArray[np.int32], salt: int = 0) -> NDArray[np.float32]:
     """[VOCABULARY]; POISON is never likely."""
-    return _logits_behind(toy_values(_NOTHING, tokens), salt)
+    return _logits_behind([toy_values(_NOTHING, tokens)], salt)
 
 
-def _logits_behind(values: NDArray[np.uint16], salt: int, is_habitual: bool = False) -> NDArray[np.float32]:
-    random = np.random.default_rng([salt, zlib.crc32(values.tobytes())])
+def _begin(position: int, window: int | None) -> int:
+    """The first position that a token sees."""
+    return 0 if window is None else max(position - window + 1, 0)
+
+
+def _logits_behind(groups: list[Values], salt: int, is_habitual: bool = False) -> NDArray[np.float32]:
+    """groups: what the last token sees, itself included, in each group."""
+    seen = 0
+    for values in groups:
+        seen = zlib.crc32(values.tobytes(), seen)
+    random = np.random.default_rng([salt, seen])
     logits = random.standard_normal(VOCABULARY).astype(np.float32)
     if is_habitual and random.random() < 0.75:
-        logits[(int(values[-1] & 0x7F) + 1) % _CYCLE] = 100
+        logits[(int(groups[0][-1] & 0x7F) + 1) % _CYCLE] = 100
     logits[POISON] = -100
     return logits
 
@@ -72,15 +89,22 @@ def expected_tokens(
     is_habitual: bool = False,
     context_length: int | None = None,
     num_keep: int = 0,
+    windows: Windows = (None,),
 ) -> list[int]:
     """What greedy sampling must give, with context shift where a context length is given."""
-    values, pending, tokens = _NOTHING, prompt, []
+    groups, pending, tokens = [_NOTHING for _ in windows], prompt, []
     for _ in range(count):
-        if context_length is not None and len(values) + len(pending) > context_length:
-            num_discard = max((len(values) - num_keep) // 2, 1)
-            values = np.concatenate([values[:num_keep], values[num_keep + num_discard :]])
-        values = np.concatenate([values, toy_values(values, pending)])
-        pending = [int(_logits_behind(values, salt, is_habitual).argmax())]
+        length = len(groups[0])
+        if context_length is not None and length + len(pending) > context_length:
+            end = num_keep + max((length - num_keep) // 2, 1)
+            groups = [np.concatenate([values[:num_keep], values[end:]]) for values in groups]
+        groups = [
+            np.concatenate([values, toy_values(values, pending, window)])
+            for values, window in zip(groups, windows, strict=True)
+        ]
+        last = len(groups[0]) - 1
+        seen = [values[_begin(last, window) :] for values, window in zip(groups, windows, strict=True)]
+        pending = [int(_logits_behind(seen, salt, is_habitual).argmax())]
         tokens += pending
     return tokens
 
@@ -98,6 +122,7 @@ class ToyClock:
 class ToyModel:
     """Checks every batch as the real executor does.
 
+    windows: of each group of layers, in the order of ModelInfo.groups; block_bytes: of each.
     is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
     clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
@@ -111,6 +136,7 @@ class ToyModel:
         context_length: int = 1000,
         block_bytes: int = BLOCK_BYTES,
         *,
+        windows: Windows = (None,),
         is_habitual: bool = False,
         can_shift: bool = True,
         weight_bytes: int = 0,
@@ -123,8 +149,8 @@ class ToyModel:
             architecture="toy",
             vocab_size=VOCABULARY,
             context_length=context_length,
-            num_layers=1,
-            groups=(KvGroup(num_layers=1, block_bytes=block_bytes),),
+            num_layers=len(windows),
+            groups=tuple(KvGroup(num_layers=1, block_bytes=block_bytes, window=window) for window in windows),
             kv_type="f16",
             weight_bytes=weight_bytes,
             can_shift=can_shift,
@@ -142,21 +168,17 @@ class ToyModel:
 
     def reserve(self, reservation: KvReservation) -> tuple[ToyMemory, ...]:
         assert not self.closed
-        (group,) = self.info.groups
+        return tuple(self._memory(group, reservation) for group in self.info.groups)
+
+    def _memory(self, group: KvGroup, reservation: KvReservation) -> ToyMemory:
         extent_blocks, fewest = (self.extent_blocks, 8) if self.extent_blocks else (COARSE, 64)
         if reservation.room_bytes < fewest * extent_blocks * group.block_bytes:
             extent_blocks = 1
         num_blocks = _MOST_BLOCKS
         if reservation.static_tokens is not None:
             num_blocks = -(-reservation.static_tokens // BLOCK_TOKENS)
-        return (
-            ToyMemory(
-                num_blocks,
-                group.block_bytes,
-                extent_blocks,
-                self.device_memory,
-                can_shift=self.info.can_shift,
-            ),
+        return ToyMemory(
+            num_blocks, group.block_bytes, extent_blocks, self.device_memory, can_shift=self.info.can_shift
         )
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
@@ -173,19 +195,24 @@ class ToyModel:
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
         self.clock.now_s += self.step_s + 0.001 * len(batch.tokens)
-        (memory,), (tables,) = kv, batch.block_tables
-        assert isinstance(memory, ToyMemory)
-        starts = batch.sequence_starts
-        for table, start, end in zip(tables, starts, starts[1:], strict=False):
-            first = batch.positions[start]
-            before = memory.values(table, first)
-            memory.store(table, first, toy_values(before, batch.tokens[start:end]))
-        rows = np.searchsorted(starts, batch.rows, side="right") - 1
+        rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
+        seen: list[list[Values]] = [[] for _ in rows]
+        for group, memory, tables in zip(self.info.groups, kv, batch.block_tables, strict=True):
+            assert isinstance(memory, ToyMemory)
+            self._store(batch, memory, tables, group.window)
+            for of_row, sequence, row in zip(seen, rows, batch.rows, strict=True):
+                last = int(batch.positions[row])
+                of_row.append(memory.values(tables[sequence], _begin(last, group.window), last + 1))
         logits = np.empty((len(rows), VOCABULARY), np.float32)
-        for out, sequence, row in zip(logits, rows, batch.rows, strict=True):
-            values = memory.values(tables[sequence], batch.positions[row] + 1)
-            out[:] = _logits_behind(values, self.salt, self.is_habitual)
+        for out, of_row in zip(logits, seen, strict=True):
+            out[:] = _logits_behind(of_row, self.salt, self.is_habitual)
         return logits
+
+    def _store(self, batch: Batch, memory: ToyMemory, tables: NDArray[np.int32], window: int | None) -> None:
+        for table, (start, end) in zip(tables, pairwise(batch.sequence_starts), strict=True):
+            first = int(batch.positions[start])
+            before = memory.values(table, _begin(first, window), first)
+            memory.store(table, first, toy_values(before, batch.tokens[start:end], window))
 
     def sleep(self) -> None:
         assert not self.closed
@@ -196,21 +223,26 @@ class ToyModel:
         self.closed = True
 
     def _check(self, batch: Batch) -> None:
-        (tables,) = batch.block_tables
-        arrays = (batch.tokens, batch.positions, batch.sequence_starts, tables, batch.rows)
+        arrays = (batch.tokens, batch.positions, batch.sequence_starts, *batch.block_tables, batch.rows)
         assert all(array.dtype == np.int32 and array.flags.c_contiguous for array in arrays)
         assert len(batch.tokens) == len(batch.positions) == batch.sequence_starts[-1] > 0
-        assert len(batch.sequence_starts) == len(tables) + 1
         assert (np.diff(batch.sequence_starts) > 0).all()
-        written, others = [], []
-        for start, end, table in zip(batch.sequence_starts, batch.sequence_starts[1:], tables, strict=False):
-            positions = batch.positions[start:end]
-            assert (np.diff(positions) == 1).all()
-            first, last = positions[[0, -1]] // BLOCK_TOKENS
-            written += table[first : last + 1].tolist()
-            others += table[:first].tolist()
-        assert len(set(written)) == len(written), "two sequences write to one block"
-        assert set(written).isdisjoint(others), "one sequence writes what another reads"
+        for start, end in pairwise(batch.sequence_starts):
+            assert (np.diff(batch.positions[start:end]) == 1).all()
+        assert len(batch.block_tables) == len(self.info.groups)
+        for group, tables in zip(self.info.groups, batch.block_tables, strict=True):
+            _check_tables(batch, tables, group.window)
+
+
+def _check_tables(batch: Batch, tables: NDArray[np.int32], window: int | None) -> None:
+    written, others = [], []
+    for table, (start, end) in zip(tables, pairwise(batch.sequence_starts), strict=True):
+        first, last = batch.positions[[start, end - 1]] // BLOCK_TOKENS
+        seen = _begin(int(batch.positions[start]), window) // BLOCK_TOKENS
+        written += table[first : last + 1].tolist()
+        others += table[seen:first].tolist()
+    assert len(set(written)) == len(written), "two sequences write to one block"
+    assert set(written).isdisjoint(others), "one sequence writes what another reads"
 
 
 class ToyBackend:

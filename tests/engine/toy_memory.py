@@ -102,11 +102,13 @@ class ToyMemory:
         assert not self._place, "closed with memory"
         self._is_closed = True
 
-    def values(self, table: NDArray[np.int32], count: int) -> NDArray[np.uint16]:
-        """Of the first `count` positions."""
-        blocks = [self._tokens(block) for block in table[: -(-count // BLOCK_TOKENS)].tolist()]
-        kept = np.concatenate([*blocks, np.empty((0, 2), np.uint16)])[:count]
-        assert (kept[:, 1] == np.arange(count)).all(), "KV is not where it was computed for"
+    def values(self, table: NDArray[np.int32], begin: int, end: int) -> NDArray[np.uint16]:
+        """Of the positions [begin, end)."""
+        first = begin // BLOCK_TOKENS
+        blocks = [self._tokens(block) for block in table[first : -(-end // BLOCK_TOKENS)].tolist()]
+        start = first * BLOCK_TOKENS
+        kept = np.concatenate([*blocks, np.empty((0, 2), np.uint16)])[begin - start : end - start]
+        assert (kept[:, 1] == np.arange(begin, end)).all(), "KV is not where it was computed for"
         return np.ascontiguousarray(kept[:, 0])
 
     def store(self, table: NDArray[np.int32], first: int, values: NDArray[np.uint16]) -> None:

@@ -35,7 +35,14 @@ def rope(x: Array, positions: Array, head_dim: int, style: str, inv_freq: Array,
 
 
 def attention(
-    q: Array, k: Array, v: Array, head_dim: int, scale: float, softcap: float = 0.0, window: int = 0
+    q: Array,
+    k: Array,
+    v: Array,
+    head_dim: int,
+    scale: float,
+    softcap: float = 0.0,
+    window: int = 0,
+    sinks: NDArray[np.float32] | None = None,
 ) -> Array:
     """Of one sequence: q [n, heads * head_dim] are its last n positions, k and v all of them."""
     q, k, v = (x.reshape(len(x), -1, head_dim) for x in (q, k, v))
@@ -49,6 +56,10 @@ def attention(
     if window:
         seen &= key > query - window
     scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:
+        column = np.broadcast_to(sinks[:, None, None].astype(float), (*scores.shape[:2], 1))
+        scores = np.concatenate([scores, column], axis=-1)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
+    weights = weights[..., : len(k)]
     return np.einsum("hqk,khd->qhd", weights, v).reshape(len(q), -1)

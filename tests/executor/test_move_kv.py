@@ -89,7 +89,7 @@ class Model:
     ) -> None:
         tables = (np.array(source, np.int32), np.array(destination, np.int32))
         runner = self.runner
-        self.program.move_kv(runner.pool, runner.arena, *tables, source_begin, to, num_tokens)
+        self.program.move_kv(runner.pool, 0, runner.arena, *tables, source_begin, to, num_tokens)
 
     def blocks(self) -> NDArray[np.uint8]:
         return np.array([self.runner.arena.block(i) for i in range(NUM_BLOCKS)])
@@ -250,7 +250,7 @@ def test_same_bits_on_any_number_of_threads(tmp_path: Path, tokens: NDArray[np.i
         model.store(many, table)
         model.move(table, other, 37, 2, 283)
         results.append(model.blocks())
-    assert 283 * model.program.block_bytes // BLOCK_TOKENS > 1 << 18
+    assert 283 * model.program.groups[0].block_bytes // BLOCK_TOKENS > 1 << 18
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
 
@@ -276,7 +276,7 @@ IMPOSSIBLE: dict[str, tuple[str, tuple[list[int], list[int], int, int, int]]] = 
     "huge position": (r"source: 5 tokens", (TABLE, OTHER, 2**63 - 1, 0, 5)),
     "huge number": (r"source: \d+ tokens", (TABLE, OTHER, 1, 0, 2**63 - 1)),
     "negative number": (r"number of tokens is negative", (TABLE, OTHER, 0, 0, -1)),
-    "negative block": (r"source\[1\] is -1, outside of the arena's 40", ([9, -1], OTHER, 0, 0, 17)),
+    "negative block": (r"source\[1\] is -1, outside of the 40", ([9, -1], OTHER, 0, 0, 17)),
     "no such block": (r"destination\[2\] is 40, outside", (TABLE, [1, 2, 40], 0, 0, 33)),
     "huge block": (r"destination\[0\] is \d+, outside", (TABLE, [INT32_MAX], 0, 0, 1)),
     "up within a table": (r"block 9 would be written before", (TABLE, TABLE, 0, 1, 10)),
@@ -306,8 +306,10 @@ def test_entries_beyond_the_range_are_not_looked_at(tmp_path: Path, tokens: NDAr
 def test_another_models_arena_and_a_closed_one(tmp_path: Path) -> None:
     model = Model(tmp_path, "auto", "f16")
     table = np.zeros(1, np.int32)
-    with pytest.raises(NativeError, match="the arena's blocks have 64 bytes"):
-        model.program.move_kv(model.runner.pool, Arena(4, 64), table, table, 0, 0, 1)
+    with pytest.raises(NativeError, match="group 0: blocks have 64 bytes"):
+        model.program.move_kv(model.runner.pool, 0, Arena(4, 64), table, table, 0, 0, 1)
+    with pytest.raises(NativeError, match="no group 1"):
+        model.program.move_kv(model.runner.pool, 1, model.runner.arena, table, table, 0, 0, 1)
     model.runner.arena.close()
     with pytest.raises(NativeError, match="arena is closed"):
         model.move([0], [1], 0, 0, 1)
@@ -339,7 +341,7 @@ def test_tables_are_int32(tmp_path: Path) -> None:
     model = Model(tmp_path, "auto", "f16")
     wide = np.zeros(1, np.int64)
     with pytest.raises(TypeError):
-        model.program.move_kv(model.runner.pool, model.runner.arena, wide, wide, 0, 0, 1)
+        model.program.move_kv(model.runner.pool, 0, model.runner.arena, wide, wide, 0, 0, 1)
 
 
 HALF = np.ones(4, np.float32)
@@ -417,12 +419,12 @@ def test_whether_a_model_can_shift(tmp_path: Path, name: str) -> None:
 
     program = build(write_gguf(tmp_path / "toy.gguf", tensors), "auto", define)
     assert program.can_shift == (name in SHIFTABLE)
-    pool, arena = ThreadPool(1), Arena(4, program.block_bytes)
+    pool, arena = ThreadPool(1), Arena(4, program.groups[0].block_bytes)
     table, other = np.array([0, 1], np.int32), np.array([2, 3], np.int32)
-    program.move_kv(pool, arena, table, other, 3, 3, 20)
+    program.move_kv(pool, 0, arena, table, other, 3, 3, 20)
     if program.can_shift:
-        program.move_kv(pool, arena, table, other, 3, 2, 20)
+        program.move_kv(pool, 0, arena, table, other, 3, 2, 20)
     else:
         with pytest.raises(NativeError, match="cannot be turned"):
-            program.move_kv(pool, arena, table, other, 3, 2, 20)
+            program.move_kv(pool, 0, arena, table, other, 3, 2, 20)
     pool.close()

@@ -69,9 +69,9 @@ def test_result_outlives_program_and_later_steps(tmp_path: Path) -> None:
     def run(program: Program, count: int) -> NDArray[np.float32]:
         indexes = np.arange(count, dtype=np.int32)
         tables = np.arange(8, dtype=np.int32)[None]
-        arena = Arena(8, program.block_bytes)
+        arenas = [Arena(8, group.block_bytes) for group in program.groups]
         return program.run(
-            ThreadPool(2), arena, indexes, indexes, np.array([0, count], np.int32), tables, indexes
+            ThreadPool(2), arenas, indexes, indexes, np.array([0, count], np.int32), [tables] * 2, indexes
         )
 
     small = run(program, 2)

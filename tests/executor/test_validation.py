@@ -156,8 +156,10 @@ def run_step(program: Program, num_blocks: int = 4, **changes: list) -> np.ndarr
         "rows": [1, 2],
         **changes,
     }
-    arena = Arena(num_blocks, program.block_bytes or 64)
-    return program.run(ThreadPool(1), arena, **{name: np.array(a, np.int32) for name, a in arrays.items()})
+    tables = np.array(arrays.pop("block_tables"), np.int32)
+    arenas = [Arena(num_blocks, group.block_bytes) for group in program.groups]
+    converted = {name: np.array(a, np.int32) for name, a in arrays.items()}
+    return program.run(ThreadPool(1), arenas, block_tables=[tables] * len(arenas), **converted)
 
 
 def test_the_valid_step_runs(file: GgufFile) -> None:
@@ -197,15 +199,22 @@ def test_step_is_refused(file: GgufFile, case: str) -> None:
 
 def test_arena_of_another_model(file: GgufFile) -> None:
     program = one_attention(file)
-    arrays = [np.array(a, np.int32) for a in ([1], [0], [0, 1], [[0]], [0])]
-    with pytest.raises(NativeError, match="blocks have 64 bytes"):
-        program.run(ThreadPool(1), Arena(4, 64), *arrays)
-    assert program.block_bytes == 2 * 64 * 16 * 2
+    tokens, positions, starts, table, rows = (np.array(a, np.int32) for a in ([1], [0], [0, 1], [[0]], [0]))
+    with pytest.raises(NativeError, match="group 0: blocks have 64 bytes"):
+        program.run(ThreadPool(1), [Arena(4, 64)], tokens, positions, starts, [table], rows)
+    with pytest.raises(NativeError, match="for 0 groups of layers, the model has 1"):
+        program.run(ThreadPool(1), [], tokens, positions, starts, [], rows)
+    (group,) = program.groups
+    assert (group.num_layers, group.block_bytes, group.window) == (1, 2 * 64 * 16 * 2, 0)
 
 
+@pytest.mark.parametrize("argument", range(5))
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
-def test_arrays_of_another_type(file: GgufFile, dtype: type) -> None:
+def test_arrays_of_another_type(file: GgufFile, dtype: type, argument: int) -> None:
     program = one_attention(file)
-    arrays = [np.array(a, dtype) for a in ([1], [0], [0, 1], [[0]], [0])]
+    arrays = [np.array(a, np.int32) for a in ([1], [0], [0, 1], [[0]], [0])]
+    arrays[argument] = arrays[argument].astype(dtype)
+    tokens, positions, starts, table, rows = arrays
+    arenas = [Arena(4, program.groups[0].block_bytes)]
     with pytest.raises(TypeError):
-        program.run(ThreadPool(1), Arena(4, program.block_bytes), *arrays)
+        program.run(ThreadPool(1), arenas, tokens, positions, starts, [table], rows)

@@ -49,11 +49,18 @@ def write_gguf(path: Path, tensors: Mapping[str, NDArray | Encoded]) -> GgufFile
 
 @dataclass
 class Chunk:
-    """Tokens of one sequence in a step, from `position` on, in the given KV blocks."""
+    """Tokens of one sequence in a step, from `position` on, in the given KV blocks.
+
+    tables: the blocks of each group, where they are not the same.
+    """
 
     tokens: Sequence[int]
     blocks: Sequence[int] = ()
     position: int = 0
+    tables: Sequence[Sequence[int]] | None = None
+
+    def table(self, group: int) -> Sequence[int]:
+        return self.blocks if self.tables is None else self.tables[group]
 
 
 @dataclass
@@ -63,36 +70,48 @@ class Runner:
     program: Program
     num_blocks: int = 32
     num_threads: int = 2
-    arena: Arena = field(init=False)
+    arenas: list[Arena] = field(init=False)
     pool: ThreadPool = field(init=False)
 
     def __post_init__(self) -> None:
         self.pool = ThreadPool(self.num_threads)
-        self.arena = Arena(self.num_blocks, self.program.block_bytes or 64)
-        for block in range(self.num_blocks):
-            self.arena.block(block)[:] = 0xFF
+        self.arenas = [Arena(self.num_blocks, group.block_bytes) for group in self.program.groups]
+        for arena in self.arenas:
+            for block in range(self.num_blocks):
+                arena.block(block)[:] = 0xFF
+
+    @property
+    def arena(self) -> Arena:
+        """Of the only group."""
+        (arena,) = self.arenas
+        return arena
 
     def run(
         self, chunks: Sequence[Chunk], rows: Sequence[int] | None = None, num_threads: int | None = None
     ) -> NDArray[np.float32]:
         """The result for `rows`, or for all tokens; a copy."""
         lengths = [len(chunk.tokens) for chunk in chunks]
-        tables = np.full((len(chunks), max((len(c.blocks) for c in chunks), default=0)), -1)
-        for table, chunk in zip(tables, chunks, strict=True):
-            table[: len(chunk.blocks)] = chunk.blocks
+        tables = [_table([chunk.table(group) for chunk in chunks]) for group in range(len(self.arenas))]
         arrays = (
             np.concatenate([c.tokens for c in chunks]) if chunks else np.zeros(0),
             np.concatenate([c.position + np.arange(len(c.tokens)) for c in chunks])
             if chunks
             else np.zeros(0),
             np.cumsum([0, *lengths]),
-            tables,
             np.arange(sum(lengths)) if rows is None else np.array(rows),
         )
-        tokens, positions, starts, tables, rows = (a.astype(np.int32) for a in arrays)
+        tokens, positions, starts, rows = (a.astype(np.int32) for a in arrays)
         return self.program.run(
-            self.pool, self.arena, tokens, positions, starts, tables, rows, num_threads
+            self.pool, self.arenas, tokens, positions, starts, tables, rows, num_threads
         ).copy()
+
+
+def _table(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    """-1 behind the end of a row."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), -1, np.int32)
+    for to, row in zip(table, rows, strict=True):
+        to[: len(row)] = row
+    return table
 
 
 def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int], kv_type: str = "f16") -> Program:

@@ -50,7 +50,9 @@ class CpuModel:
             arenas = [reserve_arena(group, reservation) for group in self.info.groups]
         except NativeError as error:
             raise ModelLoadError(str(error)) from error
-        return tuple(CpuKvMemory(arena, self._program, self._threads) for arena in arenas)
+        return tuple(
+            CpuKvMemory(arena, group, self._program, self._threads) for group, arena in enumerate(arenas)
+        )
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
         logits = self.logits(batch, kv)
@@ -59,16 +61,14 @@ class CpuModel:
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         """[R, vocab_size], valid until the next step. Raises NativeError, as step()."""
         assert self._program is not None, "step after close"
-        (memory,) = kv
-        (tables,) = batch.block_tables
-        assert isinstance(memory, CpuKvMemory), "KV memory of another device"
+        arenas = [memory.arena for memory in kv if isinstance(memory, CpuKvMemory)]
         return self._program.run(
             self._threads,
-            memory.arena,
+            arenas,
             batch.tokens,
             batch.positions,
             batch.sequence_starts,
-            tables,
+            batch.block_tables,
             batch.rows,
             batch.num_threads,
             batch.control,
@@ -87,12 +87,20 @@ class CpuModel:
 
 
 class CpuBackend:
-    """num_threads: None: see usable_cores(). isa, kv_type: as in ProgramBuilder."""
+    """num_threads: None: see usable_cores(). isa, kv_type, by_window: as in ProgramBuilder."""
 
-    def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
+    def __init__(
+        self,
+        num_threads: int | None = None,
+        isa: str = "auto",
+        kv_type: str = "f16",
+        *,
+        by_window: bool = False,
+    ) -> None:
         self.threads = ThreadPool(num_threads or usable_cores())
         self._isa = isa
         self._kv_type = kv_type
+        self._by_window = by_window
 
     def load(self, source: ModelSource) -> CpuModel:
         """Raises ModelLoadError."""
@@ -101,7 +109,11 @@ class CpuBackend:
         try:
             with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
                 traced = _trace(file)
-                program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
+                program = lower(
+                    traced.graph,
+                    ProgramBuilder(file.native, self._isa, self._kv_type),
+                    by_window=self._by_window,
+                )
                 info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
                 return CpuModel(info, program, self.threads)
         except (GgufError, HyperparameterError, GraphError) as error:
@@ -128,7 +140,10 @@ def _describe(
         vocab_size=traced.vocab_size,
         context_length=traced.context_length,
         num_layers=traced.num_layers,
-        groups=(KvGroup(num_layers=traced.num_layers, block_bytes=program.block_bytes),),
+        groups=tuple(
+            KvGroup(num_layers=g.num_layers, block_bytes=g.block_bytes, window=g.window or None)
+            for g in program.groups
+        ),
         kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
         can_shift=program.can_shift,

@@ -23,12 +23,13 @@ _MAX_BLOCKS = 2**31 - 1  # block ids are int32
 class CpuKvMemory:
     """A BlockMemory. Memory comes as it is written, so allocating costs nothing and never fails."""
 
-    def __init__(self, arena: Arena, program: Program, threads: ThreadPool) -> None:
+    def __init__(self, arena: Arena, group: int, program: Program, threads: ThreadPool) -> None:
         self.arena = arena
         self.num_blocks = arena.num_blocks
         self.block_bytes = arena.block_bytes
         self.extent_blocks = arena.extent_blocks
         self.extent_bytes = arena.extent_bytes
+        self._group = group
         self._program = program
         self._threads = threads
 
@@ -62,7 +63,7 @@ class CpuKvMemory:
         num_tokens: int,
     ) -> None:
         ranges = (source_begin, destination_begin, num_tokens)
-        self._program.move_kv(self._threads, self.arena, source, destination, *ranges)
+        self._program.move_kv(self._threads, self._group, self.arena, source, destination, *ranges)
 
     def close(self) -> None:
         self.arena.close()
