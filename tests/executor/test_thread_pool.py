@@ -112,7 +112,7 @@ def test_impossible_sizes(count: int) -> None:
 def test_callers_from_several_threads_take_turns(runner: Runner) -> None:
     """Their steps share the activations, so only what is in their own blocks can be compared."""
     runner.run([Chunk(range(20), [0, 1])])
-    expected = runner.arena.block(0).copy()
+    expected = runner.arenas[0].block(0).copy()
     others = [Runner(runner.program) for _ in range(4)]
 
     def work(other: Runner) -> None:
@@ -126,7 +126,7 @@ def test_callers_from_several_threads_take_turns(runner: Runner) -> None:
     for thread in threads:
         thread.join()
     for other in others:
-        np.testing.assert_array_equal(other.arena.block(0), expected)
+        np.testing.assert_array_equal(other.arenas[0].block(0), expected)
 
 
 def test_forked_child_is_told_and_exits(runner: Runner) -> None:
@@ -163,6 +163,6 @@ def test_cpu_info_names_the_best_instruction_set() -> None:
 
 
 def test_a_closed_arena_is_refused(runner: Runner) -> None:
-    runner.arena.close()
+    runner.arenas[0].close()
     with pytest.raises(NativeError, match="closed"):
         runner.run([Chunk([1], [0])])
