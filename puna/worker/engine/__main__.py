@@ -11,7 +11,6 @@ def main() -> int:
     channel = begin("worker")
 
     # Only now, so that signals during the slow imports are ignored, too.
-    import puna.backends.cpu  # noqa: F401 the caged process could not read it any more
     from puna._native import catch_bus_errors
     from puna.backends import import_devices, open_device
     from puna.engine import EngineCore
