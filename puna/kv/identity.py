@@ -29,6 +29,6 @@ class KvIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return derive_key(derive_key(state_key, b"blocks"), msgspec.json.encode((_LAYOUT, kernels, self)))
 
 
-def first_needed_block(group: KvGroup, num_tokens: int) -> int:
-    """Of the group's blocks, the first that whoever goes on behind so many tokens needs."""
-    return 0 if group.window is None else max(num_tokens - group.window + 1, 0) // BLOCK_TOKENS
+def first_needed_block(group: KvGroup, num_blocks: int) -> int:
+    """Of the group's blocks, the first that the token behind so many full ones sees."""
+    return 0 if group.window is None else max(num_blocks * BLOCK_TOKENS - group.window + 1, 0) // BLOCK_TOKENS

@@ -20,7 +20,7 @@ import msgspec
 from blake3 import blake3
 
 from puna.kv.block_files import HEADER_BYTES, TOKEN_BYTES
-from puna.kv.blocks import blocks_for
+from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 from puna.kv.identity import KvIdentity, first_needed_block
 from puna.kv.state_key import derive_key
 
@@ -74,20 +74,20 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def places(self) -> list[tuple[int, int]]:
         """Of its blocks: (number in the sequence, group), in this order."""
-        end, groups = blocks_for(self.num_tokens), self.kv.groups
-        firsts = [first_needed_block(group, self.num_tokens) for group in groups]
-        return [
-            (number, group) for number in range(end) for group, first in enumerate(firsts) if number >= first
-        ]
+        numbers, firsts = range(blocks_for(self.num_tokens)), list(enumerate(self._firsts()))
+        return [(number, group) for number in numbers for group, first in firsts if number >= first]
 
     @property
     def num_bytes(self) -> int:
         """Of its block files."""
         end = blocks_for(self.num_tokens)
-        return sum(
-            (end - first_needed_block(group, self.num_tokens)) * (HEADER_BYTES + group.block_bytes)
-            for group in self.kv.groups
-        )
+        groups = zip(self.kv.groups, self._firsts(), strict=True)
+        return sum((end - first) * (HEADER_BYTES + group.block_bytes) for group, first in groups)
+
+    def _firsts(self) -> list[int]:
+        """The first block of each group: behind the last full one, a partial one is copied."""
+        num_full = self.num_tokens // BLOCK_TOKENS
+        return [first_needed_block(group, num_full) for group in self.kv.groups]
 
     def require(self, kv: KvIdentity) -> None:
         """Raises SavedSessionMismatch, which names the first difference to `kv`."""

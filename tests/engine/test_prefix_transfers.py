@@ -210,3 +210,36 @@ def test_nothing_more_is_written_where_nothing_can_be_removed(kv: Kv, monkeypatc
     monkeypatch.setattr(kv.store, "added", lambda _: False)
     kv.save()
     assert len(kv.restore().found) == 1
+
+
+WINDOWS = KvGroup(num_layers=1, block_bytes=64), KvGroup(num_layers=1, block_bytes=32, window=40)
+
+
+@pytest.mark.parametrize(
+    ("windowed", "num_known", "num_found", "read"),
+    [
+        (range(10), 0, 10, (7, 8, 9)),
+        ((7, 8, 9), 0, 10, (7, 8, 9)),
+        ((4, 5, 6, 7, 9), 0, 8, (5, 6, 7)),
+        ((0, 1, 3, 4, 8, 9), 0, 2, (0, 1)),
+        ((0, 1, 3, 4, 8, 9), 3, 5, (3, 4)),
+        ((8, 9), 8, 10, (8, 9)),
+        ((9,), 0, 0, ()),
+    ],
+)
+def test_of_a_window_only_what_it_reaches_is_needed(
+    tmp_path: Path, windowed: tuple[int, ...], num_known: int, num_found: int, read: tuple[int, ...]
+):
+    identity = KvIdentity(model_id="m", kv_type="f16", groups=WINDOWS)
+    files = PrefixStore(tmp_path, bytes(32), 1 << 30).files(identity, "cpu")
+    tokens = TOKENS[: 10 * BLOCK_TOKENS]
+    for number, stored in enumerate(files.chain("", tokens.tobytes())):
+        for group in range(2):
+            if group == 0 or number in windowed:
+                content = np.zeros(WINDOWS[group].block_bytes, np.uint8)
+                files.write(stored, content, b"", 1, group)
+    restore = PrefixRead(files, "", tokens, num_known)
+    restore.probe()
+    assert len(restore.found) == num_found - num_known if num_found else not restore.found
+    assert [num_known + number for number, group in restore.places if group == 1] == list(read)
+    assert sum(group == 0 for _, group in restore.places) == len(restore.found)

@@ -17,6 +17,7 @@ from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.scheduling.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
 from puna.kv.block_files import BlockFiles, StoredBlock
+from puna.kv.identity import first_needed_block
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,10 @@ class PrefixRead:
         """tokens: of a sequence, as far as they may be found; num_known: blocks of them in memory."""
         self.found: list[StoredBlock] = []
         """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
+        self.places: list[tuple[int, int]] = []
+        """What has to be read of them: (number in `found`, group of layers)."""
         self.lent: LentBlocks | None = None
-        """As many, to be filled."""
+        """Blocks at these places, to be filled."""
         self._files = files
         self._namespace = namespace
         self._tokens = tokens.copy()
@@ -55,7 +58,12 @@ class PrefixRead:
     def num_sound(self) -> int:
         """Blocks of `found` that were read without a gap."""
         end = self._is_sound.find(0)
-        return len(self._is_sound) if end < 0 else end
+        return len(self.found) if end < 0 else self.places[end][0]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all that has to be read."""
+        return sum(self._files.groups[group].block_bytes for _, group in self.places)
 
     def tokens(self, num_found: int) -> NDArray[np.int32]:
         """Those in memory, and of so many blocks that were found."""
@@ -64,34 +72,59 @@ class PrefixRead:
         return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
 
     def probe(self) -> None:
-        """Fills `found`. In one thread."""
+        """Finds out what there is, and is of use: the longest beginning of which every group has what the token
+        behind it sees. In one thread.
+        """
         num_full = len(self._tokens) // BLOCK_TOKENS
         chain = self._files.chain(self._namespace, self._tokens[: num_full * BLOCK_TOKENS].tobytes())
-        wanted = chain[self._num_known :]
+        wanted, groups = chain[self._num_known :], range(len(self._files.groups))
+        keeps_all = [group for group in groups if self._files.groups[group].window is None]
         # With most blocks, those before it are there, too; if one is not, reading ends there.
-        num_found = bisect_left(wanted, True, key=lambda block: not self._files.has(block))
-        self.found = wanted[:num_found]
+        num_found = bisect_left(wanted, True, key=lambda block: not self._has(block, keeps_all))
+        self.found = wanted[: self._num_resumable(wanted, num_found)]
+        firsts = [self._first_needed(group, len(self.found)) for group in groups]
         if self.found:
             self._probe_partial(self.found[-1])
-        self._is_sound = bytearray(len(self.found))
+        numbers = range(len(self.found))
+        self.places = [(number, group) for number in numbers for group in groups if number >= firsts[group]]
+        self._is_sound = bytearray(len(self.places))
         self._has_looked = True
+
+    def _has(self, block: StoredBlock, groups: list[int]) -> bool:
+        return all(self._files.has(block, group) for group in groups)
+
+    def _num_resumable(self, wanted: list[StoredBlock], num_found: int) -> int:
+        """Of so many that are there of groups without a window: as far as windows have what they reach."""
+        for group, shape in enumerate(self._files.groups):
+            number = num_found if shape.window is not None else 0
+            while number > self._first_needed(group, num_found):
+                number -= 1
+                if not self._files.has(wanted[number], group):
+                    return self._num_resumable(wanted, number)
+        return num_found
+
+    def _first_needed(self, group: int, num_found: int) -> int:
+        """Of what was found: the first that the token behind it sees. What is in memory has what it sees."""
+        num_blocks = self._num_known + num_found
+        return max(first_needed_block(self._files.groups[group], num_blocks) - self._num_known, 0)
 
     def _probe_partial(self, last: StoredBlock) -> None:
         wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
         tokens = self._files.following(last)
         if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
             block = self._files.behind(last.key, tokens)
-            if self._files.has(block):
+            if self._has(block, list(range(len(self._files.groups)))):
                 self.found.append(block)
 
     def read(self) -> None:
         """Fills the blocks. In as many threads as one likes."""
         assert self.lent is not None
-        content = np.empty(self._files.groups[0].block_bytes, dtype=np.uint8)
         for index in self._next:
-            if index >= len(self.found) or self._has_failed:
+            if index >= len(self.places) or self._has_failed:
                 return
-            is_read = self._files.read_or_remove(self.found[index], content)
+            number, group = self.places[index]
+            content = np.empty(self._files.groups[group].block_bytes, dtype=np.uint8)
+            is_read = self._files.read_or_remove(self.found[number], content, group)
             if not is_read or not self.lent.write(index, content):
                 self._has_failed = True
                 return
