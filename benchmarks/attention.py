@@ -50,7 +50,8 @@ class Bench:
         """Of one layer with `new` tokens behind `depth` others."""
         program = self._program(layers)
         blocks = -(-(depth + new) // BLOCK_TOKENS)
-        arena = _native.Arena(blocks, program.block_bytes)
+        (group,) = program.groups
+        arena = _native.Arena(blocks, group.block_bytes)
         table = np.arange(blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
 
         def run(begin: int, end: int) -> float:
@@ -58,7 +59,7 @@ class Bench:
             starts = np.array([0, end - begin], np.int32)
             rows = np.array([end - begin - 1], np.int32)
             start = time.perf_counter()
-            program.run(self._pool, arena, self._tokens[begin:end], positions, starts, table, rows)
+            program.run(self._pool, [arena], self._tokens[begin:end], positions, starts, [table], rows)
             return time.perf_counter() - start
 
         for begin in range(0, depth, 512):
@@ -71,7 +72,7 @@ class Bench:
 
     def kv_bytes(self, tokens: int) -> int:
         """Of one layer."""
-        return self._program(1).block_bytes * tokens // BLOCK_TOKENS
+        return self._program(1).groups[0].block_bytes * tokens // BLOCK_TOKENS
 
     def _program(self, layers: int) -> _native.Program:
         builder = _native.ProgramBuilder(self._file, self._isa, self._kv_type)
