@@ -1,6 +1,6 @@
 """The native core (C++, bound with nanobind)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +78,227 @@ class Arena:
     def release(self, extents: Sequence[int]) -> None:
         """Gives the memory of these extents back to the system; their contents are gone."""
     def close(self) -> None: ...
+
+# --- KV blocks ---
+
+class ReleaseClock:
+    """The order in which blocks were released, over all pools that have it."""
+
+    def __init__(self) -> None: ...
+
+class BlockPool:
+    """Which blocks of one group of layers are in use, cached or spare, and which extents are committed."""
+
+    @property
+    def num_used(self) -> int: ...
+    @property
+    def num_cached(self) -> int: ...
+    @property
+    def num_spare(self) -> int: ...
+    @property
+    def num_uncommitted(self) -> int:
+        """Extents."""
+    @property
+    def num_empty(self) -> int:
+        """Committed extents with spare blocks only."""
+    @property
+    def num_unused(self) -> int:
+        """Committed extents without blocks in use."""
+    @property
+    def num_unused_blocks(self) -> int:
+        """In these."""
+    def extents_for(self, num_blocks: int) -> int:
+        """Uncommitted extents that have so many blocks; one more than there are if that is too many."""
+    def oldest_cached(self) -> int | None:
+        """When the cached block was released that was so longest ago."""
+    def commit(self, num_extents: int) -> list[int]:
+        """The lowest uncommitted ones: their blocks are spare now."""
+    def uncommit(self, extents: Sequence[int]) -> None:
+        """Empty ones."""
+    def uncommit_empty(self, at_most: int) -> list[int]:
+        """The highest empty ones."""
+    def num_references(self, block: int) -> int: ...
+    def references(self) -> dict[int, int]:
+        """How many owners each block in use has."""
+
+class KvBlocks:
+    """The KV blocks of one model. For one thread; errors of the caller are AssertionErrors."""
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[int, int, int, int, int]],
+        clock: ReleaseClock,
+        supply: Callable[[list[int]], bool],
+        runs_low: Callable[[int], None],
+        movers: Sequence[Callable[[NDArray[np.int32], NDArray[np.int32], int, int, int], None]],
+    ) -> None:
+        """groups: blocks, bytes of a block, blocks of an extent, bytes of an extent, window (0: none).
+        supply: makes so many blocks of each group spare; False: there are not so many.
+        runs_low: told which group has hardly any spare blocks left, if its extents have several.
+        movers: BlockMemory.move of each group.
+        """
+    def pool(self, group: int) -> BlockPool: ...
+    def acquire(self, counts: Sequence[int]) -> list[list[int]] | None:
+        """So many blocks of each group, with one reference each; None: there are not so many."""
+    def retain(self, group: int, blocks: Sequence[int]) -> None:
+        """Adds a reference to blocks that are in use or cached."""
+    def release(self, group: int, blocks: Sequence[int]) -> None:
+        """Takes a reference away; blocks without one are cached if a node has them, or else spare."""
+    def evict(self, group: int) -> None:
+        """Forgets the cached block that was released longest ago; there is one."""
+    def evict_extents(self, before: int, spare_bytes: int, at_most: int) -> None:
+        """Empties at most so many extents without blocks in use, the oldest first, as long as they are older
+        than a tick of the clock and less than so many bytes are spare.
+        """
+    def oldest_unused(self) -> int | None:
+        """When what evict_extents() would begin with was used last."""
+    def drop_cached(self, at_most: int) -> bool:
+        """Makes cached blocks spare, at most so many of them at once; False: none are left."""
+    def check(self) -> None:
+        """AssertionError unless all books are right."""
+
+class SequenceTable:
+    """The KV blocks of one sequence: of each group of layers a table, whose entry p // 16 holds the token at
+    position p. Blocks have one reference for each table that holds them; see native/kv/sequence_table.h.
+    """
+
+    def __init__(self, kv: KvBlocks, keeps_all: bool = False) -> None:
+        """keeps_all: windows do not slide."""
+    @property
+    def keeps_all(self) -> bool: ...
+    @property
+    def num_blocks(self) -> int:
+        """Entries of each group, held or not."""
+    @property
+    def held_bytes(self) -> int: ...
+    @property
+    def block_bytes(self) -> int:
+        """Of one block of each group."""
+    def first_held(self, group: int = 0) -> int:
+        """The first entry that is held, as are all behind it."""
+    def blocks(self, group: int = 0) -> list[int]:
+        """Those that are held."""
+    def arrays(self) -> tuple[NDArray[np.int32], ...]:
+        """[num_blocks] of each group; 0 where nothing is held."""
+    def missing_bytes(self, num_tokens: int) -> int:
+        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
+    def grow(self, num_tokens: int, position: int = 0) -> bool:
+        """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short.
+
+        position: of the next token that will be computed: if the table ends before what it sees in a window,
+        entries before that are not held.
+        """
+    def slide(self, position: int) -> None:
+        """Lets go of what neither the token at `position` nor a later one sees. Only behind tokens that stay."""
+    def truncate(self, num_tokens: int) -> None:
+        """Keeps the first `num_tokens` tokens, gives blocks wholly beyond back.
+
+        For tokens that nobody else can know of: the block that is cut must not be shared, nor may the prefix
+        tree have recorded what is cut off. Otherwise remove() is the operation.
+        """
+    def release(self) -> None:
+        """Gives all blocks back."""
+    def can_resume(self, num_tokens: int) -> bool:
+        """Whether it has what the token behind the first `num_tokens` sees."""
+    def fork(self, num_tokens: int) -> SequenceTable | None:
+        """A second table with the first `num_tokens` tokens, which this one has computed and can resume behind.
+
+        Full blocks are shared, the tokens of a last, partial one are copied. None if there is no block for
+        them.
+        """
+    def remove(self, begin: int, end: int, num_tokens: int) -> bool:
+        """Drops tokens [begin, end) of the first `num_tokens`; those behind them move down by end - begin.
+
+        Blocks that change and are shared are copied, those of this table alone change in place and are
+        forgotten by the prefix tree. Whatever lies behind `num_tokens` is given back. False, and nothing
+        changed, if blocks are short, or a window would reach what has slid out of it. If the device raises, the
+        table's KV is lost. What has moved, and what is computed behind it, never enters the tree.
+        """
+
+def gather_tables(tables: Sequence[SequenceTable]) -> tuple[NDArray[np.int32], ...]:
+    """[S, B] of each group; 0 where nothing is held, and past a table's end."""
+
+class Cursor:
+    """How far the front of a sequence's table is known to the prefix tree."""
+
+    def __init__(self, namespace: str, to_disk: bool = True) -> None:
+        """to_disk: whether what is recorded or found through it may be written to a disk."""
+    @property
+    def num_blocks(self) -> int: ...
+    @property
+    def node(self) -> int | str:
+        """Of the last known block; the namespace, if there is none."""
+
+class PrefixNode:
+    """A block's tokens, int32, following those of its parent. Those of leaves may be fewer than a block's."""
+
+    @property
+    def number(self) -> int:
+        """Never used twice."""
+    @property
+    def parent(self) -> int | str:
+        """Its number, or the namespace."""
+    @property
+    def tokens(self) -> bytes: ...
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Of each group; -1 where there is none any more."""
+
+class PrefixListing:
+    """Goes through the nodes that may be written to a disk: those that sequences use, then those used last; none
+    before what it builds on. What is recorded after it has begun is left out.
+    """
+
+    def next(self, limit: int) -> list[PrefixNode] | None:
+        """About `limit` of them, perhaps none though more will follow; None: that was all."""
+
+class PrefixTree:
+    """Finds blocks by the tokens whose KV they hold; see native/kv/prefix_tree.h.
+
+    Tokens are int32, and where they are all of a sequence, its table's first entries belong to them.
+    """
+
+    def __init__(self, kv: KvBlocks) -> None: ...
+    @property
+    def num_nodes(self) -> int: ...
+    def start(self, namespace: str, *, to_disk: bool = True) -> Cursor:
+        """Before the first token. Only those of the namespace find what is recorded in it."""
+    def follow(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32], limit: int) -> int:
+        """Appends to the table, retained, the blocks that hold the next tokens, while at most `limit` tokens are
+        covered and every group has what the token behind them sees; advances the cursor. A table that has other
+        blocks behind the cursor stays as it is.
+
+        tokens: all of the sequence. Returns the number of tokens covered from the first on.
+        """
+    def find_partial(
+        self, cursor: Cursor, tokens: NDArray[np.int32], limit: int
+    ) -> tuple[tuple[int, ...], int] | None:
+        """The blocks, one of each group, behind the cursor that have most of the next tokens at their start, and
+        how many these are; never more than `limit` tokens from the sequence's first on. For copying.
+
+        They are not retained: acquiring others may evict them.
+        """
+    def next_key(self, cursor: Cursor, tokens: NDArray[np.int32]) -> tuple[int | str, bytes]:
+        """Names the block behind the cursor with the sequence's next tokens, as far as there are any: to compute
+        what has an equal key is to compute the same.
+        """
+    def record(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
+        """Makes the full blocks behind the cursor findable and advances it.
+
+        Where other blocks with the same tokens are known, the table gets these in place of its own.
+        tokens: all whose KV is in the table. Does nothing if the table's blocks up to the cursor were forgotten
+        or replaced.
+        """
+    def record_tail(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
+        """As record(), and makes the partial last block findable, for find_partial().
+
+        The table's owner may write on behind these tokens. They are recorded again by the next call.
+        """
+    def forget(self, block: int, group: int = 0) -> None:
+        """The block's content can no longer be found, nor what cannot do without it."""
+    def num_recorded(self, block: int, group: int = 0) -> int:
+        """Tokens at the start of the block that can be found."""
+    def list_nodes(self) -> PrefixListing: ...
 
 # --- tokenizing ---
 

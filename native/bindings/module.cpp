@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   puna::bind_executor(m);
   puna::bind_json(m);
   puna::bind_kernels(m);
+  puna::bind_kv(m);
   puna::bind_machine(m);
   puna::bind_sampler(m);
   puna::bind_speculation(m);

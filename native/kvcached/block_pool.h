@@ -8,7 +8,7 @@
 
 #include "kv/arena.h"
 #include "kvcached/budget.h"
-#include "kvcached/id_set.h"
+#include "kv/id_set.h"
 
 namespace puna::kvcached {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "vocabulary/format.h"
-#include "vocabulary/keyed_hash.h"
+#include "base/keyed_hash.h"
 
 namespace puna {
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace puna::kvcached {
+namespace puna {
 
 class IdSet {
  public:
@@ -49,10 +50,16 @@ class IdSet {
     return -1;
   }
 
+  // The highest member; -1 if there is none.
+  int64_t last() {
+    while (!words_.empty() && words_.back() == 0) words_.pop_back();
+    return words_.empty() ? -1 : static_cast<int64_t>(words_.size() * 64) - 1 - std::countl_zero(words_.back());
+  }
+
  private:
   std::vector<uint64_t> words_;
   size_t first_ = 0;  // all words before are empty
   int64_t size_ = 0;
 };
 
-}  // namespace puna::kvcached
+}  // namespace puna

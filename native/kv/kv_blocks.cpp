@@ -1,0 +1,98 @@
+#include "kv/kv_blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace puna {
+namespace {
+
+constexpr int64_t kFewSpare = 4;
+
+LayerGroups groups_of(const std::vector<GroupSpec>& specs, const std::shared_ptr<ReleaseClock>& clock) {
+  LayerGroups groups;
+  for (const GroupSpec& spec : specs) groups.push_back({BlockPool(spec.blocks, clock), spec.window});
+  return groups;
+}
+
+}  // namespace
+
+KvBlocks::KvBlocks(const std::vector<GroupSpec>& groups, std::shared_ptr<ReleaseClock> clock, Supply supply,
+                   RunsLow runs_low, Move move)
+    : groups_(groups_of(groups, clock)),
+      tree_(groups_),
+      supply_(std::move(supply)),
+      runs_low_(std::move(runs_low)),
+      move_(std::move(move)) {
+  for (const LayerGroup& group : groups_) block_bytes_ += group.pool.spec().block_bytes;
+}
+
+bool KvBlocks::acquire(const BlockCounts& counts, BlockLists& blocks) {
+  bool is_short = false, is_any = false;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    is_short |= counts[group] > groups_[group].pool.num_spare();
+    is_any |= counts[group] > 0;
+  }
+  blocks.assign(groups_.size(), {});
+  if (!is_any) return true;
+  if (is_short && !supply_(counts)) return false;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    groups_[group].pool.acquire(counts[group], blocks[group]);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const BlockPool& pool = groups_[group].pool;
+    const int64_t extent_blocks = pool.spec().extent_blocks;
+    if (counts[group] > 0 && extent_blocks > 1 && pool.num_spare() < std::min(kFewSpare, extent_blocks))
+      runs_low_(group);
+  }
+  return true;
+}
+
+void KvBlocks::evict_extents(int64_t before, int64_t spare_bytes, int64_t at_most) {
+  for (; at_most > 0; --at_most) {
+    const int64_t group = oldest_group();
+    if (group < 0 || this->spare_bytes() >= spare_bytes) return;
+    const BlockPool& pool = groups_[static_cast<size_t>(group)].pool;
+    if (pool.extents().oldest_tick() >= before) return;
+    const int64_t extent = pool.extents().oldest(), first = pool.extents().first_block(extent);
+    for (int64_t i = 0; i < pool.extents().num_blocks_in(extent); ++i)
+      tree_.forget(static_cast<size_t>(group), static_cast<int32_t>(first + i));
+  }
+}
+
+int64_t KvBlocks::oldest_unused() const {
+  const int64_t group = oldest_group();
+  return group < 0 ? -1 : groups_[static_cast<size_t>(group)].pool.extents().oldest_tick();
+}
+
+bool KvBlocks::drop_cached(int64_t at_most) {
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (; groups_[group].pool.num_cached() > 0; --at_most) {
+      if (at_most <= 0) return true;
+      evict(group);
+    }
+  return false;
+}
+
+int64_t KvBlocks::spare_bytes() const {
+  int64_t bytes = 0;
+  for (const LayerGroup& group : groups_) bytes += group.pool.spare_bytes();
+  return bytes;
+}
+
+void KvBlocks::check() const {
+  for (const LayerGroup& group : groups_) group.pool.check();
+  tree_.check();
+}
+
+int64_t KvBlocks::oldest_group() const {
+  int64_t oldest = -1, tick = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const int64_t its = groups_[group].pool.extents().oldest_tick();
+    if (its >= 0 && (oldest < 0 || its < tick)) {
+      oldest = static_cast<int64_t>(group);
+      tick = its;
+    }
+  }
+  return oldest;
+}
+
+}  // namespace puna

@@ -1,0 +1,78 @@
+// The KV blocks of one model: a pool for each group of layers, and the tree that knows what blocks hold.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kv/layer_group.h"
+#include "kv/prefix_tree.h"
+
+namespace puna {
+
+struct GroupSpec {
+  BlockSpec blocks;
+  int64_t window;  // 0: all tokens are kept
+};
+
+// Some blocks of each group.
+using BlockCounts = std::vector<int64_t>;
+using BlockLists = std::vector<std::vector<int32_t>>;
+
+// Tokens from a position on, of the sequence whose blocks `source` lists, to a position of another one.
+struct KvMove {
+  std::vector<int32_t> source, destination;
+  int64_t source_begin, destination_begin, num_tokens;
+};
+
+class KvBlocks {
+ public:
+  // Makes so many blocks of each group spare, with memory that it gets from elsewhere; false: there is not so
+  // much, and nothing changed.
+  using Supply = std::function<bool(const BlockCounts&)>;
+  // Is told when a group, one with extents of several blocks, has hardly any spare blocks left.
+  using RunsLow = std::function<void(size_t group)>;
+  // Copies KV of a group. May throw.
+  using Move = std::function<void(size_t group, const KvMove&)>;
+
+  KvBlocks(const std::vector<GroupSpec>& groups, std::shared_ptr<ReleaseClock> clock, Supply supply,
+           RunsLow runs_low, Move move);
+
+  size_t num_groups() const { return groups_.size(); }
+  LayerGroup& group(size_t index) { return groups_[index]; }
+  const LayerGroup& group(size_t index) const { return groups_[index]; }
+  LayerGroups& groups() { return groups_; }
+  PrefixTree& tree() { return tree_; }
+  const PrefixTree& tree() const { return tree_; }
+  int64_t block_bytes() const { return block_bytes_; }  // one of each group
+
+  // One reference to each; false, and nothing changed, if there are not so many of every group.
+  bool acquire(const BlockCounts& counts, BlockLists& blocks);
+
+  void move(size_t group, const KvMove& move) const { move_(group, move); }
+
+  void evict(size_t group) { tree_.forget(group, groups_[group].pool.oldest_cached()); }
+  // Empties the extents of cached blocks that nobody has used for longest, of any group, as long as these are
+  // older than `before` (a tick), so many bytes are not spare, and at most so many of them.
+  void evict_extents(int64_t before, int64_t spare_bytes, int64_t at_most);
+  // When what evict_extents() would begin with became unused; -1: there is nothing.
+  int64_t oldest_unused() const;
+  // Makes cached blocks spare, at most about so many; false: none are left.
+  bool drop_cached(int64_t at_most);
+  int64_t spare_bytes() const;
+
+  void check() const;
+
+ private:
+  int64_t oldest_group() const;
+
+  LayerGroups groups_;
+  PrefixTree tree_;
+  Supply supply_;
+  RunsLow runs_low_;
+  Move move_;
+  int64_t block_bytes_ = 0;
+};
+
+}  // namespace puna

@@ -1,0 +1,45 @@
+// A node of a prefix tree, and the tokens that it is looked for by.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "kv/layout.h"
+
+namespace puna {
+
+using Tokens = std::span<const int32_t>;
+
+// A block's tokens behind those of its parent; a root has none. Those of leaves may be fewer than a block's.
+struct PrefixNode {
+  int64_t number = -1;  // never used twice; -1: the node is free
+  int32_t parent = -1;
+  int32_t children = -1;           // the top of their order
+  int32_t left = -1, right = -1;   // in the order of its siblings
+  int32_t next = -1;               // in its chain of the index, or of the free nodes
+  uint32_t hash = 0;
+  uint8_t num_tokens = 0;
+  bool memory_only = false;  // nobody who allows it on a disk has needed its tokens
+  int32_t token_ids[kBlockTokens];
+
+  Tokens tokens() const { return {token_ids, num_tokens}; }
+  bool is_full() const { return num_tokens == kBlockTokens; }
+  bool is_root() const { return parent < 0; }
+};
+
+inline bool is_before(Tokens a, Tokens b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+}
+
+inline bool starts_with(Tokens tokens, Tokens start) {
+  return start.size() <= tokens.size() && std::equal(start.begin(), start.end(), tokens.begin());
+}
+
+// Tokens that both start with.
+inline int64_t num_common(Tokens a, Tokens b) {
+  const size_t length = std::min(a.size(), b.size());
+  return std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(length), b.begin()).first - a.begin();
+}
+
+}  // namespace puna

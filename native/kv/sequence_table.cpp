@@ -1,0 +1,246 @@
+#include "kv/sequence_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/assertion.h"
+
+namespace puna {
+namespace {
+
+int64_t blocks_for(int64_t num_tokens) { return (num_tokens + kBlockTokens - 1) / kBlockTokens; }
+
+}  // namespace
+
+int64_t SequenceTable::held_bytes() const {
+  int64_t bytes = 0;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    bytes += (num_blocks_ - first(group)) * kv_->group(group).pool.spec().block_bytes;
+  return bytes;
+}
+
+bool SequenceTable::holds_any(int64_t index) const {
+  return std::ranges::any_of(groups_, [&](const Entries& entries) { return entries.first <= index; });
+}
+
+int64_t SequenceTable::missing_bytes(int64_t num_tokens) const {
+  int64_t bytes = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const int64_t needed = blocks_for(num_tokens) - first_needed(group, num_tokens);
+    const int64_t missing = std::max<int64_t>(needed - (num_blocks_ - first(group)), 0);
+    bytes += missing * kv_->group(group).pool.spec().block_bytes;
+  }
+  return bytes;
+}
+
+bool SequenceTable::grow(int64_t num_tokens, int64_t position) {
+  const int64_t num_blocks = blocks_for(num_tokens);
+  if (num_blocks <= num_blocks_) return true;
+  BlockCounts counts;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    counts.push_back(num_blocks - std::clamp(first_needed(group, position), num_blocks_, num_blocks));
+  BlockLists fresh;
+  if (!kv_->acquire(counts, fresh)) return false;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    Entries& entries = groups_[group];
+    const int64_t begin = num_blocks - counts[group];
+    if (begin > num_blocks_) {  // what it holds, nobody will see
+      let_go(group, entries.first, num_blocks_);
+      entries.blocks.resize(static_cast<size_t>(begin), -1);
+      entries.first = begin;
+    }
+    entries.blocks.insert(entries.blocks.end(), fresh[group].begin(), fresh[group].end());
+  }
+  num_blocks_ = num_blocks;
+  return true;
+}
+
+void SequenceTable::slide(int64_t position) {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const int64_t needed = std::min(first_needed(group, position), num_blocks_);
+    if (needed <= first(group)) continue;
+    let_go(group, first(group), needed);
+    groups_[group].first = needed;
+  }
+}
+
+void SequenceTable::truncate(int64_t num_tokens) {
+  const int64_t kept = std::min(blocks_for(num_tokens), num_blocks_);
+  if (const int64_t cut = num_tokens % kBlockTokens; cut != 0 && num_tokens < num_blocks_ * kBlockTokens)
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      if (first(group) >= kept) continue;
+      const int32_t block = entry(group, kept - 1);
+      require(!kv_->group(group).pool.is_shared(block), "truncation within shared block", block);
+      require(kv_->tree().num_recorded(group, block) <= cut, "truncation of what is recorded of block", block);
+    }
+  // Last first: so they leave the cache in that order.
+  for (int64_t index = num_blocks_; index-- > kept;)
+    for (size_t group = 0; group < groups_.size(); ++group)
+      if (const int32_t block = entry(group, index); block >= 0) kv_->group(group).pool.release(block);
+  for (Entries& entries : groups_) {
+    entries.blocks.resize(static_cast<size_t>(kept));
+    entries.first = std::min(entries.first, kept);
+  }
+  num_blocks_ = kept;
+  if (num_tokens <= num_genuine_) num_genuine_ = kAll;
+}
+
+bool SequenceTable::can_resume(int64_t num_tokens) const {
+  if (num_tokens > num_blocks_ * kBlockTokens) return false;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    if (first(group) > first_needed(group, num_tokens)) return false;
+  return true;
+}
+
+std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
+  require(can_resume(num_tokens), "a fork without what its next token sees, behind token", num_tokens);
+  const int64_t num_full = num_tokens / kBlockTokens, num_moved = num_tokens % kBlockTokens;
+  auto fork = std::make_unique<SequenceTable>(kv_, keeps_all_);
+  BlockLists fresh;
+  if (!kv_->acquire(BlockCounts(groups_.size(), num_moved > 0), fresh)) return nullptr;
+  fork->num_blocks_ = blocks_for(num_tokens);
+  fork->num_genuine_ = num_tokens <= num_genuine_ ? kAll : num_genuine_;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    Entries& entries = fork->groups_[group];
+    entries.first = std::min(first_needed(group, num_tokens), num_full);
+    entries.blocks.assign(static_cast<size_t>(num_full), -1);
+    for (int64_t index = entries.first; index < num_full; ++index) {
+      kv_->group(group).pool.retain(entry(group, index));
+      entries.blocks[static_cast<size_t>(index)] = entry(group, index);
+    }
+    entries.blocks.insert(entries.blocks.end(), fresh[group].begin(), fresh[group].end());
+  }
+  if (num_moved == 0) return fork;
+  const int64_t begin = num_full * kBlockTokens;
+  try {
+    for (size_t group = 0; group < groups_.size(); ++group)
+      kv_->move(group, {blocks(group), fork->blocks(group), begin, begin, num_moved});
+  } catch (...) {
+    fork->release();
+    throw;
+  }
+  return fork;
+}
+
+// What becomes of one group's entries when tokens are removed.
+struct SequenceTable::Shift {
+  bool is_start_held;                       // all tokens up to the removed ones
+  int64_t moved_from, moved_to, num_moved;  // positions, and tokens that move down
+  int64_t begin, end;                       // entries that are written to
+  int64_t first;                            // held afterwards
+  std::vector<int64_t> replaced;            // entries that need other blocks: shared ones, and those not held
+};
+
+SequenceTable::Shift SequenceTable::plan_shift(size_t group, int64_t begin, int64_t end,
+                                               int64_t num_tokens) const {
+  const int64_t held_from = first(group) * kBlockTokens;
+  Shift shift;
+  shift.is_start_held = first(group) == 0 || held_from <= begin;
+  shift.moved_from = shift.is_start_held ? end : std::min(std::max(held_from, end), num_tokens);
+  shift.num_moved = num_tokens - shift.moved_from;
+  shift.moved_to = shift.moved_from - (end - begin);
+  shift.begin = shift.moved_to / kBlockTokens;
+  shift.end = blocks_for(num_tokens - (end - begin));
+  shift.first = shift.is_start_held ? first(group) : shift.begin;
+  for (int64_t index = shift.begin; index < shift.end; ++index)
+    if (index < first(group) || kv_->group(group).pool.is_shared(entry(group, index)))
+      shift.replaced.push_back(index);
+  return shift;
+}
+
+// Whether a token behind the `num_left` that are left sees some that are neither held nor moved.
+bool SequenceTable::reaches_lost(const Shift& shift, size_t group, int64_t num_left) const {
+  const int64_t first_seen = num_left - kv_->group(group).window + 1;
+  return !shift.is_start_held && shift.moved_to > std::max<int64_t>(first_seen, 0);
+}
+
+bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
+  require(0 <= begin && begin < end && end <= num_tokens && num_tokens <= num_blocks_ * kBlockTokens,
+          "removal of tokens that are not there");
+  const int64_t num_left = num_tokens - (end - begin);
+  std::vector<Shift> shifts;
+  BlockCounts counts;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    shifts.push_back(plan_shift(group, begin, end, num_tokens));
+    if (reaches_lost(shifts.back(), group, num_left)) return false;
+    counts.push_back(static_cast<int64_t>(shifts.back().replaced.size()));
+  }
+  BlockLists fresh;
+  if (!kv_->acquire(counts, fresh)) return false;
+  std::vector<std::vector<int32_t>> before;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    before.push_back(blocks(group));
+    apply(group, shifts[group], fresh[group]);
+  }
+  const auto finish = [&] {
+    for (size_t group = 0; group < groups_.size(); ++group)
+      for (size_t i = shifts[group].replaced.size(); i-- > 0;)
+        if (const int32_t old = before[group][static_cast<size_t>(shifts[group].replaced[i])]; old >= 0)
+          kv_->group(group).pool.release(old);
+    if (end < num_tokens) num_genuine_ = std::min(num_genuine_, begin / kBlockTokens * kBlockTokens);
+    truncate(num_left);
+  };
+  try {
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      const Shift& shift = shifts[group];
+      const auto& replaced = shift.replaced;
+      const int64_t start = shift.begin * kBlockTokens, num_kept = shift.moved_to - start;
+      // What stays at the start of the first block.
+      if (num_kept > 0 && !replaced.empty() && replaced[0] == shift.begin &&
+          before[group][static_cast<size_t>(shift.begin)] >= 0)
+        kv_->move(group, {before[group], blocks(group), start, start, num_kept});
+      if (shift.num_moved > 0)
+        kv_->move(group, {before[group], blocks(group), shift.moved_from, shift.moved_to, shift.num_moved});
+    }
+  } catch (...) {
+    finish();
+    throw;
+  }
+  finish();
+  return true;
+}
+
+// The entries as they are afterwards; what is no longer theirs is the caller's to release.
+void SequenceTable::apply(size_t group, const Shift& shift, const std::vector<int32_t>& fresh) {
+  Entries& entries = groups_[group];
+  for (int64_t index = std::max(shift.begin, entries.first); index < shift.end; ++index)
+    if (!kv_->group(group).pool.is_shared(entry(group, index))) kv_->tree().forget(group, entry(group, index));
+  for (size_t i = 0; i < fresh.size(); ++i)
+    entries.blocks[static_cast<size_t>(shift.replaced[i])] = fresh[i];
+  entries.first = shift.first;
+}
+
+void SequenceTable::adopt(size_t group, const std::vector<int32_t>& blocks) {
+  Entries& entries = groups_[group];
+  const int64_t end = num_blocks_ + static_cast<int64_t>(blocks.size());
+  const int64_t needed = first_needed(group, end * kBlockTokens);
+  const int64_t begin = std::min(std::max(needed, num_blocks_), end);
+  if (begin > num_blocks_) {
+    let_go(group, entries.first, num_blocks_);
+    entries.first = begin;
+  }
+  entries.blocks.resize(static_cast<size_t>(end), -1);
+  for (int64_t index = begin; index < end; ++index) {
+    const int32_t block = blocks[static_cast<size_t>(index - num_blocks_)];
+    kv_->group(group).pool.retain(block);
+    entries.blocks[static_cast<size_t>(index)] = block;
+  }
+}
+
+void SequenceTable::replace(size_t group, int64_t index, int32_t block) {
+  int32_t& entry = groups_[group].blocks[static_cast<size_t>(index)];
+  kv_->group(group).pool.retain(block);
+  kv_->group(group).pool.release(entry);
+  entry = block;
+}
+
+// The entries [begin, end) are not held any more.
+void SequenceTable::let_go(size_t group, int64_t begin, int64_t end) {
+  for (int64_t index = begin; index < end; ++index) {
+    int32_t& block = groups_[group].blocks[static_cast<size_t>(index)];
+    kv_->group(group).pool.release(block);
+    block = -1;
+  }
+}
+
+}  // namespace puna

@@ -1,0 +1,92 @@
+// The children of each node in the order of their tokens: what has the longest common start with some tokens
+// stands next to where these would stand. A treap whose priorities are the nodes' hashes.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/chunked_array.h"
+#include "kv/prefix_node.h"
+
+namespace puna {
+
+class SiblingOrder {
+ public:
+  explicit SiblingOrder(ChunkedArray<PrefixNode>& nodes) : nodes_(nodes) {}
+
+  void insert(int32_t node) { insert(nodes_[nodes_[node].parent].children, node); }
+
+  void erase(int32_t node) {
+    int32_t* link = &nodes_[nodes_[node].parent].children;
+    while (*link != node)
+      link = is_before(nodes_[*link].tokens(), nodes_[node].tokens()) ? &nodes_[*link].right
+                                                                      : &nodes_[*link].left;
+    *link = merge(nodes_[node].left, nodes_[node].right);
+  }
+
+  // Calls visit(node) for children that stand before `tokens`, or not before them, the nearest first, until it
+  // returns true.
+  template <class Visit>
+  void visit_before(int32_t parent, Tokens tokens, Visit&& visit) const {
+    before(nodes_[parent].children, tokens, visit);
+  }
+  template <class Visit>
+  void visit_from(int32_t parent, Tokens tokens, Visit&& visit) const {
+    from(nodes_[parent].children, tokens, visit);
+  }
+
+ private:
+  void insert(int32_t& top, int32_t node) {
+    if (top < 0 || nodes_[node].hash > nodes_[top].hash) {
+      split(top, nodes_[node].tokens(), nodes_[node].left, nodes_[node].right);
+      top = node;
+    } else if (is_before(nodes_[top].tokens(), nodes_[node].tokens())) {
+      insert(nodes_[top].right, node);
+    } else {
+      insert(nodes_[top].left, node);
+    }
+  }
+
+  // Into those before `tokens` and the others.
+  void split(int32_t top, Tokens tokens, int32_t& left, int32_t& right) {
+    if (top < 0) {
+      left = right = -1;
+    } else if (is_before(nodes_[top].tokens(), tokens)) {
+      left = top;
+      split(nodes_[top].right, tokens, nodes_[top].right, right);
+    } else {
+      right = top;
+      split(nodes_[top].left, tokens, left, nodes_[top].left);
+    }
+  }
+
+  int32_t merge(int32_t left, int32_t right) {
+    if (left < 0) return right;
+    if (right < 0) return left;
+    if (nodes_[left].hash > nodes_[right].hash) {
+      nodes_[left].right = merge(nodes_[left].right, right);
+      return left;
+    }
+    nodes_[right].left = merge(left, nodes_[right].left);
+    return right;
+  }
+
+  template <class Visit>
+  bool before(int32_t top, Tokens tokens, Visit& visit) const {
+    if (top < 0) return false;
+    const PrefixNode& node = nodes_[top];
+    if (!is_before(node.tokens(), tokens)) return before(node.left, tokens, visit);
+    return before(node.right, tokens, visit) || visit(top) || before(node.left, tokens, visit);
+  }
+
+  template <class Visit>
+  bool from(int32_t top, Tokens tokens, Visit& visit) const {
+    if (top < 0) return false;
+    const PrefixNode& node = nodes_[top];
+    if (is_before(node.tokens(), tokens)) return from(node.right, tokens, visit);
+    return from(node.left, tokens, visit) || visit(top) || from(node.right, tokens, visit);
+  }
+
+  ChunkedArray<PrefixNode>& nodes_;
+};
+
+}  // namespace puna
