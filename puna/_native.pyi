@@ -181,7 +181,8 @@ class SequenceTable:
     def arrays(self) -> tuple[NDArray[np.int32], ...]:
         """[num_blocks] of each group; 0 where nothing is held."""
     def missing_bytes(self, num_tokens: int) -> int:
-        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
+        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees.
+        """
     def grow(self, num_tokens: int, position: int = 0) -> bool:
         """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short.
 
@@ -189,7 +190,7 @@ class SequenceTable:
         entries before that are not held.
         """
     def slide(self, position: int) -> None:
-        """Lets go of what neither the token at `position` nor a later one sees. Only behind tokens that stay."""
+        """Lets go of what neither the token at `position` nor a later one sees: those before it must stay."""
     def truncate(self, num_tokens: int) -> None:
         """Keeps the first `num_tokens` tokens, gives blocks wholly beyond back.
 
@@ -201,7 +202,7 @@ class SequenceTable:
     def can_resume(self, num_tokens: int) -> bool:
         """Whether it has what the token behind the first `num_tokens` sees."""
     def fork(self, num_tokens: int) -> SequenceTable | None:
-        """A second table with the first `num_tokens` tokens, which this one has computed and can resume behind.
+        """A second table with the first `num_tokens` tokens, behind which this one can resume.
 
         Full blocks are shared, the tokens of a last, partial one are copied. None if there is no block for
         them.
@@ -245,7 +246,7 @@ class PrefixNode:
         """Of each group; -1 where there is none any more."""
 
 class PrefixListing:
-    """Goes through the nodes that may be written to a disk: those that sequences use, then those used last; none
+    """The nodes that may be written to a disk: those that sequences use, then those used last; none
     before what it builds on. What is recorded after it has begun is left out.
     """
 
@@ -264,30 +265,30 @@ class PrefixTree:
     def start(self, namespace: str, *, to_disk: bool = True) -> Cursor:
         """Before the first token. Only those of the namespace find what is recorded in it."""
     def follow(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32], limit: int) -> int:
-        """Appends to the table, retained, the blocks that hold the next tokens, while at most `limit` tokens are
-        covered and every group has what the token behind them sees; advances the cursor. A table that has other
-        blocks behind the cursor stays as it is.
+        """Appends to the table, retained, the blocks with the next tokens, while at most `limit` tokens are
+        covered and every group has what the token behind them sees; advances the cursor. A table that has
+        other blocks behind the cursor stays as it is.
 
         tokens: all of the sequence. Returns the number of tokens covered from the first on.
         """
     def find_partial(
         self, cursor: Cursor, tokens: NDArray[np.int32], limit: int
     ) -> tuple[tuple[int, ...], int] | None:
-        """The blocks, one of each group, behind the cursor that have most of the next tokens at their start, and
-        how many these are; never more than `limit` tokens from the sequence's first on. For copying.
+        """The blocks, one of each group, behind the cursor that have most of the next tokens at their start,
+        and how many these are; never more than `limit` tokens from the sequence's first on. For copying.
 
         They are not retained: acquiring others may evict them.
         """
     def next_key(self, cursor: Cursor, tokens: NDArray[np.int32]) -> tuple[int | str, bytes]:
-        """Names the block behind the cursor with the sequence's next tokens, as far as there are any: to compute
-        what has an equal key is to compute the same.
+        """Names the block behind the cursor with the sequence's next tokens, as far as there are any: to
+        compute what has an equal key is to compute the same.
         """
     def record(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
         """Makes the full blocks behind the cursor findable and advances it.
 
         Where other blocks with the same tokens are known, the table gets these in place of its own.
-        tokens: all whose KV is in the table. Does nothing if the table's blocks up to the cursor were forgotten
-        or replaced.
+        tokens: all whose KV is in the table. Does nothing if the table's blocks up to the cursor were
+        forgotten or replaced.
         """
     def record_tail(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
         """As record(), and makes the partial last block findable, for find_partial().

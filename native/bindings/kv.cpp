@@ -127,8 +127,9 @@ void bind_pool(nb::module_& m) {
       .def_prop_ro("num_empty", [](const BlockPool& pool) { return pool.extents().num_empty(); })
       .def_prop_ro("num_unused", [](const BlockPool& pool) { return pool.extents().num_unused(); })
       .def_prop_ro("num_unused_blocks", [](const BlockPool& pool) { return pool.extents().unused_blocks(); })
-      .def("extents_for", [](const BlockPool& pool, int64_t blocks) { return pool.extents().num_for(blocks); },
-           nb::arg("num_blocks"))
+      .def(
+          "extents_for", [](const BlockPool& pool, int64_t blocks) { return pool.extents().num_for(blocks); },
+          nb::arg("num_blocks"))
       .def("oldest_cached",
            [](const BlockPool& pool) -> std::optional<int64_t> {
              if (pool.oldest_cached() < 0) return std::nullopt;
@@ -160,25 +161,29 @@ void bind_blocks(nb::module_& m) {
                                 move_with(std::move(movers)));
           },
           nb::arg("groups"), nb::arg("clock"), nb::arg("supply"), nb::arg("runs_low"), nb::arg("movers"))
-      .def("pool", [](KvBlocks& kv, size_t group) -> BlockPool& { return kv.groups().at(group).pool; },
-           nb::arg("group"), nb::rv_policy::reference_internal)
-      .def("acquire",
-           [](KvBlocks& kv, const BlockCounts& counts) -> std::optional<BlockLists> {
-             BlockLists blocks;
-             if (counts.size() != kv.num_groups() || !kv.acquire(counts, blocks)) return std::nullopt;
-             return blocks;
-           },
-           nb::arg("counts"))
-      .def("retain",
-           [](KvBlocks& kv, size_t group, const std::vector<int32_t>& blocks) {
-             for (const int32_t block : blocks) kv.groups().at(group).pool.retain(block);
-           },
-           nb::arg("group"), nb::arg("blocks"))
-      .def("release",
-           [](KvBlocks& kv, size_t group, const std::vector<int32_t>& blocks) {
-             for (const int32_t block : blocks) kv.groups().at(group).pool.release(block);
-           },
-           nb::arg("group"), nb::arg("blocks"))
+      .def(
+          "pool", [](KvBlocks& kv, size_t group) -> BlockPool& { return kv.groups().at(group).pool; },
+          nb::arg("group"), nb::rv_policy::reference_internal)
+      .def(
+          "acquire",
+          [](KvBlocks& kv, const BlockCounts& counts) -> std::optional<BlockLists> {
+            BlockLists blocks;
+            if (counts.size() != kv.num_groups() || !kv.acquire(counts, blocks)) return std::nullopt;
+            return blocks;
+          },
+          nb::arg("counts"))
+      .def(
+          "retain",
+          [](KvBlocks& kv, size_t group, const std::vector<int32_t>& blocks) {
+            for (const int32_t block : blocks) kv.groups().at(group).pool.retain(block);
+          },
+          nb::arg("group"), nb::arg("blocks"))
+      .def(
+          "release",
+          [](KvBlocks& kv, size_t group, const std::vector<int32_t>& blocks) {
+            for (const int32_t block : blocks) kv.groups().at(group).pool.release(block);
+          },
+          nb::arg("group"), nb::arg("blocks"))
       .def("evict", &KvBlocks::evict, nb::arg("group"))
       .def("evict_extents", &KvBlocks::evict_extents, nb::arg("before"), nb::arg("spare_bytes"),
            nb::arg("at_most"))
@@ -199,12 +204,13 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("held_bytes", &SequenceTable::held_bytes)
       .def_prop_ro("block_bytes", [](const SequenceTable& table) { return table.kv()->block_bytes(); })
       .def("first_held", &SequenceTable::first, nb::arg("group") = 0)
-      .def("blocks",
-           [](const SequenceTable& table, size_t group) {
-             const std::vector<int32_t>& blocks = table.blocks(group);
-             return std::vector<int32_t>(blocks.begin() + table.first(group), blocks.end());
-           },
-           nb::arg("group") = 0)
+      .def(
+          "blocks",
+          [](const SequenceTable& table, size_t group) {
+            const std::vector<int32_t>& blocks = table.blocks(group);
+            return std::vector<int32_t>(blocks.begin() + table.first(group), blocks.end());
+          },
+          nb::arg("group") = 0)
       .def("arrays",
            [](const SequenceTable& table) {
              nb::list arrays;
@@ -241,37 +247,46 @@ void bind_tree(nb::module_& m) {
   nb::class_<PrefixListing>(m, "PrefixListing").def("next", &next_listed, nb::arg("limit"));
   nb::class_<Tree>(m, "PrefixTree")
       .def(nb::init<std::shared_ptr<KvBlocks>>(), nb::arg("kv"))
-      .def("start", [](const Tree&, std::string name_space, bool to_disk) {
-             return Cursor{std::move(name_space), to_disk};
-           },
-           nb::arg("namespace"), nb::kw_only(), nb::arg("to_disk") = true)
-      .def("follow",
-           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens, int64_t limit) {
-             return tree.kv->tree().follow(cursor, table, view(tokens), limit);
-           },
-           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"), nb::arg("limit"))
+      .def(
+          "start",
+          [](const Tree&, std::string name_space, bool to_disk) {
+            return Cursor{std::move(name_space), to_disk};
+          },
+          nb::arg("namespace"), nb::kw_only(), nb::arg("to_disk") = true)
+      .def(
+          "follow",
+          [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens, int64_t limit) {
+            return tree.kv->tree().follow(cursor, table, view(tokens), limit);
+          },
+          nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"), nb::arg("limit"))
       .def("find_partial", &find_partial, nb::arg("cursor"), nb::arg("tokens"), nb::arg("limit"))
-      .def("next_key",
-           [](const Tree&, const Cursor& cursor, const TokenArray& tokens) {
-             return nb::make_tuple(node_of(cursor), bytes_of(block_of(view(tokens), cursor.num_blocks)));
-           },
-           nb::arg("cursor"), nb::arg("tokens"))
-      .def("record",
-           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
-             tree.kv->tree().record(cursor, table, view(tokens));
-           },
-           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
-      .def("record_tail",
-           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
-             tree.kv->tree().record_tail(cursor, table, view(tokens));
-           },
-           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
-      .def("forget",
-           [](Tree& tree, int32_t block, size_t group) { tree.kv->tree().forget(group, block); },
-           nb::arg("block"), nb::arg("group") = 0)
-      .def("num_recorded",
-           [](const Tree& tree, int32_t block, size_t group) { return tree.kv->tree().num_recorded(group, block); },
-           nb::arg("block"), nb::arg("group") = 0)
+      .def(
+          "next_key",
+          [](const Tree&, const Cursor& cursor, const TokenArray& tokens) {
+            return nb::make_tuple(node_of(cursor), bytes_of(block_of(view(tokens), cursor.num_blocks)));
+          },
+          nb::arg("cursor"), nb::arg("tokens"))
+      .def(
+          "record",
+          [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
+            tree.kv->tree().record(cursor, table, view(tokens));
+          },
+          nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
+      .def(
+          "record_tail",
+          [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
+            tree.kv->tree().record_tail(cursor, table, view(tokens));
+          },
+          nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
+      .def(
+          "forget", [](Tree& tree, int32_t block, size_t group) { tree.kv->tree().forget(group, block); },
+          nb::arg("block"), nb::arg("group") = 0)
+      .def(
+          "num_recorded",
+          [](const Tree& tree, int32_t block, size_t group) {
+            return tree.kv->tree().num_recorded(group, block);
+          },
+          nb::arg("block"), nb::arg("group") = 0)
       .def_prop_ro("num_nodes", [](const Tree& tree) { return tree.kv->tree().num_nodes(); })
       .def("list_nodes", [](const Tree& tree) { return PrefixListing(tree.kv); });
 }

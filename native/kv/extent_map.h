@@ -18,19 +18,19 @@ class ExtentMap {
   int64_t num_extents() const { return num_extents_; }
   int64_t num_committed() const { return extents_.size() - uncommitted_.size(); }
   int64_t num_uncommitted() const { return num_extents_ - num_committed(); }
-  int64_t num_empty() const { return empty_.size(); }      // committed, with spare blocks only
-  int64_t num_unused() const { return num_unused_; }       // committed, without blocks in use
+  int64_t num_empty() const { return empty_.size(); }       // committed, with spare blocks only
+  int64_t num_unused() const { return num_unused_; }        // committed, without blocks in use
   int64_t unused_blocks() const { return unused_blocks_; }  // of these
 
   int64_t first_block(int64_t extent) const { return extent * extent_blocks_; }
   int64_t num_blocks_in(int64_t extent) const;
   int64_t extent_of(int64_t block) const { return extent_blocks_ == 1 ? block : block / extent_blocks_; }
   bool is_committed(int64_t extent) const;
-  // Uncommitted ones that together have so many blocks, the lowest first: how many; one more than there are if
-  // there are too few.
+  // Uncommitted ones that together have so many blocks, the lowest first: how many; one more than there are
+  // if there are too few.
   int64_t num_for(int64_t num_blocks) const;
 
-  std::vector<int64_t> commit(int64_t count);  // the lowest uncommitted; at most as many as there are
+  std::vector<int64_t> commit(int64_t count);          // the lowest uncommitted; at most as many as there are
   void uncommit(const std::vector<int64_t>& extents);  // empty ones
   std::vector<int64_t> highest_empty(int64_t count);
 

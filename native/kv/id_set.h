@@ -53,7 +53,8 @@ class IdSet {
   // The highest member; -1 if there is none.
   int64_t last() {
     while (!words_.empty() && words_.back() == 0) words_.pop_back();
-    return words_.empty() ? -1 : static_cast<int64_t>(words_.size() * 64) - 1 - std::countl_zero(words_.back());
+    return words_.empty() ? -1
+                          : static_cast<int64_t>(words_.size() * 64) - 1 - std::countl_zero(words_.back());
   }
 
  private:

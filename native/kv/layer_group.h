@@ -1,4 +1,5 @@
-// Layers of a model that keep the KV of the same tokens: they share blocks, and have block tables of their own.
+// Layers of a model that keep the KV of the same tokens: they share blocks, and have block tables of their
+// own.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +17,9 @@ struct LayerGroup {
 
   bool is_full() const { return window == 0; }
 
-  // The first block that the token at `position`, or one behind it, reaches.
-  int64_t first_block(int64_t position) const {
-    return is_full() ? 0 : std::max<int64_t>(position - window + 1, 0) / kBlockTokens;
-  }
-
-  // Blocks that a sequence of so many tokens holds for the next one.
-  int64_t num_held(int64_t num_tokens) const {
-    return (num_tokens + kBlockTokens - 1) / kBlockTokens - first_block(num_tokens);
+  // The first token that the one at `position` sees, if there is one before it.
+  int64_t first_seen(int64_t position) const {
+    return is_full() ? 0 : std::max<int64_t>(position - window + 1, 0);
   }
 };
 

@@ -41,7 +41,8 @@ void PrefixListing::list(int32_t node, std::vector<int32_t>& nodes) {
   const auto begin = static_cast<ptrdiff_t>(nodes.size());
   const PrefixTree& tree = kv_->tree();
   if (tree.node(node).memory_only || tree.node(node).number >= end_) return;
-  for (; !tree.node(node).is_root() && !is_listed_[static_cast<size_t>(node)]; node = tree.node(node).parent) {
+  for (; !tree.node(node).is_root() && !is_listed_[static_cast<size_t>(node)];
+       node = tree.node(node).parent) {
     is_listed_[static_cast<size_t>(node)] = true;
     nodes.push_back(node);
   }

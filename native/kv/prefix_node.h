@@ -15,9 +15,9 @@ using Tokens = std::span<const int32_t>;
 struct PrefixNode {
   int64_t number = -1;  // never used twice; -1: the node is free
   int32_t parent = -1;
-  int32_t children = -1;           // the top of their order
-  int32_t left = -1, right = -1;   // in the order of its siblings
-  int32_t next = -1;               // in its chain of the index, or of the free nodes
+  int32_t children = -1;          // the top of their order
+  int32_t left = -1, right = -1;  // in the order of its siblings
+  int32_t next = -1;              // in its chain of the index, or of the free nodes
   uint32_t hash = 0;
   uint8_t num_tokens = 0;
   bool memory_only = false;  // nobody who allows it on a disk has needed its tokens

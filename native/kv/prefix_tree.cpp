@@ -317,7 +317,8 @@ void PrefixTree::check_node(int32_t index) const {
   require(parent.number >= 0 && (parent.is_root() || parent.is_full()), "a node without a parent:", index);
   require(child(node.parent, node.tokens()) == index, "a node that is not found:", index);
   bool is_in_order = false;
-  siblings_.visit_from(node.parent, node.tokens(), [&](int32_t first) { return is_in_order = first == index; });
+  siblings_.visit_from(node.parent, node.tokens(),
+                       [&](int32_t first) { return is_in_order = first == index; });
   require(is_in_order, "a child that is not in order:", index);
   require(node.is_full() || node.children < 0, "a partial block with a child:", index);
   require(node.is_full() || has_all_blocks(index), "a partial block without a group:", index);

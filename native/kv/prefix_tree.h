@@ -29,11 +29,11 @@ struct Cursor {
 // A tree over the blocks of a model; the path from a root to a node spells the tokens before it. A root is a
 // namespace: nothing is left of an unused one.
 //
-// A node is looked up by its parent and its tokens, and these are compared: a hash only says where to look. It
-// has one block of each group of layers. Where a block of a group with a window is gone, the tree can still be
-// walked through the node, but no sequence can go on within a window behind it. Without a block of another
-// group a node goes, and with it what builds on it; without any block, when nothing builds on it; and partial
-// blocks as soon as one is missing.
+// A node is looked up by its parent and its tokens, and these are compared: a hash only says where to look.
+// It has one block of each group of layers. Where a block of a group with a window is gone, the tree can
+// still be walked through the node, but no sequence can go on within a window behind it. Without a block of
+// another group a node goes, and with it what builds on it; without any block, when nothing builds on it; and
+// partial blocks as soon as one is missing.
 //
 // Every table that holds a node's block of a group without a window also holds those of its ancestors, in its
 // first entries; so ancestors are free, and evicted, last.
@@ -56,12 +56,12 @@ class PrefixTree {
   std::optional<Partial> find_partial(const Cursor& cursor, Tokens tokens, int64_t limit) const;
 
   // Makes the full blocks behind the cursor findable and advances it. Where other blocks with the same tokens
-  // are known, the table gets these in place of its own. tokens: all whose KV is in the table. Does nothing if
-  // the table's blocks up to the cursor were forgotten or replaced.
+  // are known, the table gets these in place of its own. tokens: all whose KV is in the table. Does nothing
+  // if the table's blocks up to the cursor were forgotten or replaced.
   void record(Cursor& cursor, SequenceTable& table, Tokens tokens);
 
-  // As record(), and makes the partial last block findable, for find_partial(). The table's owner may write on
-  // behind these tokens.
+  // As record(), and makes the partial last block findable, for find_partial(). The table's owner may write
+  // on behind these tokens.
   void record_tail(Cursor& cursor, SequenceTable& table, Tokens tokens);
 
   // The block's content changes, or its memory is needed: it can no longer be found.

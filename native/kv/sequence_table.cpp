@@ -47,7 +47,7 @@ bool SequenceTable::grow(int64_t num_tokens, int64_t position) {
     if (begin > num_blocks_) {  // what it holds, nobody will see
       let_go(group, entries.first, num_blocks_);
       entries.blocks.resize(static_cast<size_t>(begin), -1);
-      entries.first = begin;
+      set_first(entries, begin);
     }
     entries.blocks.insert(entries.blocks.end(), fresh[group].begin(), fresh[group].end());
   }
@@ -60,7 +60,7 @@ void SequenceTable::slide(int64_t position) {
     const int64_t needed = std::min(first_needed(group, position), num_blocks_);
     if (needed <= first(group)) continue;
     let_go(group, first(group), needed);
-    groups_[group].first = needed;
+    set_first(groups_[group], needed);
   }
 }
 
@@ -71,7 +71,8 @@ void SequenceTable::truncate(int64_t num_tokens) {
       if (first(group) >= kept) continue;
       const int32_t block = entry(group, kept - 1);
       require(!kv_->group(group).pool.is_shared(block), "truncation within shared block", block);
-      require(kv_->tree().num_recorded(group, block) <= cut, "truncation of what is recorded of block", block);
+      require(kv_->tree().num_recorded(group, block) <= cut, "truncation of what is recorded of block",
+              block);
     }
   // Last first: so they leave the cache in that order.
   for (int64_t index = num_blocks_; index-- > kept;)
@@ -80,6 +81,7 @@ void SequenceTable::truncate(int64_t num_tokens) {
   for (Entries& entries : groups_) {
     entries.blocks.resize(static_cast<size_t>(kept));
     entries.first = std::min(entries.first, kept);
+    entries.valid = std::min(entries.valid, num_tokens);
   }
   num_blocks_ = kept;
   if (num_tokens <= num_genuine_) num_genuine_ = kAll;
@@ -88,21 +90,23 @@ void SequenceTable::truncate(int64_t num_tokens) {
 bool SequenceTable::can_resume(int64_t num_tokens) const {
   if (num_tokens > num_blocks_ * kBlockTokens) return false;
   for (size_t group = 0; group < groups_.size(); ++group)
-    if (first(group) > first_needed(group, num_tokens)) return false;
+    if (groups_[group].valid > first_seen(group, num_tokens)) return false;
   return true;
 }
 
 std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
   require(can_resume(num_tokens), "a fork without what its next token sees, behind token", num_tokens);
-  const int64_t num_full = num_tokens / kBlockTokens, num_moved = num_tokens % kBlockTokens;
+  const int64_t num_full = num_tokens / kBlockTokens;
+  const bool is_partial = num_tokens % kBlockTokens != 0;
   auto fork = std::make_unique<SequenceTable>(kv_, keeps_all_);
   BlockLists fresh;
-  if (!kv_->acquire(BlockCounts(groups_.size(), num_moved > 0), fresh)) return nullptr;
+  if (!kv_->acquire(BlockCounts(groups_.size(), is_partial), fresh)) return nullptr;
   fork->num_blocks_ = blocks_for(num_tokens);
   fork->num_genuine_ = num_tokens <= num_genuine_ ? kAll : num_genuine_;
   for (size_t group = 0; group < groups_.size(); ++group) {
     Entries& entries = fork->groups_[group];
-    entries.first = std::min(first_needed(group, num_tokens), num_full);
+    set_first(entries, first_needed(group, num_tokens));
+    entries.valid = std::max(entries.valid, groups_[group].valid);
     entries.blocks.assign(static_cast<size_t>(num_full), -1);
     for (int64_t index = entries.first; index < num_full; ++index) {
       kv_->group(group).pool.retain(entry(group, index));
@@ -110,11 +114,12 @@ std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
     }
     entries.blocks.insert(entries.blocks.end(), fresh[group].begin(), fresh[group].end());
   }
-  if (num_moved == 0) return fork;
-  const int64_t begin = num_full * kBlockTokens;
+  if (!is_partial) return fork;
   try {
-    for (size_t group = 0; group < groups_.size(); ++group)
-      kv_->move(group, {blocks(group), fork->blocks(group), begin, begin, num_moved});
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      const int64_t begin = std::max(num_full * kBlockTokens, groups_[group].valid);
+      kv_->move(group, {blocks(group), fork->blocks(group), begin, begin, num_tokens - begin});
+    }
   } catch (...) {
     fork->release();
     throw;
@@ -124,34 +129,28 @@ std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
 
 // What becomes of one group's entries when tokens are removed.
 struct SequenceTable::Shift {
-  bool is_start_held;                       // all tokens up to the removed ones
   int64_t moved_from, moved_to, num_moved;  // positions, and tokens that move down
   int64_t begin, end;                       // entries that are written to
-  int64_t first;                            // held afterwards
+  int64_t first, valid;                     // afterwards
   std::vector<int64_t> replaced;            // entries that need other blocks: shared ones, and those not held
 };
 
 SequenceTable::Shift SequenceTable::plan_shift(size_t group, int64_t begin, int64_t end,
                                                int64_t num_tokens) const {
-  const int64_t held_from = first(group) * kBlockTokens;
+  const int64_t valid = groups_[group].valid;
+  const bool is_start_valid = valid <= begin;
   Shift shift;
-  shift.is_start_held = first(group) == 0 || held_from <= begin;
-  shift.moved_from = shift.is_start_held ? end : std::min(std::max(held_from, end), num_tokens);
+  shift.moved_from = is_start_valid ? end : std::min(std::max(valid, end), num_tokens);
   shift.num_moved = num_tokens - shift.moved_from;
   shift.moved_to = shift.moved_from - (end - begin);
   shift.begin = shift.moved_to / kBlockTokens;
   shift.end = blocks_for(num_tokens - (end - begin));
-  shift.first = shift.is_start_held ? first(group) : shift.begin;
+  shift.first = is_start_valid ? first(group) : shift.begin;
+  shift.valid = is_start_valid ? valid : shift.moved_to;
   for (int64_t index = shift.begin; index < shift.end; ++index)
     if (index < first(group) || kv_->group(group).pool.is_shared(entry(group, index)))
       shift.replaced.push_back(index);
   return shift;
-}
-
-// Whether a token behind the `num_left` that are left sees some that are neither held nor moved.
-bool SequenceTable::reaches_lost(const Shift& shift, size_t group, int64_t num_left) const {
-  const int64_t first_seen = num_left - kv_->group(group).window + 1;
-  return !shift.is_start_held && shift.moved_to > std::max<int64_t>(first_seen, 0);
 }
 
 bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
@@ -162,7 +161,7 @@ bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
   BlockCounts counts;
   for (size_t group = 0; group < groups_.size(); ++group) {
     shifts.push_back(plan_shift(group, begin, end, num_tokens));
-    if (reaches_lost(shifts.back(), group, num_left)) return false;
+    if (shifts.back().valid > first_seen(group, num_left)) return false;  // a window reaches what slid out
     counts.push_back(static_cast<int64_t>(shifts.back().replaced.size()));
   }
   BlockLists fresh;
@@ -184,7 +183,8 @@ bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
     for (size_t group = 0; group < groups_.size(); ++group) {
       const Shift& shift = shifts[group];
       const auto& replaced = shift.replaced;
-      const int64_t start = shift.begin * kBlockTokens, num_kept = shift.moved_to - start;
+      const int64_t start = std::max(shift.begin * kBlockTokens, shift.valid),
+                    num_kept = shift.moved_to - start;
       // What stays at the start of the first block.
       if (num_kept > 0 && !replaced.empty() && replaced[0] == shift.begin &&
           before[group][static_cast<size_t>(shift.begin)] >= 0)
@@ -204,10 +204,11 @@ bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
 void SequenceTable::apply(size_t group, const Shift& shift, const std::vector<int32_t>& fresh) {
   Entries& entries = groups_[group];
   for (int64_t index = std::max(shift.begin, entries.first); index < shift.end; ++index)
-    if (!kv_->group(group).pool.is_shared(entry(group, index))) kv_->tree().forget(group, entry(group, index));
-  for (size_t i = 0; i < fresh.size(); ++i)
-    entries.blocks[static_cast<size_t>(shift.replaced[i])] = fresh[i];
+    if (!kv_->group(group).pool.is_shared(entry(group, index)))
+      kv_->tree().forget(group, entry(group, index));
+  for (size_t i = 0; i < fresh.size(); ++i) entries.blocks[static_cast<size_t>(shift.replaced[i])] = fresh[i];
   entries.first = shift.first;
+  entries.valid = shift.valid;
 }
 
 void SequenceTable::adopt(size_t group, const std::vector<int32_t>& blocks) {
@@ -217,7 +218,7 @@ void SequenceTable::adopt(size_t group, const std::vector<int32_t>& blocks) {
   const int64_t begin = std::min(std::max(needed, num_blocks_), end);
   if (begin > num_blocks_) {
     let_go(group, entries.first, num_blocks_);
-    entries.first = begin;
+    set_first(entries, begin);
   }
   entries.blocks.resize(static_cast<size_t>(end), -1);
   for (int64_t index = begin; index < end; ++index) {
@@ -232,6 +233,12 @@ void SequenceTable::replace(size_t group, int64_t index, int32_t block) {
   kv_->group(group).pool.retain(block);
   kv_->group(group).pool.release(entry);
   entry = block;
+}
+
+// Entries before are not held any more.
+void SequenceTable::set_first(Entries& entries, int64_t first) {
+  entries.first = first;
+  entries.valid = std::max(entries.valid, first * kBlockTokens);
 }
 
 // The entries [begin, end) are not held any more.

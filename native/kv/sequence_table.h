@@ -11,12 +11,13 @@
 
 namespace puna {
 
-// The blocks that hold a sequence's KV, for each group of layers: the token at position p lies in entry p // 16.
-// The entries from a first one on are held, with one reference each; of groups without a window that is 0.
+// The blocks that hold a sequence's KV, for each group of layers: the token at position p lies in entry p
+// // 16. The entries from a first one on are held, with one reference each; of groups without a window that
+// is 0.
 //
 // Only full blocks are ever shared, by adopt() and fork(); all operations leave whatever holds the next token
-// with this table alone. What moved to other positions, and what was computed behind that, is not what computing
-// the tokens would give: num_genuine() tokens are.
+// with this table alone. What moved to other positions, and what was computed behind that, is not what
+// computing the tokens would give: num_genuine() tokens are.
 class SequenceTable {
  public:
   // keeps_all: windows do not slide.
@@ -32,11 +33,16 @@ class SequenceTable {
   // The first held entry of a group. Entries before it are -1.
   int64_t first(size_t group) const { return groups_[group].first; }
   const std::vector<int32_t>& blocks(size_t group) const { return groups_[group].blocks; }
-  int32_t entry(size_t group, int64_t index) const { return groups_[group].blocks[static_cast<size_t>(index)]; }
+  int32_t entry(size_t group, int64_t index) const {
+    return groups_[group].blocks[static_cast<size_t>(index)];
+  }
   bool holds_any(int64_t index) const;
-  // The first entry that the token at `position` sees.
+  // The first token, and the first entry, that the token at `position` sees.
+  int64_t first_seen(size_t group, int64_t position) const {
+    return keeps_all_ ? 0 : kv_->group(group).first_seen(position);
+  }
   int64_t first_needed(size_t group, int64_t position) const {
-    return keeps_all_ ? 0 : kv_->group(group).first_block(position);
+    return first_seen(group, position) / kBlockTokens;
   }
 
   // Bytes that it takes beside what it holds to hold what the token behind the first `num_tokens` sees.
@@ -47,20 +53,20 @@ class SequenceTable {
   bool grow(int64_t num_tokens, int64_t position);
   // Lets go of what neither the token at `position` nor a later one sees.
   void slide(int64_t position);
-  // Keeps the first `num_tokens` tokens, gives blocks wholly beyond back. For tokens that nobody else can know
-  // of: the block that is cut must not be shared, nor may the tree have recorded what is cut off.
+  // Keeps the first `num_tokens` tokens, gives blocks wholly beyond back. For tokens that nobody else can
+  // know of: the block that is cut must not be shared, nor may the tree have recorded what is cut off.
   void truncate(int64_t num_tokens);
   void release() { truncate(0); }
 
   // Whether the table has what the token behind the first `num_tokens` sees.
   bool can_resume(int64_t num_tokens) const;
-  // A second table with the first `num_tokens` tokens, behind which it can resume: full blocks are shared, the
-  // tokens of a last, partial one are moved. Null if there are no blocks for them.
+  // A second table with the first `num_tokens` tokens, behind which it can resume: full blocks are shared,
+  // the tokens of a last, partial one are moved. Null if there are no blocks for them.
   std::unique_ptr<SequenceTable> fork(int64_t num_tokens) const;
-  // Drops tokens [begin, end) of the first `num_tokens`; those behind them move down by end - begin. Blocks that
-  // change and are shared are copied, those of this table alone change in place and are forgotten by the tree.
-  // Whatever lies behind `num_tokens` is given back. False, and nothing changed, if blocks are short, or if a
-  // window reaches what has slid out. If moving throws, the table's KV is lost.
+  // Drops tokens [begin, end) of the first `num_tokens`; those behind them move down by end - begin. Blocks
+  // that change and are shared are copied, those of this table alone change in place and are forgotten by the
+  // tree. Whatever lies behind `num_tokens` is given back. False, and nothing changed, if blocks are short,
+  // or if a window reaches what has slid out. If moving throws, the table's KV is lost.
   bool remove(int64_t begin, int64_t end, int64_t num_tokens);
 
   // For the tree: appends to one group's entries, retained, those that are needed; then to all groups'.
@@ -73,13 +79,14 @@ class SequenceTable {
   struct Entries {
     std::vector<int32_t> blocks;
     int64_t first = 0;
+    int64_t valid = 0;  // the first token whose KV is there: of this entry, or behind what a shift left of it
   };
   struct Shift;  // of one group's tokens
   static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
+  static void set_first(Entries& entries, int64_t first);
   void let_go(size_t group, int64_t begin, int64_t end);
   Shift plan_shift(size_t group, int64_t begin, int64_t end, int64_t num_tokens) const;
-  bool reaches_lost(const Shift& shift, size_t group, int64_t num_left) const;
   void apply(size_t group, const Shift& shift, const std::vector<int32_t>& fresh);
 
   std::shared_ptr<KvBlocks> kv_;

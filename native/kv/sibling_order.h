@@ -23,8 +23,8 @@ class SiblingOrder {
     *link = merge(nodes_[node].left, nodes_[node].right);
   }
 
-  // Calls visit(node) for children that stand before `tokens`, or not before them, the nearest first, until it
-  // returns true.
+  // Calls visit(node) for children that stand before `tokens`, or not before them, the nearest first, until
+  // it returns true.
   template <class Visit>
   void visit_before(int32_t parent, Tokens tokens, Visit&& visit) const {
     before(nodes_[parent].children, tokens, visit);
