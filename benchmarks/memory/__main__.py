@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.command import Command
 from benchmarks.figures import Report
-from benchmarks.memory import alternation, burst, elastic, idle, many, prefixes, switch
+from benchmarks.memory import alternation, burst, elastic, idle, many, prefixes, switch, windows
 
 COMMAND = Command(
     description=str(__doc__),
@@ -21,6 +21,7 @@ COMMAND = Command(
         "idle": idle.measure,
         "burst": burst.measure,
         "prefixes": prefixes.measure,
+        "windows": windows.measure,
     },
     out=Path(__file__).parents[1] / "memory.md",
     markdown=Report.one_table,
