@@ -738,7 +738,7 @@ class StepControl:
     def begin(self) -> None:
         """For who is about to run a step: until now, nobody has stopped it."""
     def stop(self) -> None:
-        """The step ends behind its current stage. From any thread."""
+        """The step ends within milliseconds, as if it had never been. From any thread."""
     @property
     def is_stopped(self) -> bool: ...
 

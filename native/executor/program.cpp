@@ -20,6 +20,13 @@ namespace puna {
 struct SharedWork {
   explicit SharedWork(int threads) : num_threads(threads), barrier(threads), shares(threads) {}
 
+  void begin(StepControl* of_step) {
+    control = of_step;
+    if (is_cut)  // perhaps in the middle of a tile
+      for (std::atomic<int32_t>& arrived : attention_arrivals) arrived.store(0, std::memory_order_relaxed);
+    is_cut = false;
+  }
+
   // Whoever arrives last knows that nobody is taking work before the barrier any more.
   void wait(ThreadActivity& activity) {
     barrier.wait(activity, [this] {
@@ -125,8 +132,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(batch, threads);
-  work_->control = control;
-  work_->is_cut = false;
+  work_->begin(control);
   Step shared{
       .plan = plan_,
       .batch = batch,
@@ -139,6 +145,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .activity = pool.activity(),
+      .control = control,
   };
   const auto body = [&](int thread) {
     Step step = shared;

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "executor/program.h"
+#include "executor/step_control.h"
 #include "executor/thread_activity.h"
 #include "executor/work_shares.h"
 
@@ -23,7 +24,11 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
-  ThreadActivity& activity;  // told of each task, in stages whose shares take long
+  ThreadActivity& activity;     // told of each task, in stages whose shares take long
+  const StepControl* control;  // null: nobody stops the step
+
+  // For stages that take long: nothing more of it need be computed.
+  bool is_stopped() const { return control != nullptr && control->is_stopped(); }
 
   int64_t num_rows(Domain domain) const {
     return static_cast<int64_t>(domain == Domain::kTokens ? batch.tokens.size() : batch.rows.size());
