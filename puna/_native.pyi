@@ -181,8 +181,7 @@ class SequenceTable:
     def arrays(self) -> tuple[NDArray[np.int32], ...]:
         """[num_blocks] of each group; 0 where nothing is held."""
     def missing_bytes(self, num_tokens: int) -> int:
-        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees.
-        """
+        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
     def grow(self, num_tokens: int, position: int = 0) -> bool:
         """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short.
 

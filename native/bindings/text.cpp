@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,8 +48,11 @@ nb::tuple to_tuple(const Advance& reply, std::span<const int32_t> drawn) {
   nb::object end = nb::none();
   if (reply.end != ReplyEnd::kNone) end = nb::str(reply.end == ReplyEnd::kStop ? "stop" : "length");
   const std::string& text = reply.piece.text;
-  return nb::make_tuple(to_list(drawn.first(reply.num_kept)), reply.num_drawn, end,
-                        nb::str(text.data(), text.size()), to_list(reply.piece.tokens));
+  const auto kept = drawn.first(reply.num_kept);
+  const nb::list tokens = to_list(kept);
+  const bool shows_them = std::ranges::equal(kept, reply.piece.tokens);
+  return nb::make_tuple(tokens, reply.num_drawn, end, nb::str(text.data(), text.size()),
+                        shows_them ? tokens : to_list(reply.piece.tokens));
 }
 
 nb::list add_tokens(const std::vector<TextStream*>& streams, const Tokens& tokens, const Tokens& starts,

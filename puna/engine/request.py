@@ -104,7 +104,7 @@ class RequestStats(msgspec.Struct):
     """Those of them that were right."""
 
 
-class StepOutput(msgspec.Struct, omit_defaults=True):
+class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
     """What one step brought one request."""
 
     request_id: str

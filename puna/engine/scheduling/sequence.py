@@ -152,9 +152,11 @@ class Sequence:
         end = self.num_tokens + len(tokens)
         if end > len(self.history):
             self.history = np.resize(self.history, max(64, 2 * end))
-        for token in tokens:  # mostly one, which an assignment to a slice would take longer for
-            self.history[self.num_tokens] = token
-            self.num_tokens += 1
+        if len(tokens) == 1:  # mostly: an assignment to a slice takes longer
+            self.history[self.num_tokens] = tokens[0]
+        else:
+            self.history[self.num_tokens : end] = tokens
+        self.num_tokens = end
         self.num_computed += num_accepted
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
