@@ -97,28 +97,28 @@ void move_kv(const Program& program, ThreadPool& pool, size_t group, Arena& aren
   program.move_kv(pool, move);
 }
 
+Attribute attribute_of(nb::handle value) {
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  const auto array = nb::cast<FloatVector>(value, false);
+  return std::vector<float>(array.data(), array.data() + array.size());
+}
+
+void add_op(ProgramBuilder& builder, std::string name, std::vector<int> inputs, std::vector<int> outputs,
+            std::vector<std::optional<std::string>> tensors, const nb::kwargs& attributes) {
+  OpCall call{std::move(name), std::move(inputs), std::move(outputs), std::move(tensors), {}};
+  for (const auto [key, value] : attributes)
+    call.attributes.emplace(nb::cast<std::string>(key), attribute_of(value));
+  builder.op(call);
+}
+
 void bind_builder(nb::module_& m) {
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<std::shared_ptr<GgufFile>, const std::string&, const std::string&>(), "file"_a,
            "isa"_a = "auto", "kv_type"_a = "f16")
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
-      .def("embed", &ProgramBuilder::embed, "out"_a, "weight"_a)
-      .def("rms_norm", &ProgramBuilder::rms_norm, "out"_a, "x"_a, "weight"_a, "eps"_a, "group"_a)
-      .def("linear", &ProgramBuilder::linear, "x"_a, "outs"_a, "weights"_a, "biases"_a, "residual"_a.none())
-      .def(
-          "rope",
-          [](ProgramBuilder& builder, int x, int num_heads, int head_dim, const std::string& style,
-             const FloatVector& inv_freq,
-             float scale) { builder.rope(x, num_heads, head_dim, style, to_span(inv_freq), scale); },
-          "x"_a, "num_heads"_a, "head_dim"_a, "style"_a, "inv_freq"_a, "scale"_a)
-      .def("attention", &ProgramBuilder::attention, "out"_a, "q"_a, "k"_a, "v"_a, "layer"_a, "num_heads"_a,
-           "num_kv_heads"_a, "head_dim"_a, "scale"_a, "softcap"_a, "window"_a, "sinks"_a = nb::none())
-      .def("glu", &ProgramBuilder::glu, "out"_a, "gate"_a, "up"_a, "activation"_a)
-      .def("add", &ProgramBuilder::add, "out"_a, "a"_a, "b"_a)
-      .def("mul", &ProgramBuilder::mul, "out"_a, "a"_a, "b"_a)
-      .def("scale", &ProgramBuilder::scale, "out"_a, "x"_a, "factor"_a)
-      .def("softcap", &ProgramBuilder::softcap, "out"_a, "x"_a, "cap"_a)
-      .def("rows", &ProgramBuilder::rows, "out"_a, "x"_a)
+      .def("op", &add_op, "name"_a, "inputs"_a, "outputs"_a, "tensors"_a = nb::tuple(), "attributes"_a)
       .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true);
 }
 

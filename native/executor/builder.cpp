@@ -4,6 +4,7 @@
 #include <set>
 
 #include "executor/check.h"
+#include "executor/ops/ops.h"
 
 namespace puna {
 namespace {
@@ -22,16 +23,31 @@ ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string
   plan_.kv_type = kv_type_named(kv_type);
 }
 
-// --- buffers and stages ---
-
-int ProgramBuilder::add_buffer(int64_t row_bytes, int64_t width) {
-  plan_.buffers.push_back({.row_bytes = row_bytes, .width = width});
-  return static_cast<int>(plan_.buffers.size()) - 1;
+void ProgramBuilder::op(const OpCall& call) {
+  for (const OpFamily family : {kAttentionOps, kElementwiseOps, kLinearOps, kNormOps, kRopeOps, kRowOps}) {
+    for (const OpDefinition& definition : family)
+      if (definition.name == call.name) return definition.build(*this, call);
+  }
+  throw Error("there is no op " + call.name);
 }
+
+// --- buffers and stages ---
 
 int ProgramBuilder::buffer(int64_t width) {
   require_range("the width of a buffer", width, 1, kMaxRowWidth);
-  return add_buffer(width * static_cast<int64_t>(sizeof(float)), width);
+  const int buffer = scratch(width * static_cast<int64_t>(sizeof(float)));
+  at(buffer).width = width;
+  return buffer;
+}
+
+int ProgramBuilder::scratch(int64_t row_bytes) {
+  plan_.buffers.push_back({.row_bytes = row_bytes});
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+int ProgramBuilder::copy_of(int buffer, const std::function<int()>& make) {
+  const auto found = copies_.find(buffer);
+  return found != copies_.end() ? found->second : copies_[buffer] = make();
 }
 
 Buffer& ProgramBuilder::at(int buffer) {
@@ -40,11 +56,9 @@ Buffer& ProgramBuilder::at(int buffer) {
   return plan_.buffers[static_cast<size_t>(buffer)];
 }
 
-Buffer& ProgramBuilder::floats(int buffer, int64_t width) {
-  Buffer& b = at(buffer);
-  require(b.width == width,
-          "buffer " + text(buffer) + " is " + text(b.width) + " wide where " + text(width) + " are needed");
-  return b;
+void ProgramBuilder::expect_width(int buffer, int64_t width) {
+  require(at(buffer).width == width, "buffer " + text(buffer) + " is " + text(at(buffer).width) +
+                                         " wide where " + text(width) + " are needed");
 }
 
 Domain ProgramBuilder::domain(int buffer) {
@@ -53,9 +67,18 @@ Domain ProgramBuilder::domain(int buffer) {
   return *b.domain;
 }
 
+Domain ProgramBuilder::common_domain(std::span<const int> buffers) {
+  const Domain first = domain(buffers[0]);
+  for (const int buffer : buffers) {
+    require(domain(buffer) == first,
+            "buffers " + text(buffers[0]) + " and " + text(buffer) + " have different rows");
+  }
+  return first;
+}
+
 void ProgramBuilder::read(int buffer, int stage) { at(buffer).last_stage = stage; }
 
-void ProgramBuilder::write(int buffer, Domain domain, int stage, std::initializer_list<int> inputs) {
+void ProgramBuilder::write(int buffer, Domain domain, int stage, std::span<const int> inputs) {
   Buffer& b = at(buffer);
   require(b.domain.value_or(domain) == domain,
           "buffer " + text(buffer) +
@@ -64,7 +87,7 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::initialize
   if (b.first_stage < 0) b.first_stage = stage;
   b.domain = domain;
   b.last_stage = stage;
-  quantized_.erase(buffer);
+  copies_.erase(buffer);
   const auto is_turned = [this](int input) { return turned_.contains(input); };
   if (std::any_of(inputs.begin(), inputs.end(), is_turned)) {
     turned_[buffer] = std::nullopt;
@@ -75,12 +98,32 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::initialize
 
 int ProgramBuilder::token_stage(Domain domain) {
   const auto* last = plan_.stages.empty() ? nullptr : std::get_if<TokenStage>(&plan_.stages.back());
-  if (last == nullptr || last->domain != domain) plan_.stages.emplace_back(TokenStage{domain, {}});
-  return next_stage() - 1;
+  if (last != nullptr && last->domain == domain) return static_cast<int>(plan_.stages.size()) - 1;
+  return add_stage(TokenStage{domain, {}});
 }
 
-void ProgramBuilder::append(int stage, TokenOp op) {
-  std::get<TokenStage>(plan_.stages[static_cast<size_t>(stage)]).ops.push_back(std::move(op));
+void ProgramBuilder::append(int token_stage, TokenOp op) {
+  auto& stage = std::get<TokenStage>(plan_.stages[static_cast<size_t>(token_stage)]);
+  for (const int input : op.inputs) read(input, token_stage);
+  if (op.out != kNoBuffer) write(op.out, stage.domain, token_stage, op.inputs);
+  stage.ops.push_back(std::move(op));
+}
+
+int ProgramBuilder::add_stage(Stage stage) {
+  plan_.stages.push_back(std::move(stage));
+  return static_cast<int>(plan_.stages.size()) - 1;
+}
+
+void ProgramBuilder::set_rotation(int buffer, const KeyRotation& rotation) {
+  turned_.try_emplace(buffer, rotation);  // turned twice: in no way that is known
+}
+
+void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v) {
+  KvLayer kv{num_kv_heads, head_dim, window, kv_layout(plan_.kv_type, num_kv_heads, head_dim), {}};
+  const auto turned = turned_.find(k);
+  if (turned != turned_.end()) kv.rotation = turned->second;
+  if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
+  require(layers_.emplace(layer, kv).second, "layer " + text(layer) + " has two attentions");
 }
 
 // --- tensors ---
@@ -94,12 +137,24 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 }
 
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
+  matrix(name, size, 1);
+  return vector(name).first;
+}
+
+std::pair<const float*, int64_t> ProgramBuilder::vector(const std::string& name) {
+  const int64_t size = plan_.file->weight(name).cols;
   const Weight weight = matrix(name, size, 1);
   require(is_float(weight.type),
           "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
   auto values = std::make_unique<float[]>(static_cast<size_t>(size));
   dequantize(weight.type, weight.data, values.get(), size);
-  return plan_.constants.emplace_back(std::move(values)).get();
+  return {plan_.constants.emplace_back(std::move(values)).get(), size};
+}
+
+const float* ProgramBuilder::constant(std::span<const float> values) {
+  auto copy = std::make_unique<float[]>(values.size());
+  std::copy(values.begin(), values.end(), copy.get());
+  return plan_.constants.emplace_back(std::move(copy)).get();
 }
 
 void ProgramBuilder::link_linear_stages() {
@@ -132,7 +187,7 @@ void ProgramBuilder::place_layers(bool by_window) {
 std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
-  read(result, next_stage());
+  read(result, static_cast<int>(plan_.stages.size()));
   for (auto& [index, layer] : layers_) {
     require(index == static_cast<int>(plan_.layers.size()),
             "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");

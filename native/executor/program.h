@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,68 +39,22 @@ struct Buffer {
   bool replicated = false;
 };
 
-namespace op {
+inline constexpr int kNoBuffer = -1;
 
-struct Embed {
-  Weight weight;
-  int out;
-};
-struct RmsNorm {
-  const float* weight;
-  float eps;
-  int64_t group, num_groups;
-  int x, out;
-};
-struct Quantize {
-  int64_t cols;
-  int x, out;
-};
-// Cosines, then sines, of a token's position.
-struct RopeTable {
-  const float* inv_freq;
-  int64_t half;
-  float scale;
-  int out;
-};
-struct Rope {
-  decltype(Kernels::rope_normal) rotate;
-  int64_t num_heads, head_dim, rotary_dim;
-  int x, table;
-};
-struct StoreKv {
-  int layer, num_kv_heads, head_dim;
-  int k, v;
-};
-struct Glu {
-  Activation activation;
-  int64_t width;
-  int gate, up, out;
-};
-struct Binary {
-  decltype(Kernels::add) function;
-  int64_t width;
-  int a, b, out;
-};
-struct Unary {
-  decltype(Kernels::scale) function;
-  float parameter;
-  int64_t width;
-  int x, out;
-};
-struct GatherRows {
-  int x, out;
-};
+struct RowRun;
 
-}  // namespace op
-
-using TokenOp = std::variant<op::Embed, op::RmsNorm, op::Quantize, op::RopeTable, op::Rope, op::StoreKv,
-                             op::Glu, op::Binary, op::Unary, op::GatherRows>;
+// An op of which every row needs only itself.
+struct TokenOp {
+  std::vector<int> inputs;
+  int out;         // kNoBuffer: it writes to the KV cache
+  int64_t pieces;  // into how many runs of columns, equally wide, a row can be cut: each needs no other's
+  std::function<void(const RowRun&)> run;
+};
 
 struct TokenStage {
   Domain domain;
   std::vector<TokenOp> ops;
-  // Into how many runs of columns, equally wide, a row can be cut without any op needing another run's.
-  int64_t pieces = 1;
+  int64_t pieces = 1;  // into how many all of the ops can be cut
   bool replicated = false;
 };
 
@@ -107,7 +62,7 @@ struct LinearPart {
   Weight weight;
   const float* bias;  // nullptr: none
   int x, out;
-  int residual;  // -1: none
+  int residual;  // or kNoBuffer
 };
 
 // Several weights over the same input rows: one list of work.

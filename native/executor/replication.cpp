@@ -14,57 +14,27 @@ namespace {
 constexpr int64_t kPieceColumns = 32;          // a block of quantized activations; two vectors of floats
 constexpr int64_t kReplicatedBytes = 1 << 13;  // takes a thread less than a microsecond to write
 
-// Into how many equal runs of columns an op can be cut.
-struct Pieces {
-  int64_t operator()(const op::Embed&) const { return 1; }
-  int64_t operator()(const op::RmsNorm& op) const { return op.num_groups; }
-  int64_t operator()(const op::Quantize& op) const { return of_columns(op.cols); }
-  int64_t operator()(const op::RopeTable&) const { return 1; }
-  int64_t operator()(const op::Rope& op) const { return op.num_heads; }
-  int64_t operator()(const op::StoreKv& op) const { return op.num_kv_heads; }
-  int64_t operator()(const op::Glu& op) const { return of_columns(op.width); }
-  int64_t operator()(const op::Binary& op) const { return of_columns(op.width); }
-  int64_t operator()(const op::Unary& op) const { return of_columns(op.width); }
-  int64_t operator()(const op::GatherRows&) const { return 1; }
-
-  static int64_t of_columns(int64_t width) { return width % kPieceColumns == 0 ? width / kPieceColumns : 1; }
-};
-
-// The buffer that an op writes; -1: the KV cache.
-struct Written {
-  template <typename Op>
-  int operator()(const Op& op) const {
-    return op.out;
-  }
-  int operator()(const op::Rope& op) const { return op.x; }
-  int operator()(const op::StoreKv&) const { return -1; }
-};
-
-template <typename Function>
-void for_each_written(const TokenStage& stage, Function function) {
-  for (const TokenOp& op : stage.ops) function(std::visit(Written{}, op));
-}
-
 bool is_short(const Plan& plan, const TokenStage& stage) {
   int64_t bytes = 0;
-  for_each_written(stage,
-                   [&](int b) { bytes += b < 0 ? 0 : plan.buffers[static_cast<size_t>(b)].row_bytes; });
+  for (const TokenOp& op : stage.ops)
+    if (op.out != kNoBuffer) bytes += plan.buffers[static_cast<size_t>(op.out)].row_bytes;
   return bytes <= kReplicatedBytes;
 }
 
 bool writes_only_replicated(const Plan& plan, const TokenStage& stage) {
-  bool all = true;
-  for_each_written(stage, [&](int b) { all &= b >= 0 && plan.buffers[static_cast<size_t>(b)].replicated; });
-  return all;
+  return std::all_of(stage.ops.begin(), stage.ops.end(), [&](const TokenOp& op) {
+    return op.out != kNoBuffer && plan.buffers[static_cast<size_t>(op.out)].replicated;
+  });
 }
 
 // What a stage writes that is not replicated is not either.
 void share_written(Plan& plan, const Stage& stage) {
   const auto share = [&](int b) {
-    if (b >= 0) plan.buffers[static_cast<size_t>(b)].replicated = false;
+    if (b != kNoBuffer) plan.buffers[static_cast<size_t>(b)].replicated = false;
   };
   if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
-    if (!tokens->replicated) for_each_written(*tokens, share);
+    if (tokens->replicated) return;
+    for (const TokenOp& op : tokens->ops) share(op.out);
   } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
     for (const LinearPart& part : linear->parts) share(part.out);
   } else {
@@ -74,6 +44,8 @@ void share_written(Plan& plan, const Stage& stage) {
 
 }  // namespace
 
+int64_t pieces_of_columns(int64_t width) { return width % kPieceColumns == 0 ? width / kPieceColumns : 1; }
+
 void share_out_token_stages(Plan& plan) {
   std::vector<TokenStage*> stages;
   for (Stage& stage : plan.stages) {
@@ -81,7 +53,7 @@ void share_out_token_stages(Plan& plan) {
   }
   for (TokenStage* stage : stages) {
     stage->pieces = 0;
-    for (const TokenOp& op : stage->ops) stage->pieces = std::gcd(stage->pieces, std::visit(Pieces{}, op));
+    for (const TokenOp& op : stage->ops) stage->pieces = std::gcd(stage->pieces, op.pieces);
     stage->replicated = stage->pieces == 1 || is_short(plan, *stage);
   }
   for (Buffer& buffer : plan.buffers) buffer.replicated = true;

@@ -46,6 +46,18 @@ struct Step {
   float* floats(int buffer, int64_t row) const { return reinterpret_cast<float*>(bytes(buffer, row)); }
 };
 
+// What one thread does of one row: pieces [begin, end) of the stage's `pieces`.
+struct RowRun {
+  const Step& step;
+  const Kernels& kernels;
+  int64_t row, begin, end, pieces;
+
+  float* at(int buffer) const { return step.floats(buffer, row); }
+  // The first of this run's items, and how many they are, of `total` in the row.
+  int64_t first(int64_t total) const { return total / pieces * begin; }
+  int64_t count(int64_t total) const { return total / pieces * (end - begin); }
+};
+
 // Whether every thread runs all of the stage for itself: then no thread waits for another behind it.
 inline bool is_replicated(const Step& step, const TokenStage& stage) {
   return stage.replicated && step.num_rows(stage.domain) <= 1;

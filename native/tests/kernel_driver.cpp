@@ -8,10 +8,9 @@
 //   file PATH                       the GGUF file that the following programs use
 //   program ISA KV_TYPE             starts a program; prints the instruction set
 //   buffer WIDTH
-//   embed OUT WEIGHT, rms_norm OUT X WEIGHT EPS GROUP, linear X OUT WEIGHT BIAS RESIDUAL ("-": none),
-//   rope X HEADS HEAD_DIM STYLE SCALE FREQUENCIES..., glu OUT GATE UP ACTIVATION, add OUT A B, mul OUT A B,
-//   scale OUT X FACTOR, softcap OUT X CAP, attention OUT Q K V HEADS KV_HEADS HEAD_DIM SCALE SOFTCAP WINDOW,
-//   rows OUT X                      as in ProgramBuilder
+//   op NAME INPUTS OUTPUTS TENSORS ATTRIBUTE=VALUE...      as in ProgramBuilder; lists are separated by
+//   commas
+//                                   and have one behind a single number; "-" is an empty one, "" no tensor
 //   build RESULT
 //   run POSITION TOKENS...          a step of one sequence, whose blocks are 0, 1, ...
 //   move SOURCE_BEGIN DESTINATION_BEGIN NUM_TOKENS      within this sequence
@@ -54,7 +53,7 @@ struct Driver {
 
   void build(int result) {
     program = builder->build(result);
-    const int64_t block_bytes = program->block_bytes() > 0 ? program->block_bytes() : 64;
+    const int64_t block_bytes = program->groups().empty() ? 64 : program->groups()[0].block_bytes;
     arena = std::make_unique<Arena>(kNumBlocks, block_bytes);
     std::memset(arena->blocks()[0], 0xff,
                 static_cast<size_t>(kNumBlocks * block_bytes));  // NaN until written
@@ -67,14 +66,12 @@ struct Driver {
     std::iota(rows.begin(), rows.end(), 0);
     std::iota(blocks.begin(), blocks.end(), 0);
     const std::vector<int32_t> starts = {0, static_cast<int32_t>(tokens.size())};
+    const BlockTables kv{blocks, 1, kNumBlocks, arena->blocks()};
     const Batch batch{.tokens = tokens,
                       .positions = positions,
                       .sequence_starts = starts,
-                      .block_tables = blocks,
-                      .num_tables = 1,
-                      .table_width = kNumBlocks,
-                      .rows = rows,
-                      .blocks = arena->blocks()};
+                      .kv = {&kv, program->groups().size()},
+                      .rows = rows};
     const Output output = program->run(pool, batch, 1);
     results.write(reinterpret_cast<const char*>(output.data.get()),
                   static_cast<std::streamsize>(output.rows * output.width * 4));
@@ -83,20 +80,13 @@ struct Driver {
   void move(int64_t source_begin, int64_t destination_begin, int64_t num_tokens) {
     std::vector<int32_t> blocks(kNumBlocks);
     std::iota(blocks.begin(), blocks.end(), 0);
-    program->move_kv(pool, {.source = blocks,
+    program->move_kv(pool, {.group = 0,
+                            .source = blocks,
                             .destination = blocks,
                             .source_begin = source_begin,
                             .destination_begin = destination_begin,
                             .num_tokens = num_tokens,
                             .blocks = arena->blocks()});
-  }
-
-  void linear(std::istream& in) {
-    int x, out;
-    std::string weight, bias, residual;
-    in >> x >> out >> weight >> bias >> residual;
-    builder->linear(x, {out}, {weight}, {bias == "-" ? std::nullopt : std::optional(bias)},
-                    residual == "-" ? std::nullopt : std::optional(std::stoi(residual)));
   }
 };
 
@@ -122,12 +112,42 @@ void call(std::istream& in, Function f) {
 
 typedef std::function<void(Driver&, std::istream&)> Command;
 
-// A method of ProgramBuilder whose arguments are these.
-template <typename... Arguments, typename Method>
-Command op(Method method) {
-  return [method](Driver& d, std::istream& in) {
-    call<Arguments...>(in, [&](const auto&... a) { (d.builder.get()->*method)(a...); });
-  };
+std::vector<std::string> items(const std::string& list) {
+  std::vector<std::string> found;
+  std::istringstream in(list == "-" ? "" : list);
+  for (std::string item; std::getline(in, item, ',');) found.push_back(item);
+  return found;
+}
+
+template <typename T>
+std::vector<T> numbers(const std::string& list) {
+  std::vector<T> found;
+  for (const std::string& item : items(list))
+    found.push_back(next<T>(*std::make_unique<std::istringstream>(item)));
+  return found;
+}
+
+// A list of numbers, a whole number, another one, or else text.
+Attribute attribute(const std::string& value) {
+  if (value.find(',') != std::string::npos) return numbers<float>(value);
+  if (value.find_first_not_of("-0123456789") == std::string::npos) return int64_t{std::stoll(value)};
+  char* end;
+  const double number = std::strtod(value.c_str(), &end);
+  if (*end == '\0') return number;
+  return value;
+}
+
+void op(Driver& driver, std::istream& in) {
+  OpCall call{.name = next<std::string>(in), .inputs = {}, .outputs = {}, .tensors = {}, .attributes = {}};
+  call.inputs = numbers<int>(next<std::string>(in));
+  call.outputs = numbers<int>(next<std::string>(in));
+  for (const std::string& tensor : items(next<std::string>(in)))
+    call.tensors.push_back(tensor.empty() ? std::nullopt : std::optional(tensor));
+  for (const std::string& word : rest<std::string>(in)) {
+    const size_t equals = word.find('=');
+    call.attributes.emplace(word.substr(0, equals), attribute(word.substr(equals + 1)));
+  }
+  driver.builder->op(call);
 }
 
 const std::map<std::string, Command> kCommands = {
@@ -138,27 +158,8 @@ const std::map<std::string, Command> kCommands = {
          d.builder = std::make_unique<ProgramBuilder>(d.file, isa, kv_type);
        });
      }},
-    {"buffer", op<int64_t>(&ProgramBuilder::buffer)},
-    {"embed", op<int, std::string>(&ProgramBuilder::embed)},
-    {"rms_norm", op<int, int, std::string, float, int64_t>(&ProgramBuilder::rms_norm)},
-    {"linear", &Driver::linear},
-    {"rope",
-     [](Driver& d, std::istream& in) {
-       call<int, int, int, std::string, float>(in, [&](int x, int heads, int dim, auto& style, float scale) {
-         d.builder->rope(x, heads, dim, style, rest<float>(in), scale);
-       });
-     }},
-    {"attention",
-     [](Driver& d, std::istream& in) {
-       call<int, int, int, int, int, int, int, float, float, int64_t>(
-           in, [&](int out, int q, int k, int v, auto... a) { d.builder->attention(out, q, k, v, 0, a...); });
-     }},
-    {"glu", op<int, int, int, std::string>(&ProgramBuilder::glu)},
-    {"add", op<int, int, int>(&ProgramBuilder::add)},
-    {"mul", op<int, int, int>(&ProgramBuilder::mul)},
-    {"scale", op<int, int, float>(&ProgramBuilder::scale)},
-    {"softcap", op<int, int, float>(&ProgramBuilder::softcap)},
-    {"rows", op<int, int>(&ProgramBuilder::rows)},
+    {"buffer", [](Driver& d, std::istream& in) { d.builder->buffer(next<int64_t>(in)); }},
+    {"op", op},
     {"build", [](Driver& d, std::istream& in) { d.build(next<int>(in)); }},
     {"run",
      [](Driver& d, std::istream& in) {

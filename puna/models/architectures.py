@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.graph import Graph, GraphError, Tracer, Value
-from puna.graph.graph import TensorShape
+from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
@@ -55,7 +54,7 @@ def trace_model(
             f"architecture {described(p.architecture)} is not supported (supported: {known})"
         )
     trace = _trace_function(p.architecture)
-    tracer = Tracer(tensors)
+    tracer = Tracer(Shapes(tensors))
     used: set[str] = set()
     result = trace(tracer, p, _freq_factors(tensors, read_floats, used))
     graph = tracer.graph(result)

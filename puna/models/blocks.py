@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from puna.graph import Attention, FullAttention, GraphError, RopeConfig, StateSpec, Tracer, Value
+from puna.graph import GraphError, Tracer, Value
+from puna.graph.ops import Add, Attention, Embed, Glu, Linear, RmsNorm, Rope, Rows, Scale, Softcap
 from puna.models.decoder import Decoder
 
 
@@ -14,14 +15,14 @@ def pre_norm_decoder(g: Tracer, d: Decoder, attention: Callable[[int, Value], Va
 
     attention: (layer, normalised x) -> what the layer's attention adds.
     """
-    x = g.embed("token_embd")
+    x = g.op(Embed("token_embd"))
     for layer in range(d.num_layers):
         block = f"blk.{layer}"
-        x = g.add(x, attention(layer, g.rms_norm(x, f"{block}.attn_norm", d.norm_eps)))
+        x = g.op(Add(), x, attention(layer, norm(g, d, x, f"{block}.attn_norm")))
         if layer == d.num_layers - 1:
-            x = g.rows(x)  # no later token attends to what follows, so only the rows to sample need it
-        x = g.add(x, gated(g, g.rms_norm(x, f"{block}.ffn_norm", d.norm_eps), block, "silu"))
-    return logits(g, g.rms_norm(x, "output_norm", d.norm_eps))
+            x = g.op(Rows(), x)  # no later token attends to what follows, so only the rows to sample need it
+        x = g.op(Add(), x, gated(g, norm(g, d, x, f"{block}.ffn_norm"), block, "silu"))
+    return logits(g, norm(g, d, x, "output_norm"))
 
 
 def post_norm_decoder(
@@ -31,59 +32,74 @@ def post_norm_decoder(
 
     softcap: of the logits; 0 for none.
     """
-    x = g.scale(g.embed("token_embd"), math.sqrt(d.width))
+    x = g.op(Scale(math.sqrt(d.width)), g.op(Embed("token_embd")))
     for layer in range(d.num_layers):
         block = f"blk.{layer}"
-        y = attention(layer, g.rms_norm(x, f"{block}.attn_norm", d.norm_eps))
-        x = g.add(x, g.rms_norm(y, f"{block}.post_attention_norm", d.norm_eps))
+        y = attention(layer, norm(g, d, x, f"{block}.attn_norm"))
+        x = g.op(Add(), x, norm(g, d, y, f"{block}.post_attention_norm"))
         if layer == d.num_layers - 1:
-            x = g.rows(x)
-        y = gated(g, g.rms_norm(x, f"{block}.ffn_norm", d.norm_eps), block, "gelu")
-        x = g.add(x, g.rms_norm(y, f"{block}.post_ffw_norm", d.norm_eps))
-    y = logits(g, g.rms_norm(x, "output_norm", d.norm_eps))
-    return g.softcap(y, softcap) if softcap else y
+            x = g.op(Rows(), x)
+        y = gated(g, norm(g, d, x, f"{block}.ffn_norm"), block, "gelu")
+        x = g.op(Add(), x, norm(g, d, y, f"{block}.post_ffw_norm"))
+    y = logits(g, norm(g, d, x, "output_norm"))
+    return g.op(Softcap(softcap), y) if softcap else y
+
+
+def norm(g: Tracer, d: Decoder, x: Value, name: str) -> Value:
+    """Over the whole width, or over each head where the weight is as long as a head."""
+    return g.op(RmsNorm(name, d.norm_eps), x)
 
 
 def logits(g: Tracer, x: Value) -> Value:
     """The output matrix is the embedding where the file has no other."""
-    if not g.has("output"):
-        return g.linear(x, "token_embd")
-    result, num_tokens = g.linear(x, "output"), g.rows_of("token_embd")
+    if "output.weight" not in g.shapes:
+        return g.op(Linear("token_embd"), x)
+    result, (_, num_tokens) = g.op(Linear("output"), x), g.shapes.matrix("token_embd.weight")
     if result.width != num_tokens:
         raise GraphError(f"tensor output.weight is for {result.width} tokens, token_embd for {num_tokens}")
     return result
+
+
+def qkv(g: Tracer, x: Value, layer: int) -> tuple[Value, Value, Value]:
+    q, k, v = (g.op(Linear(f"blk.{layer}.attn_{part}"), x) for part in "qkv")
+    return q, k, v
+
+
+def normed_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
+    """With each head's q and k normalised."""
+    q, k, v = qkv(g, x, layer)
+    return norm(g, d, q, f"blk.{layer}.attn_q_norm"), norm(g, d, k, f"blk.{layer}.attn_k_norm"), v
 
 
 def causal_attention(
     g: Tracer,
     d: Decoder,
     layer: int,
-    q: Value,
-    k: Value,
-    v: Value,
+    rope: Rope,
+    qkv: tuple[Value, Value, Value],
     *,
     scale: float | None = None,
-    state: StateSpec = FullAttention(),
+    window: int = 0,
     softcap: float = 0.0,
 ) -> Value:
-    """Attention and its output projection. scale: of scores; without one it is 1 / sqrt(head_dim)."""
-    attributes = Attention(
+    """Attention over rotated q and k, and its output projection.
+
+    scale: of scores; without one it is 1 / sqrt(head_dim).
+    """
+    attention = Attention(
         layer=layer,
         num_heads=d.num_heads,
         num_kv_heads=d.num_kv_heads,
         head_dim=d.head_dim,
         scale=d.head_dim**-0.5 if scale is None else scale,
-        state=state,
+        window=window,
         softcap=softcap,
     )
-    return g.linear(g.attention(q, k, v, attributes), f"blk.{layer}.attn_output")
-
-
-def rotated(g: Tracer, d: Decoder, rope: RopeConfig, q: Value, k: Value) -> tuple[Value, Value]:
-    return g.rope(q, d.head_dim, rope), g.rope(k, d.head_dim, rope)
+    q, k, v = qkv
+    return g.op(Linear(f"blk.{layer}.attn_output"), g.op(attention, g.op(rope, q), g.op(rope, k), v))
 
 
 def gated(g: Tracer, x: Value, block: str, activation: str) -> Value:
     """down(activation(gate(x)) * up(x))"""
-    gate, up = g.linear(x, f"{block}.ffn_gate"), g.linear(x, f"{block}.ffn_up")
-    return g.linear(g.glu(gate, up, activation), f"{block}.ffn_down")
+    gate, up = g.op(Linear(f"{block}.ffn_gate"), x), g.op(Linear(f"{block}.ffn_up"), x)
+    return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from puna.graph import SlidingWindow, Tracer, Value
-from puna.models.blocks import causal_attention, post_norm_decoder, rotated
+from puna.graph import Tracer, Value
+from puna.models.blocks import causal_attention, normed_qkv, post_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
-from puna.models.rope import FreqFactors, rope_config, unscaled_rope_config
-from puna.models.windows import layer_states
+from puna.models.rope import FreqFactors, rope, unscaled_rope
+from puna.models.windows import layer_windows
 
 _LAYERS_OF_27B = 62
 
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     d = Decoder.read(p)
-    full = rope_config(p, "neox", d.head_dim, None, base=1e6)
-    windowed = unscaled_rope_config(p, "neox", d.head_dim, _windowed_base(p))
-    states = layer_states(p, d.num_layers, period=6, size=0)
-    scale = d.width_per_head**-0.5 if d.num_layers == _LAYERS_OF_27B else d.head_dim**-0.5
+    windows = layer_windows(p, d.num_layers, period=6, size=0)
+    full = rope(p, "neox", d.head_dim, None, base=1e6)
+    windowed = unscaled_rope(p, "neox", d.head_dim, _windowed_base(p))
+    scale = d.width_per_head**-0.5 if d.num_layers == _LAYERS_OF_27B else None
 
     def attention(layer: int, x: Value) -> Value:
-        block, state = f"blk.{layer}", states[layer]
-        q = g.rms_norm(g.linear(x, f"{block}.attn_q"), f"{block}.attn_q_norm", d.norm_eps)
-        k = g.rms_norm(g.linear(x, f"{block}.attn_k"), f"{block}.attn_k_norm", d.norm_eps)
-        v = g.linear(x, f"{block}.attn_v")
-        q, k = rotated(g, d, windowed if isinstance(state, SlidingWindow) else full, q, k)
-        return causal_attention(g, d, layer, q, k, v, scale=scale, state=state)
+        window, q_k_v = windows[layer], normed_qkv(g, d, x, layer)
+        rotation = windowed if window else full
+        return causal_attention(g, d, layer, rotation, q_k_v, scale=scale, window=window)
 
     return post_norm_decoder(g, d, attention, softcap=p.soft_cap("final_logit_softcapping", 0.0))
 

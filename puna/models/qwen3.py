@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, pre_norm_decoder, rotated
+from puna.models.blocks import causal_attention, normed_qkv, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
-from puna.models.rope import FreqFactors, rope_config
+from puna.models.rope import FreqFactors, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
     d = Decoder.read(p)
-    rope = rope_config(p, "neox", d.head_dim, freq_factors)
+    rotation = rope(p, "neox", d.head_dim, freq_factors)
 
     def attention(layer: int, x: Value) -> Value:
-        block = f"blk.{layer}"
-        q = g.rms_norm(g.linear(x, f"{block}.attn_q"), f"{block}.attn_q_norm", d.norm_eps)
-        k = g.rms_norm(g.linear(x, f"{block}.attn_k"), f"{block}.attn_k_norm", d.norm_eps)
-        v = g.linear(x, f"{block}.attn_v")
-        q, k = rotated(g, d, rope, q, k)
-        return causal_attention(g, d, layer, q, k, v)
+        return causal_attention(g, d, layer, rotation, normed_qkv(g, d, x, layer))
 
     return pre_norm_decoder(g, d, attention)

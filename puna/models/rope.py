@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.graph import RopeConfig
+from puna.graph.ops import Rope
 from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperparameters, described
 
 FreqFactors = Callable[[int], NDArray[np.float32]]
@@ -19,14 +19,14 @@ Raises HyperparameterError if there are not so many.
 """
 
 
-def rope_config(
+def rope(
     p: Hyperparameters,
     style: Literal["normal", "neox"],
     head_dim: int,
     freq_factors: FreqFactors | None,
     *,
     base: float = 10000.0,
-) -> RopeConfig:
+) -> Rope:
     """The rotation that a file describes; base: where it names none.
 
     Frequencies that are not finite are left to the backend, which refuses them.
@@ -37,15 +37,13 @@ def rope_config(
         if freq_factors is not None:
             inv_freq = inv_freq / freq_factors(inv_freq.size)
         inv_freq, scale = _scaled(p, inv_freq, dim, base)
-        return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
+        return Rope(head_dim, style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
 
 
-def unscaled_rope_config(
-    p: Hyperparameters, style: Literal["normal", "neox"], head_dim: int, base: float
-) -> RopeConfig:
+def unscaled_rope(p: Hyperparameters, style: Literal["normal", "neox"], head_dim: int, base: float) -> Rope:
     """A rotation that the file's scaling leaves alone."""
     inv_freq = _frequencies(p, _rotary_dim(p, head_dim), base)
-    return RopeConfig(style=style, inv_freq=inv_freq.astype(np.float32))
+    return Rope(head_dim, style=style, inv_freq=inv_freq.astype(np.float32))
 
 
 def _rotary_dim(p: Hyperparameters, head_dim: int) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from puna.graph import FullAttention, SlidingWindow, StateSpec
 from puna.models.hyperparameters import MAX_CONTEXT, Hyperparameters
 
 _PATTERN = "attention.sliding_window_pattern"
 
 
-def layer_states(p: Hyperparameters, num_layers: int, *, period: int, size: int) -> tuple[StateSpec, ...]:
-    """What each layer keeps: every `period`-th all tokens, the others the latest `size`.
+def layer_windows(p: Hyperparameters, num_layers: int, *, period: int, size: int) -> list[int]:
+    """How many of the latest tokens each layer sees: every `period`-th all (0), the others `size`.
 
     The file may say otherwise: a size (0: no layer has a window), a period, or for each layer whether it has
     a window.
@@ -19,4 +18,4 @@ def layer_states(p: Hyperparameters, num_layers: int, *, period: int, size: int)
     if has_window is None:
         period = p.integer(_PATTERN, period)
         has_window = [layer % period != period - 1 for layer in range(num_layers)]
-    return tuple(SlidingWindow(size) if size and flag else FullAttention() for flag in has_window)
+    return [size if flag else 0 for flag in has_window]

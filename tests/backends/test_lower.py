@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from puna.backends.cpu.lower import lower
-from puna.graph import Graph, RopeConfig, Tracer
+from puna.graph import Graph, Shapes, Tracer
+from puna.graph.ops import Add, Embed, Linear, Mul, Rope, Scale
 
 pytestmark = pytest.mark.native
 
@@ -26,18 +27,22 @@ class Recorder:
     """Stands in for the native builder: notes the calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self._num_buffers = 0
 
     def buffer(self, _width: int) -> int:
         self._num_buffers += 1
         return self._num_buffers - 1
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args: self.calls.append((name, args))
+    def op(self, name: str, *args: Any, **attributes: Any) -> None:
+        del attributes
+        self.calls.append((name, *args))
+
+    def build(self, result: int, by_window: bool) -> None:
+        pass
 
     def names(self) -> list[str]:
-        return [name for name, _ in self.calls]
+        return [call[0] for call in self.calls]
 
 
 def lowered(g: Tracer, result: Any) -> Recorder:
@@ -48,42 +53,43 @@ def lowered(g: Tracer, result: Any) -> Recorder:
 
 
 def test_linears_of_one_input_share_one_pass() -> None:
-    g = Tracer(TENSORS)
-    x = g.embed("embd")
-    recorder = lowered(g, g.mul(g.linear(x, "a"), g.linear(x, "b")))
-    assert recorder.names() == ["embed", "linear", "mul", "build"]
-    assert recorder.calls[1] == ("linear", (0, [1, 2], ["a.weight", "b.weight"], [None, None], None))
+    g = Tracer(Shapes(TENSORS))
+    x = g.op(Embed("embd"))
+    recorder = lowered(g, g.op(Mul(), g.op(Linear("a"), x), g.op(Linear("b"), x)))
+    assert recorder.names() == ["Embed", "Linear", "Mul"]
+    assert recorder.calls[1] == ("Linear", [0], [1, 2], ["a.weight", None, "b.weight", None])
 
 
 def test_residual_joins_its_linear() -> None:
-    g = Tracer(TENSORS)
-    x = g.embed("embd")
-    recorder = lowered(g, g.add(x, g.linear(g.scale(x, 2.0), "a")))
-    assert recorder.names() == ["embed", "scale", "linear", "build"]
-    assert recorder.calls[2][1] == (1, [2], ["a.weight"], [None], 0)
+    g = Tracer(Shapes(TENSORS))
+    x = g.op(Embed("embd"))
+    recorder = lowered(g, g.op(Add(), x, g.op(Linear("a"), g.op(Scale(2.0), x))))
+    assert recorder.names() == ["Embed", "Scale", "Linear"]
+    assert recorder.calls[2] == ("Linear", [1, 0], [2], ("a.weight", None))
 
 
 def test_residual_stays_apart_when_the_linear_is_used_twice() -> None:
-    g = Tracer(TENSORS)
-    x = g.embed("embd")
-    y = g.linear(x, "a")
-    assert lowered(g, g.mul(y, g.add(x, y))).names() == ["embed", "linear", "add", "mul", "build"]
+    g = Tracer(Shapes(TENSORS))
+    x = g.op(Embed("embd"))
+    y = g.op(Linear("a"), x)
+    assert lowered(g, g.op(Mul(), y, g.op(Add(), x, y))).names() == ["Embed", "Linear", "Add", "Mul"]
 
 
 def test_sum_of_two_linears_needs_no_add() -> None:
-    g = Tracer(TENSORS)
-    x = g.embed("embd")
-    recorder = lowered(g, g.add(g.linear(x, "a"), g.linear(g.scale(x, 2.0), "b")))
-    assert recorder.names() == ["embed", "linear", "scale", "linear", "build"]
-    assert recorder.calls[3][1][-1] == 1  # the first linear's buffer is the second's residual
+    g = Tracer(Shapes(TENSORS))
+    x = g.op(Embed("embd"))
+    y = g.op(Linear("b"), g.op(Scale(2.0), x))
+    recorder = lowered(g, g.op(Add(), g.op(Linear("a"), x), y))
+    assert recorder.names() == ["Embed", "Scale", "Linear", "Linear"]
+    second, first = recorder.calls[3], recorder.calls[2]
+    assert second[1][1:] == first[2]  # the first linear's buffer is the second's residual
 
 
 def test_rotation_is_in_place_only_where_nothing_else_reads_its_input() -> None:
-    rope = RopeConfig("neox", np.ones(4, np.float32))
-    g = Tracer(TENSORS)
-    alone = g.embed("embd")
-    assert lowered(g, g.rope(alone, 8, rope)).names() == ["embed", "rope", "build"]
-    g = Tracer(TENSORS)
-    shared = g.embed("embd")
-    recorder = lowered(g, g.add(shared, g.rope(shared, 8, rope)))
-    assert recorder.names() == ["embed", "scale", "rope", "add", "build"]
+    rope = Rope(8, "neox", np.ones(4, np.float32))
+    g = Tracer(Shapes(TENSORS))
+    assert lowered(g, g.op(rope, g.op(Embed("embd")))).names() == ["Embed", "Rope"]
+    g = Tracer(Shapes(TENSORS))
+    shared = g.op(Embed("embd"))
+    recorder = lowered(g, g.op(Add(), shared, g.op(rope, shared)))
+    assert recorder.names() == ["Embed", "Scale", "Rope", "Add"]

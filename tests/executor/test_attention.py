@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from puna._native import ProgramBuilder
 from tests.executor import reference
 from tests.executor.kv_types import KV_TYPES, QUANTIZED, grouped, query, rounded, stored
-from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, build, embedded, rows_of, write_gguf
+from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native
 
@@ -50,8 +50,9 @@ class Attention:
 
         def define(b: ProgramBuilder) -> int:
             q, k, v = (embedded(b, name, width) for name, width in widths.items())
-            out = b.buffer(widths["q"])
-            b.attention(out, q, k, v, 0, heads, kv_heads, head_dim, scale, softcap, window)
+            out = attention(
+                b, (q, k, v), (heads, kv_heads), head_dim, scale=scale, softcap=softcap, window=window
+            )
             return rows_of(b, out, widths["q"])
 
         program = build(write_gguf(path / "attention.gguf", self.tables), isa, define, kv_type)
@@ -218,8 +219,7 @@ def test_infinite_keys_and_values_stay_finite(tmp_path: Path, isa: str, kv_type:
 
     def define(b: ProgramBuilder) -> int:
         q, k, v = (embedded(b, name, 16) for name in "qkv")
-        out = b.buffer(16)
-        b.attention(out, q, k, v, 0, 1, 1, 16, 1.0, 0.0, 0)
+        out = attention(b, (q, k, v), (1, 1), 16)
         return rows_of(b, out, 16)
 
     model = Runner(build(write_gguf(tmp_path / "large.gguf", tables), isa, define, kv_type))
@@ -234,8 +234,7 @@ def test_what_is_not_a_number_stays_in_its_sequence(tmp_path: Path, isa: str, kv
 
     def define(b: ProgramBuilder) -> int:
         q, k, v = (embedded(b, name, 32) for name in "qkv")
-        out = b.buffer(32)
-        b.attention(out, q, k, v, 0, 1, 1, 32, 1.0, 0.0, 0)
+        out = attention(b, (q, k, v), (1, 1), 32)
         return rows_of(b, out, 32)
 
     file = write_gguf(tmp_path / "odd.gguf", {name: t.astype(np.float32) for name, t in tables.items()})
@@ -252,8 +251,7 @@ def test_values_beyond_half_precision_stay_finite(tmp_path: Path, isa: str) -> N
 
     def define(b: ProgramBuilder) -> int:
         q, k, v = (embedded(b, name, 16) for name in "qkv")
-        out = b.buffer(16)
-        b.attention(out, q, k, v, 0, 1, 1, 16, 1.0, 0.0, 0)
+        out = attention(b, (q, k, v), (1, 1), 16)
         return rows_of(b, out, 16)
 
     model = Runner(build(write_gguf(tmp_path / "large.gguf", table), isa, define))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from puna._native import GgufFile, NativeError, Program, ProgramBuilder
 from tests.executor import reference
 from tests.executor.kv_types import KV_TYPES
-from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, build, embedded, rows_of, write_gguf
+from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native
 
@@ -47,13 +47,14 @@ def layered(
 
     def define(b: ProgramBuilder) -> int:
         q, k, v = (embedded(b, name, width) for name, width in WIDTHS.items())
-        total = b.buffer(WIDTHS["q"])
-        for layer, window in enumerate(windows):
-            out = b.buffer(WIDTHS["q"]) if layer else total
-            b.attention(out, q, k, v, layer, HEADS, KV_HEADS, HEAD_DIM, HEAD_DIM**-0.5, 0.0, window, sinks)
-            if layer:
-                b.add(total, total, out)
-        return rows_of(b, total, WIDTHS["q"])
+        kind = {"scale": HEAD_DIM**-0.5, "sinks": sinks}
+        outs = [
+            attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM, layer=layer, window=window, **kind)
+            for layer, window in enumerate(windows)
+        ]
+        for out in outs[1:]:
+            b.op("Add", [outs[0], out], [outs[0]])
+        return rows_of(b, outs[0], WIDTHS["q"])
 
     if by_window:
         return build(file, isa, define, kv_type)

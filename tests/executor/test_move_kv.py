@@ -17,7 +17,7 @@ from puna._native import Arena, NativeError, ProgramBuilder, ThreadPool
 from tests.executor import reference
 from tests.executor.kv_blocks import KvShape
 from tests.executor.kv_types import GROUP, KV_TYPES
-from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, build, embedded, rows_of, write_gguf
+from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native
 
@@ -73,12 +73,12 @@ class Model:
 
     def _define(self, b: ProgramBuilder) -> int:
         for i, layer in enumerate(LAYERS):
-            heads = {"q": layer.heads, "k": layer.kv_heads, "v": layer.kv_heads}
-            q, k, v = (embedded(b, f"{i}.{name}", n * layer.head_dim) for name, n in heads.items())
-            for x, n in ((q, layer.heads), (k, layer.kv_heads)) if layer.style else ():
-                b.rope(x, n, layer.head_dim, layer.style, layer.inv_freq, layer.scale)
-            out = b.buffer(layer.heads * layer.head_dim)
-            b.attention(out, q, k, v, i, layer.heads, layer.kv_heads, layer.head_dim, 0.2, 0.0, 0)
+            q, k, v = (embedded(b, f"{i}.{name}", self.tables[f"{i}.{name}"].shape[1]) for name in "qkv")
+            for x in (q, k) if layer.style else ():
+                kind = {"style": layer.style, "inv_freq": layer.inv_freq, "scale": layer.scale}
+                b.op("Rope", [x], [x], head_dim=layer.head_dim, **kind)
+            heads = (layer.heads, layer.kv_heads)
+            out = attention(b, (q, k, v), heads, layer.head_dim, layer=i, scale=0.2)
         return rows_of(b, out, layer.heads * layer.head_dim)
 
     def store(self, tokens: NDArray[np.int64], table: list[int], position: int = 0) -> None:
@@ -348,31 +348,29 @@ HALF = np.ones(4, np.float32)
 
 
 def turn(b: ProgramBuilder, x: int) -> None:
-    b.rope(x, 4, 8, "neox", HALF, 1.0)
+    b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=HALF, scale=1.0)
 
 
 def scaled(b: ProgramBuilder, x: int) -> int:
     out = b.buffer(32)
-    b.scale(out, x, 2.0)
+    b.op("Scale", [x], [out], factor=2.0)
     return out
 
 
 def sum_of(b: ProgramBuilder, x: int, y: int) -> int:
     out = b.buffer(32)
-    b.add(out, x, y)
+    b.op("Add", [x, y], [out])
     return out
 
 
 def projected(b: ProgramBuilder, x: int, residual: int | None = None) -> int:
     out = b.buffer(32)
-    b.linear(x, [out], ["square"], [None], residual)
+    b.op("Linear", [x] if residual is None else [x, residual], [out], ["square", None])
     return out
 
 
 def attended(b: ProgramBuilder, k: int, v: int, layer: int = 0) -> int:
-    q, out = embedded(b, "embed", 32), b.buffer(32)
-    b.attention(out, q, k, v, layer, 4, 4, 8, 1.0, 0.0, 0)
-    return out
+    return attention(b, (embedded(b, "embed", 32), k, v), (4, 4), 8, layer=layer)
 
 
 Define = Callable[[ProgramBuilder, int, int], int]  # (builder, k, v) -> result, a buffer of 32
@@ -380,7 +378,11 @@ SHIFTABLE: dict[str, Define] = {
     "not rotated": lambda b, k, v: attended(b, k, v),
     "rotated": lambda b, k, v: (turn(b, k), attended(b, k, v))[1],
     "rotated last": lambda b, k, v: (turn(b, y := scaled(b, k)), attended(b, y, v))[1],
-    "rotated, written anew": lambda b, k, v: (turn(b, k), b.embed(k, "embed"), attended(b, k, v))[2],
+    "rotated, written anew": lambda b, k, v: (
+        turn(b, k),
+        b.op("Embed", [], [k], ["embed"]),
+        attended(b, k, v),
+    )[2],
     "behind another attention": lambda b, k, v: (
         turn(b, k),
         turn(b, y := projected(b, attended(b, k, v))),
@@ -389,13 +391,19 @@ SHIFTABLE: dict[str, Define] = {
 }
 NOT_SHIFTABLE: dict[str, Define] = {
     "rotated twice": lambda b, k, v: (turn(b, k), turn(b, k), attended(b, k, v))[2],
-    "scaled afterwards": lambda b, k, v: (turn(b, k), b.scale(k, k, 2.0), attended(b, k, v))[2],
+    "scaled afterwards": lambda b, k, v: (turn(b, k), b.op("Scale", [k], [k], factor=2.0), attended(b, k, v))[
+        2
+    ],
     "scaled elsewhere": lambda b, k, v: (turn(b, k), attended(b, scaled(b, k), v))[1],
     "added to": lambda b, k, v: (turn(b, k), attended(b, sum_of(b, v, k), v))[1],
     "projected": lambda b, k, v: (turn(b, k), attended(b, projected(b, k), v))[1],
     "a residual": lambda b, k, v: (turn(b, k), attended(b, projected(b, v, k), v))[1],
-    "normalised": lambda b, k, v: (turn(b, k), b.rms_norm(k, k, "norm", 1e-5, 8), attended(b, k, v))[2],
-    "gated": lambda b, k, v: (turn(b, k), b.glu(k, v, k, "silu"), attended(b, k, v))[2],
+    "normalised": lambda b, k, v: (
+        turn(b, k),
+        b.op("RmsNorm", [k], [k], ["norm"], eps=1e-5),
+        attended(b, k, v),
+    )[2],
+    "gated": lambda b, k, v: (turn(b, k), b.op("Glu", [v, k], [k], activation="silu"), attended(b, k, v))[2],
     "values rotated": lambda b, k, v: (turn(b, v), attended(b, k, v))[1],
     "one layer of two": lambda b, k, v: (
         attended(b, k, v),

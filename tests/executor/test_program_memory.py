@@ -47,8 +47,8 @@ def test_layers_share_their_activations(tmp_path: Path) -> None:
             x = embedded(b, "table", WIDTH)
             for _ in range(layers):
                 wide, narrow = b.buffer(FFN), b.buffer(WIDTH)
-                b.linear(x, [wide], ["up"], [None], None)
-                b.linear(wide, [narrow], ["down"], [None], None)
+                b.op("Linear", [x], [wide], ["up", None])
+                b.op("Linear", [wide], [narrow], ["down", None])
                 x = narrow
             return rows_of(b, x, WIDTH)
 

@@ -23,6 +23,7 @@ def file(tmp_path: Path) -> GgufFile:
         "square": np.ones((64, 64), np.float32),
         "half": np.ones((32, 64), np.float32),
         "norm": np.ones(64, np.float32),
+        "odd": np.ones(48, np.float32),
         "quantized": encoded(np.ones((1, 64), np.float32), "Q8_0"),
         "cube": np.ones((2, 2, 64), np.float32),
     }
@@ -36,77 +37,99 @@ def builder(file: GgufFile) -> ProgramBuilder:
 
 def attention(b: ProgramBuilder, x: int, out: int | None = None, **changes: object) -> None:
     arguments = {"layer": 0, "num_heads": 8, "num_kv_heads": 8, "head_dim": 8, "scale": 1.0, "softcap": 0.0}
-    b.attention(b.buffer(64) if out is None else out, x, x, x, **{**arguments, "window": 0, **changes})
+    outputs = [b.buffer(64) if out is None else out]
+    b.op("Attention", [x, x, x], outputs, **{**arguments, "window": 0, **changes})
 
 
 def halved(b: ProgramBuilder, x: int) -> int:
     out = b.buffer(32)
-    b.linear(x, [out], ["half"], [None], None)
+    b.op("Linear", [x], [out], ["half", None])
     return out
 
 
 Builder, X = ProgramBuilder, int
 IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
-    "no such tensor": ("nothing", lambda b, _: b.embed(b.buffer(64), "nothing")),
-    "embedding of another width": ("embed", lambda b, _: b.embed(b.buffer(32), "embed")),
-    "embedding of three dimensions": ("cube", lambda b, _: b.embed(b.buffer(64), "cube")),
-    "norm of another width": ("norm", lambda b, x: b.rms_norm(x, x, "norm", 1e-5, 32)),
-    "norm group does not divide": ("norm", lambda b, x: b.rms_norm(x, x, "norm", 1e-5, 48)),
-    "norm in a quantized type": ("quantized.*Q8_0", lambda b, x: b.rms_norm(x, x, "quantized", 1e-5, 64)),
-    "norm epsilon": ("epsilon", lambda b, x: b.rms_norm(x, x, "norm", float("nan"), 64)),
+    "no such tensor": ("nothing", lambda b, _: b.op("Embed", [], [b.buffer(64)], ["nothing"])),
+    "embedding of another width": ("embed", lambda b, _: b.op("Embed", [], [b.buffer(32)], ["embed"])),
+    "embedding of three dimensions": ("cube", lambda b, _: b.op("Embed", [], [b.buffer(64)], ["cube"])),
+    "norm group does not divide": ("odd", lambda b, x: b.op("RmsNorm", [x], [x], ["odd"], eps=1e-5)),
+    "norm without a weight": ("1 tensors, not 0", lambda b, x: b.op("RmsNorm", [x], [x], eps=1e-5)),
+    "norm without an epsilon": ("attribute eps", lambda b, x: b.op("RmsNorm", [x], [x], ["norm"])),
+    "norm epsilon in words": ("eps", lambda b, x: b.op("RmsNorm", [x], [x], ["norm"], eps="small")),
+    "unknown op": ("no op Sqrt", lambda b, x: b.op("Sqrt", [x], [x])),
+    "one input of two": ("2 inputs, not 1", lambda b, x: b.op("Add", [x], [x])),
+    "norm in a quantized type": (
+        "quantized.*Q8_0",
+        lambda b, x: b.op("RmsNorm", [x], [x], ["quantized"], eps=1e-5),
+    ),
+    "norm epsilon": ("eps", lambda b, x: b.op("RmsNorm", [x], [x], ["norm"], eps=float("nan"))),
     "weight rows": (
         r"square.*\[64, 64\].*\[64, 32\]",
-        lambda b, x: b.linear(x, [b.buffer(32)], ["square"], [None], None),
+        lambda b, x: b.op("Linear", [x], [b.buffer(32)], ["square", None]),
     ),
     "weight columns": (
         r"square.*\[64, 64\].*\[32, 64\]",
-        lambda b, x: b.linear(halved(b, x), [b.buffer(64)], ["square"], [None], None),
+        lambda b, x: b.op("Linear", [halved(b, x)], [b.buffer(64)], ["square", None]),
     ),
     "bias of another length": (
         "quantized",
-        lambda b, x: b.linear(x, [b.buffer(64)], ["square"], ["quantized"], None),
+        lambda b, x: b.op("Linear", [x], [b.buffer(64)], ["square", "quantized"]),
     ),
-    "outputs without weights": ("as many", lambda b, x: b.linear(x, [b.buffer(64)], [], [], None)),
-    "linear over its input": ("over its input", lambda b, x: b.linear(x, [x], ["square"], [None], None)),
+    "outputs without weights": ("2 tensors", lambda b, x: b.op("Linear", [x], [b.buffer(64)], [])),
+    "linear over its input": ("over its input", lambda b, x: b.op("Linear", [x], [x], ["square", None])),
     "linear to one output twice": (
         "twice",
-        lambda b, x: (lambda y: b.linear(x, [y, y], ["square", "square"], [None, None], None))(b.buffer(64)),
+        lambda b, x: (lambda y: b.op("Linear", [x], [y, y], ["square", None, "square", None]))(b.buffer(64)),
     ),
     "residual with two weights": (
-        "residual",
-        lambda b, x: b.linear(x, [b.buffer(64), b.buffer(64)], ["square"] * 2, [None] * 2, x),
+        "1 inputs, not 2",
+        lambda b, x: b.op("Linear", [x, x], [b.buffer(64), b.buffer(64)], ["square", None] * 2),
     ),
-    "unwritten input": ("before it is written", lambda b, x: b.scale(x, b.buffer(64), 1.0)),
-    "unknown buffer": ("no buffer 99", lambda b, x: b.add(x, x, 99)),
-    "negative buffer": ("no buffer -1", lambda b, x: b.add(-1, x, x)),
-    "widths differ": ("wide", lambda b, x: b.add(b.buffer(32), x, x)),
+    "unwritten input": ("before it is written", lambda b, x: b.op("Scale", [b.buffer(64)], [x], factor=1.0)),
+    "unknown buffer": ("no buffer 99", lambda b, x: b.op("Add", [x, 99], [x])),
+    "negative buffer": ("no buffer -1", lambda b, x: b.op("Add", [x, x], [-1])),
+    "widths differ": ("wide", lambda b, x: b.op("Add", [x, x], [b.buffer(32)])),
     "buffer without width": ("width", lambda b, _: b.buffer(0)),
     "buffer too wide": ("width", lambda b, _: b.buffer(1 << 40)),
-    "activation": ("tanh", lambda b, x: b.glu(b.buffer(64), x, x, "tanh")),
-    "rotation style": ("spiral", lambda b, x: b.rope(x, 8, 8, "spiral", FREQUENCIES, 1.0)),
-    "rotation beyond the head": ("frequencies", lambda b, x: b.rope(x, 16, 4, "neox", FREQUENCIES, 1.0)),
+    "activation": ("tanh", lambda b, x: b.op("Glu", [x, x], [b.buffer(64)], activation="tanh")),
+    "rotation style": (
+        "spiral",
+        lambda b, x: b.op("Rope", [x], [x], head_dim=8, style="spiral", inv_freq=FREQUENCIES, scale=1.0),
+    ),
+    "rotation beyond the head": (
+        "frequencies",
+        lambda b, x: b.op("Rope", [x], [x], head_dim=4, style="neox", inv_freq=FREQUENCIES, scale=1.0),
+    ),
     "rotation without frequencies": (
         "frequencies",
-        lambda b, x: b.rope(x, 8, 8, "neox", FREQUENCIES[:0], 1.0),
+        lambda b, x: b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES[:0], scale=1.0),
     ),
-    "rotation by infinity": ("finite", lambda b, x: b.rope(x, 8, 8, "neox", FREQUENCIES * np.inf, 1.0)),
-    "rotation of another width": ("wide", lambda b, x: b.rope(x, 9, 8, "neox", FREQUENCIES, 1.0)),
-    "soft cap of zero": ("soft cap", lambda b, x: b.softcap(x, x, 0.0)),
-    "scale not finite": ("scale", lambda b, x: b.scale(x, x, float("inf"))),
+    "rotation by infinity": (
+        "finite",
+        lambda b, x: b.op(
+            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES * np.inf, scale=1.0
+        ),
+    ),
+    "rotation of another width": (
+        "wide",
+        lambda b, x: b.op("Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0),
+    ),
+    "soft cap of zero": ("soft cap", lambda b, x: b.op("Softcap", [x], [x], cap=0.0)),
+    "scale not finite": ("factor", lambda b, x: b.op("Scale", [x], [x], factor=float("inf"))),
     "heads of another width": ("wide", lambda b, x: attention(b, x, num_heads=4, num_kv_heads=4)),
     "heads not divisible": ("shared out", lambda b, x: attention(b, x, num_heads=8, num_kv_heads=3)),
     "no heads": ("heads", lambda b, x: attention(b, x, num_heads=0)),
-    "more KV heads than heads": ("KV heads", lambda b, x: attention(b, x, num_heads=4, num_kv_heads=8)),
-    "huge heads": ("head dimension", lambda b, x: attention(b, x, head_dim=1 << 30)),
+    "more KV heads than heads": ("num_kv_heads", lambda b, x: attention(b, x, num_heads=4, num_kv_heads=8)),
+    "huge heads": ("head_dim", lambda b, x: attention(b, x, head_dim=1 << 30)),
     "negative window": ("window", lambda b, x: attention(b, x, window=-1)),
     "attention over its input": ("over its input", lambda b, x: attention(b, x, out=x)),
     "two attentions of a layer": ("layer 0", lambda b, x: (attention(b, x), attention(b, x))),
     "negative layer": ("layer", lambda b, x: attention(b, x, layer=-1)),
     "layer left out": ("layer 0", lambda b, x: (attention(b, x, layer=1), b.build(rows_of(b, x, 64)))),
-    "rows of rows": ("already", lambda b, x: b.rows(b.buffer(64), rows_of(b, x, 64))),
+    "rows of rows": ("already", lambda b, x: b.op("Rows", [rows_of(b, x, 64)], [b.buffer(64)])),
     "attention behind rows": ("rows", lambda b, x: attention(b, rows_of(b, x, 64))),
-    "tokens and rows added": ("rows", lambda b, x: b.add(b.buffer(64), x, rows_of(b, x, 64))),
-    "one buffer for tokens and rows": ("sampled rows", lambda b, x: b.rows(x, x)),
+    "tokens and rows added": ("rows", lambda b, x: b.op("Add", [x, rows_of(b, x, 64)], [b.buffer(64)])),
+    "one buffer for tokens and rows": ("sampled rows", lambda b, x: b.op("Rows", [x], [x])),
     "result without rows": ("result", lambda b, x: b.build(x)),
     "result unknown": ("no buffer", lambda b, _: b.build(5)),
 }

@@ -120,14 +120,35 @@ def build(file: GgufFile, isa: str, define: Callable[[ProgramBuilder], int], kv_
     return builder.build(define(builder))
 
 
+def attention(
+    b: ProgramBuilder,
+    qkv: tuple[int, int, int],
+    heads: tuple[int, int],
+    head_dim: int,
+    *,
+    layer: int = 0,
+    scale: float = 1.0,
+    softcap: float = 0.0,
+    window: int = 0,
+    sinks: str | None = None,
+) -> int:
+    """heads: of q, and of k and v. sinks: a tensor."""
+    out = b.buffer(heads[0] * head_dim)
+    sizes = {"num_heads": heads[0], "num_kv_heads": heads[1], "head_dim": head_dim}
+    tensors = [] if sinks is None else [sinks]
+    kind = {"scale": scale, "softcap": softcap, "window": window}
+    b.op("Attention", qkv, [out], tensors, layer=layer, **kind, **sizes)
+    return out
+
+
 def rows_of(builder: ProgramBuilder, x: int, width: int) -> int:
     out = builder.buffer(width)
-    builder.rows(out, x)
+    builder.op("Rows", [x], [out])
     return out
 
 
 def embedded(builder: ProgramBuilder, name: str, width: int) -> int:
     """A buffer of the rows of tensor `name` that the tokens name."""
     out = builder.buffer(width)
-    builder.embed(out, name)
+    builder.op("Embed", [], [out], [name])
     return out

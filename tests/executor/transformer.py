@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from puna._native import Program, ProgramBuilder
 from tests.executor import reference
-from tests.executor.toy import Encoded, build, decoded, embedded, encoded, rows_of, write_gguf
+from tests.executor.toy import Encoded, attention, build, decoded, embedded, encoded, rows_of, write_gguf
 
 VOCABULARY, WIDTH, HEADS, KV_HEADS, HEAD_DIM, FFN = 90, 96, 6, 2, 32, 160
 LAYERS, EPS, SCALE, CAP = 2, 1e-5, HEAD_DIM**-0.5, 20.0
@@ -51,20 +51,20 @@ def random_tensors(type_name: str) -> Tensors:
 
 def _layer(b: ProgramBuilder, layer: int, x: int) -> int:
     q_width, kv_width = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-    h, q, k, v, a = (b.buffer(w) for w in (WIDTH, q_width, kv_width, kv_width, q_width))
-    b.rms_norm(h, x, f"{layer}.norm1", EPS, WIDTH)
-    weights = [f"{layer}.{name}" for name in "qkv"]
-    b.linear(h, [q, k, v], weights, [None, f"{layer}.k_bias", None], None)
-    b.rms_norm(q, q, f"{layer}.q_norm", EPS, HEAD_DIM)
-    b.rope(q, HEADS, HEAD_DIM, "neox", INV_FREQ, 1.0)
-    b.rope(k, KV_HEADS, HEAD_DIM, "neox", INV_FREQ, 1.0)
-    b.attention(a, q, k, v, layer, HEADS, KV_HEADS, HEAD_DIM, SCALE, 0.0, WINDOWS[layer])
+    h, q, k, v = (b.buffer(w) for w in (WIDTH, q_width, kv_width, kv_width))
+    b.op("RmsNorm", [x], [h], [f"{layer}.norm1"], eps=EPS)
+    tensors = [f"{layer}.q", None, f"{layer}.k", f"{layer}.k_bias", f"{layer}.v", None]
+    b.op("Linear", [h], [q, k, v], tensors)
+    b.op("RmsNorm", [q], [q], [f"{layer}.q_norm"], eps=EPS)
+    for y in (q, k):
+        b.op("Rope", [y], [y], head_dim=HEAD_DIM, style="neox", inv_freq=INV_FREQ, scale=1.0)
+    a = attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM, layer=layer, scale=SCALE, window=WINDOWS[layer])
     y, h2, gate, up, act, out = (b.buffer(w) for w in (WIDTH, WIDTH, FFN, FFN, FFN, WIDTH))
-    b.linear(a, [y], [f"{layer}.o"], [None], x)
-    b.rms_norm(h2, y, f"{layer}.norm2", EPS, WIDTH)
-    b.linear(h2, [gate, up], [f"{layer}.gate", f"{layer}.up"], [None, None], None)
-    b.glu(act, gate, up, "silu")
-    b.linear(act, [out], [f"{layer}.down"], [None], y)
+    b.op("Linear", [a, x], [y], [f"{layer}.o", None])
+    b.op("RmsNorm", [y], [h2], [f"{layer}.norm2"], eps=EPS)
+    b.op("Linear", [h2], [gate, up], [f"{layer}.gate", None, f"{layer}.up", None])
+    b.op("Glu", [gate, up], [act], activation="silu")
+    b.op("Linear", [act, y], [out], [f"{layer}.down", None])
     return out
 
 
@@ -74,10 +74,10 @@ def build_transformer(path: Path, isa: str, tensors: Tensors) -> Program:
         for layer in range(LAYERS):
             x = _layer(b, layer, x)
         x = rows_of(b, x, WIDTH)
-        b.rms_norm(x, x, "norm", EPS, WIDTH)
+        b.op("RmsNorm", [x], [x], ["norm"], eps=EPS)
         logits = b.buffer(VOCABULARY)
-        b.linear(x, [logits], ["embed"], [None], None)
-        b.softcap(logits, logits, CAP)
+        b.op("Linear", [x], [logits], ["embed", None])
+        b.op("Softcap", [logits], [logits], cap=CAP)
         return logits
 
     return build(write_gguf(path / "transformer.gguf", tensors), isa, define)

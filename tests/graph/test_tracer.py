@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from puna.graph import Attention, FullAttention, GraphError, RopeConfig, SlidingWindow, Tracer
-from puna.graph.ops import Linear, RmsNorm
+from puna.graph import FullAttention, GraphError, Shapes, SlidingWindow, Tracer
+from puna.graph.ops import Add, Attention, Embed, Linear, RmsNorm, Rope
 
 pytestmark = pytest.mark.unit
 
@@ -33,62 +33,61 @@ TENSORS = {
 
 @pytest.fixture
 def g() -> Tracer:
-    return Tracer(TENSORS)
+    return Tracer(Shapes(TENSORS))
 
 
 def test_widths_follow_from_shapes(g: Tracer) -> None:
-    x = g.embed("embd")
-    assert (x.width, g.linear(x, "up").width, g.linear(x, "biased").width) == (8, 12, 6)
+    x = g.op(Embed("embd"))
+    assert (x.width, g.op(Linear("up"), x).width, g.op(Linear("biased"), x).width) == (8, 12, 6)
 
 
 def test_bias_is_used_where_the_file_has_one(g: Tracer) -> None:
-    x = g.embed("embd")
-    g.linear(x, "up")
-    g.linear(x, "biased")
-    assert [node.op for node in g.nodes[1:]] == [
-        Linear("up.weight", None),
-        Linear("biased.weight", "biased.bias"),
-    ]
+    x = g.op(Embed("embd"))
+    g.op(Linear("up"), x)
+    g.op(Linear("biased"), x)
+    assert [node.tensors for node in g.nodes[1:]] == [("up.weight", None), ("biased.weight", "biased.bias")]
 
 
 def test_short_norm_weight_means_norm_per_head(g: Tracer) -> None:
-    x = g.embed("embd")
-    g.rms_norm(x, "head_norm", 1e-5)
-    assert g.nodes[-1].op == RmsNorm("head_norm.weight", 1e-5, 4)
+    x = g.op(Embed("embd"))
+    g.op(RmsNorm("head_norm", 1e-5), x)
+    assert g.nodes[-1].tensors == ("head_norm.weight",)
 
 
 def test_a_graph_says_what_each_layer_keeps(g: Tracer) -> None:
-    x = g.embed("embd")
-    window = SlidingWindow(5)
-    g.attention(x, x, x, Attention(1, 2, 2, 4, 1.0, window))
+    x = g.op(Embed("embd"))
+    g.op(Attention(1, 2, 2, 4, 1.0, window=5), x, x, x)
     with pytest.raises(GraphError, match="layer 0 has no attention"):
         g.graph(x)
-    g.attention(x, x, x, Attention(0, 2, 2, 4, 1.0))
-    assert g.graph(x).states == (FullAttention(), window)
+    g.op(Attention(0, 2, 2, 4, 1.0), x, x, x)
+    assert g.graph(x).states == (FullAttention(), SlidingWindow(5))
     with pytest.raises(GraphError, match="layer 1 has two attentions"):
-        g.attention(x, x, x, Attention(1, 2, 2, 4, 1.0))
+        g.op(Attention(1, 2, 2, 4, 1.0), x, x, x)
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda g, x: g.linear(x, "nothing"), "nothing.weight is missing"),
+        (lambda g, x: g.op(Linear("nothing"), x), "nothing.weight is missing"),
         (
-            lambda g, x: g.linear(g.linear(x, "up"), "up"),
+            lambda g, x: g.op(Linear("up"), g.op(Linear("up"), x)),
             "up.weight has rows of 8 values where the model needs 12",
         ),
-        (lambda g, x: g.linear(x, "norm"), "norm.weight has 1 dimensions"),
-        (lambda g, x: g.linear(x, "badly_biased"), "badly_biased.bias has shape"),
-        (lambda g, x: g.rms_norm(x, "odd_norm", 1e-5), "odd_norm.weight has 3 values"),
-        (lambda g, x: g.add(x, g.linear(x, "up")), "8 and 12 columns"),
+        (lambda g, x: g.op(Linear("norm"), x), "norm.weight has 1 dimensions"),
         (
-            lambda g, x: g.rope(x, 8, RopeConfig("neox", np.ones(5, np.float32))),
+            lambda g, x: g.op(Linear("badly_biased"), x),
+            "badly_biased.bias has 5 values where the model needs 6",
+        ),
+        (lambda g, x: g.op(RmsNorm("odd_norm", 1e-5), x), "odd_norm.weight has 3 values"),
+        (lambda g, x: g.op(Add(), x, g.op(Linear("up"), x)), "8 and 12 columns"),
+        (
+            lambda g, x: g.op(Rope(8, "neox", np.ones(5, np.float32)), x),
             "cannot rotate 10 dimensions",
         ),
-        (lambda g, x: g.attention(x, x, x, Attention(3, 2, 1, 4, 1.0)), "layer 3: q, k, v are 8, 8, 8 wide"),
+        (lambda g, x: g.op(Attention(3, 2, 1, 4, 1.0), x, x, x), "layer 3: q, k, v are 8, 8, 8 wide"),
     ],
 )
 def test_misfits_are_named(g: Tracer, call, text: str) -> None:
-    x = g.embed("embd")
+    x = g.op(Embed("embd"))
     with pytest.raises(GraphError, match=text):
         call(g, x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,29 @@ class Script:
 
     def add(self, *words: object) -> None:
         self.lines.append(" ".join(map(str, words)))
+
+    def op(
+        self,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        tensors: Sequence[str] = (),
+        **attributes: object,
+    ) -> None:
+        """tensors: "" for none."""
+        lists = ("".join(f"{item}," for item in items) or "-" for items in (inputs, outputs, tensors))
+        self.add("op", name, *lists, *(f"{key}={value}" for key, value in attributes.items()))
+
+    def attention(self, heads: int, kv_heads: int, dim: int, *, softcap: float = 0, window: int = 0) -> None:
+        """Of q, k and v in the buffers 0, 1 and 2, by way of 3; the result is 4."""
+        sizes = {"num_heads": heads, "num_kv_heads": kv_heads, "head_dim": dim}
+        self.op("Attention", [0, 1, 2], [3], layer=0, scale=0.2, softcap=softcap, window=window, **sizes)
+        self.op("Rows", [3], [4])
+        self.add("build 4")
+
+    def rope(self, x: int, dim: int, style: str, inv_freq: NDArray, scale: float = 1) -> None:
+        frequencies = "".join(f"{frequency}," for frequency in inv_freq)
+        self.op("Rope", [x], [x], head_dim=dim, style=style, inv_freq=frequencies, scale=scale)
 
     def run(self, width: int, tokens: range, position: int = 0) -> None:
         self.add("run", position, *tokens)
@@ -97,8 +121,10 @@ def test_the_best_instruction_set_is_chosen(driver: Path, tmp_path: Path, cpu: s
     write_gguf(tmp_path / "x.gguf", {"x": random(2, 16)})
     script = Script()
     script.add("file", tmp_path / "x.gguf")
-    for line in ("program auto f16", "buffer 16", "embed 0 x", "buffer 16", "rows 1 0", "build 1"):
-        script.add(line)
+    script.add("program auto f16\nbuffer 16\nbuffer 16")
+    script.op("Embed", [], [0], ["x"])
+    script.op("Rows", [0], [1])
+    script.add("build 1")
     script.run(16, range(2))
     names, (rows,) = execute(driver, tmp_path, script, cpu)
     assert names == [expected]
@@ -123,7 +149,10 @@ def test_linear(driver: Path, tmp_path: Path, isa: str) -> None:
             weights[name, fill] = values(name, packed)
             tensors[weight] = Encoded(packed, QuantizationType[name])
             script.add(f"program {isa} f16\nbuffer {cols}\nbuffer {ROWS}\nbuffer {ROWS}")
-            script.add(f"embed 0 {name}.x\nlinear 0 1 {weight} - -\nrows 2 1\nbuild 2")
+            script.op("Embed", [], [0], [f"{name}.x"])
+            script.op("Linear", [0], [1], [weight, ""])
+            script.op("Rows", [1], [2])
+            script.add("build 2")
             script.run(ROWS, range(TOKENS))
             script.run(ROWS, range(1, 2))
             script.run(ROWS, range(3, TOKENS))
@@ -149,14 +178,11 @@ def test_attention(driver: Path, tmp_path: Path, isa: str, kv_type: str) -> None
         tables = {name: random(100, width, seed=ord(name)) for name, width in widths.items()}
         tensors |= {f"{name}{dim}": table for name, table in tables.items()}
         script.add("program", isa, kv_type)
-        for i, (name, width) in enumerate(widths.items()):
+        for width in (*widths.values(), heads * dim, heads * dim):
             script.add("buffer", width)
-            script.add("embed", i, f"{name}{dim}")
-        script.add("buffer", heads * dim)
-        script.add("attention", 3, 0, 1, 2, heads, kv_heads, dim, 0.2, softcap, window)
-        script.add("buffer", heads * dim)
-        script.add("rows", 4, 3)
-        script.add("build", 4)
+        for i, name in enumerate(widths):
+            script.op("Embed", [], [i], [f"{name}{dim}"])
+        script.attention(heads, kv_heads, dim, softcap=softcap, window=window)
         script.run(heads * dim, range(100))
         script.run(heads * dim, range(99, 100), position=99)
         script.run(heads * dim, range(61, 100), position=61)
@@ -188,11 +214,10 @@ def test_moved_tokens(driver: Path, tmp_path: Path, isa: str, kv_type: str, tole
         for width in (*widths.values(), heads * dim, heads * dim):
             script.add("buffer", width)
         for i, name in enumerate(widths):
-            script.add("embed", i, name)
-        for i, count in enumerate((heads, kv_heads)):
-            script.add("rope", i, count, dim, style, 1, *inv_freq)
-        script.add("attention", 3, 0, 1, 2, heads, kv_heads, dim, 0.2, 0, 0)
-        script.add("rows 4 3\nbuild 4")
+            script.op("Embed", [], [i], [name])
+        for i in range(2):
+            script.rope(i, dim, style, inv_freq)
+        script.attention(heads, kv_heads, dim)
         script.run(heads * dim, range(99))
         script.add("move", 40, 13, 59)
         script.run(heads * dim, range(99, 100), position=72)
@@ -211,27 +236,37 @@ def test_elementwise(driver: Path, tmp_path: Path, isa: str) -> None:
     a, b, weight = random(5, 70, seed=1), random(5, 70, seed=2), random(1, 70)[0]
     inv_freq = 10000.0 ** -(np.arange(5) / 5)
     exact_a, exact_b = a.astype(float), b.astype(float)
-    cases = {
-        "add 2 0 1": exact_a + exact_b,
-        "mul 2 0 1": exact_a * exact_b,
-        "scale 2 0 0.5": exact_a * 0.5,
-        "softcap 2 0 2": np.tanh(exact_a / 2) * 2,
-        "rms_norm 2 0 weight 1e-5 70": reference.rms_norm(exact_a, weight.astype(float), 1e-5, 70),
+    cases: dict[str, tuple[Callable[[Script], None], NDArray]] = {
+        "add": (lambda s: s.op("Add", [0, 1], [2]), exact_a + exact_b),
+        "mul": (lambda s: s.op("Mul", [0, 1], [2]), exact_a * exact_b),
+        "scale": (lambda s: s.op("Scale", [0], [2], factor=0.5), exact_a * 0.5),
+        "softcap": (lambda s: s.op("Softcap", [0], [2], cap=2), np.tanh(exact_a / 2) * 2),
+        "norm": (
+            lambda s: s.op("RmsNorm", [0], [2], ["weight"], eps=1e-5),
+            reference.rms_norm(exact_a, weight.astype(float), 1e-5, 70),
+        ),
     }
     for name in ("silu", "gelu", "relu"):
-        cases[f"glu 2 0 1 {name}"] = reference.activation(name, exact_a) * exact_b
-    frequencies = " ".join(map(str, inv_freq))
+        expected = reference.activation(name, exact_a) * exact_b
+        cases[name] = (lambda s, name=name: s.op("Glu", [0, 1], [2], activation=name), expected)
     for style in ("normal", "neox"):
-        rotated = reference.rope(exact_a, np.arange(5) + 3, 14, style, inv_freq, 1.5)
-        cases[f"scale 2 0 1\nrope 2 5 14 {style} 1.5 {frequencies}"] = rotated
+
+        def rotate(s: Script, style: str = style) -> None:
+            s.op("Scale", [0], [2], factor=1)
+            s.rope(2, 14, style, inv_freq, 1.5)
+
+        cases[style] = (rotate, reference.rope(exact_a, np.arange(5) + 3, 14, style, inv_freq, 1.5))
     write_gguf(tmp_path / "x.gguf", {"a": a, "b": b, "weight": weight})
     script = Script()
     script.add("file", tmp_path / "x.gguf")
-    make = "buffer 70\n" * 4
-    for case in cases:
-        script.add(f"program {isa} f16\n{make}embed 0 a\nembed 1 b\n{case}")
-        script.add("rows 3 2\nbuild 3")
+    for define, _ in cases.values():
+        script.add(f"program {isa} f16\n" + "\n".join(["buffer 70"] * 4))
+        script.op("Embed", [], [0], ["a"])
+        script.op("Embed", [], [1], ["b"])
+        define(script)
+        script.op("Rows", [2], [3])
+        script.add("build 3")
         script.run(70, range(5), position=3)
     _, results = execute(driver, tmp_path, script)
-    for (case, expected), actual in zip(cases.items(), results, strict=True):
+    for (case, (_, expected)), actual in zip(cases.items(), results, strict=True):
         np.testing.assert_allclose(actual, expected, atol=3e-6, rtol=1e-5, err_msg=case)

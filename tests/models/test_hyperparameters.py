@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from puna.models import ARCHITECTURES, trace_model
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
-from puna.models.rope import rope_config
+from puna.models.rope import rope
 
 pytestmark = pytest.mark.unit
 
@@ -88,13 +88,13 @@ def test_message_for_an_unknown_architecture_lists_the_known_ones() -> None:
 )
 def test_bad_rotations_are_named(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(HyperparameterError, match=text):
-        rope_config(Hyperparameters(metadata(**changes)), "normal", 8, None)
+        rope(Hyperparameters(metadata(**changes)), "normal", 8, None)
 
 
 def test_linear_scaling_slows_every_dimension_alike() -> None:
-    plain = rope_config(Hyperparameters(metadata()), "normal", 8, None)
+    plain = rope(Hyperparameters(metadata()), "normal", 8, None)
     scaled = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
-    slow = rope_config(Hyperparameters(metadata(**scaled)), "normal", 8, None)
+    slow = rope(Hyperparameters(metadata(**scaled)), "normal", 8, None)
     np.testing.assert_allclose(slow.inv_freq * 4, plain.inv_freq)
 
 

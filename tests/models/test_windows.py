@@ -7,20 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from puna.graph import FullAttention, SlidingWindow
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
-from puna.models.windows import layer_states
+from puna.models.windows import layer_windows
 
 pytestmark = pytest.mark.unit
 
 
 def shown(**metadata: Any) -> str:
-    """What four layers keep, by period 2 and size 9 unless the file says otherwise: a size, or - for all."""
+    """The windows of four layers, by period 2 and size 9 unless the file says otherwise: - for none."""
     named = {f"g.attention.{key}": value for key, value in metadata.items()}
     p = Hyperparameters({"general.architecture": "g", **named})
-    states = layer_states(p, 4, period=2, size=9)
-    assert all(isinstance(state, SlidingWindow | FullAttention) for state in states)
-    return " ".join(str(state.size) if isinstance(state, SlidingWindow) else "-" for state in states)
+    return " ".join(str(window or "-") for window in layer_windows(p, 4, period=2, size=9))
 
 
 def test_the_last_layer_of_each_period_has_none() -> None:

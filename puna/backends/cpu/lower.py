@@ -8,10 +8,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from puna._native import Program, ProgramBuilder
-from puna.graph import Attention, Graph, Node, SlidingWindow, Value, ops
+from puna.graph import Graph, Node, Value, ops
 
 
 def lower(graph: Graph, builder: ProgramBuilder, *, by_window: bool = True) -> Program:
@@ -40,42 +39,21 @@ class _Lowering:
                 self._add_of.update({value.id: node for value in node.inputs})
 
     def emit(self, node: Node) -> None:
-        emitters: dict[type, Callable[[Node], None]] = {
-            ops.Linear: self._linear,
-            ops.Rope: self._rope,
-            Attention: self._attention,
-        }
-        emitters.get(type(node.op), self._simple)(node)
+        match node.op:
+            case ops.Linear():
+                self._linear(node)
+            case ops.Rope():
+                self._rope(node)
+            case _:
+                self._op(node, self._new(node.output))
+
+    def _op(self, node: Node, out: int) -> None:
+        inputs = [self.buffers[value.id] for value in node.inputs]
+        self.builder.op(type(node.op).__name__, inputs, [out], node.tensors, **node.op.attributes)
 
     def _new(self, value: Value) -> int:
         buffer = self.buffers[value.id] = self.builder.buffer(value.width)
         return buffer
-
-    def _inputs(self, node: Node) -> list[int]:
-        return [self.buffers[value.id] for value in node.inputs]
-
-    def _simple(self, node: Node) -> None:
-        b = self.builder
-        inputs, out = self._inputs(node), self._new(node.output)
-        match node.op, inputs:
-            case ops.Embed(weight), []:
-                b.embed(out, weight)
-            case ops.RmsNorm(weight, eps, group), [x]:
-                b.rms_norm(out, x, weight, eps, group)
-            case ops.Glu(activation), [gate, up]:
-                b.glu(out, gate, up, activation)
-            case ops.Add(), [x, y]:
-                b.add(out, x, y)
-            case ops.Mul(), [x, y]:
-                b.mul(out, x, y)
-            case ops.Scale(factor), [x]:
-                b.scale(out, x, factor)
-            case ops.Softcap(cap), [x]:
-                b.softcap(out, x, cap)
-            case ops.Rows(), [x]:
-                b.rows(out, x)
-            case _:
-                raise AssertionError(f"no lowering for {node.op}")
 
     def _linear(self, node: Node) -> None:
         x = node.inputs[0]
@@ -87,23 +65,16 @@ class _Lowering:
             for n in self._linears[x.id]
             if n is node or (self._residual(n) is None and n.output.id not in self.buffers)
         ]
-        linears = [n.op for n in group if isinstance(n.op, ops.Linear)]
-        self.builder.linear(
-            self.buffers[x.id],
-            [self._new(n.output) for n in group],
-            [op.weight for op in linears],
-            [op.bias for op in linears],
-            None,
-        )
+        tensors = [tensor for n in group for tensor in n.tensors]
+        self.builder.op("Linear", [self.buffers[x.id]], [self._new(n.output) for n in group], tensors)
 
     def _fuse_residual(self, node: Node) -> bool:
         residual = self._residual(node)
         if residual is None or residual.id not in self.buffers:
             return False
-        assert isinstance(node.op, ops.Linear)
-        add = self._add_of[node.output.id]
-        x, out = self.buffers[node.inputs[0].id], self._new(add.output)
-        self.builder.linear(x, [out], [node.op.weight], [node.op.bias], self.buffers[residual.id])
+        out = self._new(self._add_of[node.output.id].output)
+        inputs = [self.buffers[node.inputs[0].id], self.buffers[residual.id]]
+        self.builder.op("Linear", inputs, [out], node.tensors)
         self.buffers[node.output.id] = out  # nothing else reads it
         return True
 
@@ -116,32 +87,10 @@ class _Lowering:
         return b if a.id == node.output.id else a
 
     def _rope(self, node: Node) -> None:
-        assert isinstance(node.op, ops.Rope)
+        """In place, of a copy where something else reads the input."""
         x = node.inputs[0]
-        if self._uses[x.id] == 1:
-            out = self.buffers[node.output.id] = self.buffers[x.id]
-        else:
-            out = self._new(node.output)
-            self.builder.scale(out, self.buffers[x.id], 1.0)
-        config = node.op.config
-        self.builder.rope(
-            out, node.op.num_heads, node.op.head_dim, config.style, config.inv_freq, config.scale
-        )
-
-    def _attention(self, node: Node) -> None:
-        op = node.op
-        assert isinstance(op, Attention)
-        q, k, v = self._inputs(node)
-        self.builder.attention(
-            self._new(node.output),
-            q,
-            k,
-            v,
-            op.layer,
-            op.num_heads,
-            op.num_kv_heads,
-            op.head_dim,
-            op.scale,
-            op.softcap,
-            op.state.size if isinstance(op.state, SlidingWindow) else 0,
-        )
+        source = self.buffers[x.id]
+        out = self.buffers[node.output.id] = source if self._uses[x.id] == 1 else self.builder.buffer(x.width)
+        if out != source:
+            self.builder.op("Scale", [source], [out], factor=1.0)
+        self.builder.op("Rope", [out], [out], **node.op.attributes)

@@ -1,9 +1,69 @@
 // Matrix products, shared out over rows of the weights.
 #include <algorithm>
 
+#include "executor/check.h"
+#include "executor/ops/ops.h"
 #include "executor/step.h"
 
 namespace puna {
+namespace {
+
+// The rows of x as kernels for block-quantized weights read them.
+int quantized(ProgramBuilder& builder, int x) {
+  return builder.copy_of(x, [&] {
+    const int64_t cols = builder.width(x);
+    const int out = builder.scratch(builder.kernels().quantized_row_bytes(cols));
+    const auto run = [=](const RowRun& row) {
+      const int64_t first = row.first(cols);
+      row.kernels.quantize_row(row.at(x) + first, row.count(cols),
+                               row.step.bytes(out, row.row) + row.kernels.quantized_row_bytes(first));
+    };
+    builder.append(builder.token_stage(builder.domain(x)), {{x}, out, pieces_of_columns(cols), run});
+    return out;
+  });
+}
+
+LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
+  const int x = call.inputs[0], out = call.outputs[index];
+  const auto other = std::find(call.outputs.begin(), call.outputs.end(), out) - call.outputs.begin();
+  require(static_cast<size_t>(other) == index, "linear writes one output twice");
+  require(out != x, "linear cannot write over its input");
+  const int64_t rows = builder.width(out);
+  LinearPart part{.weight = builder.matrix(call.tensor(2 * index), builder.width(x), rows),
+                  .bias = nullptr,
+                  .x = x,
+                  .out = out,
+                  .residual = call.inputs.size() > 1 ? call.inputs[1] : kNoBuffer};
+  if (call.tensors[2 * index + 1]) part.bias = builder.vector(call.tensor(2 * index + 1), rows);
+  if (part.residual != kNoBuffer) builder.expect_width(part.residual, rows);
+  if (needs_quantized_input(part.weight.type)) part.x = quantized(builder, x);
+  return part;
+}
+
+// outputs[i] = x tensors[2 i]^T + tensors[2 i + 1], the bias, if there is one; with one output, plus a second
+// input, which may be that output.
+void linear(ProgramBuilder& builder, const OpCall& call) {
+  const bool adds = call.inputs.size() == 2 && call.outputs.size() == 1;
+  require(!call.outputs.empty(), "linear needs an output");
+  call.expect(adds ? 2 : 1, call.outputs.size(), 2 * call.outputs.size());
+  LinearStage stage{.domain = builder.common_domain(call.inputs), .parts = {}};
+  for (size_t i = 0; i < call.outputs.size(); ++i) stage.parts.push_back(part_of(builder, call, i));
+  const int at = builder.add_stage(stage);
+  for (const LinearPart& part : stage.parts) {
+    builder.read(part.x, at);
+    if (adds) builder.read(part.residual, at);
+    builder.write(part.out, stage.domain, at, call.inputs);
+  }
+}
+
+constexpr OpDefinition kOps[] = {{"Linear", linear}};
+
+}  // namespace
+
+const OpFamily kLinearOps = kOps;
+
+// --- the stage ---
+
 namespace {
 
 // Kernels take two tiles of rows at a time.

@@ -1,0 +1,20 @@
+// Every op there is, named as in puna/graph/ops.py. A file of this folder has a family of them: what each
+// needs to be possible, the stages it becomes, how the work is cut, and how it is done.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "executor/builder.h"
+
+namespace puna {
+
+struct OpDefinition {
+  std::string_view name;
+  void (*build)(ProgramBuilder& builder, const OpCall& call);
+};
+
+using OpFamily = std::span<const OpDefinition>;
+extern const OpFamily kAttentionOps, kElementwiseOps, kLinearOps, kNormOps, kRopeOps, kRowOps;
+
+}  // namespace puna

@@ -1,0 +1,65 @@
+#include <cmath>
+
+#include "executor/check.h"
+#include "executor/ops/ops.h"
+#include "executor/step.h"
+
+namespace puna {
+namespace {
+
+// Cosines, then sines, of each token's position. Layers with the same frequencies share a table.
+RopeTable rope_table(ProgramBuilder& builder, const std::vector<float>& inv_freq, float scale) {
+  const std::pair<std::vector<float>, float> key{inv_freq, scale};
+  if (const auto found = builder.rope_tables.find(key); found != builder.rope_tables.end())
+    return found->second;
+  const auto half = static_cast<int64_t>(inv_freq.size());
+  const float* frequencies = builder.constant(inv_freq);
+  const int out = builder.scratch(2 * half * static_cast<int64_t>(sizeof(float)));
+  const auto run = [=](const RowRun& row) {
+    float* table = row.at(out);
+    const double position = row.step.batch.positions[static_cast<size_t>(row.row)];
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = position * static_cast<double>(frequencies[i]);
+      table[i] = static_cast<float>(std::cos(angle)) * scale;
+      table[half + i] = static_cast<float>(std::sin(angle)) * scale;
+    }
+  };
+  constexpr int kStage = 0;  // what embeds the tokens: there is one, since something has been written
+  builder.append(kStage, {{}, out, 1, run});
+  return builder.rope_tables.emplace(key, RopeTable{out, frequencies}).first->second;
+}
+
+// In place.
+void rope(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0];
+  require(call.outputs[0] == x, "rotation happens in place");
+  const int64_t head_dim = call.integer("head_dim", 1, kMaxHeads), num_heads = builder.width(x) / head_dim;
+  builder.expect_width(x, num_heads * head_dim);
+  const std::vector<float>& inv_freq = call.floats("inv_freq");
+  const auto rotary_dim = 2 * static_cast<int64_t>(inv_freq.size());
+  require(rotary_dim >= 2 && rotary_dim <= head_dim,
+          text(rotary_dim / 2) + " rotary frequencies do not fit a head of " + text(head_dim));
+  for (const float frequency : inv_freq)
+    require(std::isfinite(frequency), "a rotary frequency is not finite");
+  const std::string& style = call.text("style");
+  require(style == "normal" || style == "neox", "unknown rotation \"" + style + "\" (normal, neox)");
+  require(builder.domain(x) == Domain::kTokens, "rotation after the choice of rows");
+  const RopeTable table = rope_table(builder, inv_freq, call.number("scale"));
+  const auto rotate = style == "neox" ? builder.kernels().rope_neox : builder.kernels().rope_normal;
+  const auto run = [=](const RowRun& row) {
+    const float* cos = row.at(table.buffer);
+    rotate(row.at(x) + row.first(num_heads) * head_dim, row.count(num_heads), head_dim, rotary_dim, cos,
+           cos + rotary_dim / 2);
+  };
+  builder.append(builder.token_stage(Domain::kTokens), {{x, table.buffer}, x, num_heads, run});
+  builder.set_rotation(x, {rotate, num_heads, head_dim, rotary_dim, table.inv_freq});
+}
+
+constexpr OpDefinition kOps[] = {{"Rope", rope}};
+
+}  // namespace
+
+const OpFamily kRopeOps = kOps;
+
+}  // namespace puna

@@ -1,0 +1,50 @@
+// Ops that look rows up: of a table, by token; of a step's tokens, those whose result is wanted.
+#include <algorithm>
+#include <cstring>
+
+#include "executor/check.h"
+#include "executor/ops/ops.h"
+#include "executor/step.h"
+
+namespace puna {
+namespace {
+
+constexpr int64_t kMaxVocabulary = int64_t{1} << 22;
+
+void embed(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(0, 1, 1);
+  const std::string& name = call.tensor(0);
+  const int out = call.outputs[0];
+  const Weight weight = builder.plan().file->weight(name);
+  require(weight.cols == builder.width(out), "tensor " + name + " has rows of " + text(weight.cols) +
+                                                 " values where the model needs " + text(builder.width(out)));
+  require_range("the number of tokens", weight.rows, 1, kMaxVocabulary);
+  int64_t& vocab_size = builder.plan().vocab_size;
+  vocab_size = vocab_size == 0 ? weight.rows : std::min(vocab_size, weight.rows);
+  const auto run = [=](const RowRun& row) {
+    const int32_t token = row.step.batch.tokens[static_cast<size_t>(row.row)];
+    dequantize(weight.type, weight.row(token), row.at(out), weight.cols);
+  };
+  builder.append(builder.token_stage(Domain::kTokens), {{}, out, 1, run});
+}
+
+void choose_rows(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(x);
+  builder.expect_width(out, width);
+  require(builder.domain(x) == Domain::kTokens, "the rows have been chosen already");
+  const auto run = [=](const RowRun& row) {
+    const int32_t token = row.step.batch.rows[static_cast<size_t>(row.row)];
+    std::memcpy(row.at(out), row.step.floats(x, token), static_cast<size_t>(width) * sizeof(float));
+  };
+  builder.append(builder.token_stage(Domain::kRows), {{x}, out, 1, run});
+}
+
+constexpr OpDefinition kOps[] = {{"Embed", embed}, {"Rows", choose_rows}};
+
+}  // namespace
+
+const OpFamily kRowOps = kOps;
+
+}  // namespace puna

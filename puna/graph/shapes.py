@@ -1,0 +1,51 @@
+"""What is known of a file's tensors before one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class GraphError(ValueError):
+    """Tensors whose shapes do not fit the architecture; the text names them."""
+
+
+class TensorShape(Protocol):
+    """All that is asked of a tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """In GGUF order: columns first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Sizes of tensors by name. Raises GraphError for one that is missing or has other dimensions."""
+
+    tensors: Mapping[str, TensorShape]
+
+    def __contains__(self, tensor: str) -> bool:
+        return tensor in self.tensors
+
+    def vector(self, tensor: str) -> int:
+        (size,) = self._shape(tensor, 1)
+        return size
+
+    def matrix(self, tensor: str) -> tuple[int, int]:
+        """(columns, rows)"""
+        columns, rows = self._shape(tensor, 2)
+        return columns, rows
+
+    def _shape(self, tensor: str, dimensions: int) -> tuple[int, ...]:
+        """Without trailing ones beyond so many dimensions."""
+        if tensor not in self.tensors:
+            raise GraphError(f"tensor {tensor} is missing")
+        shape = self.tensors[tensor].shape
+        while len(shape) > dimensions and shape[-1] == 1:
+            shape = shape[:-1]
+        if len(shape) != dimensions:
+            raise GraphError(
+                f"tensor {tensor} has {len(shape)} dimensions where the model needs {dimensions}"
+            )
+        return shape
