@@ -52,12 +52,12 @@ def test_perplexity_agrees(model: CpuModel, oracle: LlamaCpp) -> None:
     ours, theirs = [], []
     for text in TEXTS:
         tokens = oracle.tokenize(text, add_special=True)
-        positions = range(15, len(tokens) - 1, 24)
+        positions = range(15, len(tokens) - 1, 32)
         for position, (our, their) in zip(positions, compared(model, oracle, tokens, positions), strict=True):
             if (target := tokens[position + 1]) in their:
                 ours.append(our[target])
                 theirs.append(their[target])
-    assert len(ours) > 30
+    assert len(ours) > 25
     assert np.exp(-np.mean(ours)) == pytest.approx(np.exp(-np.mean(theirs)), rel=0.02)
 
 
