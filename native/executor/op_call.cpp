@@ -21,40 +21,31 @@ const std::string& OpCall::tensor(size_t index) const {
   return *tensors[index];
 }
 
-const Attribute& OpCall::at(const std::string& key) const {
+template <typename T>
+const T& OpCall::get(const std::string& key, const char* kind) const {
   const auto found = attributes.find(key);
   require(found != attributes.end(), name + " needs the attribute " + key);
-  return found->second;
-}
-
-int64_t OpCall::integer(const std::string& key, int64_t low, int64_t high) const {
-  const auto* value = std::get_if<int64_t>(&at(key));
-  require(value != nullptr, name + "." + key + " is not a whole number");
-  require_range((name + "." + key).c_str(), *value, low, high);
+  const T* value = std::get_if<T>(&found->second);
+  require(value != nullptr, name + "." + key + " is not " + kind);
   return *value;
 }
 
+int64_t OpCall::integer(const std::string& key, int64_t low, int64_t high) const {
+  const auto value = get<int64_t>(key, "a whole number");
+  require_range((name + "." + key).c_str(), value, low, high);
+  return value;
+}
+
 float OpCall::number(const std::string& key) const {
-  const Attribute& attribute = at(key);
-  const auto* whole = std::get_if<int64_t>(&attribute);
-  const auto* real = std::get_if<double>(&attribute);
-  const auto value = static_cast<float>(real != nullptr    ? *real
-                                        : whole != nullptr ? static_cast<double>(*whole)
-                                                           : NAN);
+  const auto value = static_cast<float>(get<double>(key, "a float"));
   require(std::isfinite(value), name + "." + key + " is not a finite number");
   return value;
 }
 
-const std::string& OpCall::text(const std::string& key) const {
-  const auto* value = std::get_if<std::string>(&at(key));
-  require(value != nullptr, name + "." + key + " is not a string");
-  return *value;
-}
+const std::string& OpCall::text(const std::string& key) const { return get<std::string>(key, "a string"); }
 
 const std::vector<float>& OpCall::floats(const std::string& key) const {
-  const auto* value = std::get_if<std::vector<float>>(&at(key));
-  require(value != nullptr, name + "." + key + " is not an array");
-  return *value;
+  return get<std::vector<float>>(key, "an array");
 }
 
 }  // namespace puna

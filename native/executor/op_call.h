@@ -28,7 +28,8 @@ struct OpCall {
   const std::vector<float>& floats(const std::string& key) const;
 
  private:
-  const Attribute& at(const std::string& key) const;
+  template <typename T>
+  const T& get(const std::string& key, const char* kind) const;
 };
 
 }  // namespace puna

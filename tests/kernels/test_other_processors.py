@@ -56,14 +56,16 @@ class Script:
         lists = ("".join(f"{item}," for item in items) or "-" for items in (inputs, outputs, tensors))
         self.add("op", name, *lists, *(f"{key}={value}" for key, value in attributes.items()))
 
-    def attention(self, heads: int, kv_heads: int, dim: int, *, softcap: float = 0, window: int = 0) -> None:
+    def attention(
+        self, heads: int, kv_heads: int, dim: int, *, softcap: float = 0.0, window: int = 0
+    ) -> None:
         """Of q, k and v in the buffers 0, 1 and 2, by way of 3; the result is 4."""
         sizes = {"num_heads": heads, "num_kv_heads": kv_heads, "head_dim": dim}
         self.op("Attention", [0, 1, 2], [3], layer=0, scale=0.2, softcap=softcap, window=window, **sizes)
         self.op("Rows", [3], [4])
         self.add("build 4")
 
-    def rope(self, x: int, dim: int, style: str, inv_freq: NDArray, scale: float = 1) -> None:
+    def rope(self, x: int, dim: int, style: str, inv_freq: NDArray, scale: float = 1.0) -> None:
         frequencies = "".join(f"{frequency}," for frequency in inv_freq)
         self.op("Rope", [x], [x], head_dim=dim, style=style, inv_freq=frequencies, scale=scale)
 
@@ -173,7 +175,7 @@ def test_linear(driver: Path, tmp_path: Path, isa: str) -> None:
 def test_attention(driver: Path, tmp_path: Path, isa: str, kv_type: str) -> None:
     script, cases, tensors = Script(), [], {}
     script.add("file", tmp_path / "attention.gguf")
-    for heads, kv_heads, dim, softcap, window in [(6, 2, 20, 0, 0), (9, 3, 64, 4, 40)]:
+    for heads, kv_heads, dim, softcap, window in [(6, 2, 20, 0.0, 0), (9, 3, 64, 4.0, 40)]:
         widths = {"q": heads * dim, "k": kv_heads * dim, "v": kv_heads * dim}
         tables = {name: random(100, width, seed=ord(name)) for name, width in widths.items()}
         tensors |= {f"{name}{dim}": table for name, table in tables.items()}
@@ -240,7 +242,7 @@ def test_elementwise(driver: Path, tmp_path: Path, isa: str) -> None:
         "add": (lambda s: s.op("Add", [0, 1], [2]), exact_a + exact_b),
         "mul": (lambda s: s.op("Mul", [0, 1], [2]), exact_a * exact_b),
         "scale": (lambda s: s.op("Scale", [0], [2], factor=0.5), exact_a * 0.5),
-        "softcap": (lambda s: s.op("Softcap", [0], [2], cap=2), np.tanh(exact_a / 2) * 2),
+        "softcap": (lambda s: s.op("Softcap", [0], [2], cap=2.0), np.tanh(exact_a / 2) * 2),
         "norm": (
             lambda s: s.op("RmsNorm", [0], [2], ["weight"], eps=1e-5),
             reference.rms_norm(exact_a, weight.astype(float), 1e-5, 70),
@@ -252,7 +254,7 @@ def test_elementwise(driver: Path, tmp_path: Path, isa: str) -> None:
     for style in ("normal", "neox"):
 
         def rotate(s: Script, style: str = style) -> None:
-            s.op("Scale", [0], [2], factor=1)
+            s.op("Scale", [0], [2], factor=1.0)
             s.rope(2, 14, style, inv_freq, 1.5)
 
         cases[style] = (rotate, reference.rope(exact_a, np.arange(5) + 3, 14, style, inv_freq, 1.5))
