@@ -169,9 +169,8 @@ class Runtime:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[StepOutput]]:
         """What steps bring the request, until an output has a finish_reason; its model is held meanwhile.
 
-        Idle models make room for it. Leaving the context cancels the request. Raises WorkerDied.
+        Leaving the context cancels the request. Raises WorkerDied.
         """
-        await self._loader.make_room(request)
         async with self.worker.stream(request) as outputs:
             yield outputs
 
@@ -251,10 +250,7 @@ class Runtime:
         """KV memory for somebody outside the worker; it outlives the worker. Idle models fall asleep if that
         helps. Raises WorkerDied.
         """
-        leased = await self.worker.lease(num_bytes)
-        while not leased.granted and await self._loader.make_room_for_lease(num_bytes):
-            leased = await self.worker.lease(num_bytes)
-        return leased
+        return await self.worker.lease(num_bytes)
 
     async def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
@@ -265,13 +261,6 @@ class Runtime:
         beyond the new limits: see describe_excess(). Raises WorkerDied.
         """
         excess = await self.worker.set_limits(kv_limit_bytes, memory_limit_bytes)
-        self._loader.forget_limits()
-        while (
-            excess
-            and await self._loader.are_weights_in_the_way()
-            and await self._residency.put_one_to_sleep()
-        ):
-            excess = await self.worker.set_limits(None, None)
         if excess:  # what files are made of goes in a moment
             await asyncio.sleep(_MOMENT_S)
             excess = await self.worker.set_limits(None, None)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import numpy as np
 
-from puna._native import TextStream, TokenTable
-from puna.backends.base import ModelInfo
-from puna.engine.observation.recorder import Recorder
+from puna._native import TextStream
+from puna.engine.model import Model
+from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import Request
-from puna.engine.resident import Resident
 from puna.engine.scheduling.sequence import Order, Sequence
 from puna.engine.settings import EngineSettings
-from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps.samplers import new_sampler
 from puna.engine.validation import (
     InvalidRequest,
@@ -22,53 +20,40 @@ from puna.engine.validation import (
     check_stop,
     context_limit,
 )
-from puna.kv import SequenceTable
 
 
 def new_sequence(
     request: Request,
-    models: Mapping[str, Resident],
+    model: Model,
+    draft_model: Model | None,
     settings: EngineSettings,
     order: Order,
     namespace: str,
-    recorder: Recorder,
-    table: TokenTable | None,
+    record: Callable[[], RequestRecord],
+    idle_bytes: int,
 ) -> Sequence:
-    """table: of the model's tokens.
+    """Both models are awake. idle_bytes: of KV memory that idle models would give up.
 
     Raises InvalidRequest; NativeError for sampling parameters that make no sense.
     """
-    model = models.get(request.model_id)
-    if model is None:
-        raise InvalidRequest(f"model {request.model_id} is not loaded")
-    info = model.device_model.info
+    info = model.device.info
     check_request(request, info.vocab_size)
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
-    check_stop(request.stop, table)
-    draft = _draft_state(request, info, models)
+    check_stop(request.stop, model.token_table)
+    if draft_model is not None:
+        check_draft_model(draft_model.device.info, info)
     sampler = new_sampler(request.sampling)
     sampler.accept_many(np.array(request.prompt, dtype=np.int32))
     return Sequence(
         request,
         order=order,
         namespace=namespace,
-        context_length=context_limit(request, info, model.pool),
+        context_length=context_limit(request, info, model.kv, idle_bytes),
         can_shift=info.can_shift,
-        table=SequenceTable(model.pool),
+        table=model.kv.new_table(),
         sampler=sampler,
-        text=TextStream(table, request.stop, request.stop_tokens),
-        record=recorder.submitted(request.id, request.model_id, len(request.prompt)),
-        draft=draft,
+        text=TextStream(model.token_table, request.stop, request.stop_tokens),
+        record=record(),
+        draft=None if draft_model is None else draft_model.drafter.new_state(),
     )
-
-
-def _draft_state(request: Request, info: ModelInfo, models: Mapping[str, Resident]) -> DraftState | None:
-    """None if nothing is to be guessed, or the draft model is not there: then it goes without."""
-    if request.draft_model_id is None or request.num_draft == 0:
-        return None
-    draft = models.get(request.draft_model_id)
-    if draft is None:
-        return None
-    check_draft_model(draft.device_model.info, info)
-    return draft.draft_model.new_state()

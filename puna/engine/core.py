@@ -8,29 +8,32 @@ import time
 from collections.abc import Callable, Mapping
 
 from puna._native import NativeError, TokenTable
-from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
+from puna.backends.base import Backend, DeviceModel, KvReservation, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
 from puna.engine.caching.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.faults import unforeseen
+from puna.engine.ladder import Rung
 from puna.engine.memory import EngineMemory
+from puna.engine.model import Model
 from puna.engine.observation.inspection import check_books, engine_stats
 from puna.engine.observation.recorder import Recorder
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes
-from puna.engine.refit import Refitting
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput, TokenLogprob
-from puna.engine.resident import Asleep, Resident
-from puna.engine.scheduling.pins import AllPins
 from puna.engine.scheduling.scheduler import Scheduler, Step
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.settings import EngineSettings
+from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.engine.speculation.drafting import add_drafts
 from puna.engine.steps.batch import Slice
 from puna.engine.steps.drawn import Advance
 from puna.engine.steps.execution import Outcome, StepRunner
 from puna.engine.validation import InvalidRequest
+from puna.kv import BLOCK_TOKENS
+from puna.kv.blocks import blocks_for
+from puna.kv.identity import KvIdentity
+from puna.kv.model_kv import ModelKv
 
 log = logging.getLogger(__name__)
 
@@ -60,23 +63,12 @@ class EngineCore:
         self._namespaces = Namespaces(settings.state_key)
         self._idle_slots = IdleSlots()
         self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
-        pins = AllPins(self.prefixes, self.sessions, self._idle_slots)
-        self._scheduler = Scheduler(settings, pins)
-        self.memory = EngineMemory(settings, self._scheduler, pins)
-        self._refitting = Refitting(
-            settings,
-            clock,
-            self.memory.budget,
-            self._scheduler,
-            self.sessions,
-            self._idle_slots,
-            self.prefixes,
-        )
+        self._models: dict[str, Model] = {}
+        pins: list[Rung] = [self.prefixes, self.sessions, self._idle_slots]
+        self.memory = EngineMemory(settings, self._models, pins, self._sleep)
+        self._scheduler = Scheduler(settings, self._models, self.memory.ladder)
         self._recorder = Recorder()
         self._runner = StepRunner(self._recorder)
-        self._models: dict[str, Resident] = {}
-        self._asleep: dict[str, Asleep] = {}
-        self._token_tables: dict[str, TokenTable] = {}  # of models awake and asleep
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
@@ -95,88 +87,127 @@ class EngineCore:
         return self.attach_model(model_id, self.backend.load(source))
 
     def attach_model(
-        self, model_id: str, device_model: DeviceModel, weight: float = 1.0, minimum_kv_bytes: int = 0
+        self,
+        model_id: str,
+        device_model: DeviceModel,
+        share: float = 1.0,
+        guaranteed_bytes: int = 0,
+        name: str | None = None,
     ) -> ModelInfo:
         """Makes a loaded model resident; from here on it is the engine's to close.
 
-        weight: its share of the device's time while other models have work, too, relative to theirs.
-        minimum_kv_bytes: KV memory that it is sure of. Raises ModelLoadError; ModelDoesNotFit where that, or
-        its weights, are too much beside what other models cannot do without.
+        share: of the device's time while other models have work, too, relative to theirs.
+        guaranteed_bytes: KV memory that no other model takes. name: for error texts.
+        Raises ModelLoadError; ModelDoesNotFit where that, or its weights, are too much beside what others
+        cannot do without.
         """
         try:
-            if model_id in self._models or model_id in self._asleep:
+            if model_id in self._models:
                 raise ModelLoadError(f"model {model_id} is already loaded")
-            return self._attach(model_id, device_model, weight, minimum_kv_bytes)
+            model = Model(
+                model_id,
+                device_model,
+                self._clock,
+                name=name or model_id,
+                share=share,
+                guaranteed_bytes=guaranteed_bytes,
+            )
+            self._wake(model)
         except ModelLoadError:
             device_model.close()
             raise
-
-    def sleep_model(self, model_id: str) -> None:
-        """As unload_model(), but the model is kept ready for wake_model(), in next to no memory."""
-        model = self._models.pop(model_id, None)
-        if model is None:
-            return
-        asleep = Asleep(model.device_model, self._scheduler.lane(model_id).weight, model.minimum_kv_bytes)
-        self._detach(model_id, model)
-        model.device_model.sleep()
-        self._asleep[model_id] = asleep
-
-    def wake_model(self, model_id: str) -> ModelInfo:
-        """Undoes sleep_model(). Raises ModelLoadError if that cannot be now; the model then sleeps on."""
-        asleep = self._asleep.get(model_id)
-        if asleep is None:
-            raise ModelLoadError(f"model {model_id} is not asleep")
-        info = self._attach(model_id, *asleep)
-        del self._asleep[model_id]
-        return info
-
-    def _attach(
-        self, model_id: str, device_model: DeviceModel, weight: float, minimum_kv_bytes: int
-    ) -> ModelInfo:
-        model = Resident.reserve(
-            device_model, self.memory.budget, self.settings, self._clock, minimum_kv_bytes
-        )
-        try:
-            self.memory.enter(model)
-        except ModelLoadError:
-            model.pool.close()
-            raise
         self._models[model_id] = model
-        self._scheduler.add_model(model_id, model.pool, model.policy, model.costs, weight)
-        if isinstance(model.policy, SlotPolicy):
-            self._idle_slots.add_model(model_id, model.policy)
-        kv = model.kv(model_id)
-        self.sessions.add_model(model_id, kv, device_model.info.kernels)
-        self.prefixes.add_model(model_id, kv, device_model.info.kernels, model.costs)
         self._recorder.add_model(model_id)
         return device_model.info
 
+    def hold_model(self, model_id: str, *, is_held: bool) -> None:
+        """Whether somebody is about to send requests to a model: it then does not sleep to make room for
+        others. Unknown ids are ignored.
+        """
+        if model := self._models.get(model_id):
+            model.is_held = is_held
+            model.last_used_s = self._clock()
+
+    def sleep_model(self, model_id: str) -> None:
+        """As unload_model(), but the model is kept, in next to no memory: its next request wakes it."""
+        if (model := self._models.get(model_id)) and model.is_awake:
+            self._sleep(model)
+
+    def wake_model(self, model_id: str) -> ModelInfo:
+        """Undoes sleep_model(), ahead of a request. Raises ModelLoadError if that cannot be now; the model
+        then sleeps on.
+        """
+        model = self._models.get(model_id)
+        if model is None:
+            raise ModelLoadError(f"model {model_id} is not loaded")
+        if not model.is_awake:
+            self._wake(model)
+        return model.device.info
+
     def set_token_table(self, model_id: str, table: TokenTable) -> None:
-        """Requests from now on get text, and may have stop strings. Kept until the model is unloaded."""
-        if model_id in self._models or model_id in self._asleep:
-            self._token_tables[model_id] = table
+        """Requests from now on get text, and may have stop strings."""
+        if model := self._models.get(model_id):
+            model.token_table = table
 
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
-        self._token_tables.pop(model_id, None)
-        if asleep := self._asleep.pop(model_id, None):
-            asleep.device_model.close()
-        elif model := self._models.pop(model_id, None):
-            self._detach(model_id, model)
-            model.device_model.close()
+        if model := self._models.get(model_id):
+            if model.is_awake:
+                self._put_to_sleep(model)
+            del self._models[model_id]
+            model.device.close()
 
-    def _detach(self, model_id: str, model: Resident) -> None:
-        for sequence in [s for s in self._sequences.values() if s.model_id == model_id]:
+    def _wake(self, model: Model) -> None:
+        """Raises ModelLoadError."""
+        budget = self.memory.budget
+        kv = self._reserve(
+            model, budget.most_bytes(None) - budget.leased_bytes - model.device.info.fixed_bytes
+        )
+        try:
+            self.memory.enter(model, kv)
+        except ModelLoadError:
+            kv.close()
+            raise
+        self._use_kv(model, kv)
+        model.last_used_s = self._clock()
+
+    def _reserve(self, model: Model, room_bytes: int) -> ModelKv:
+        """room_bytes: what the model could have now. Raises ModelLoadError."""
+        info, settings = model.device.info, self.settings
+        context = min(settings.static_context or info.context_length, info.context_length)
+        static_tokens = (settings.num_places or DEFAULT_SLOTS) * blocks_for(context) * BLOCK_TOKENS
+        reservation = KvReservation(
+            limit_bytes=self.memory.budget.limit_bytes,
+            room_bytes=room_bytes,
+            static_tokens=None if settings.elastic else static_tokens,
+        )
+        identity = KvIdentity(model_id=model.id, kv_type=info.kv_type, groups=info.groups)
+        return ModelKv(identity, model.device.reserve(reservation), self.memory.budget)
+
+    def _use_kv(self, model: Model, kv: ModelKv) -> None:
+        model.use_kv(kv, self.settings)
+        if isinstance(model.policy, SlotPolicy):
+            self._idle_slots.add_model(model.id, model.policy)
+        self.sessions.add_model(model.id, kv, model.device.info.kernels)
+        self.prefixes.add_model(model.id, kv, model.device.info.kernels, model.costs)
+
+    def _sleep(self, model: Model) -> None:
+        self._put_to_sleep(model)
+        model.device.sleep()
+
+    def _put_to_sleep(self, model: Model) -> None:
+        """Its requests finish with an error, and its KV goes to disk."""
+        for sequence in [s for s in self._sequences.values() if s.model_id == model.id]:
             self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
         for sequence in self._sequences.values():
-            if sequence.draft is not None and sequence.draft.model is model.draft_model:
+            if sequence.draft is not None and sequence.draft.model is model.drafter:
                 sequence.draft.release()
                 sequence.draft = None
-        self._scheduler.remove_model(model_id)
-        self.sessions.remove_model(model_id)
-        self._idle_slots.remove_model(model_id)
-        self.memory.leave(model)
-        self.prefixes.remove_model(model_id)
+        self.sessions.remove_model(model.id)
+        self._idle_slots.remove_model(model.id)
+        self.memory.leave(model, model.kv)
+        model.use_kv(None, self.settings)
+        self.prefixes.remove_model(model.id)
 
     def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
@@ -194,24 +225,24 @@ class EngineCore:
 
         is_held: they have it already, from an earlier engine. False if there is not that much.
         """
-        return self.memory.budget.lease(num_bytes, is_held=is_held)
+        if is_held:
+            self.memory.budget.count_lease(num_bytes)
+            return True
+        return self.memory.lease(num_bytes)
 
     def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
         self.memory.budget.end_lease(num_bytes)
 
     def submit(self, request: Request) -> None:
-        """Queues a request. One that cannot be run finishes with an error at the next step."""
+        """Queues a request; a model that sleeps wakes. One that cannot be run finishes with an error at the
+        next step.
+        """
         assert request.id not in self._sequences, f"request {request.id} is already there"
         self._refit()
         try:
-            order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
-            namespace = self._namespaces.of(request.cache_salt)
-            table = self._token_tables.get(request.model_id)
-            sequence = new_sequence(
-                request, self._models, self.settings, order, namespace, self._recorder, table
-            )
-        except (InvalidRequest, NativeError) as error:
+            sequence = self._new_sequence(request)
+        except (InvalidRequest, ModelLoadError, NativeError) as error:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
             return
         except Exception as error:  # is its own
@@ -219,6 +250,9 @@ class EngineCore:
             self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=text))
             return
         self._sequences[request.id] = sequence
+        model = self._models[request.model_id]
+        model.num_requests += 1
+        model.last_used_s = self._clock()
         try:
             if not self.prefixes.begin(sequence):
                 self._scheduler.add(sequence)
@@ -227,6 +261,32 @@ class EngineCore:
             return
         if sequence.end == sequence.num_prompt:
             self._outputs.append(self._finish(sequence, "length"))
+
+    def _new_sequence(self, request: Request) -> Sequence:
+        """Raises InvalidRequest, ModelLoadError, NativeError."""
+        model = self._models.get(request.model_id)
+        if model is None:
+            raise InvalidRequest(f"model {request.model_id} is not loaded")
+        if not model.is_awake:
+            self._wake(model)
+        order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
+        return new_sequence(
+            request,
+            model,
+            self._draft_model(request),
+            self.settings,
+            order,
+            self._namespaces.of(request.cache_salt),
+            lambda: self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
+            self.memory.ladder.idle_bytes,
+        )
+
+    def _draft_model(self, request: Request) -> Model | None:
+        """None if nothing is to be drafted, or the model is not there: then the request goes without."""
+        if request.draft_model_id is None or request.num_draft == 0:
+            return None
+        draft = self._models.get(request.draft_model_id)
+        return draft if draft is not None and draft.is_awake else None
 
     def cancel(self, request_id: str) -> None:
         """Gives the request's blocks back at once. Requests that are already finished are ignored."""
@@ -255,7 +315,7 @@ class EngineCore:
                 self._scheduler.add(sequence)
         step = self._scheduler.next_step()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
-        outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_hopeless()]
+        outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_infeasible()]
         self.is_stalled = step is None and not outputs
         if step is not None:
             self.under_way = step
@@ -268,18 +328,17 @@ class EngineCore:
         self._draft(step)
         drafted_s = self._clock()
         num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
-        table = self._token_tables.get(step.model_id)
-        outcome = self._runner.run(self._models[step.model_id], step.slices, table)
+        outcome = self._runner.run(step.model, step.slices)
         outputs = self._commit(outcome)
         if not outcome.was_interrupted:
             self._scheduler.account(step, drafted_s - start_s, self._clock() - drafted_s)
             num_prefills = step.num_tokens - num_decodes
-            self._recorder.end_step(step.model_id, len(step.slices), num_prefills, num_decodes)
+            self._recorder.end_step(step.model.id, len(step.slices), num_prefills, num_decodes)
         return outputs
 
     def _draft(self, step: Step) -> None:
         try:
-            add_drafts(step.slices, self._scheduler.lane(step.model_id).costs)
+            add_drafts(step.slices, step.model.costs)
         except Exception:  # none of them depends on drafts
             log.exception("drafting failed: these requests go on without it")
             for s in step.slices:
@@ -293,17 +352,15 @@ class EngineCore:
     def trim_kv(self) -> int:
         """Forgets the KV that no sequence or session holds, and gives its memory back: so many bytes."""
         before = self.memory.budget.committed_bytes
-        while self._idle_slots.unpin_oldest():
+        while self._idle_slots.give_up_one():
             pass
-        for model in self._models.values():
-            model.pool.drop_cached()
+        for model in self._awake():
+            model.kv.drop_cached()
         self.trim()
         return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:
-        return engine_stats(
-            self._models, self._asleep, self._scheduler, self._recorder, self.memory.budget, self.prefixes
-        )
+        return engine_stats(self._models.values(), self._recorder, self.memory.budget, self.prefixes)
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: as far back as is known."""
@@ -311,18 +368,47 @@ class EngineCore:
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
-        kept = {name: self.sessions.tables(name) + self._idle_slots.tables(name) for name in self._models}
-        lent = {name: self.prefixes.held(name) for name in self._models}
-        check_books(self._models, self._sequences.values(), kept, lent, self.memory.budget)
+        awake = self._awake()
+        kept = {m.id: self.sessions.tables(m.id) + self._idle_slots.tables(m.id) for m in awake}
+        lent = {m.id: self.prefixes.held(m.id) for m in awake}
+        check_books(awake, self._sequences.values(), kept, lent, self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
-        for model_id in [*self._models, *self._asleep]:
+        for model_id in list(self._models):
             self.unload_model(model_id)
 
+    def _awake(self) -> list[Model]:
+        return [model for model in self._models.values() if model.is_awake]
+
     def _refit(self) -> None:
-        """Has models that use no KV memory suit the limits."""
-        self._refitting.refit_all(self._models, self._sequences.values())
+        """Gives models whose extents have become too coarse, since limits were lowered, others."""
+        for model in self._awake():
+            if model.kv.is_too_coarse and self._is_unused(model):
+                self._refit_kv(model)
+
+    def _is_unused(self, model: Model) -> bool:
+        if model.running or self.prefixes.is_reading(model.id):
+            return False
+        self._idle_slots.empty(model.id)
+        return model.kv.used_bytes == 0
+
+    def _refit_kv(self, model: Model) -> None:
+        budget, old = self.memory.budget, model.kv
+        try:
+            new = self._reserve(model, budget.most_bytes(old.pool) - budget.leased_bytes)
+        except ModelLoadError:
+            old.keep_extents()
+            return
+        for sequence in model.waiting:
+            sequence.table = new.new_table()
+        budget.set_minimum(old.pool, 0)
+        budget.set_minimum(new.pool, model.guaranteed_bytes)
+        model.use_kv(new, self.settings)
+        if isinstance(model.policy, SlotPolicy):
+            self._idle_slots.add_model(model.id, model.policy)
+        self.sessions.add_model(model.id, new, model.device.info.kernels)
+        self.prefixes.refit_model(model.id, new)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         try:
@@ -331,6 +417,9 @@ class EngineCore:
             log.exception("request %s may still be waited for with what is on disk", sequence.id)
         self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
+        model = self._models[sequence.model_id]
+        model.num_requests -= 1
+        model.last_used_s = self._clock()
         try:
             self._keep_session(sequence, reason)
         except Exception as fault:  # is its own

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 
 from puna.backends.base import DeviceOutOfMemory, ModelLoadError
 from puna.config.memory import available_bytes, default_kv_limit_bytes
+from puna.engine.ladder import Drafts, IdleModels, Ladder, Rung
 from puna.engine.load_errors import ModelDoesNotFit
-from puna.engine.resident import Resident
-from puna.engine.scheduling.contention import Pins
-from puna.engine.scheduling.scheduler import Scheduler
+from puna.engine.model import Model
 from puna.engine.settings import EngineSettings
+from puna.engine.shortage import describe_shortage
 from puna.kv import Budget
+from puna.kv.budget import Shortage
+from puna.kv.model_kv import ModelKv
 
 log = logging.getLogger(__name__)
 
@@ -28,33 +31,42 @@ def new_budget(settings: EngineSettings) -> Budget:
 class EngineMemory:
     """The budget, and who makes way when it gets smaller."""
 
-    def __init__(self, settings: EngineSettings, scheduler: Scheduler, pins: Pins) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        models: Mapping[str, Model],
+        pins: list[Rung],
+        sleep: Callable[[Model], None],
+    ) -> None:
+        """pins: KV that is kept although no sequence needs it now. sleep: of an idle model."""
         self.budget = new_budget(settings)
+        self._models = models
         self._is_elastic = settings.elastic
-        self._scheduler = scheduler
-        self._pins = pins
+        self._idle = IdleModels(models, self.budget, sleep)
+        self.ladder = Ladder([Drafts(models), *pins], self._idle if settings.elastic else None)
         self._has_failed = False  # to settle, the last time
 
-    def enter(self, model: Resident) -> None:
-        """Counts what a model takes and what KV memory it is sure of; what is cached makes room.
+    def enter(self, model: Model, kv: ModelKv) -> None:
+        """Counts what a model takes and what is guaranteed to it; others make room, down to idle models.
 
-        Raises ModelLoadError, and changes nothing.
+        Raises ModelLoadError, and counts nothing.
         """
-        fixed_bytes = model.device_model.info.fixed_bytes
-        self._require(model, fixed_bytes)
-        self.budget.add_weights(fixed_bytes)
-        self.budget.set_minimum(model.pool, model.minimum_kv_bytes)
+        if not self._is_elastic:
+            model.guaranteed_bytes = kv.reserved_bytes
+        self._require(model, kv)
+        self.budget.add_weights(model.device.info.fixed_bytes)
+        self.budget.set_minimum(kv.pool, model.guaranteed_bytes)
         if not self._is_elastic:
             try:
-                model.pool.make_static()
+                kv.make_static()
             except DeviceOutOfMemory as error:
-                self.leave(model)
+                self.leave(model, kv)
                 raise ModelLoadError(str(error)) from error
 
-    def leave(self, model: Resident) -> None:
+    def leave(self, model: Model, kv: ModelKv) -> None:
         """The model takes no memory any more, but for KV that it still holds."""
-        self.budget.remove_weights(model.device_model.info.fixed_bytes)
-        self.budget.set_minimum(model.pool, 0)
+        self.budget.remove_weights(model.device.info.fixed_bytes)
+        self.budget.set_minimum(kv.pool, 0)
 
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
         """None: as before."""
@@ -80,12 +92,21 @@ class EngineMemory:
     def _settle(self) -> None:
         while self._is_elastic and self.budget.debt_bytes:
             self.budget.shrink()
-            if not self.budget.debt_bytes or not self._scheduler.give_way():
+            if not self.budget.debt_bytes or not self.ladder.give_up_one():
                 break
+
+    def lease(self, num_bytes: int) -> bool:
+        """Takes memory for somebody outside: what is spare or cached, and what idle models have. False, and
+        nothing taken, if there is not so much.
+        """
+        while not self.budget.lease(num_bytes):
+            if num_bytes > self.leasable_bytes + self.ladder.idle_bytes or not self._idle.give_up_one():
+                return False
+        return True
 
     @property
     def leasable_bytes(self) -> int:
-        """What could be leased now."""
+        """What could be leased now, with nobody falling asleep."""
         return max(self.budget.available_bytes(None), 0)
 
     @property
@@ -98,10 +119,23 @@ class EngineMemory:
         self.budget.evict_older_half()
         self.budget.trim()
 
-    def _require(self, model: Resident, fixed_bytes: int) -> None:
-        """Raises ModelDoesNotFit. What is pinned goes if that helps."""
-        arguments = model.pool, fixed_bytes, model.minimum_kv_bytes
-        while (shortage := self.budget.shortage(*arguments)) is not None:
+    def _require(self, model: Model, kv: ModelKv) -> None:
+        """Raises ModelDoesNotFit, with nobody asleep in vain."""
+        fixed_bytes = model.device.info.fixed_bytes
+        while (shortage := self.budget.shortage(kv.pool, fixed_bytes, model.guaranteed_bytes)) is not None:
             missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
-            if shortage.is_of_kv or missing > self._pins.pinned_bytes or not self._pins.unpin_oldest():
-                raise ModelDoesNotFit(shortage)
+            if missing > self._most_given(shortage) or not self._give_up_for(shortage):
+                raise ModelDoesNotFit(describe_shortage(model, shortage, self._models.values(), self.budget))
+
+    def _most_given(self, shortage: Shortage) -> int:
+        """What the shortage could become less by. A shortage of KV is one of guarantees alone."""
+        idle = self._idle.all()
+        if shortage.is_of_kv:
+            return sum(model.guaranteed_bytes for model in idle)
+        unused = (max(model.guaranteed_bytes - model.kv.used_bytes, 0) for model in idle)
+        return self.ladder.pinned_bytes + sum(unused) + sum(model.device.info.fixed_bytes for model in idle)
+
+    def _give_up_for(self, shortage: Shortage) -> bool:
+        if not shortage.is_of_kv and self.ladder.give_up_one():
+            return True
+        return self._idle.put_to_sleep()

@@ -140,8 +140,8 @@ class ModelStats(msgspec.Struct):
     """KV blocks that have memory: those in use, cached ones, and those kept for the next sequence."""
     reserved_kv_bytes: int = 0
     """Address space of its KV blocks."""
-    minimum_kv_bytes: int = 0
-    """KV memory that it is sure of."""
+    guaranteed_kv_bytes: int = 0
+    """KV memory that no other model takes."""
     weight_bytes: int = 0
     is_asleep: bool = False
 

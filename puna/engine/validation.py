@@ -5,8 +5,7 @@ from __future__ import annotations
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
-from puna.kv import BLOCK_TOKENS, BlockPool
-from puna.kv.blocks import blocks_for
+from puna.kv.model_kv import ModelKv
 from puna.kv.session_manifest import InvalidSessionName, check_session_name
 
 MAX_PRIORITY = 1000
@@ -19,8 +18,8 @@ class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
 
 
-def context_limit(request: Request, info: ModelInfo, pool: BlockPool) -> int:
-    """Tokens that this request's sequence may have.
+def context_limit(request: Request, info: ModelInfo, kv: ModelKv, idle_bytes: int) -> int:
+    """Tokens that this request's sequence may have. idle_bytes: that idle models would give it.
 
     Raises InvalidRequest if its prompt has more, or there can be no memory for it.
     """
@@ -29,10 +28,10 @@ def context_limit(request: Request, info: ModelInfo, pool: BlockPool) -> int:
     limit = min(wanted, info.context_length)
     if num_prompt > limit:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed := blocks_for(num_prompt)) > pool.most_blocks:
-        raise InvalidRequest(f"the prompt of {num_prompt} tokens {pool.describe_need(needed)}")
+    if (needed := kv.bytes_for(num_prompt)) > kv.most_bytes + idle_bytes:
+        raise InvalidRequest(f"the prompt of {num_prompt} tokens {kv.describe_need(needed)}")
     # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
-    return min(limit, pool.most_blocks_without_leases * BLOCK_TOKENS)
+    return min(limit, kv.tokens_within(kv.most_bytes_without_leases + idle_bytes))
 
 
 def check_request(request: Request, vocab_size: int) -> None:

@@ -55,6 +55,11 @@ class Budget:
         return min(self.kv_limit_bytes, self.memory_limit_bytes - self.weight_bytes)
 
     @property
+    def are_weights_in_the_way(self) -> bool:
+        """Whether KV could take more if there were fewer."""
+        return self.memory_limit_bytes - self.weight_bytes < self.kv_limit_bytes
+
+    @property
     def excess_bytes(self) -> int:
         """By how much what is there exceeds a limit that was lowered."""
         return max(self.committed_bytes + self.leased_bytes - self.limit_bytes, 0)
@@ -177,17 +182,17 @@ class Budget:
         self.committed_bytes -= num_bytes
         self.num_releases += 1
 
-    def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
+    def count_lease(self, num_bytes: int) -> None:
+        """Of memory that somebody without a pool has already, whatever the limits are."""
+        self.leased_bytes += num_bytes
+        self._share_out()
+        self.shrink()
+
+    def lease(self, num_bytes: int) -> bool:
         """Takes memory for somebody without a pool: what is free, spare or cached above the minimums.
 
-        is_held: they have it already, whatever the limits are. False, and nothing taken, if there is not that
-        much.
+        False, and nothing taken, if there is not that much.
         """
-        if is_held:
-            self.leased_bytes += num_bytes
-            self._share_out()
-            self.shrink()
-            return True
         if num_bytes > self.available_bytes(None):
             return False
         while self.uncached_bytes(None) < num_bytes:

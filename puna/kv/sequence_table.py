@@ -45,6 +45,19 @@ class SequenceTable:
         """[num_blocks]"""
         return self._array[: len(self._blocks)]
 
+    @property
+    def block_bytes(self) -> int:
+        """What BLOCK_TOKENS tokens take, at most."""
+        return self._pool.block_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._blocks) * self._pool.block_bytes
+
+    def missing_bytes(self, num_tokens: int) -> int:
+        """What grow() would have to take."""
+        return max(blocks_for(num_tokens) - len(self._blocks), 0) * self._pool.block_bytes
+
     def grow(self, num_tokens: int) -> bool:
         """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short."""
         missing = blocks_for(num_tokens) - len(self._blocks)

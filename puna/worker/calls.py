@@ -13,7 +13,7 @@ import array
 import os
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar, get_args, get_origin
@@ -60,22 +60,14 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The exception that a call raised: its class, its text, and what else it carries."""
+    """The exception that a call raised: its class and its text."""
 
     call: int
     kind: str
     text: str
-    detail: bytes = b""
 
 
-class Detail(NamedTuple):
-    """What an exception carries besides its text, `kind(detail, text)`: the attribute, and its type."""
-
-    attribute: str
-    type: type
-
-
-Crossing = Mapping[type[Exception], Detail | None]
+Crossing = tuple[type[Exception], ...]
 """The exceptions that cross a channel as what they are; others become CallFailed."""
 
 
@@ -142,21 +134,16 @@ def _checked(length: int) -> int:
 
 def failure(call: int, error: Exception, crossing: Crossing) -> Failed:
     """What tells the caller of `error`: the first class in `crossing` that it is an instance of."""
-    for kind, detail in crossing.items():
+    for kind in crossing:
         if isinstance(error, kind):
-            carried = b"" if detail is None else _encoder.encode(getattr(error, detail.attribute))
-            return Failed(call, kind.__name__, printable(str(error)), carried)
+            return Failed(call, kind.__name__, printable(str(error)))
     return Failed(call, CallFailed.__name__, printable(f"{type(error).__name__}: {error}"))
 
 
 def raised(failed: Failed, crossing: Crossing) -> Exception:
-    """The exception that failure() described. Raises ProtocolError for what is no such description."""
-    for kind, detail in crossing.items():
-        if kind.__name__ == failed.kind:
-            if detail is None:
-                return kind(failed.text)
-            return kind(decode(failed.detail, msgspec.msgpack.Decoder(detail.type)), failed.text)
-    return CallFailed(failed.text)
+    """The exception that failure() described."""
+    kinds = {kind.__name__: kind for kind in crossing}
+    return kinds.get(failed.kind, CallFailed)(failed.text)
 
 
 class Channel(NamedTuple):

@@ -36,7 +36,7 @@ def observation(runtime) -> None:
         cached_kv_bytes=2 * MIB,
         committed_kv_bytes=8 * MIB,
         reserved_kv_bytes=1 << 40,
-        minimum_kv_bytes=MIB,
+        guaranteed_kv_bytes=MIB,
         weight_bytes=90 * MIB,
     )
     stats = EngineStats(

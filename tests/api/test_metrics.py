@@ -65,7 +65,7 @@ def model_stats(model_id: str) -> ModelStats:
         cached_kv_bytes=2 * BLOCK_BYTES,
         committed_kv_bytes=8 * BLOCK_BYTES,
         reserved_kv_bytes=50 * BLOCK_BYTES,
-        minimum_kv_bytes=BLOCK_BYTES,
+        guaranteed_kv_bytes=BLOCK_BYTES,
         weight_bytes=7777,
     )
 

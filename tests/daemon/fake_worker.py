@@ -21,6 +21,7 @@ from puna.worker.engine.messages import (
     EraseModel,
     GetStats,
     GetTrace,
+    Hold,
     Lease,
     Leased,
     Load,
@@ -68,6 +69,8 @@ class FakeWorker(FakeSessions):
         """Of models."""
         self.weights: dict[str, float] = {}
         self.minimums: dict[str, int] = {}
+        self.held: dict[str, bool] = {}
+        """Of models that were loaded."""
         self.limits: tuple[int | None, int | None] = None, None
         self.leased_bytes = 0
         self.asleep: dict[str, Path] = {}
@@ -117,6 +120,7 @@ class FakeWorker(FakeSessions):
                 self.asleep[model_id] = self.models.pop(model_id)
             case Wake(model_id):
                 self._check_fit(model_id)
+                self.held[model_id] = True
                 self.models[model_id] = self.asleep.pop(model_id)
                 return INFO
             case GetStats():
@@ -150,6 +154,10 @@ class FakeWorker(FakeSessions):
                 return self.handle_session(message)
         return None
 
+    def tell(self, message: Hold) -> None:
+        self._check()
+        self.held[message.model_id] = message.is_held
+
     def cancel(self, request_id: str) -> None:
         self._check()
         self._cancels.add(request_id)
@@ -170,8 +178,9 @@ class FakeWorker(FakeSessions):
             raise ModelLoadError(f"{message.name} is broken")
         self._check_fit(model_id)
         self.models[model_id] = Path(message.name)
-        self.weights[model_id] = message.weight
-        self.minimums[model_id] = message.minimum_kv_bytes
+        self.held[model_id] = True
+        self.weights[model_id] = message.share
+        self.minimums[model_id] = message.guaranteed_kv_bytes
         return INFO
 
     def _stats(self) -> EngineStats:

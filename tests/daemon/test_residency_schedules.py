@@ -25,7 +25,7 @@ class Visit(NamedTuple):
     keep_alive_s: float | None
     cancel_s: float | None
     """After the start."""
-    then: Literal["unload", "make room", None]
+    then: Literal["unload", None]
     """What is asked for when done."""
 
 
@@ -41,7 +41,7 @@ visits = st.builds(
     use_s=times,
     keep_alive_s=st.sampled_from([None, None, 0.0, 1.0, 20.0]),
     cancel_s=st.sampled_from([None, None, 0.0, 0.5, 1.0, 2.5]),
-    then=st.sampled_from(["unload", "make room", None]),
+    then=st.sampled_from(["unload", None]),
 )
 
 
@@ -53,6 +53,7 @@ class Models:
         self.awake: set[str] = set()
         self.asleep: set[str] = set()
         self.users: dict[str, int] = {}
+        self.held: set[str] = set()
         self.num_served = 0
         self.residency: Residency[str] = Residency(self, keep_alive_s=KEEP_S, max_loaded=max_loaded)
 
@@ -72,12 +73,16 @@ class Models:
 
     def arrive(self, key: str) -> None:
         self.awake.add(key)
+        self.held.add(key)
         assert not self.max_loaded or len(self.awake) <= self.max_loaded
 
     async def sleep(self, key: str) -> bool:
         await self.leave(key, 0.25)
         self.asleep.add(key)
         return True
+
+    def set_held(self, key: str, *, is_held: bool) -> None:
+        (self.held.add if is_held else self.held.discard)(key)
 
     async def unload(self, key: str) -> None:
         if key in self.asleep:
@@ -105,13 +110,12 @@ class Models:
             self.num_served += 1
         if visit.then == "unload":
             await self.residency.unload(visit.key)
-        elif visit.then == "make room":
-            await self.residency.put_one_to_sleep()
 
     async def use(self, visit: Visit) -> None:
         load = lambda: self.load(visit.key)  # noqa: E731
         async with self.residency.hold(visit.key, load, visit.keep_alive_s) as value:
             assert value == visit.key
+            assert value in self.held
             self.users[value] = self.users.get(value, 0) + 1
             try:
                 await asyncio.sleep(visit.use_s)

@@ -102,7 +102,7 @@ def test_a_model_that_cannot_be_loaded_leaves_nothing():
     with pytest.raises(ModelLoadError, match="not a toy"):
         engine.load_model("m", toy_source("nonsense"))
     large = ToyModel(block_bytes=2 * BLOCK_BYTES)
-    with pytest.raises(ModelLoadError, match="needs at least 128 B of KV memory, the limit is 64 B"):
+    with pytest.raises(ModelLoadError, match="m needs 128 B of KV memory, the limit is 64 B"):
         engine.attach_model("m", large)
     assert large.closed
     assert engine.load_model("m", toy_source("3")).architecture == "toy"

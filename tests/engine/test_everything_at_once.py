@@ -119,15 +119,16 @@ class Chaos:
         )
         minimum = self.random.choice([0, 0, 4, 9]) * blocks * BLOCK_BYTES
         try:
-            self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum)
+            self.engine.attach_model(model_id, model, guaranteed_bytes=minimum)
         except ModelLoadError:
             assert model.closed
         else:
             self.models[model_id] = model
+            self.engine.hold_model(model_id, is_held=True)
 
     def submit(self) -> None:
         random, request_id = self.random, f"r{len(self.wanted)}"
-        model_id = random.choice([*self.models, *self.models, *self.models, "a"])
+        model_id = random.choice([*self.models, *self.models, *self.models, "none"])
         prompt = (
             random.choice([[], [], [1]]) + LONG[: random.choice([len(LONG), len(LONG), 128, 100, 70, 20])]
         )
@@ -165,9 +166,11 @@ class Chaos:
     def most_blocks(self, model_id: str, leased_bytes: int | None = None) -> int:
         """leased_bytes: None: what is leased."""
         leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
-        pool = self.engine._models[model_id].pool
+        pool = self.engine._models[model_id].kv.pool
         others = sum(
-            self.budget.assured_bytes(m.pool) for n, m in self.engine._models.items() if n != model_id
+            self.budget.assured_bytes(other.kv.pool)
+            for other in self.engine._models.values()
+            if other.id != model_id and other.is_awake
         )
         room = max(self.budget.limit_bytes - leased_bytes - others, 0)
         if pool.extent_bytes > pool.block_bytes and is_too_coarse(pool.extent_bytes, room):
@@ -227,6 +230,7 @@ class Chaos:
                 pass
             else:
                 self.models[model_id] = self.asleep.pop(model_id)
+                self.engine.hold_model(model_id, is_held=True)
 
     def spoil(self, model_id: str) -> None:
         self.spoilt |= {r for r in self.unfinished if self.model_of[r] == model_id}

@@ -13,12 +13,12 @@ import pytest
 from puna.engine import Request, SamplingParams, core
 from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.memory import EngineMemory
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.offload.prefix_restores import PrefixRestores
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.scheduling.contention import Contention
-from puna.engine.scheduling.scheduler import Scheduler
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.speculation import drafting
 from puna.engine.speculation.draft_state import DraftState
@@ -39,7 +39,7 @@ SEAMS: list[tuple[Any, str]] = [
     (PrefixPolicy, "computed"),
     (PrefixPolicy, "release"),
     (SequenceTable, "grow"),
-    (Contention, "is_hopeless"),
+    (Contention, "is_infeasible"),
     (Contention, "has_room"),
     (execution, "part_of"),
     (Sequence, "extend"),
@@ -216,7 +216,7 @@ def test_requests_go_on_where_memory_cannot_be_given_back(monkeypatch: pytest.Mo
     engine.step()
     faults = Faults(set(range(1, 1000)), is_behind=False)
     with monkeypatch.context() as patch:
-        patch.setattr(Scheduler, "give_way", faults.around(Scheduler.give_way))
+        patch.setattr(EngineMemory, "_settle", faults.around(EngineMemory._settle))
         engine.set_limits(10 * BLOCK_BYTES)
         outputs = [output for _ in range(3) for output in engine.step()]
     assert faults.num_raised

@@ -27,7 +27,8 @@ def two_models(num_blocks: int, minimums: tuple[int, int] = (0, 0), **settings: 
     """Models "a" and "b", salted 1 and 2. minimums: in blocks."""
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **settings))
     for salt, (name, minimum) in enumerate(zip("ab", minimums, strict=True), start=1):
-        engine.attach_model(name, ToyModel(salt), minimum_kv_bytes=minimum * BLOCK_BYTES)
+        engine.attach_model(name, ToyModel(salt), guaranteed_bytes=minimum * BLOCK_BYTES)
+        engine.hold_model(name, is_held=True)
     return engine
 
 
@@ -120,7 +121,7 @@ def test_who_can_never_fit_again_is_told_so_and_the_others_go_on():
 
 def test_memory_that_will_come_back_is_waited_for():
     engine = two_models(12)
-    pool = engine._models["b"].pool
+    pool = engine._models["b"].kv.pool
     moved = pool.acquire(6) or []  # as by a thread that reads a file
     engine.submit(toy_request("r", [1] * 60, 80, model_id="a", num_draft=0))
     results = Results()
@@ -229,7 +230,7 @@ def test_a_model_gets_its_minimum_from_earlier_requests_that_hold_more_than_thei
         engine.submit(toy_request(f"a{i}", [i] * 140, 20, model_id="a", num_draft=0))
     results = steps(engine, 3)
     assert blocks(engine, "used") == [18]
-    engine.attach_model("b", ToyModel(2), minimum_kv_bytes=8 * BLOCK_BYTES)
+    engine.attach_model("b", ToyModel(2), guaranteed_bytes=8 * BLOCK_BYTES)
     engine.submit(toy_request("b", [1] * 100, 10, model_id="b", num_draft=0))
     steps(engine, 1, results)
     assert engine.stats().models[0].num_preemptions == 1
@@ -242,14 +243,15 @@ def test_a_model_gets_its_minimum_from_earlier_requests_that_hold_more_than_thei
 def test_minimums_must_fit_the_limit():
     engine = two_models(20, (6, 8))
     late = ToyModel(3)
-    with pytest.raises(
-        ModelDoesNotFit, match=r"at least 448 B of KV memory, the limit is 1\.25 KiB"
-    ) as error:
-        engine.attach_model("c", late, minimum_kv_bytes=7 * BLOCK_BYTES)
+    text = (
+        "c needs 448 B of KV memory, the limit is 1.25 KiB: "
+        "a holds 384 B of KV that is guaranteed to it, b holds 512 B of KV that is guaranteed to it"
+    )
+    with pytest.raises(ModelDoesNotFit, match=text):
+        engine.attach_model("c", late, guaranteed_bytes=7 * BLOCK_BYTES)
     assert late.closed
-    assert error.value.shortage.taken_bytes == 14 * BLOCK_BYTES
-    engine.attach_model("c", ToyModel(3), minimum_kv_bytes=6 * BLOCK_BYTES)
-    assert [model.minimum_kv_bytes // BLOCK_BYTES for model in engine.stats().models] == [6, 8, 6]
+    engine.attach_model("c", ToyModel(3), guaranteed_bytes=6 * BLOCK_BYTES)
+    assert [model.guaranteed_kv_bytes // BLOCK_BYTES for model in engine.stats().models] == [6, 8, 6]
     compute(engine, "c", 6)
     engine.set_limits(kv_limit_bytes=10 * BLOCK_BYTES)
     for name in "abc":
@@ -324,11 +326,10 @@ def test_weights_and_kv_share_the_memory_limit():
     compute(engine, "b", 5)
     engine.attach_model("c", ToyModel(3, weight_bytes=3000 - 12 * BLOCK_BYTES))
     assert sum(blocks(engine, "committed")) == 12, "what is cached made room"
-    with pytest.raises(ModelDoesNotFit) as error:
+    engine.hold_model("c", is_held=True)
+    text = r"d needs 832 B \(weights 768 B, KV at least 64 B\), the memory limit is .*: .*c holds 2.18 KiB"
+    with pytest.raises(ModelDoesNotFit, match=text):
         engine.attach_model("d", ToyModel(4, weight_bytes=12 * BLOCK_BYTES))
-    shortage = error.value.shortage
-    assert (shortage.needed_bytes, shortage.limit_bytes) == (13 * BLOCK_BYTES, 3000)
-    assert shortage.taken_bytes == 3000 - 12 * BLOCK_BYTES
     engine.unload_model("c")
     engine.attach_model("d", ToyModel(4, weight_bytes=12 * BLOCK_BYTES))
     assert engine.stats().models[-1].weight_bytes == 12 * BLOCK_BYTES
@@ -390,9 +391,9 @@ def test_a_static_model_has_all_its_memory_from_the_load_to_the_end():
 def test_static_reservations_that_do_not_fit_are_refused():
     engine = static_engine(27)
     engine.attach_model("a", ToyModel(1))
-    with pytest.raises(ModelDoesNotFit) as error:
+    engine.hold_model("a", is_held=True)
+    with pytest.raises(ModelDoesNotFit, match=r"b needs 896 B of KV memory, the limit is .*: a holds 896 B"):
         engine.attach_model("b", ToyModel(2))
-    assert error.value.shortage.needed_bytes == error.value.shortage.taken_bytes == 14 * BLOCK_BYTES
     assert not engine.lease(14 * BLOCK_BYTES)
     assert engine.lease(13 * BLOCK_BYTES)
     engine.check()
@@ -430,7 +431,7 @@ def test_pressure_takes_the_older_half_of_what_is_cached():
 def test_those_who_are_sure_and_those_who_come_first_do_not_drive_each_other_out_for_ever():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=24 * BLOCK_BYTES))
     engine.attach_model("free", ToyModel())
-    engine.attach_model("sure", ToyModel(1), minimum_kv_bytes=10 * BLOCK_BYTES)
+    engine.attach_model("sure", ToyModel(1), guaranteed_bytes=10 * BLOCK_BYTES)
     engine.submit(toy_request("before", [6] * 220, 1, model_id="sure"))
     run_all(engine)
     engine.submit(toy_request("first", [1] * 113, 3, model_id="free", priority=1))

@@ -15,7 +15,7 @@ from puna.engine.offload.prefix_restores import PrefixRead
 from puna.engine.offload.prefix_saves import PrefixSave
 from puna.engine.offload.sessions import ModelKv
 from puna.engine.scheduling.step_costs import StepCosts
-from puna.kv import BLOCK_TOKENS, BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
 from puna.kv.block_files import StoredBlock
 from puna.kv.identity import KvIdentity
 from puna.kv.prefix_store import PrefixStore
@@ -31,14 +31,13 @@ class Kv:
     """One model's memory and its files."""
 
     def __init__(self, directory: Path, num_blocks: int = 100) -> None:
-        self.memory = ToyMemory(num_blocks, BLOCK_BYTES)
-        self.pool = BlockPool(self.memory, Budget(num_blocks * BLOCK_BYTES))
-        self.cache = PrefixCache(self.pool)
         self.store = PrefixStore(directory, bytes(32), 1 << 30)
         groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
         identity = KvIdentity(model_id="m", kv_type="f16", groups=groups)
         self.files = self.store.files(identity, "cpu")
-        kv = ModelKv(identity, self.memory, self.pool, self.cache)
+        memory = ToyMemory(num_blocks, BLOCK_BYTES)
+        kv = ModelKv(identity, [memory], Budget(num_blocks * BLOCK_BYTES))
+        self.memory, self.pool, self.cache = kv.memory, kv.pool, kv.tree
         self.model = ModelOffload("m", kv, self.files, StepCosts(), 0.0)
 
     def fill(self) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
-from puna.engine.resident import Resident
 from tests.engine.test_warm_prefixes import Desk
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -36,7 +35,7 @@ def coarse_engine(**settings: object) -> EngineCore:
 
 
 def extent_bytes(engine: EngineCore) -> int:
-    return engine._models["toy"].pool.extent_bytes
+    return engine._models["toy"].kv.pool.extent_bytes
 
 
 def say(engine: EngineCore, prompt: list[int], name: str = "r", **fields: object) -> int:
@@ -70,9 +69,9 @@ def test_limits_on_all_memory_and_leases_leave_little_too():
 
 def test_a_minimum_holds_on():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=LARGE * BLOCK_BYTES))
-    engine.attach_model("toy", ToyModel(), minimum_kv_bytes=5 * BLOCK_BYTES)
+    engine.attach_model("toy", ToyModel(), guaranteed_bytes=5 * BLOCK_BYTES)
     engine.set_limits(kv_limit_bytes=20 * BLOCK_BYTES)
-    assert engine.stats().models[0].minimum_kv_bytes == 5 * BLOCK_BYTES
+    assert engine.stats().models[0].guaranteed_kv_bytes == 5 * BLOCK_BYTES
     assert not engine.lease(16 * BLOCK_BYTES)
     assert engine.lease(15 * BLOCK_BYTES)
 
@@ -146,7 +145,7 @@ def test_without_address_space_a_model_keeps_its_extents(monkeypatch: pytest.Mon
         raise ModelLoadError("no address space")
 
     engine = coarse_engine()
-    monkeypatch.setattr(Resident, "refitted", refuse)
+    monkeypatch.setattr(ToyModel, "reserve", refuse)
     engine.set_limits(kv_limit_bytes=10 * BLOCK_BYTES)
     engine.submit(toy_request("r", [1] * 50))
     assert "the limits leave it 0 B" in str(run_all(engine).last["r"].error)

@@ -159,22 +159,20 @@ class Schedules(RuleBasedStateMachine):
         for fields in first:
             self._submit(**fields)
 
-    def _load(self, model_id: str, minimum_kv_bytes: int = 0) -> None:
-        model, shortage = MODELS[model_id](), None
+    def _load(self, model_id: str, guaranteed_kv_bytes: int = 0) -> None:
+        model = MODELS[model_id]()
         try:
-            self.engine.attach_model(model_id, model, minimum_kv_bytes=minimum_kv_bytes)
-        except ModelDoesNotFit as error:
-            shortage = error.shortage
-        if shortage is None:
-            self.models[model_id] = model
-        else:
-            assert shortage.needed_bytes + shortage.taken_bytes > shortage.limit_bytes
+            self.engine.attach_model(model_id, model, guaranteed_bytes=guaranteed_kv_bytes)
+        except ModelDoesNotFit:
             assert model.closed
+        else:
+            self.models[model_id] = model
+            self.engine.hold_model(model_id, is_held=True)
 
     def _most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
         block_bytes = self.models[model_id].info.block_bytes
         others = sum(
-            self.budget.assured_bytes(self.engine._models[other].pool)
+            self.budget.assured_bytes(self.engine._models[other].kv.pool)
             for other in self.models
             if other != model_id
         )

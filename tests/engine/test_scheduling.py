@@ -213,7 +213,7 @@ def test_two_models_have_equal_shares_of_the_time():
 def test_the_time_is_shared_by_weight():
     toy = ToyModel()
     engine = toy_engine(toy)
-    engine.attach_model("heavy", ToyModel(clock=toy.clock), weight=3.0)
+    engine.attach_model("heavy", ToyModel(clock=toy.clock), share=3.0)
     for model_id in ("toy", "heavy"):
         engine.submit(toy_request(model_id, [1], None, model_id=model_id))
     turns = [output.request_id for _ in range(80) for output in engine.step()]

@@ -17,7 +17,7 @@ from puna.engine import EngineSettings
 from puna.engine.offload.disk import PATIENCE_S
 from puna.engine.offload.session_status import SessionError, UnknownSession
 from puna.engine.offload.sessions import ModelKv, Sessions
-from puna.kv import BlockPool, Budget, PrefixCache, SequenceTable
+from puna.kv import Budget, SequenceTable
 from puna.kv.identity import KvIdentity
 from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
 from tests.engine.fake_threads import FakeThreads
@@ -61,10 +61,9 @@ class Bench:
         if other is None and directory is not None:
             sessions.use_threads(threads)
         memory = ToyMemory(num_blocks, BLOCK_BYTES)
-        pool = BlockPool(memory, budget)
         groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
         identity = KvIdentity(model_id=model_id, kv_type="f16", groups=groups)
-        kv = ModelKv(identity, memory, pool, PrefixCache(pool))
+        kv = ModelKv(identity, [memory], budget)
         bench = cls(budget, sessions, kv, threads, clock, [])
         sessions.add_model(model_id, bench.kv, "cpu")
         return bench
@@ -82,7 +81,7 @@ class Bench:
             content = np.zeros(BLOCK_BYTES // 4, np.int32)
             content[: len(part)] = part
             self.kv.memory.write(table.blocks[index], content.view(np.uint8))
-        self.kv.cache.record_tail(self.kv.cache.start(salt), table, tokens)
+        self.kv.tree.record_tail(self.kv.tree.start(salt), table, tokens)
         table.release()
 
     def keep(self, name: str, tokens: NDArray[np.int32], salt: str = "") -> None:
@@ -91,10 +90,10 @@ class Bench:
 
     def cached(self, tokens: NDArray[np.int32], salt: str = "") -> NDArray[np.int32]:
         """The KV that a request for these tokens would find."""
-        table, cursor = SequenceTable(self.kv.pool), self.kv.cache.start(salt)
-        self.kv.cache.follow(cursor, table, tokens, len(tokens))
+        table, cursor = SequenceTable(self.kv.pool), self.kv.tree.start(salt)
+        self.kv.tree.follow(cursor, table, tokens, len(tokens))
         blocks = [self.kv.memory.read(block).view(np.int32) for block in table.blocks]
-        if partial := self.kv.cache.find_partial(cursor, tokens, len(tokens)):
+        if partial := self.kv.tree.find_partial(cursor, tokens, len(tokens)):
             blocks.append(self.kv.memory.read(partial[0]).view(np.int32)[: partial[1]])
         table.release()
         return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
@@ -131,7 +130,7 @@ class Bench:
 
     def check(self) -> None:
         self.kv.pool.check()
-        self.kv.cache.check()
+        self.kv.tree.check()
         held = {block for table in self.sessions.tables(self.model_id) for block in table.blocks}
         assert self.kv.pool.num_used == len(held)
 
@@ -205,7 +204,7 @@ def test_a_block_that_somebody_writes_to_is_not_pinned():
     tokens = tokens_of(16, 4)
     table = SequenceTable(bench.kv.pool)
     table.grow(len(tokens))
-    bench.kv.cache.record_tail(bench.kv.cache.start(""), table, tokens)
+    bench.kv.tree.record_tail(bench.kv.tree.start(""), table, tokens)
     bench.sessions.keep("m", "a", tokens, "")
     assert [bench.kv.pool.is_shared(block) for block in table.blocks] == [True, False]
     assert bench.pinned() == {"a": 16}
@@ -216,7 +215,7 @@ def test_the_least_recently_used_goes_first(tmp_path: Path):
     for number, name in enumerate("abc"):
         bench.keep(name, tokens_of(40 + number))
     bench.save("a")
-    assert bench.sessions.unpin_oldest()
+    assert bench.sessions.give_up_one()
     assert list(bench.pinned()) == ["c", "a"]
     assert [(s.name, s.num_tokens, s.pinned) for s in bench.sessions.statuses()] == [
         ("b", 41, False),
@@ -224,9 +223,9 @@ def test_the_least_recently_used_goes_first(tmp_path: Path):
         ("a", 40, True),
     ]
     assert len(bench.cached(tokens_of(41))) == 41  # still cached
-    assert bench.sessions.unpin_oldest()
-    assert bench.sessions.unpin_oldest()
-    assert not bench.sessions.unpin_oldest()
+    assert bench.sessions.give_up_one()
+    assert bench.sessions.give_up_one()
+    assert not bench.sessions.give_up_one()
     assert bench.kv.pool.num_used == 0
 
 
@@ -235,7 +234,7 @@ def test_the_list_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch):
     bench = Bench.make()
     for number in range(10):
         bench.keep(f"s{number}", tokens_of(20 + number))
-    while bench.sessions.unpin_oldest():
+    while bench.sessions.give_up_one():
         pass
     assert [status.name for status in bench.sessions.statuses()] == ["s7", "s8", "s9"]
 
@@ -267,7 +266,7 @@ def test_sessions_that_cannot_be_saved(tmp_path: Path):
     with pytest.raises(UnknownSession, match="session 'a' is not in memory"):
         bench.save("a")
     bench.keep("a", tokens_of(40))
-    bench.sessions.unpin_oldest()
+    bench.sessions.give_up_one()
     with pytest.raises(SessionError, match="no longer in memory"):
         bench.save("a")
     nowhere = Bench.make()
@@ -313,9 +312,9 @@ def test_a_save_gives_its_blocks_to_who_runs(tmp_path: Path):
     bench = Bench.make(tmp_path)
     bench.keep("a", tokens_of(40))
     bench.begin_save("a")
-    bench.sessions.unpin_oldest()
+    bench.sessions.give_up_one()
     assert bench.kv.pool.num_used == 3  # the save's
-    assert bench.sessions.unpin_oldest()
+    assert bench.sessions.give_up_one()
     assert bench.kv.pool.num_used == 0
     with pytest.raises(SavedSessionError, match="running requests needed the memory"):
         bench.finish()
@@ -330,7 +329,7 @@ def test_a_load_gives_its_blocks_to_who_runs(tmp_path: Path):
     bench.crowd_out()
     bench.begin_load("a")
     assert bench.threads.run_one(reads=True)  # it was opened
-    assert bench.sessions.unpin_oldest()
+    assert bench.sessions.give_up_one()
     with pytest.raises(SavedSessionError, match="given up"):
         bench.finish()
     assert bench.pinned() == {}
@@ -401,7 +400,7 @@ class SessionMachine(RuleBasedStateMachine):
     def keep(self, name: str, parts: list[int]) -> None:
         tokens = tokens_of(*parts)
         while self.bench.kv.pool.num_available * 16 < len(tokens) + 16:
-            assert self.bench.sessions.unpin_oldest()
+            assert self.bench.sessions.give_up_one()
         self.bench.keep(name, tokens)
         self.contents[name] = tokens
 
@@ -411,7 +410,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def unpin(self) -> None:
-        self.bench.sessions.unpin_oldest()
+        self.bench.sessions.give_up_one()
 
     @rule()
     def crowd_out(self) -> None:

@@ -78,10 +78,10 @@ async def served(num_blocks: int = NUM_BLOCKS, **settings: object) -> AsyncItera
 
 
 async def load(
-    client: EngineClient, model_id: str, path: Path, weight: float = 1.0, minimum_kv_bytes: int = 0
+    client: EngineClient, model_id: str, path: Path, share: float = 1.0, guaranteed_kv_bytes: int = 0
 ) -> ModelInfo:
     with ModelSource.open(path) as source:
-        message = Load(model_id, source.name, weight, minimum_kv_bytes)
+        message = Load(model_id, source.name, share, guaranteed_kv_bytes)
         return await client.call(message, source.descriptors)
 
 

@@ -13,11 +13,9 @@ import msgspec
 import pytest
 
 from puna.engine import EngineStats, ModelStats, Request, SamplingParams, StepOutput, TokenLogprob
-from puna.engine.load_errors import ModelDoesNotFit
 from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.recorder import Recorder
 from puna.engine.observation.trace import MAX_EVENTS, MAX_STEPS
-from puna.kv.budget import Shortage
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import (
     HEADER,
@@ -27,7 +25,6 @@ from puna.worker.calls import (
     CallFailed,
     CallServer,
     Channel,
-    Detail,
     ProtocolError,
     close_all,
     encode,
@@ -62,11 +59,9 @@ class Note(msgspec.Struct, frozen=True, tag=True):
     number: int
 
 
-CROSSING = {ModelDoesNotFit: Detail("shortage", Shortage), Refused: None}
-SHORTAGE = Shortage(5, 3, 1, is_of_kv=True)
+CROSSING = (Refused,)
 ERRORS: dict[str, Callable[[str], Exception]] = {
     "refused": Refused,
-    "shortage": lambda text: ModelDoesNotFit(SHORTAGE, text),
     "unforeseen": KeyError,
     "long": lambda _: Refused("ü" * 70_000_000 + "\udcff"),
 }
@@ -132,9 +127,6 @@ def test_exceptions_cross_as_what_they_are_and_cut():
     async def main(client: CallClient, _: list[Any]) -> None:
         with pytest.raises(Refused, match=r"^no$"):
             await client.call(Raise("refused", "no"))
-        with pytest.raises(ModelDoesNotFit, match="too large") as error:
-            await client.call(Raise("shortage", "too large"))
-        assert error.value.shortage == SHORTAGE
         with pytest.raises(CallFailed, match="KeyError: 'bug'"):
             await client.call(Raise("unforeseen", "bug"))
         with pytest.raises(Refused) as long:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from puna.engine.load_errors import ModelDoesNotFit
-from puna.worker.engine.messages import EndLease, GetStats, Lease, SetLimits, TrimKv
+from puna.worker.engine.messages import EndLease, GetStats, Hold, Lease, SetLimits, TrimKv
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
 from tests.worker.harness import NUM_BLOCKS, Served, generate, load, served
 
@@ -58,10 +58,12 @@ def test_minimums_come_with_the_load_and_shortages_back():
     async def main() -> None:
         async with served() as s:
             await load(s.client, "toy", TOY, 1.0, 900 * BLOCK_BYTES)
-            assert (await s.client.call(GetStats())).models[0].minimum_kv_bytes == 900 * BLOCK_BYTES
-            with pytest.raises(ModelDoesNotFit) as error:
+            assert (await s.client.call(GetStats())).models[0].guaranteed_kv_bytes == 900 * BLOCK_BYTES
+            with pytest.raises(ModelDoesNotFit, match=r"holds .* of KV that is guaranteed to it"):
                 await load(s.client, "other", TOY, 1.0, 101 * BLOCK_BYTES)
-            assert error.value.shortage.taken_bytes == 900 * BLOCK_BYTES
+            s.client.tell(Hold("toy", is_held=False))
+            await load(s.client, "other", TOY, 1.0, 101 * BLOCK_BYTES)
+            assert [model.is_asleep for model in (await s.client.call(GetStats())).models] == [True, False]
 
     asyncio.run(main())
 

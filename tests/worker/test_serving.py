@@ -13,7 +13,6 @@ from puna.backends.base import ModelLoadError
 from puna.engine import ModelStats, Request, SamplingParams
 from puna.engine.load_errors import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
-from puna.kv.budget import Shortage
 from puna.worker.engine.client import EngineClient, WorkerDied
 from puna.worker.engine.messages import GetStats, GetTrace, Sleep, Unload, Wake
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
@@ -220,11 +219,11 @@ def test_what_is_cached_stays_for_a_while_though_questions_are_asked(monkeypatch
     asyncio.run(main())
 
 
-def test_weight_of_a_model_reaches_its_lane():
+def test_the_share_of_a_model_comes_with_the_load():
     async def main() -> None:
         async with served() as s:
             await load(s.client, "toy", TOY, 2.5)
-            assert s.engine._scheduler.lane("toy").weight == 2.5
+            assert s.engine._models["toy"].share == 2.5
 
     asyncio.run(main())
 
@@ -270,7 +269,7 @@ def test_a_model_that_slept_answers_as_before():
             await s.client.call(Sleep("toy"))
             await s.client.call(Unload("toy"))
             assert (await s.client.call(GetStats())).models == []
-            with pytest.raises(ModelLoadError, match="not asleep"):
+            with pytest.raises(ModelLoadError, match="not loaded"):
                 await s.client.call(Wake("toy"))
 
     asyncio.run(main())
@@ -290,21 +289,18 @@ def test_waking_does_not_wait_for_a_load():
     asyncio.run(main())
 
 
-def test_what_is_short_comes_back_with_the_refusal(monkeypatch: pytest.MonkeyPatch):
-    shortage = Shortage(needed_bytes=3, limit_bytes=2, taken_bytes=1)
-
+def test_who_holds_the_memory_comes_back_with_the_refusal(monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object) -> None:
-        raise ModelDoesNotFit(shortage)
+        raise ModelDoesNotFit("who holds what")
 
     async def main() -> None:
         async with served() as s:
             await load(s.client, "toy", TOY)
             await s.client.call(Sleep("toy"))
-            monkeypatch.setattr(s.engine, "_attach", refuse)
+            monkeypatch.setattr(s.engine, "_wake", refuse)
             for bring in (load(s.client, "other", TOY), s.client.call(Wake("toy"))):
-                with pytest.raises(ModelDoesNotFit) as refusal:
+                with pytest.raises(ModelDoesNotFit, match="who holds what"):
                     await bring
-                assert refusal.value.shortage == shortage
 
     asyncio.run(main())
 

@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import pytest
 
+from puna.engine.model import Model
 from puna.engine.scheduling.scheduler import Step
 from puna.worker.engine.watchdog import MOST_LOST_S, Look, StepWatch, Watchdog, look_at
 from tests.engine.toy import ToyModel, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native
 
-STEP = Step("m", [])
+MODEL = Model("m", ToyModel(), lambda: 0.0, name="m", share=1.0, guaranteed_bytes=0)
+STEP = Step(MODEL, [])
 MOST = round(MOST_LOST_S)
 
 
@@ -77,7 +79,7 @@ HONEST = {
     "a disk beside one that works": looks((1, 0, 0), 1),
     "swapping": looks((1, 0, 0), 2, num_faults=1),
     "long tasks": looks((1, 1, 1), 0, ticks_per_task=MOST),
-    "many steps": looks((1, 0, 0), 2, step=lambda: Step("m", [])),
+    "many steps": looks((1, 0, 0), 2, step=lambda: Step(MODEL, [])),
     "no step": looks((1, 0, 0), 2, step=lambda: None),
 }
 
@@ -128,6 +130,6 @@ def test_it_sees_the_step_that_is_computed():
     engine.submit(toy_request("r", [1, 2, 3], 2))
     run_all(engine)
     steps = [one.step for one in seen if one.step is not None]
-    assert [(step.model_id, step.num_tokens) for step in steps] == [("toy", 3), ("toy", 1)]
+    assert [(step.model.id, step.num_tokens) for step in steps] == [("toy", 3), ("toy", 1)]
     assert seen[1].has_moved_since(seen[0])
     assert look_at(engine).step is None

@@ -171,7 +171,7 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
         committed=model.committed_kv_bytes,
         used=model.used_kv_bytes,
         cached=model.cached_kv_bytes,
-        minimum=model.minimum_kv_bytes,
+        minimum=model.guaranteed_kv_bytes,
         hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
         running=model.num_running,
         waiting=model.num_waiting,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,24 +14,16 @@ from typing import TypeVar
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.models.residency import Residency
-from puna.daemon.models.shortage import could_be_leased, could_fit, describe_shortage
 from puna.daemon.opening import open_model
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.worker.supervisor import WorkerSupervisor
-from puna.engine.load_errors import ModelDoesNotFit
-from puna.engine.request import Request
 from puna.gguf import GgufError
-from puna.kv.blocks import blocks_for
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.tokenizer.errors import TokenizerError
-from puna.worker.engine.messages import GetStats
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-_FORESEEN_TOKENS = 8192
-"""For so long an answer there is to be room, if nobody says how long it may be."""
 
 
 @dataclass(slots=True)
@@ -49,7 +41,7 @@ class LoadedModel:
 
 
 class ModelLoader:
-    """Loads, wakes, puts to sleep and unloads; idle models make room for one that does not fit.
+    """Loads, wakes, puts to sleep and unloads.
 
     Raises SettingsError for what is set about something that cannot be a model.
     """
@@ -58,16 +50,14 @@ class ModelLoader:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._worker = worker
         self._text = text
-        self._weights = _by_model("PUNA_MODEL_WEIGHTS", settings.model_weights)
-        self._kv_minimums = _by_model("PUNA_MODEL_KV_MIN", settings.kv_minimums)
+        self._shares = _by_model("PUNA_MODEL_WEIGHTS", settings.model_weights)
+        self._guarantees = _by_model("PUNA_MODEL_KV_MIN", settings.kv_minimums)
         self.residency: Residency[LoadedModel] = Residency(
             self,
             keep_alive_s=settings.keep_alive_s,
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
-        self._is_elastic = settings.elastic
-        self._limits: tuple[int, int] | None = None
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
@@ -79,8 +69,7 @@ class ModelLoader:
 
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
-        waking = self._make_fit(model.model, model.source, lambda: self._worker.wake(model.id))
-        model.info = await self._timed("woke", model.model.name.short, waking)
+        model.info = await self._timed("woke", model.model.name.short, self._worker.wake(model.id))
 
     async def sleep(self, model: LoadedModel) -> bool:
         """False: it was deleted or its worker is dead, so it is to be unloaded."""
@@ -90,6 +79,9 @@ class ModelLoader:
         if is_asleep:
             log.info("%s sleeps", model.model.name.short)
         return is_asleep
+
+    def set_held(self, model: LoadedModel, *, is_held: bool) -> None:
+        self._worker.hold(model.id, is_held=is_held)
 
     async def unload(self, model: LoadedModel) -> None:
         await self._worker.unload(model.id)
@@ -102,51 +94,6 @@ class ModelLoader:
         asleep = self.residency.asleep()
         for model in await asyncio.to_thread(_deleted, asleep):
             await self.residency.unload(model.id)
-
-    async def make_room(self, request: Request) -> None:
-        """Has idle models fall asleep if their weights take memory that the request will need. Raises
-        WorkerDied.
-        """
-        if not self._is_elastic:
-            return
-        kv_limit_bytes, memory_limit_bytes = await self._find_limits()
-        info = self.residency.held(request.model_id).info
-        answer = _FORESEEN_TOKENS if request.max_tokens is None else request.max_tokens
-        num_tokens = min(len(request.prompt) + answer, request.context_length or info.context_length)
-        needed = min(blocks_for(num_tokens) * info.block_bytes, kv_limit_bytes)
-        while needed > memory_limit_bytes - self._worker.leased_bytes - self._weight_bytes():
-            if not await self.residency.put_one_to_sleep():
-                break
-
-    async def make_room_for_lease(self, num_bytes: int) -> bool:
-        """Has an idle model fall asleep, if so much could be leased once all of them do. False: it could not.
-        Raises WorkerDied.
-        """
-        if not self._is_elastic:
-            return False
-        stats = await self._worker.call(GetStats())
-        idle = {idle.id for idle in self.residency.idle()}
-        return could_be_leased(num_bytes, stats, idle) and await self.residency.put_one_to_sleep()
-
-    async def are_weights_in_the_way(self) -> bool:
-        """Whether they leave KV less than its own limit does. Raises WorkerDied."""
-        kv_limit_bytes, memory_limit_bytes = await self._find_limits()
-        return memory_limit_bytes - self._weight_bytes() < kv_limit_bytes
-
-    def forget_limits(self) -> None:
-        """They have changed."""
-        self._limits = None
-
-    async def _find_limits(self) -> tuple[int, int]:
-        """Of KV memory, and of all."""
-        if self._limits is None:
-            stats = await self._worker.call(GetStats())
-            self._limits = stats.kv_limit_bytes, stats.memory_limit_bytes
-        return self._limits
-
-    def _weight_bytes(self) -> int:
-        """Of models that are awake, with what their steps need besides KV."""
-        return sum(entry.ready.result().info.fixed_bytes for entry in self.residency.loaded())
 
     async def _timed(self, what: str, name: str, work: Awaitable[T]) -> T:
         start_s = time.monotonic()
@@ -167,13 +114,11 @@ class ModelLoader:
             raise
 
     async def _load_open(self, model: StoredModel, source: ModelSource) -> LoadedModel:
-        weight = self._weights.get(model.name.key, 1.0)
-        minimum = self._kv_minimums.get(model.name.key, 0)
+        share = self._shares.get(model.name.key, 1.0)
+        guaranteed = self._guarantees.get(model.name.key, 0)
         opening = asyncio.create_task(self._open_text(source))
         try:
-            info = await self._make_fit(
-                model, source, lambda: self._worker.load(model.weights_id, source, weight, minimum)
-            )
+            info = await self._worker.load(model.weights_id, source, share, guaranteed, model.name.short)
         except BaseException:
             opening.cancel()
             with suppress(Exception, asyncio.CancelledError):
@@ -199,24 +144,6 @@ class ModelLoader:
             return await self._text.open_model(source)
         except (GgufError, TokenizerError) as error:
             raise ModelLoadError(str(error)) from error
-
-    async def _make_fit(
-        self, model: StoredModel, source: ModelSource, bring: Callable[[], Awaitable[ModelInfo]]
-    ) -> ModelInfo:
-        """Has idle models fall asleep, the least recently used first, until the model fits. Raises
-        ModelLoadError, with a text for users, if it never does.
-        """
-        while True:
-            try:
-                return await bring()
-            except ModelDoesNotFit as error:
-                shortage = error.shortage
-            stats = await self._worker.call(GetStats())
-            idle = {idle.id for idle in self.residency.idle()}
-            if not could_fit(shortage, stats, idle) or not await self.residency.put_one_to_sleep():
-                weight_bytes = (await self._text.inspect(source)).weight_bytes
-                text = describe_shortage(model.name.short, weight_bytes, shortage, stats, self.names)
-                raise ModelDoesNotFit(shortage, text)
 
 
 def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:

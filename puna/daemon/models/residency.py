@@ -32,6 +32,11 @@ class Models(Protocol[T_contra]):
     async def unload(self, model: T_contra) -> None:
         """Releases it, awake or asleep. Must not raise."""
 
+    def set_held(self, model: T_contra, *, is_held: bool) -> None:
+        """Somebody uses a model, or nobody any more. One that is loaded or woken counts as used. Must not
+        raise.
+        """
+
 
 class Residency(Generic[T]):
     """The table of models that are loaded or on their way; single-threaded, one event loop.
@@ -116,25 +121,6 @@ class Residency(Generic[T]):
             entry.for_good = True
             self._retire(entry)
 
-    async def put_one_to_sleep(self) -> bool:
-        """Has the idle model that was used least recently fall asleep, or waits until one that is leaving is
-        gone. False: all are in use.
-        """
-        if not (idle := self._idle()):
-            return False
-        victim = min(idle, key=lambda entry: (not entry.leaving, entry.last_used_s))
-        self._retire(victim)
-        await victim.gone.wait()
-        return True
-
-    def held(self, key: str) -> T:
-        """The model, which somebody holds."""
-        return self._entries[key].ready.result()
-
-    def idle(self) -> list[T]:
-        """Models that nobody uses, also those that are leaving."""
-        return [entry.ready.result() for entry in self._idle()]
-
     def asleep(self) -> list[T]:
         """The longest asleep first."""
         return self._sleepers.all()
@@ -193,7 +179,7 @@ class Residency(Generic[T]):
         value = await (load() if sleeper is None else self._wake(sleeper))
         entry.loaded = True
         if entry.num_holders == 0:
-            self._become_idle(entry)
+            self._become_idle(entry, value)
         return value
 
     async def _admit(self, entry: Entry[T]) -> None:
@@ -219,6 +205,8 @@ class Residency(Generic[T]):
 
     def _attach(self, entry: Entry[T], keep_alive_s: float | None) -> None:
         entry.num_holders += 1
+        if entry.num_holders == 1 and entry.loaded:
+            self._models.set_held(entry.ready.result(), is_held=True)
         entry.stop_timer()
         entry.last_used_s = asyncio.get_running_loop().time()
         if keep_alive_s is not None:
@@ -230,13 +218,14 @@ class Residency(Generic[T]):
             return
         entry.last_used_s = asyncio.get_running_loop().time()
         if entry.loaded:
-            self._become_idle(entry)
+            self._become_idle(entry, entry.ready.result())
         elif not entry.admitted:
             # Nobody wants it any more, and it has taken nothing yet: others need not make room for it.
             entry.leaving = True
             entry.ready.cancel()
 
-    def _become_idle(self, entry: Entry[T]) -> None:
+    def _become_idle(self, entry: Entry[T], value: T) -> None:
+        self._models.set_held(value, is_held=False)
         entry.idle_since = datetime.now().astimezone()
         if entry.keep_alive_s <= 0:
             entry.for_good = True

@@ -17,6 +17,7 @@ from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, Caller
 from puna.worker.engine.messages import (
     EndLease,
+    Hold,
     Lease,
     Leased,
     Load,
@@ -39,6 +40,7 @@ _SAVE_TIMEOUT_S = 6.0
 class Client(Caller, Protocol):
     """What puna.worker.engine.client.EngineClient does; raises WorkerDied throughout."""
 
+    def tell(self, message: Hold) -> None: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[StepOutput]]: ...
 
 
@@ -56,8 +58,10 @@ class _Model:
     """What it takes to load a model again."""
 
     source: ModelSource
-    weight: float
-    minimum_kv_bytes: int
+    name: str
+    share: float
+    guaranteed_kv_bytes: int
+    is_held: bool = True
     token_table: int | None = None
     """Descriptor."""
 
@@ -123,15 +127,32 @@ class WorkerSupervisor:
             return None
 
     async def load(
-        self, model_id: str, source: ModelSource, weight: float = 1.0, minimum_kv_bytes: int = 0
+        self,
+        model_id: str,
+        source: ModelSource,
+        share: float = 1.0,
+        guaranteed_kv_bytes: int = 0,
+        name: str | None = None,
     ) -> ModelInfo:
         """Makes a model resident, also in later workers. Raises ModelLoadError, ModelDoesNotFit.
 
         source: stays the caller's, who keeps it open until unload().
-        weight: its share of the device when other models are busy, too; minimum_kv_bytes: KV memory that it
-        is sure of.
+        name: for error texts. share: of the device while other models are busy, too. guaranteed_kv_bytes: KV
+        memory that no other model takes.
         """
-        return await self._bring(model_id, _Model(source, weight, minimum_kv_bytes), None)
+        return await self._bring(
+            model_id, _Model(source, name or source.name, share, guaranteed_kv_bytes), None
+        )
+
+    def hold(self, model_id: str, *, is_held: bool) -> None:
+        """Whether requests may come to a model: if not, it may fall asleep to make room for others. One that
+        was just loaded or woken is held. Does not raise.
+        """
+        if model := self._resident.get(model_id):
+            model.is_held = is_held
+            if self._child.process is not None:
+                with suppress(WorkerDied):
+                    self._child.process.client.tell(Hold(model_id, is_held))
 
     async def set_token_table(self, model_id: str, token_table: int) -> None:
         """Of a resident model, whose replies have text then; a descriptor as `source` in load(). Raises
@@ -264,8 +285,10 @@ class WorkerSupervisor:
 
 
 async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelInfo:
-    message = Load(model_id, model.source.name, model.weight, model.minimum_kv_bytes)
+    message = Load(model_id, model.name, model.share, model.guaranteed_kv_bytes)
     info = await process.client.call(message, model.source.descriptors)
+    if not model.is_held:
+        process.client.tell(Hold(model_id, is_held=False))
     if model.token_table is not None:
         await process.client.call(SetTokenTable(model_id), [model.token_table])
     return info

@@ -93,11 +93,11 @@ class IdleSlots:
         return [slot.table for slot in policy.cache.slots if not slot.in_use] if policy else []
 
     @property
-    def pinned_bytes(self) -> int:
+    def num_bytes(self) -> int:
         blocks = ((slot.table.num_blocks, policy.pool.block_bytes) for policy, slot in self._idle())
         return sum(num_blocks * num_bytes for num_blocks, num_bytes in blocks)
 
-    def unpin_oldest(self) -> bool:
+    def give_up_one(self) -> bool:
         """Empties the slot that was used longest ago; False: all are empty or in use."""
         oldest = min(self._idle(), key=lambda item: item[1].last_used, default=None)
         if oldest is None:

@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.engine.offload.sessions import ModelKv
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.scheduling.step_costs import StepCosts
 from puna.kv import BlockId
 from puna.kv.block_files import BlockFiles
+from puna.kv.model_kv import ModelKv
 
 
 class Transfer(Protocol):

@@ -220,7 +220,7 @@ class PrefixRestores:
         tokens: NDArray[np.int32],
         table: SequenceTable,
     ) -> bool:
-        cache = model.kv.cache
+        cache = model.kv.tree
         cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
         covered = cache.follow(cursor, table, tokens, len(tokens))
         wanted = cache.next_key(cursor, tokens)
@@ -263,11 +263,11 @@ class PrefixRestores:
         return sum(sequence.model_id == model_id for sequence in [*waiting, *self.ready])
 
     @property
-    def pinned_bytes(self) -> int:
-        """What give_up_oldest() releases."""
+    def num_bytes(self) -> int:
+        """What give_up_one() releases."""
         return sum(len(r.held) * r.model.kv.pool.block_bytes for r in self._restores)
 
-    def give_up_oldest(self) -> bool:
+    def give_up_one(self) -> bool:
         """For whoever needs its blocks; False: there is none."""
         restore = next((r for r in self._restores if not r.is_given_up), None)
         if restore is None:
@@ -348,7 +348,7 @@ class PrefixRestores:
     def _adopt(self, restore: PrefixRestore) -> None:
         tokens = restore.job.tokens(restore.job.num_sound)
         restore.table.truncate(len(tokens))
-        restore.model.kv.cache.record_tail(restore.cursor, restore.table, tokens)
+        restore.model.kv.tree.record_tail(restore.cursor, restore.table, tokens)
         self._count(restore, restore.job.num_sound)
 
     def _count(self, restore: PrefixRestore, num_blocks: int) -> None:

@@ -51,7 +51,7 @@ class PrefixSave:
         self._files = files
         self._clock = clock
         self._is_engine_busy = is_engine_busy
-        self._nodes = savable_nodes(model.kv.pool, model.kv.cache)
+        self._nodes = savable_nodes(model.kv.pool, model.kv.tree)
         self._next = 0
         self._few: list[Node] = []
         self._keys: dict[NodeId, bytes] = {}
@@ -77,7 +77,7 @@ class PrefixSave:
         while not self._few and self._next < len(self._nodes):
             end = self._next + _FEW
             for node in self._nodes[self._next : end]:
-                if kv.cache.nodes([node.block]) == [node]:  # it was not evicted meanwhile
+                if kv.tree.nodes([node.block]) == [node]:  # it was not evicted meanwhile
                     self._few.append(node)
             self._next = end
         blocks = [node.block for node in self._few]
@@ -163,11 +163,11 @@ class PrefixSaves:
         return any(save.is_stuck for save in self._saves)
 
     @property
-    def pinned_bytes(self) -> int:
-        """What take_back_oldest() gives back."""
+    def num_bytes(self) -> int:
+        """What give_up_one() gives back."""
         return sum(len(save.held) * save.model.kv.pool.block_bytes for save in self._saves)
 
-    def take_back_oldest(self) -> bool:
+    def give_up_one(self) -> bool:
         """Ends one that holds blocks; False: there is none."""
         save = next((save for save in self._saves if save.held), None)
         if save is not None:

@@ -14,31 +14,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.backends.base import BlockMemory
 from puna.config.sizes import binary_size
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.offload.session_transfers import Done, SessionLoad, SessionSave, SessionTransfer
 from puna.engine.settings import EngineSettings
-from puna.kv import BlockPool, PrefixCache, SequenceTable
+from puna.kv import SequenceTable
 from puna.kv.blocks import blocks_for
-from puna.kv.identity import KvIdentity
+from puna.kv.model_kv import ModelKv
 from puna.kv.saved_sessions import SavedSessions
 from puna.kv.session_manifest import SavedSessionError, SessionHeader
 
 _MAX_UNPINNED = 1000
 _NO_TOKENS: NDArray[np.int32] = np.empty(0, dtype=np.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelKv:
-    """The KV memory of a model."""
-
-    identity: KvIdentity
-    memory: BlockMemory
-    pool: BlockPool
-    cache: PrefixCache
 
 
 @dataclass(slots=True)
@@ -80,8 +69,8 @@ class Sessions:
         self._threads = threads
 
     @property
-    def pinned_bytes(self) -> int:
-        """Of all that unpin_oldest() can release; shared blocks count with each who shares them."""
+    def num_bytes(self) -> int:
+        """Of all that give_up_one() can release; shared blocks count with each who shares them."""
         return sum(
             table.num_blocks * model.kv.pool.block_bytes
             for model_id, model in self._models.items()
@@ -117,7 +106,7 @@ class Sessions:
         kept = tokens[:num_tokens].copy()
         self._sessions[model_id, name] = _Session(num_tokens, namespace, to_disk, kept, table)
 
-    def unpin_oldest(self) -> bool:
+    def give_up_one(self) -> bool:
         """Releases the blocks of the session that was not used for longest; they are then merely cached.
 
         Without such a session, one that is being written or read gives up its blocks. False: nor that.
@@ -255,7 +244,7 @@ class Sessions:
         load.header.require(model.kv.identity)
         table = SequenceTable(model.kv.pool)
         while not table.grow(load.header.num_tokens):
-            if not self.unpin_oldest():
+            if not self.give_up_one():
                 needed = binary_size(blocks_for(load.header.num_tokens) * model.kv.pool.block_bytes)
                 raise SessionError(f"session '{load.name}' needs {needed} of KV memory, which is not free")
         load.lent = _lend(model.kv, table, load.header)
@@ -266,7 +255,7 @@ class Sessions:
             try:
                 load.require_lent()
                 assert load.lent is not None
-                cache = self._models[load.model_id].kv.cache
+                cache = self._models[load.model_id].kv.tree
                 cursor = cache.start(load.header.namespace)
                 cache.record_tail(cursor, load.lent.table, load.tokens)
                 load.take_back()  # or its last block would be somebody's who writes to it
@@ -311,9 +300,9 @@ def _pin(
     model: ModelKv, tokens: NDArray[np.int32], namespace: str, to_disk: bool
 ) -> tuple[SequenceTable, int]:
     """What the cache has of the tokens, retained, and how many they are."""
-    table, cursor = SequenceTable(model.pool), model.cache.start(namespace, to_disk=to_disk)
-    num_tokens = model.cache.follow(cursor, table, tokens, len(tokens))
-    if partial := model.cache.find_partial(cursor, tokens, len(tokens)):
+    table, cursor = SequenceTable(model.pool), model.tree.start(namespace, to_disk=to_disk)
+    num_tokens = model.tree.follow(cursor, table, tokens, len(tokens))
+    if partial := model.tree.find_partial(cursor, tokens, len(tokens)):
         block, num_more = partial
         model.pool.retain([block])
         if model.pool.is_shared(block):  # with a running sequence, perhaps, which must be free to write to it

@@ -11,12 +11,12 @@ from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
 from puna.engine.offload.prefix_saves import PrefixSaves
-from puna.engine.offload.sessions import ModelKv
 from puna.engine.request import DiskStats
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS, BlockId
+from puna.kv.model_kv import ModelKv
 from puna.kv.prefix_store import PrefixStore
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class WarmPrefixes:
     def stop(self) -> None:
         """Begins nothing more, and takes back what threads use, as soon as they are done with it."""
         self._threads = None
-        while self.unpin_oldest():
+        while self.give_up_one():
             pass
 
     def add_model(self, model_id: str, kv: ModelKv, kernels: str, costs: StepCosts) -> None:
@@ -178,17 +178,17 @@ class WarmPrefixes:
         self._tell_if_saved()
 
     @property
-    def pinned_bytes(self) -> int:
-        """What unpin_oldest() releases."""
+    def num_bytes(self) -> int:
+        """What give_up_one() releases."""
         if self._restores is None or self._saves is None:
             return 0
-        return self._saves.pinned_bytes + self._restores.pinned_bytes
+        return self._saves.num_bytes + self._restores.num_bytes
 
-    def unpin_oldest(self) -> bool:
+    def give_up_one(self) -> bool:
         """Gives up what is being written, or else read; False: there is nothing."""
         if self._restores is None or self._saves is None:
             return False
-        return self._saves.take_back_oldest() or self._restores.give_up_oldest()
+        return self._saves.give_up_one() or self._restores.give_up_one()
 
     def held(self, model_id: str) -> list[BlockId]:
         """The model's blocks that are being written or read, as often as they are."""

@@ -4,86 +4,102 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import Protocol
 
-from puna.engine.scheduling.lane import Lane, needed_blocks
+from puna.engine.ladder import Ladder
+from puna.engine.model import Model
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv.blocks import blocks_for
 
 _order = attrgetter("order")
 
 
-class Pins(Protocol):
-    """Blocks that are kept although no sequence needs them now."""
-
-    @property
-    def pinned_bytes(self) -> int:
-        """At most so much is gained by giving all of them up, at once or soon."""
-
-    def unpin_oldest(self) -> bool:
-        """Gives some of them up; False: there are none."""
-
-
 class Contention:
-    """Memory that a model is sure of stays out of the order among sequences: others do not take it by coming
-    earlier, and while a model has not got it, it takes it from those that have more than they are sure of.
+    """Memory that is guaranteed to a model stays out of the order among sequences: others do not take it by
+    coming earlier, and while a model has not got it, it takes it from those that have more than is guaranteed
+    to them.
     """
 
-    def __init__(self, lanes: Mapping[str, Lane], pins: Pins) -> None:
-        self._lanes = lanes
-        self._pins = pins
+    def __init__(self, models: Mapping[str, Model], ladder: Ladder) -> None:
+        self._models = models
+        self._ladder = ladder
+        self._demands: dict[Model, int] = {}
+
+    def begin(self) -> None:
+        """Of a step: what running sequences need has changed."""
+        self._demands.clear()
+
+    def started(self, model: Model, sequence: Sequence) -> None:
+        """It is among those that run now."""
+        if model in self._demands:
+            self._demands[model] += needed_bytes(sequence)
+
+    def stopped(self, model: Model) -> None:
+        """One of its sequences is not, any more."""
+        self._demands.pop(model, None)
 
     def give_way(self) -> bool:
         """Gives up something that no running sequence needs to get on; False: there is nothing."""
-        return self._give_up_guesses() or self._pins.unpin_oldest()
+        return self._ladder.give_up_one()
 
-    def give_way_to(self, lane: Lane, sequence: Sequence) -> bool:
+    def give_way_to(self, model: Model, sequence: Sequence) -> bool:
         """The same, but not in vain: only if the sequence could then start."""
-        if self._give_up_guesses():
-            return True
-        return self.has_room(lane, sequence, self._pins.pinned_bytes) and self._pins.unpin_oldest()
+        return self.has_room(model, sequence, self._ladder.num_bytes) and self._ladder.give_up_one()
 
-    def has_room(self, lane: Lane, sequence: Sequence, spare_bytes: int = 0) -> bool:
+    def has_room(self, model: Model, sequence: Sequence, spare_bytes: int = 0) -> bool:
         """Whether it can start without being preempted as soon as it and the others grow.
 
         spare_bytes: that would be available, too.
         """
-        pool = lane.pool
-        others = [other for other in self._lanes.values() if other.running and other.pool.competes_with(pool)]
+        kv = model.kv
+        others = [other for other in self._models.values() if other.running and other.kv.competes_with(kv)]
         if not others:
             return True
         # Without room to grow where it could never have that.
-        needed = min(needed_blocks(sequence), pool.most_blocks - sequence.table.num_blocks)
-        needed += sum(map(needed_blocks, lane.running))
-        needed_bytes = needed * pool.block_bytes
-        if not pool.is_sure_of(needed):  # or nobody else can take it
-            needed_bytes += sum(
-                other.pool.shared_bytes(sum(map(needed_blocks, other.running)))
-                for other in others
-                if other is not lane
+        needed = min(
+            needed_bytes(sequence), kv.most_bytes + self._ladder.idle_bytes - sequence.table.held_bytes
+        )
+        needed += self._demand(model)
+        if not kv.is_guaranteed(needed):  # or nobody else can take it
+            needed += sum(
+                other.kv.unguaranteed_bytes(self._demand(other)) for other in others if other is not model
             )
-        return needed_bytes <= pool.num_available * pool.block_bytes + spare_bytes
+        return needed <= kv.available_bytes + spare_bytes
 
-    def victim(self, lane: Lane, sequence: Sequence, *, is_sure: bool) -> Sequence | None:
+    def is_guaranteed(self, model: Model, sequence: Sequence) -> bool:
+        """Whether it, and those before it, will take no more than is guaranteed to the model."""
+        if model.guaranteed_bytes == 0:
+            return False
+        earlier = [other for other in model.running if other.order < sequence.order]
+        return model.kv.is_guaranteed(sum(map(needed_bytes, [*earlier, sequence])))
+
+    def victim(self, model: Model, sequence: Sequence, *, is_guaranteed: bool) -> Sequence | None:
         """Who makes way for a sequence: the last in order, perhaps itself; None: all are before it.
 
-        is_sure: it wants no more than its model is sure of.
+        is_guaranteed: it wants no more than is guaranteed to its model.
         """
         others = [
             other.running[-1]
-            for other in self._lanes.values()
-            if other is not lane and other.running and other.pool.gives_to(lane.pool)
+            for other in self._models.values()
+            if other is not model and other.running and other.kv.gives_to(model.kv)
         ]
-        if is_sure and others:
+        if is_guaranteed and others:
             return max(others, key=_order)
-        last = max(others + lane.running[-1:], key=_order, default=None)
+        last = max(others + model.running[-1:], key=_order, default=None)
         return None if last is None or last.order < sequence.order else last
 
-    def is_hopeless(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
+    def is_infeasible(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
         """Whether a table for so many tokens is more than there can be."""
-        return blocks_for(num_tokens) > max(lane.pool.most_blocks, sequence.table.num_blocks)
+        table = sequence.table
+        missing = table.missing_bytes(num_tokens)
+        return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.idle_bytes
 
-    def _give_up_guesses(self) -> bool:
-        """Takes what a draft model has computed of a sequence; False: there is nothing."""
-        running = (s for lane in self._lanes.values() for s in reversed(lane.running))
-        return any(s.draft is not None and s.draft.give_up() for s in running)
+    def _demand(self, model: Model) -> int:
+        """Bytes that the running sequences of a model will take for the tokens they have, and to grow."""
+        if model not in self._demands:
+            self._demands[model] = sum(map(needed_bytes, model.running))
+        return self._demands[model]
+
+
+def needed_bytes(sequence: Sequence) -> int:
+    """What it will take for the tokens it has, and for one block to grow."""
+    num_tokens = min(sequence.num_tokens, sequence.context_length)
+    return sequence.table.missing_bytes(num_tokens) + sequence.table.block_bytes

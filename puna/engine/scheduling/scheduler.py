@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from enum import Enum, auto
-from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.faults import unforeseen
-from puna.engine.scheduling.contention import Contention, Pins
-from puna.engine.scheduling.lane import Lane, fits, is_sure, missing_blocks, next_chunk
+from puna.engine.ladder import Ladder
+from puna.engine.model import Model
+from puna.engine.scheduling.contention import Contention
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.settings import EngineSettings
 from puna.engine.steps.batch import Slice
-from puna.kv import BLOCK_TOKENS, BlockPool
-from puna.kv.blocks import blocks_for
+from puna.kv import BLOCK_TOKENS
 
 _order = attrgetter("order")
 
@@ -27,8 +24,8 @@ _order = attrgetter("order")
 log = logging.getLogger(__name__)
 
 
-class Hopeless(NamedTuple):
-    """A sequence that needs more memory than there is for it, or with which something is wrong."""
+class Infeasible(NamedTuple):
+    """A sequence that needs more memory than there can be for it, or with which something is wrong."""
 
     sequence: Sequence
     reason: str
@@ -47,7 +44,7 @@ class _Verdict(Enum):
 class Step(NamedTuple):
     """One batch of one model."""
 
-    model_id: str
+    model: Model
     slices: list[Slice]
 
     @property
@@ -65,163 +62,151 @@ class Scheduler:
     How a sequence comes by memory that others hold: Contention.
     """
 
-    def __init__(self, settings: EngineSettings, pins: Pins) -> None:
+    def __init__(self, settings: EngineSettings, models: Mapping[str, Model], ladder: Ladder) -> None:
+        """models: by id, those asleep included."""
         self._settings = settings
-        self._lanes: dict[str, Lane] = {}
-        self._contention = Contention(self._lanes, pins)
-        self._waiting: list[Sequence] = []  # in order, of all models
+        self._models = models
+        self._contention = Contention(models, ladder)
         self._preempted: set[Sequence] = set()  # since the last step began
-        self._hopeless: list[Hopeless] = []
+        self._infeasible: list[Infeasible] = []
         self._now_s = 0.0  # virtual time of the model that ran last
 
     @property
     def has_work(self) -> bool:
-        sequences = chain(self._waiting, *(lane.running for lane in self._lanes.values()))
-        return any(not sequence.is_paused for sequence in sequences)
-
-    def lane(self, model_id: str) -> Lane:
-        return self._lanes[model_id]
-
-    def num_waiting(self, model_id: str) -> int:
-        return sum(sequence.model_id == model_id for sequence in self._waiting)
-
-    def add_model(
-        self, model_id: str, pool: BlockPool, policy: CachePolicy, costs: StepCosts, weight: float
-    ) -> None:
-        self._lanes[model_id] = Lane(model_id, pool, policy, costs, weight)
-
-    def remove_model(self, model_id: str) -> None:
-        """Its sequences were removed before."""
-        assert not self._lanes[model_id].running, "sequences run on a model that goes"
-        del self._lanes[model_id]
+        return any(
+            not sequence.is_paused
+            for model in self._models.values()
+            for sequence in (*model.running, *model.waiting)
+        )
 
     def add(self, sequence: Sequence) -> None:
-        insort(self._waiting, sequence, key=_order)
-        lane = self._lanes[sequence.model_id]
-        if not lane.running:  # time in which it had nothing to do gives no credit
-            lane.served_s = max(lane.served_s, self._now_s)
+        model = self._models[sequence.model_id]
+        insort(model.waiting, sequence, key=_order)
+        if not model.running:  # time in which it had nothing to do gives no credit
+            model.served_s = max(model.served_s, self._now_s)
 
     def remove(self, sequence: Sequence) -> None:
         """Forgets a sequence and takes its blocks."""
+        model = self._models[sequence.model_id]
         if sequence.is_running:
-            self._stop(sequence)
-        elif sequence in self._waiting:
-            self._waiting.remove(sequence)
+            self._stop(model, sequence)
+        elif sequence in model.waiting:
+            model.waiting.remove(sequence)
 
     def next_step(self) -> Step | None:
         """None if there is nothing to do."""
+        self._contention.begin()
         self._admit()
-        for lane in sorted(self._lanes.values(), key=attrgetter("served_s")):
-            if slices := self._slices(lane):
-                self._now_s = lane.served_s
-                return Step(lane.model_id, slices)
+        for model in sorted(self._models.values(), key=attrgetter("served_s")):
+            if model.running and (slices := self._slices(model)):
+                self._now_s = model.served_s
+                return Step(model, slices)
         return None
 
-    def account(self, step: Step, guessing_s: float, seconds: float) -> None:
-        """How long the guesses for a step took, and the step."""
-        lane = self._lanes[step.model_id]
-        lane.served_s += (guessing_s + seconds) / lane.weight
-        lane.costs.observe(step.num_tokens, seconds)
+    def account(self, step: Step, drafting_s: float, seconds: float) -> None:
+        """How long the drafts for a step took, and the step."""
+        model = step.model
+        model.served_s += (drafting_s + seconds) / model.share
+        model.costs.observe(step.num_tokens, seconds)
         if all(s.num_tokens == 1 for s in step.slices):
-            lane.pace.observe(step.num_tokens, seconds)
+            model.pace.observe(step.num_tokens, seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
         limit = self._settings.max_queue
-        excess = 0 if limit is None else len(self._waiting) - limit
+        excess = 0 if limit is None else sum(len(model.waiting) for model in self._models.values()) - limit
         if excess <= 0:
             return []
-        return [sequence for sequence in reversed(self._waiting) if not sequence.was_admitted][:excess]
+        new = (s for model in self._models.values() for s in model.waiting if not s.was_admitted)
+        return sorted(new, key=_order, reverse=True)[:excess]
 
-    def take_hopeless(self) -> list[Hopeless]:
+    def take_infeasible(self) -> list[Infeasible]:
         """Who was given up by next_step(); the scheduler knows them no more."""
-        hopeless, self._hopeless = self._hopeless, []
-        return hopeless
-
-    def give_way(self) -> bool:
-        """Gives up something that no running sequence needs to get on; False: there is nothing."""
-        return self._contention.give_way()
+        infeasible, self._infeasible = self._infeasible, []
+        return infeasible
 
     def _admit(self) -> None:
-        full: set[str] = set()  # models of which nobody can start
+        queues = [model for model in self._models.values() if model.waiting]
         is_short = False
         self._preempted.clear()
-        while len(full) < len(self._lanes):
-            sequence = next((s for s in self._waiting if s.model_id not in full), None)
-            if sequence is None:
-                break
+        while queues:
+            model = min(queues, key=lambda model: model.waiting[0].order)
+            sequence = model.waiting[0]
             try:
-                verdict = self._consider(sequence, is_short)
+                verdict = self._consider(model, sequence, is_short)
             except Exception as error:  # is its own
-                self._fail(sequence, error)
-                continue
-            if verdict is not _Verdict.OUT:
-                full.add(sequence.model_id)
-                is_short |= verdict is _Verdict.SHORT
+                self._fail(model, sequence, error)
+                verdict = _Verdict.OUT
+            is_short |= verdict is _Verdict.SHORT
+            if verdict is not _Verdict.OUT or not model.waiting:
+                queues.remove(model)
 
-    def _consider(self, sequence: Sequence, is_short: bool) -> _Verdict:
+    def _consider(self, model: Model, sequence: Sequence, is_short: bool) -> _Verdict:
         """is_short: somebody before it found no room."""
-        lane = self._lanes[sequence.model_id]
         num_tokens = min(sequence.num_tokens, sequence.context_length)
-        if sequence in self._preempted:  # or who is sure, and who comes first, might take turns for ever
+        if sequence in self._preempted:  # or one with a guarantee and one that comes first might take turns
             return _Verdict.WAITS
-        if self._contention.is_hopeless(lane, sequence, num_tokens):
-            self._give_up(lane, sequence, num_tokens)
+        if self._contention.is_infeasible(model, sequence, num_tokens):
+            self._give_up(model, sequence, num_tokens)
             return _Verdict.OUT
-        if not self._has_place(lane, sequence) or (is_short and not is_sure(lane, sequence)):
+        if not self._has_place(model, sequence):
             return _Verdict.WAITS
         # Those behind one that finds no room wait, too: else a long prompt might wait forever for short ones.
         # Except for those who take only what nobody else can have.
-        return _Verdict.OUT if self._start(lane, sequence) else _Verdict.SHORT
+        if is_short and not self._contention.is_guaranteed(model, sequence):
+            return _Verdict.WAITS
+        return _Verdict.OUT if self._start(model, sequence) else _Verdict.SHORT
 
-    def _has_place(self, lane: Lane, sequence: Sequence) -> bool:
+    def _has_place(self, model: Model, sequence: Sequence) -> bool:
         limit = self._settings.num_places
-        return limit is None or len(lane.running) < limit or lane.running[-1].order > sequence.order
+        return limit is None or len(model.running) < limit or model.running[-1].order > sequence.order
 
-    def _start(self, lane: Lane, sequence: Sequence) -> bool:
+    def _start(self, model: Model, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
-        sure = is_sure(lane, sequence)
-        if lane.pool.must_shrink and not sure and any(other.running for other in self._lanes.values()):
+        is_guaranteed = self._contention.is_guaranteed(model, sequence)
+        is_alone = not any(other.running for other in self._models.values())
+        if model.kv.must_shrink and not is_guaranteed and not is_alone:
             return False
-        if len(lane.running) == self._settings.num_places:
-            self._preempt(lane.running[-1])
-        if not lane.policy.admit(sequence):
+        if len(model.running) == self._settings.num_places:
+            self._preempt(model, model.running[-1])
+        if not model.policy.admit(sequence):
             return False
-        while not self._contention.has_room(lane, sequence):
-            if self._contention.give_way_to(lane, sequence):
+        while not self._contention.has_room(model, sequence):
+            if self._contention.give_way_to(model, sequence):
                 continue
-            victim = self._contention.victim(lane, sequence, is_sure=sure)
+            victim = self._contention.victim(model, sequence, is_guaranteed=is_guaranteed)
             if victim is None:
-                lane.policy.release(sequence)
+                model.policy.release(sequence)
                 sequence.start_over()
                 return False
-            self._preempt(victim)
-        self._waiting.remove(sequence)
-        insort(lane.running, sequence, key=_order)
+            self._preempt(self._models[victim.model_id], victim)
+        model.waiting.remove(sequence)
+        insort(model.running, sequence, key=_order)
+        self._contention.started(model, sequence)
         sequence.is_running = sequence.was_admitted = True
         sequence.record.admitted(sequence.num_computed)
         return True
 
-    def _slices(self, lane: Lane) -> list[Slice]:
-        slices = [s for stream in self._streams(lane) if (s := self._decode_slice(lane, stream))]
-        slices += self._prefills(lane, len(slices))
+    def _slices(self, model: Model) -> list[Slice]:
+        slices = [s for stream in self._streams(model) if (s := self._decode_slice(model, stream))]
+        slices += self._prefills(model, len(slices))
         return [s for s in slices if s.sequence.is_running]  # the others were preempted for the later slices
 
-    def _streams(self, lane: Lane) -> list[Sequence]:
+    def _streams(self, model: Model) -> list[Sequence]:
         """Those that need one token, or as many of them as a step takes beside a prompt, if there is one."""
-        streams = [s for s in lane.running if s.num_pending == 1 and not s.is_paused]
-        limit = max(self._settings.max_batch - (len(streams) < len(lane.running)), 1)
+        streams = [s for s in model.running if s.num_pending == 1 and not s.is_paused]
+        limit = max(self._settings.max_batch - (len(streams) < len(model.running)), 1)
         if len(streams) <= limit:
             return streams
-        first = lane.turn % len(streams)
-        lane.turn = first + limit
+        first = model.turn % len(streams)
+        model.turn = first + limit
         return (streams[first:] + streams[:first])[:limit]
 
-    def _prefills(self, lane: Lane, num_decodes: int) -> list[Slice]:
-        prompts = [s for s in lane.running if s.num_pending > 1 and not s.is_paused]
+    def _prefills(self, model: Model, num_decodes: int) -> list[Slice]:
+        prompts = [s for s in model.running if s.num_pending > 1 and not s.is_paused]
         if not prompts:
             return []
-        budget = self._prefill_budget(lane, num_decodes)
+        budget = self._prefill_budget(model, num_decodes)
         claimed: set[Hashable] = set()
         slices: list[Slice] = []
         for sequence in prompts:
@@ -229,105 +214,128 @@ class Scheduler:
                 break
             if not sequence.is_running:
                 continue
-            if s := self._prefill_slice(lane, sequence, budget, claimed):
+            if s := self._prefill_slice(model, sequence, budget, claimed):
                 slices.append(s)
                 budget -= s.num_tokens
         return slices
 
-    def _decode_slice(self, lane: Lane, sequence: Sequence) -> Slice | None:
+    def _decode_slice(self, model: Model, sequence: Sequence) -> Slice | None:
         try:
-            has_room = sequence.is_running and self._make_room(lane, sequence, 1)
+            has_room = sequence.is_running and self._make_room(model, sequence, 1)
         except Exception as error:  # is its own
-            self._fail(sequence, error)
+            self._fail(model, sequence, error)
             return None
         return Slice(sequence, 1) if has_room else None
 
     def _prefill_slice(
-        self, lane: Lane, sequence: Sequence, budget: int, claimed: set[Hashable]
+        self, model: Model, sequence: Sequence, budget: int, claimed: set[Hashable]
     ) -> Slice | None:
         try:
-            if not lane.policy.catch_up(sequence, claimed):
+            if not model.policy.catch_up(sequence, claimed):
                 return None
-            lane.policy.reuse_part(sequence)
-            num_tokens = next_chunk(sequence, budget)
-            has_room = self._make_room(lane, sequence, num_tokens)
+            model.policy.reuse_part(sequence)
+            num_tokens = _next_chunk(sequence, budget)
+            has_room = self._make_room(model, sequence, num_tokens)
         except Exception as error:  # is its own
-            self._fail(sequence, error)
+            self._fail(model, sequence, error)
             return None
         return Slice(sequence, num_tokens) if has_room else None
 
-    def _prefill_budget(self, lane: Lane, num_decodes: int) -> int:
+    def _prefill_budget(self, model: Model, num_decodes: int) -> int:
         """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
         settings = self._settings
-        streaming = [other for other in self._lanes.values() if other.num_streams]
+        streaming = [other for other in self._models.values() if other.num_streams]
         if not streaming:
             return settings.prefill_tokens
         stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
         # A step that few wait for, and many gain by, may be longer.
-        num_prompts = sum(sequence.num_pending > 1 for sequence in lane.running)
+        num_prompts = sum(sequence.num_pending > 1 for sequence in model.running)
         num_streams = sum(other.num_streams for other in streaming)
         slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
         allowed_s = max(slowdown * stream_s, settings.unnoticed_s)
         for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
-            estimate_s = lane.costs.estimate(num_decodes + num_tokens)
+            estimate_s = model.costs.estimate(num_decodes + num_tokens)
             if estimate_s is not None and estimate_s <= allowed_s:
                 return num_tokens
         return settings.min_prefill_tokens
 
-    def _make_room(self, lane: Lane, sequence: Sequence, num_tokens: int) -> bool:
+    def _make_room(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
         """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
-        while not fits(lane, sequence, num_tokens):
+        while not _fits(model, sequence, num_tokens):
             length = min(sequence.position + num_tokens, sequence.context_length)
-            if self._contention.is_hopeless(lane, sequence, length):
-                self._give_up(lane, sequence, length)
+            if self._contention.is_infeasible(model, sequence, length):
+                self._give_up(model, sequence, length)
                 return False
             if self._contention.give_way():
                 continue
-            sure = lane.pool.is_sure_of(missing_blocks(sequence, num_tokens))
-            victim = self._contention.victim(lane, sequence, is_sure=sure)
+            missing = sequence.table.missing_bytes(sequence.position + num_tokens)
+            is_guaranteed = model.kv.is_guaranteed(missing)
+            victim = self._contention.victim(model, sequence, is_guaranteed=is_guaranteed)
             assert victim is not None, "a running sequence could at least stop itself"
-            is_alone = victim is sequence and lane.pool.is_all_held_by(sequence.table.num_blocks)
-            if is_alone and not lane.pool.is_too_coarse:  # or there is more for it in a finer one
-                self._give_up(lane, sequence, length)
+            is_alone = victim is sequence and model.kv.is_all_held_by(sequence.table)
+            if is_alone and not model.kv.is_too_coarse:  # or there is more for it in a finer one
+                self._give_up(model, sequence, length)
                 return False
-            self._preempt(victim)
+            self._preempt(self._models[victim.model_id], victim)
             if victim is sequence:
                 return False
         return True
 
-    def _give_up(self, lane: Lane, sequence: Sequence, num_tokens: int) -> None:
-        reason = f"the request {lane.pool.describe_need(blocks_for(num_tokens))}"
+    def _give_up(self, model: Model, sequence: Sequence, num_tokens: int) -> None:
+        table = sequence.table
+        reason = f"the request {model.kv.describe_need(table.held_bytes + table.missing_bytes(num_tokens))}"
         self.remove(sequence)
-        self._hopeless.append(Hopeless(sequence, reason))
+        self._infeasible.append(Infeasible(sequence, reason))
 
-    def _fail(self, sequence: Sequence, error: Exception) -> None:
+    def _fail(self, model: Model, sequence: Sequence, error: Exception) -> None:
         """Nothing that it has computed is to be found by others."""
         reason = unforeseen(sequence.id, error)
         sequence.cursor = None
         if not sequence.is_running:
-            self._release(sequence)
+            self._release(model, sequence)
         self.remove(sequence)
-        self._hopeless.append(Hopeless(sequence, reason))
+        self._infeasible.append(Infeasible(sequence, reason))
 
-    def _preempt(self, sequence: Sequence) -> None:
-        self._stop(sequence)
+    def _preempt(self, model: Model, sequence: Sequence) -> None:
+        self._stop(model, sequence)
         sequence.start_over()
         self.add(sequence)
         self._preempted.add(sequence)
         sequence.record.preempted()
 
-    def _stop(self, sequence: Sequence) -> None:
-        self._lanes[sequence.model_id].running.remove(sequence)
+    def _stop(self, model: Model, sequence: Sequence) -> None:
+        model.running.remove(sequence)
         sequence.is_running = False
-        self._release(sequence)
+        self._contention.stopped(model)
+        self._release(model, sequence)
 
-    def _release(self, sequence: Sequence) -> None:
+    @staticmethod
+    def _release(model: Model, sequence: Sequence) -> None:
         """Its blocks go, whatever is wrong with it."""
-        policy = self._lanes[sequence.model_id].policy
         try:
-            policy.release(sequence)
+            model.policy.release(sequence)
         except Exception:
             log.exception("what request %s computed cannot be kept", sequence.id)
-            policy.abandon(sequence)
+            model.policy.abandon(sequence)
         if sequence.draft is not None:
             sequence.draft.release()
+
+
+def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
+    """Whether its table has room for the next tokens now."""
+    if sequence.position == sequence.context_length:
+        if not model.policy.shift(sequence):
+            return False
+        sequence.num_shifts += 1
+        sequence.record.shifted(sequence.num_discard)
+    return sequence.table.grow(sequence.position + num_tokens)
+
+
+def _next_chunk(sequence: Sequence, budget: int) -> int:
+    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
+    room = sequence.context_length - sequence.position or sequence.num_discard
+    num_tokens = min(sequence.num_pending, budget, room)
+    if num_tokens == sequence.num_pending:
+        return num_tokens
+    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
+    return whole if whole > 0 else num_tokens

@@ -8,14 +8,14 @@ from collections.abc import Sequence as Items
 import numpy as np
 
 from puna._native import NativeError, Sampler
-from puna.backends.base import BlockMemory, DeviceModel, DeviceOutOfMemory
+from puna.backends.base import DeviceModel, DeviceOutOfMemory
 from puna.engine.request import SamplingParams
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps.batch import Part, batch_of, num_threads
 from puna.engine.steps.samplers import new_sampler
-from puna.kv import BlockPool, SequenceTable
+from puna.kv.model_kv import ModelKv
 
 _MOST_TOKENS = 256  # of sequences that are behind, in one step
 _GREEDY = SamplingParams(temperature=0, repeat_last_n=0, seed=0)
@@ -30,27 +30,30 @@ class DraftModel:
 
     def __init__(
         self,
-        device_model: DeviceModel,
-        memory: BlockMemory,
-        pool: BlockPool,
+        device: DeviceModel,
         costs: StepCosts,
         clock: Callable[[], float],
     ) -> None:
         """costs: of the model's steps, which this learns from, too."""
-        self._model = device_model
-        self._memory = memory
-        self._pool = pool
+        self.kv: ModelKv | None = None
+        """The model's; None while it sleeps."""
+        self._device = device
         self._costs = costs
         self._clock = clock
         self._greedy: list[Sampler] = []
 
     @property
     def vocab_size(self) -> int:
-        return self._model.info.vocab_size
+        return self._device.info.vocab_size
 
     def new_state(self) -> DraftState:
         """For a sequence of another model."""
-        return DraftState(self, SequenceTable(self._pool))
+        return DraftState(self, self._kv.new_table())
+
+    @property
+    def _kv(self) -> ModelKv:
+        assert self.kv is not None, "drafts of a model that sleeps"
+        return self.kv
 
     def round_s(self, num_sequences: int) -> float:
         """Seconds for one more guess of each; 0 while that is not known."""
@@ -113,8 +116,10 @@ class DraftModel:
         num_tokens = min(len(tokens) - begin, budget)
         is_last = begin + num_tokens == len(tokens)
         needed = len(tokens) + count - 1 if is_last else begin + num_tokens
-        if num_tokens == 0 or needed > self._model.info.context_length:
+        if num_tokens == 0 or needed > self._device.info.context_length:
             return None
+        if state.table.num_blocks == 0:  # the model may have got other memory since
+            state.table = self._kv.new_table()
         if not state.table.grow(needed):
             state.give_up()
             return None
@@ -134,7 +139,7 @@ class DraftModel:
         start_s = self._clock()
         num_rows = sum(part.completes for part in parts)
         self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
-        result = self._model.step(batch_of(parts, threads), [self._memory], self._greedy[:num_rows])
+        result = self._device.step(batch_of(parts, threads), [self._kv.memory], self._greedy[:num_rows])
         if result.errors:
             raise NativeError("the draft model gives no numbers")
         tokens: list[int] = result.tokens.tolist()

@@ -7,12 +7,12 @@ from collections.abc import Sequence as Items
 from types import MappingProxyType
 from typing import NamedTuple
 
-from puna._native import NativeError, SampleResult, TokenTable
+from puna._native import NativeError, SampleResult
 from puna.backends.base import DeviceOutOfMemory
 from puna.engine.faults import unforeseen
+from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.request import TokenLogprob
-from puna.engine.resident import Resident
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.steps.batch import Part, Slice, batch_of, num_threads, part_of
 from puna.engine.steps.drawn import Advance, advances, logprobs_of
@@ -44,8 +44,8 @@ class StepRunner:
         self.interrupts = Interrupts()
         self._recorder = recorder
 
-    def run(self, model: Resident, slices: Items[Slice], table: TokenTable | None) -> Outcome:
-        """Computes, counts as computed and samples; the caller commits. table: of the model's tokens."""
+    def run(self, model: Model, slices: Items[Slice]) -> Outcome:
+        """Computes, counts as computed and samples; the caller commits."""
         now_ns = self._recorder.mark()
         for s in slices:
             if not s.sequence.record.started_ns:
@@ -58,7 +58,7 @@ class StepRunner:
             if result is None:
                 return Outcome([], failures, was_interrupted=True)
             complete = [s for s in slices if s.completes]
-            logprobs = logprobs_of(complete, result, table)
+            logprobs = logprobs_of(complete, result, model.token_table)
             advanced = list(zip(complete, advances(complete, result), strict=True))
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             # The device refused this batch: its requests fail, all others go on.
@@ -75,14 +75,14 @@ class StepRunner:
             advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
         return Outcome(advanced, failures, logprobs)
 
-    def _compute(self, model: Resident, slices: Items[Slice], parts: Items[Part]) -> SampleResult | None:
+    def _compute(self, model: Model, slices: Items[Slice], parts: Items[Part]) -> SampleResult | None:
         """None: it was interrupted."""
         samplers = [s.sequence.sampler for s in slices if s.completes]
         batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control)
         self._recorder.mark()
         self.interrupts.begin({s.sequence.id for s in slices})
         try:
-            result = model.device_model.step(batch, [model.memory], samplers)
+            result = model.device.step(batch, [model.kv.memory], samplers)
         except NativeError:
             if self.interrupts.control.is_stopped:
                 return None
@@ -104,7 +104,7 @@ def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failur
     return prepared, parts, failures
 
 
-def _count(model: Resident, slices: Items[Slice], failures: list[Failure]) -> None:
+def _count(model: Model, slices: Items[Slice], failures: list[Failure]) -> None:
     """They now have what was computed of them. Adds those with whom that fails, once."""
     for s in slices:
         try:

@@ -190,7 +190,7 @@ def _held_by_models(usage: Usage) -> Counter[str]:
     if (stats := usage.stats) is not None:
         for model in stats.models:
             name = usage.model_names.get(model.model_id, model.model_id)
-            held[name] = max(model.used_kv_bytes, model.minimum_kv_bytes)
+            held[name] = max(model.used_kv_bytes, model.guaranteed_kv_bytes)
         weights = sum(model.weight_bytes for model in stats.models if not model.is_asleep)
         if stats.memory_limit_bytes - weights < stats.kv_limit_bytes:  # they leave KV less than its own limit
             held["weights"] = weights

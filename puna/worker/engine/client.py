@@ -11,7 +11,7 @@ from typing import TypeVar
 from puna.engine.request import Request, StepOutput
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import Call, Channel
-from puna.worker.engine.messages import CROSSING, Cancel, Outputs, Pause, Submit
+from puna.worker.engine.messages import CROSSING, Cancel, Hold, Outputs, Pause, Submit
 
 R = TypeVar("R")
 
@@ -38,6 +38,10 @@ class EngineClient:
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R:
         """See CallClient.call()."""
         return await self._calls.call(message, descriptors)
+
+    def tell(self, message: Hold) -> None:
+        """What is not answered."""
+        self._calls.tell(message)
 
     def stream(self, request: Request) -> OutputStream:
         """The request's outputs; it is submitted when the stream is entered."""

@@ -10,19 +10,18 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.request import EngineStats, Request, StepOutput
 from puna.engine.settings import EngineSettings
-from puna.kv.budget import Shortage
 from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.worker.cage import CageLevel
-from puna.worker.calls import Call, Crossing, Detail
+from puna.worker.calls import Call, Crossing
 
-CROSSING: Crossing = {
-    ModelDoesNotFit: Detail("shortage", Shortage),
-    ModelLoadError: None,
-    UnknownSession: None,
-    SessionError: None,
-    SavedSessionMismatch: None,
-    SavedSessionError: None,
-}
+CROSSING: Crossing = (
+    ModelDoesNotFit,
+    ModelLoadError,
+    UnknownSession,
+    SessionError,
+    SavedSessionMismatch,
+    SavedSessionError,
+)
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,10 +54,19 @@ class Load(Call[ModelInfo], frozen=True, tag=True):
     model_id: str
     name: str
     """For error texts."""
-    weight: float = 1.0
-    """Share of the device when other models are busy, too."""
-    minimum_kv_bytes: int = 0
-    """KV memory that the model is sure of."""
+    share: float = 1.0
+    """Of the device while other models are busy, too, relative to theirs."""
+    guaranteed_kv_bytes: int = 0
+    """KV memory that no other model takes."""
+
+
+class Hold(msgspec.Struct, frozen=True, tag=True):
+    """Whether requests may come to a model: if not, it may fall asleep to make room for others, and its next
+    request wakes it. One that was just loaded or woken is held.
+    """
+
+    model_id: str
+    is_held: bool
 
 
 class SetTokenTable(Call[None], frozen=True, tag=True):
@@ -195,6 +203,7 @@ SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
 ToWorker = (
     Start
     | Load
+    | Hold
     | SetTokenTable
     | Unload
     | Sleep

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from puna._native import NativeError, TokenTable
-from puna.backends.base import DeviceModel, ModelLoadError, ModelSource
+from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine import EngineCore, StepOutput
 from puna.kv.pressure import MemoryPressure
 from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
@@ -22,6 +22,7 @@ from puna.worker.engine.messages import (
     EraseModel,
     GetStats,
     GetTrace,
+    Hold,
     Lease,
     Leased,
     ListSessions,
@@ -164,6 +165,8 @@ class EngineServer:
                 self._engine.cancel(request_id)
             case Pause(request_id, paused):
                 self._engine.pause(request_id, paused=paused)
+            case Hold(model_id, is_held):
+                self._engine.hold_model(model_id, is_held=is_held)
             case Load():
                 self._loader.submit(self._load, asked)
             case SetTokenTable():
@@ -189,7 +192,9 @@ class EngineServer:
                 engine.sleep_model(model_id)
                 return None
             case Wake(model_id):
-                return engine.wake_model(model_id)
+                info = engine.wake_model(model_id)
+                engine.hold_model(model_id, is_held=True)
+                return info
             case GetStats():
                 return engine.stats()
             case GetTrace(seconds):
@@ -229,8 +234,14 @@ class EngineServer:
         self._call_soon(lambda: self._calls.fail(asked.call, failed))
 
     def _attach(self, call: int, m: Load, device_model: DeviceModel) -> None:
-        attach = self._engine.attach_model
-        self._answer_with(call, lambda: attach(m.model_id, device_model, m.weight, m.minimum_kv_bytes))
+        def attach() -> ModelInfo:
+            info = self._engine.attach_model(
+                m.model_id, device_model, m.share, m.guaranteed_kv_bytes, name=m.name
+            )
+            self._engine.hold_model(m.model_id, is_held=True)
+            return info
+
+        self._answer_with(call, attach)
 
     def _read_token_table(self, asked: Asked) -> None:
         """In the loader's thread."""

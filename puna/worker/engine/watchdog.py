@@ -82,7 +82,7 @@ class StepWatch:
             return None
         num_tokens, seconds = now.step.num_tokens, now.now_s - self._since.now_s
         return (
-            f"a step of {num_tokens} tokens of model {now.step.model_id} has not got on for {seconds:.0f} s"
+            f"a step of {num_tokens} tokens of model {now.step.model.id} has not got on for {seconds:.0f} s"
         )
 
 

@@ -15,7 +15,7 @@ from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing
 from puna.worker.text.limits import Limits
 
-CROSSING: Crossing = {PromptError: None, TemplateError: None, TokenizerError: None, GgufError: None}
+CROSSING: Crossing = (PromptError, TemplateError, TokenizerError, GgufError)
 
 MAX_TEMPLATE_CHARS = 1 << 20
 

@@ -49,7 +49,7 @@ class ZygoteProcess:
     async def start(cls) -> ZygoteProcess:
         """Raises OSError."""
         process, channel = await ChildProcess.spawn("puna.worker.text")
-        return cls(process, await CallClient.connect(channel, crossing={}))
+        return cls(process, await CallClient.connect(channel, crossing=()))
 
     @property
     def pid(self) -> int:

@@ -47,7 +47,7 @@ def _answer(server: CallServer, service: TextService, asked: Asked, cpu_s: float
         raise
     except Exception as raised:  # a file, a template or a prompt must not end the worker
         error = raised
-        if not isinstance(error, tuple(CROSSING)):
+        if not isinstance(error, CROSSING):
             log.exception("a request failed")
     goes_on = peak_bytes() < largest
     if not goes_on:

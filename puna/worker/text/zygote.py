@@ -32,7 +32,7 @@ class Zygote:
     """Serves one daemon until it closes the channel; the workers end with the zygote."""
 
     def __init__(self, channel: Channel) -> None:
-        self._server = CallServer(channel, ToZygote, {})
+        self._server = CallServer(channel, ToZygote, ())
         self._stages: dict[int, SharedStage] = {}
         self._prctl = ctypes.CDLL(None).prctl
 

@@ -105,7 +105,9 @@ def test_limit_says_what_is_needed_available_and_who_holds_the_rest(served):
     expected = "5 MiB are needed, 4 MiB are available; in use: "
     with refused("RESOURCE_EXHAUSTED", f"{expected}llama3.2 4 KiB, process {pid} 60 MiB"):
         client.allocate(5 * MIB)
-    served.budget.models = [ModelStats("sha256:2", 1, 0, 0, 64, 0, 0, 0, minimum_kv_bytes=5, weight_bytes=7)]
+    served.budget.models = [
+        ModelStats("sha256:2", 1, 0, 0, 64, 0, 0, 0, guaranteed_kv_bytes=5, weight_bytes=7)
+    ]
     served.budget.memory_limit = 64 * MIB
     with refused("RESOURCE_EXHAUSTED", f"{expected}sha256:2 5 B, weights 7 B, process {pid} 60 MiB"):
         client.allocate(5 * MIB)

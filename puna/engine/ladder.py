@@ -1,0 +1,111 @@
+"""What can be given up when memory is short, in the order in which it goes.
+
+| what | where | what it costs |
+|---|---|---|
+| spare memory | Budget | nothing |
+| cached KV, used longest ago first | Budget | computing or reading it, if somebody comes for it |
+| KV of draft models | Drafts | drafts, for a while |
+| transfers to and from a disk | WarmPrefixes, Sessions | what was to be kept, or read |
+| idle slots, sessions | IdleSlots, Sessions | as cached KV; sessions are somebody's wish |
+| weights of idle models | IdleModels | reading them from the file, when they are wanted |
+| running sequences, the last in order first | Scheduler | computing them again |
+
+Whoever takes a block gets spare and cached memory by the way; this is what comes after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Items
+from operator import attrgetter
+from typing import Protocol
+
+from puna.engine.model import Model
+from puna.engine.scheduling.sequence import Sequence
+from puna.kv import Budget
+
+
+class Rung(Protocol):
+    """One kind of what no running sequence needs to get on."""
+
+    @property
+    def num_bytes(self) -> int:
+        """At most so much KV memory is gained by giving all of it up, now or soon."""
+
+    def give_up_one(self) -> bool:
+        """Gives some of it up, what was used longest ago first; False: there is nothing."""
+
+
+class Drafts:
+    """What draft models have computed of running sequences."""
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self._models = models
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(s.draft.table.held_bytes for s in self._sequences() if s.draft is not None)
+
+    def give_up_one(self) -> bool:
+        return any(s.draft is not None and s.draft.give_up() for s in self._sequences())
+
+    def _sequences(self) -> list[Sequence]:
+        return [s for model in self._models.values() for s in reversed(model.running)]
+
+
+class IdleModels:
+    """Models that nobody uses: asleep, they take neither weights nor KV memory."""
+
+    def __init__(self, models: Mapping[str, Model], budget: Budget, sleep: Callable[[Model], None]) -> None:
+        self._models = models
+        self._budget = budget
+        self._sleep = sleep
+
+    @property
+    def num_bytes(self) -> int:
+        """None where weights are not in the way of KV memory: what is guaranteed to an idle model stays."""
+        if not self._budget.are_weights_in_the_way:
+            return 0
+        budget, idle = self._budget, self.all()
+        weights = budget.weight_bytes - sum(model.device.info.fixed_bytes for model in idle)
+        limit = min(budget.kv_limit_bytes, budget.memory_limit_bytes - weights)
+        return limit - budget.limit_bytes + sum(model.guaranteed_bytes for model in idle)
+
+    def give_up_one(self) -> bool:
+        return self._budget.are_weights_in_the_way and self.put_to_sleep()
+
+    def put_to_sleep(self) -> bool:
+        """The one that was used longest ago; False: there is none."""
+        oldest = min(self.all(), key=attrgetter("last_used_s"), default=None)
+        if oldest is not None:
+            self._sleep(oldest)
+        return oldest is not None
+
+    def all(self) -> list[Model]:
+        return [model for model in self._models.values() if model.is_idle]
+
+
+class Ladder:
+    """The rungs below running sequences."""
+
+    def __init__(self, rungs: Items[Rung], idle: IdleModels | None) -> None:
+        """rungs: the first go first, and before idle models. idle: None: those keep their memory."""
+        self._rungs = (*rungs, *([idle] if idle else []))
+        self._idle = idle
+
+    @property
+    def num_bytes(self) -> int:
+        return self.pinned_bytes + self.idle_bytes
+
+    @property
+    def pinned_bytes(self) -> int:
+        """On the rungs before idle models."""
+        return sum(rung.num_bytes for rung in self._rungs if rung is not self._idle)
+
+    @property
+    def idle_bytes(self) -> int:
+        """KV memory that would be there besides if all idle models slept."""
+        return self._idle.num_bytes if self._idle else 0
+
+    def give_up_one(self) -> bool:
+        return any(rung.give_up_one() for rung in self._rungs)

@@ -1,0 +1,126 @@
+"""A loaded model: what the device has of it, its KV memory, its requests, what was learned of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from puna._native import TokenTable
+from puna.backends.base import DeviceModel
+from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
+from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.request import ModelStats
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.scheduling.step_costs import StepCosts
+from puna.engine.scheduling.stream_pace import StreamPace
+from puna.engine.settings import EngineSettings
+from puna.engine.speculation.draft_model import DraftModel
+from puna.kv.input_cache import InputCache
+from puna.kv.model_kv import ModelKv
+
+
+class Model:
+    """It is awake, with KV memory and counted weights, or asleep: then it takes next to no memory."""
+
+    def __init__(
+        self,
+        model_id: str,
+        device: DeviceModel,
+        clock: Callable[[], float],
+        *,
+        name: str,
+        share: float,
+        guaranteed_bytes: int,
+    ) -> None:
+        """clock: seconds."""
+        self.id = model_id
+        self.name = name
+        """For error texts."""
+        self.device = device
+        self.share = share
+        """Of the device's time while other models have work, too, relative to theirs."""
+        self.guaranteed_bytes = guaranteed_bytes
+        """KV memory that no other model takes while this one is awake."""
+        self.costs = StepCosts()
+        self.pace = StreamPace(self.costs)
+        self.drafter = DraftModel(device, self.costs, clock)
+        self.token_table: TokenTable | None = None
+        """What its tokens stand for, if that is known: then replies have text."""
+        self.running: list[Sequence] = []
+        """In order."""
+        self.waiting: list[Sequence] = []
+        """For memory or a place, in order."""
+        self.num_requests = 0
+        """In the engine: running, waiting, or waiting for a disk."""
+        self.is_held = False
+        """Somebody is about to send requests."""
+        self.last_used_s = 0.0
+        """When it woke, or a request last came or ended."""
+        self.served_s = 0.0
+        """Virtual time: seconds of the device, by share."""
+        self.turn = 0
+        """Which of the streams come first, if there are too many for a step."""
+        self._kv: ModelKv | None = None
+        self._policy: CachePolicy | None = None
+
+    @property
+    def is_awake(self) -> bool:
+        return self._kv is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it could sleep."""
+        return self.is_awake and not self.is_held and self.num_requests == 0
+
+    @property
+    def kv(self) -> ModelKv:
+        """Of a model that is awake."""
+        assert self._kv is not None, f"model {self.id} is asleep"
+        return self._kv
+
+    @property
+    def policy(self) -> CachePolicy:
+        """Of a model that is awake: how its sequences come by KV."""
+        assert self._policy is not None, f"model {self.id} is asleep"
+        return self._policy
+
+    @property
+    def num_streams(self) -> int:
+        return sum(sequence.num_generated > 0 and not sequence.is_paused for sequence in self.running)
+
+    def use_kv(self, kv: ModelKv | None, settings: EngineSettings) -> None:
+        """None: it sleeps. Nothing uses what it had before."""
+        self._kv = kv
+        self._policy = None if kv is None else self._new_policy(kv, settings)
+        self.drafter.kv = kv
+
+    def stats(self, num_preemptions: int) -> ModelStats:
+        info, kv = self.device.info, self._kv
+        return ModelStats(
+            model_id=self.id,
+            num_running=len(self.running),
+            num_waiting=self.num_requests - len(self.running),
+            num_preemptions=num_preemptions,
+            block_bytes=info.block_bytes,
+            used_kv_bytes=kv.used_bytes if kv else 0,
+            cached_kv_bytes=kv.cached_bytes if kv else 0,
+            committed_kv_bytes=kv.committed_bytes if kv else 0,
+            reserved_kv_bytes=kv.reserved_bytes if kv else 0,
+            guaranteed_kv_bytes=self.guaranteed_bytes,
+            weight_bytes=info.weight_bytes,
+            is_asleep=kv is None,
+        )
+
+    def _new_policy(self, kv: ModelKv, settings: EngineSettings) -> CachePolicy:
+        if settings.cache_policy == "prefix":
+            return PrefixPolicy(kv.pool, kv.tree, kv.memory.move)
+        info, num_slots = self.device.info, settings.num_places
+        assert num_slots is not None, "slots always have a number"
+        slots = InputCache(
+            kv.pool,
+            kv.memory.move,
+            kv_size=num_slots * info.context_length,
+            num_slots=num_slots,
+            multi_user=settings.multi_user_cache,
+            can_shift=info.can_shift,
+        )
+        return SlotPolicy(kv.pool, slots, kv.memory.move)
