@@ -211,7 +211,7 @@ class SequenceTable:
 
         Blocks that change and are shared are copied, those of this table alone change in place and are
         forgotten by the prefix tree. Whatever lies behind `num_tokens` is given back. False, and nothing
-        changed, if blocks are short or a window would reach what has slid out of it. If the device raises, the
+        changed, if blocks are short or a window would reach what slid out of it. If the device raises, the
         table's KV is lost. What has moved, and what is computed behind it, never enters the tree.
         """
 

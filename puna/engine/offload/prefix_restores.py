@@ -72,7 +72,7 @@ class PrefixRead:
         return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
 
     def probe(self) -> None:
-        """Finds out what there is, and is of use: the longest beginning of which every group has what the token
+        """Finds out what there is, and is of use: the longest beginning of which every group has what a token
         behind it sees. In one thread.
         """
         num_full = len(self._tokens) // BLOCK_TOKENS
