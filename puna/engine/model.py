@@ -59,6 +59,8 @@ class Model:
         """Virtual time: seconds of the device, by share."""
         self.turn = 0
         """Which of the streams come first, if there are too many for a step."""
+        self.lets_pass = False
+        """Whether the shorter prompts had the last step that was too small to be shared."""
         self._kv: ModelKv | None = None
         self._policy: CachePolicy | None = None
 

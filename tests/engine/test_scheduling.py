@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from puna.engine.caching.cache_policy import PrefixPolicy
+from puna.engine.scheduling.sequence import Sequence
 from tests.engine.toy import (
     BLOCK_BYTES,
     Results,
@@ -75,7 +77,7 @@ def test_short_prompts_share_a_step():
     for token, (name, length) in enumerate((("a", 40), ("b", 50), ("c", 30))):
         engine.submit(toy_request(name, [token] * length, 1))
     run_all(engine)
-    assert model.steps == [[40, 50, 10], [20]]
+    assert model.steps == [[40, 30, 16], [34]]
 
 
 def test_a_step_runs_on_as_many_threads_as_any_of_its_requests_wants():
@@ -152,6 +154,30 @@ def test_nobody_is_overtaken_while_waiting_for_memory():
     engine.submit(toy_request("small", [3], 5))
     results = run_all(engine)
     assert list(results.last) == ["running", "large", "small"]
+
+
+def test_who_waits_for_memory_is_left_alone_until_something_changes(monkeypatch: pytest.MonkeyPatch):
+    admitted: list[str] = []
+    admit = PrefixPolicy.admit
+
+    def counting(policy: PrefixPolicy, sequence: Sequence) -> bool:
+        admitted.append(sequence.id)
+        return admit(policy, sequence)
+
+    monkeypatch.setattr(PrefixPolicy, "admit", counting)
+    engine = toy_engine(num_blocks=12)
+    for name in ("a", "b"):
+        engine.submit(toy_request(name, [ord(name) - 90] * 65, 40))
+    engine.submit(toy_request("waits", [1] * 100, 1))
+    engine.step()
+    assert admitted == ["a", "b", "waits"]
+    for _ in range(15):
+        engine.step()
+    assert admitted == ["a", "b", "waits"]
+    engine.cancel("a")
+    engine.step()
+    assert admitted == ["a", "b", "waits", "waits"]
+    assert run_all(engine).tokens["waits"] == expected_tokens([1] * 100, 1)
 
 
 def test_a_sequence_ends_where_memory_ends():

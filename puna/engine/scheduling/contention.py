@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 
 from puna.engine.ladder import Ladder
@@ -10,6 +11,20 @@ from puna.engine.model import Model
 from puna.engine.scheduling.sequence import Sequence
 
 _order = attrgetter("order")
+
+_LOOK_AGAIN = 16  # steps after which a sequence that found no room tries again, whatever has changed
+
+
+@dataclass(slots=True)
+class Shortage:
+    """Why the first that waits for a model could not start."""
+
+    sequence: Sequence
+    num_changes: int
+    available_bytes: int
+    missing_bytes: int
+    num_steps: int = 0
+    """Since then."""
 
 
 class Contention:
@@ -22,18 +37,23 @@ class Contention:
         self._models = models
         self._ladder = ladder
         self._demands: dict[Model, int] = {}
+        self._shortages: dict[Model, Shortage] = {}
+        self._num_changes = 0  # of who runs
 
     def begin(self) -> None:
         """Of a step: what running sequences need has changed."""
         self._demands.clear()
+        self._shortages = {model: short for model, short in self._shortages.items() if model.waiting}
 
     def started(self, model: Model, sequence: Sequence) -> None:
         """It is among those that run now."""
+        self._num_changes += 1
         if model in self._demands:
             self._demands[model] += needed_bytes(sequence)
 
     def stopped(self, model: Model) -> None:
         """One of its sequences is not, any more."""
+        self._num_changes += 1
         self._demands.pop(model, None)
 
     def give_way(self) -> bool:
@@ -44,15 +64,39 @@ class Contention:
         """The same, but not in vain: only if the sequence could then start."""
         return self.has_room(model, sequence, self._ladder.num_bytes) and self._ladder.give_up_one()
 
+    def found_no_room(self, model: Model, sequence: Sequence, missing_bytes: int) -> None:
+        """It had to give back what it had taken. missing_bytes: see missing_bytes()."""
+        available = model.kv.available_bytes
+        self._shortages[model] = Shortage(sequence, self._num_changes, available, missing_bytes)
+
+    def may_have_room(self, model: Model, sequence: Sequence) -> bool:
+        """Whether it is worth while to see whether it can start, which takes long for a long prompt: not while
+        nothing has changed since it found no room.
+        """
+        shortage = self._shortages.get(model)
+        if shortage is None or shortage.sequence is not sequence:
+            return True
+        shortage.num_steps += 1
+        gained = model.kv.available_bytes - shortage.available_bytes
+        return (
+            shortage.num_changes != self._num_changes
+            or gained >= shortage.missing_bytes
+            or shortage.num_steps == _LOOK_AGAIN
+        )
+
     def has_room(self, model: Model, sequence: Sequence, spare_bytes: int = 0) -> bool:
         """Whether it can start without being preempted as soon as it and the others grow.
 
         spare_bytes: that would be available, too.
         """
+        return self.missing_bytes(model, sequence) <= spare_bytes
+
+    def missing_bytes(self, model: Model, sequence: Sequence) -> int:
+        """What it lacks to start without being preempted as soon as it and the others grow."""
         kv = model.kv
         others = [other for other in self._models.values() if other.running and other.kv.competes_with(kv)]
         if not others:
-            return True
+            return 0
         # Without room to grow where it could never have that.
         needed = min(
             needed_bytes(sequence), kv.most_bytes + self._ladder.idle_bytes - sequence.table.held_bytes
@@ -62,7 +106,7 @@ class Contention:
             needed += sum(
                 other.kv.unguaranteed_bytes(self._demand(other)) for other in others if other is not model
             )
-        return needed <= kv.available_bytes + spare_bytes
+        return needed - kv.available_bytes
 
     def is_guaranteed(self, model: Model, sequence: Sequence) -> bool:
         """Whether it, and those before it, will take no more than is guaranteed to the model."""

@@ -155,7 +155,8 @@ class Scheduler:
         # Except for those who take only what nobody else can have.
         if is_short and not self._contention.is_guaranteed(model, sequence):
             return _Verdict.WAITS
-        return _Verdict.OUT if self._start(model, sequence) else _Verdict.SHORT
+        is_worth_trying = self._contention.may_have_room(model, sequence)
+        return _Verdict.OUT if is_worth_trying and self._start(model, sequence) else _Verdict.SHORT
 
     def _has_place(self, model: Model, sequence: Sequence) -> bool:
         limit = self._settings.num_places
@@ -176,7 +177,9 @@ class Scheduler:
                 continue
             victim = self._contention.victim(model, sequence, is_guaranteed=is_guaranteed)
             if victim is None:
+                missing_bytes = self._contention.missing_bytes(model, sequence)
                 model.policy.release(sequence)
+                self._contention.found_no_room(model, sequence, missing_bytes)
                 sequence.start_over()
                 return False
             self._preempt(self._models[victim.model_id], victim)
@@ -203,21 +206,43 @@ class Scheduler:
         return (streams[first:] + streams[:first])[:limit]
 
     def _prefills(self, model: Model, num_decodes: int) -> list[Slice]:
+        """The first prompt in order has at least half of what a step takes, shorter ones the other half."""
         prompts = [s for s in model.running if s.num_pending > 1 and not s.is_paused]
         if not prompts:
             return []
-        budget = self._prefill_budget(model, num_decodes)
+        budget, most = self._prefill_budget(model, num_decodes), self._settings.max_batch - num_decodes
+        first, shorter = prompts[0], _shorter(prompts)
+        share = _passing_share(model, shorter, budget, most)
+        others = [*shorter, *(s for s in prompts[1:] if s not in shorter)]
         claimed: set[Hashable] = set()
         slices: list[Slice] = []
-        for sequence in prompts:
-            if budget <= 0 or num_decodes + len(slices) == self._settings.max_batch:
+        for sequence in others if share == budget else [first, *others]:
+            if budget <= 0 or len(slices) == most:
                 break
-            if not sequence.is_running:
-                continue
-            if s := self._prefill_slice(model, sequence, budget, claimed):
+            own = budget - share if sequence is first else budget
+            if s := self._prefill_slice(model, sequence, own, claimed):
                 slices.append(s)
                 budget -= s.num_tokens
+        if share and budget > 0:
+            self._use_rest(model, first, budget, most, claimed, slices)
         return slices
+
+    def _use_rest(
+        self,
+        model: Model,
+        first: Sequence,
+        budget: int,
+        most: int,
+        claimed: set[Hashable],
+        slices: list[Slice],
+    ) -> None:
+        """What shorter prompts could not use, since they wait for another to compute what they share."""
+        if slices and slices[0].sequence is first:
+            num_tokens = _next_chunk(first, slices[0].num_tokens + budget)
+            if num_tokens > slices[0].num_tokens and first.table.grow(first.position + num_tokens):
+                slices[0] = Slice(first, num_tokens)
+        elif len(slices) < most and (s := self._prefill_slice(model, first, budget, claimed)):
+            slices.append(s)
 
     def _decode_slice(self, model: Model, sequence: Sequence) -> Slice | None:
         try:
@@ -231,7 +256,7 @@ class Scheduler:
         self, model: Model, sequence: Sequence, budget: int, claimed: set[Hashable]
     ) -> Slice | None:
         try:
-            if not model.policy.catch_up(sequence, claimed):
+            if not sequence.is_running or not model.policy.catch_up(sequence, claimed):
                 return None
             model.policy.reuse_part(sequence)
             num_tokens = _next_chunk(sequence, budget)
@@ -329,6 +354,28 @@ def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
         sequence.num_shifts += 1
         sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)
+
+
+def _shorter(prompts: list[Sequence]) -> list[Sequence]:
+    """Those that may pass the first in order, the shortest first: less is to be computed of them, and their
+    priority is no lower.
+    """
+    first = prompts[0]
+    length, priority = first.num_pending, first.request.priority
+    shorter = [s for s in prompts[1:] if s.num_pending < length and s.request.priority >= priority]
+    return sorted(shorter, key=attrgetter("num_pending"))
+
+
+def _passing_share(model: Model, shorter: list[Sequence], budget: int, most: int) -> int:
+    """How much of a step's prompt tokens, in at most so many slices, are for the shorter prompts: half, or all
+    of every other step if it is too small to be shared.
+    """
+    if not shorter:
+        return 0
+    if budget >= 2 * BLOCK_TOKENS and most > 1:
+        return min(budget // 2, sum(sequence.num_pending for sequence in shorter))
+    model.lets_pass = not model.lets_pass
+    return budget if model.lets_pass else 0
 
 
 def _next_chunk(sequence: Sequence, budget: int) -> int:
