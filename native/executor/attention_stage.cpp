@@ -51,7 +51,7 @@ void run_piece(const Step& step, const AttentionArgs& args, const AttentionTile&
 
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept {
   AttentionTiles tiles(stage, step.batch, step.num_threads);
-  int64_t end = 0;  // of the tile's tasks
+  int64_t end = 0;              // of the tile's tasks
   while (!step.is_stopped()) {  // a long context takes seconds
     const int64_t task = claimed.fetch_add(1, std::memory_order_relaxed);
     while (task >= end) {

@@ -24,7 +24,7 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
-  ThreadActivity& activity;     // told of each task, in stages whose shares take long
+  ThreadActivity& activity;    // told of each task, in stages whose shares take long
   const StepControl* control;  // null: nobody stops the step
 
   // For stages that take long: nothing more of it need be computed.

@@ -7,7 +7,8 @@ namespace puna {
 
 class StepControl {
  public:
-  // Any thread. The step ends within milliseconds: behind its current stage, or within it where one takes long.
+  // Any thread. The step ends within milliseconds: behind its current stage, or within it where one takes
+  // long.
   void stop() { stopped_.store(true, std::memory_order_relaxed); }
   bool is_stopped() const { return stopped_.load(std::memory_order_relaxed); }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kv/arena.h"
-#include "kvcached/budget.h"
 #include "kv/id_set.h"
+#include "kvcached/budget.h"
 
 namespace puna::kvcached {
 

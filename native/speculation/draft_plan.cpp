@@ -18,8 +18,8 @@ struct Gain {
   uint32_t draft;  // its place in chances.values
 };
 
-// Best first, those that gain as much in their order. A radix sort: of the thousands of gains of a large batch many
-// are nearly the same, so that comparing them would take several times as long.
+// Best first, those that gain as much in their order. A radix sort: of the thousands of gains of a large
+// batch many are nearly the same, so that comparing them would take several times as long.
 void sort_best_first(std::vector<Gain>& gains) {
   constexpr int kDigitBits = 11, kBits = 64;
   constexpr size_t kDigits = size_t{1} << kDigitBits;
@@ -60,7 +60,8 @@ std::vector<size_t> plan_drafts(const Chances& chances, StepSize step, const Ste
                                 double round_s) {
   std::vector<size_t> counts(chances.num_sequences(), 0);
   std::vector<uint32_t> sequences;  // of each draft
-  for (size_t s = 0; s < counts.size(); ++s) sequences.resize(chances.starts[s + 1], static_cast<uint32_t>(s));
+  for (size_t s = 0; s < counts.size(); ++s)
+    sequences.resize(chances.starts[s + 1], static_cast<uint32_t>(s));
   const auto num_decodes = static_cast<double>(step.num_decodes);
   if (num_decodes < costs.fewest_tokens()) return counts;  // how long it takes without drafts is not known
   const double step_s = costs.estimate(step.num_tokens).value();

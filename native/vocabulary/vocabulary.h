@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "vocabulary/format.h"
 #include "base/keyed_hash.h"
+#include "vocabulary/format.h"
 
 namespace puna {
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from puna._native import TextStream
 from puna.engine.model import Model
 from puna.engine.observation.recorder import RequestRecord
@@ -19,6 +17,7 @@ from puna.engine.validation import (
     check_request,
     check_stop,
     context_limit,
+    prompt_array,
 )
 
 
@@ -37,6 +36,7 @@ def new_sequence(
     Raises InvalidRequest; NativeError for sampling parameters that make no sense.
     """
     info = model.device.info
+    prompt = prompt_array(request.prompt, info.vocab_size)
     check_request(request, info.vocab_size)
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
@@ -44,9 +44,10 @@ def new_sequence(
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
     sampler = new_sampler(request.sampling)
-    sampler.accept_many(np.array(request.prompt, dtype=np.int32))
+    sampler.accept_many(prompt)
     return Sequence(
         request,
+        prompt,
         order=order,
         namespace=namespace,
         context_length=context_limit(request, info, model.kv, idle_bytes),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from puna._native import TokenTable
+from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.request import ModelStats
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.scheduling.stream_pace import StreamPace
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.draft_model import DraftModel

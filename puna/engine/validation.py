@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
@@ -34,12 +39,19 @@ def context_limit(request: Request, info: ModelInfo, kv: ModelKv, idle_bytes: in
     return min(limit, kv.tokens_within(kv.most_bytes_without_leases + idle_bytes))
 
 
-def check_request(request: Request, vocab_size: int) -> None:
-    """Raises InvalidRequest."""
-    if not request.prompt:
+def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
+    """Raises InvalidRequest for one that is empty, or has a token that there is not."""
+    if not prompt:
         raise InvalidRequest("the prompt is empty")
-    if min(request.prompt) < 0 or max(request.prompt) >= vocab_size:
-        raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
+    with suppress(OverflowError):  # beyond 32 bits
+        tokens = np.array(prompt, dtype=np.int32)
+        if tokens.min() >= 0 and tokens.max() < vocab_size:
+            return tokens
+    raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
+
+
+def check_request(request: Request, vocab_size: int) -> None:
+    """All but its prompt. Raises InvalidRequest."""
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
     if request.num_draft is not None and request.num_draft < 0:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from puna._native import StepCosts
 from puna.backends.base import KvGroup
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.prefix_restores import PrefixRead
 from puna.engine.offload.prefix_saves import PrefixSave
 from puna.engine.offload.sessions import ModelKv
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
 from puna.kv.block_files import StoredBlock
 from puna.kv.identity import KvIdentity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.engine.scheduling.step_costs import StepCosts
+from puna._native import StepCosts
 from puna.engine.scheduling.stream_pace import StreamPace
 
 pytestmark = pytest.mark.unit

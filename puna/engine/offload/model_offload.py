@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from puna._native import StepCosts
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.kv import BlockId
 from puna.kv.block_files import BlockFiles
 from puna.kv.model_kv import ModelKv

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from puna._native import StepCosts
 from puna.engine.caching.slot_policy import IdleSlots
 from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
@@ -13,7 +14,6 @@ from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
 from puna.engine.offload.prefix_saves import PrefixSaves
 from puna.engine.request import DiskStats
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS, BlockId
 from puna.kv.model_kv import ModelKv

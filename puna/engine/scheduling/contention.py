@@ -70,8 +70,8 @@ class Contention:
         self._shortages[model] = Shortage(sequence, self._num_changes, available, missing_bytes)
 
     def may_have_room(self, model: Model, sequence: Sequence) -> bool:
-        """Whether it is worth while to see whether it can start, which takes long for a long prompt: not while
-        nothing has changed since it found no room.
+        """Whether to see whether it can start, which takes long for a long prompt: not while nothing has
+        changed since it found no room.
         """
         shortage = self._shortages.get(model)
         if shortage is None or shortage.sequence is not sequence:

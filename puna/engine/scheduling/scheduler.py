@@ -13,10 +13,10 @@ from puna.engine.faults import unforeseen
 from puna.engine.ladder import Ladder
 from puna.engine.model import Model
 from puna.engine.scheduling.contention import Contention
+from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.steps.batch import Slice
-from puna.kv import BLOCK_TOKENS
 
 _order = attrgetter("order")
 
@@ -210,9 +210,10 @@ class Scheduler:
         prompts = [s for s in model.running if s.num_pending > 1 and not s.is_paused]
         if not prompts:
             return []
-        budget, most = self._prefill_budget(model, num_decodes), self._settings.max_batch - num_decodes
-        first, shorter = prompts[0], _shorter(prompts)
-        share = _passing_share(model, shorter, budget, most)
+        budget = prefill_budget(model, self._models.values(), self._settings, num_decodes)
+        most = self._settings.max_batch - num_decodes
+        first, shorter = prompts[0], shorter_prompts(prompts)
+        share = passing_share(model, shorter, budget, most)
         others = [*shorter, *(s for s in prompts[1:] if s not in shorter)]
         claimed: set[Hashable] = set()
         slices: list[Slice] = []
@@ -238,7 +239,7 @@ class Scheduler:
     ) -> None:
         """What shorter prompts could not use, since they wait for another to compute what they share."""
         if slices and slices[0].sequence is first:
-            num_tokens = _next_chunk(first, slices[0].num_tokens + budget)
+            num_tokens = next_chunk(first, slices[0].num_tokens + budget)
             if num_tokens > slices[0].num_tokens and first.table.grow(first.position + num_tokens):
                 slices[0] = Slice(first, num_tokens)
         elif len(slices) < most and (s := self._prefill_slice(model, first, budget, claimed)):
@@ -246,7 +247,7 @@ class Scheduler:
 
     def _decode_slice(self, model: Model, sequence: Sequence) -> Slice | None:
         try:
-            has_room = sequence.is_running and self._make_room(model, sequence, 1)
+            has_room = sequence.is_running and (sequence.fits_block or self._make_room(model, sequence, 1))
         except Exception as error:  # is its own
             self._fail(model, sequence, error)
             return None
@@ -259,30 +260,12 @@ class Scheduler:
             if not sequence.is_running or not model.policy.catch_up(sequence, claimed):
                 return None
             model.policy.reuse_part(sequence)
-            num_tokens = _next_chunk(sequence, budget)
+            num_tokens = next_chunk(sequence, budget)
             has_room = self._make_room(model, sequence, num_tokens)
         except Exception as error:  # is its own
             self._fail(model, sequence, error)
             return None
         return Slice(sequence, num_tokens) if has_room else None
-
-    def _prefill_budget(self, model: Model, num_decodes: int) -> int:
-        """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
-        settings = self._settings
-        streaming = [other for other in self._models.values() if other.num_streams]
-        if not streaming:
-            return settings.prefill_tokens
-        stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
-        # A step that few wait for, and many gain by, may be longer.
-        num_prompts = sum(sequence.num_pending > 1 for sequence in model.running)
-        num_streams = sum(other.num_streams for other in streaming)
-        slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
-        allowed_s = max(slowdown * stream_s, settings.unnoticed_s)
-        for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
-            estimate_s = model.costs.estimate(num_decodes + num_tokens)
-            if estimate_s is not None and estimate_s <= allowed_s:
-                return num_tokens
-        return settings.min_prefill_tokens
 
     def _make_room(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
         """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
@@ -354,35 +337,3 @@ def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
         sequence.num_shifts += 1
         sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)
-
-
-def _shorter(prompts: list[Sequence]) -> list[Sequence]:
-    """Those that may pass the first in order, the shortest first: less is to be computed of them, and their
-    priority is no lower.
-    """
-    first = prompts[0]
-    length, priority = first.num_pending, first.request.priority
-    shorter = [s for s in prompts[1:] if s.num_pending < length and s.request.priority >= priority]
-    return sorted(shorter, key=attrgetter("num_pending"))
-
-
-def _passing_share(model: Model, shorter: list[Sequence], budget: int, most: int) -> int:
-    """How much of a step's prompt tokens, in at most so many slices, are for the shorter prompts: half, or all
-    of every other step if it is too small to be shared.
-    """
-    if not shorter:
-        return 0
-    if budget >= 2 * BLOCK_TOKENS and most > 1:
-        return min(budget // 2, sum(sequence.num_pending for sequence in shorter))
-    model.lets_pass = not model.lets_pass
-    return budget if model.lets_pass else 0
-
-
-def _next_chunk(sequence: Sequence, budget: int) -> int:
-    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
-    room = sequence.context_length - sequence.position or sequence.num_discard
-    num_tokens = min(sequence.num_pending, budget, room)
-    if num_tokens == sequence.num_pending:
-        return num_tokens
-    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
-    return whole if whole > 0 else num_tokens

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence as Items
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from puna._native import NgramDrafter, Sampler, TextStream
@@ -18,7 +19,7 @@ from puna.engine.request import (
     TokenLogprob,
 )
 from puna.engine.speculation.draft_state import DraftState
-from puna.kv import Cursor, SequenceTable
+from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 
 MAX_DRAFT = 16
 """Drafts of one sequence in one step, at most."""
@@ -44,6 +45,7 @@ class Sequence:
     def __init__(
         self,
         request: Request,
+        prompt: NDArray[np.int32],
         *,
         order: Order,
         namespace: str = "",
@@ -55,7 +57,9 @@ class Sequence:
         record: RequestRecord,
         draft: DraftState | None = None,
     ) -> None:
-        self.request = request
+        """prompt: the request's, and from here on this object's."""
+        # Without the numbers of a long prompt, which take ten times as much memory as the array.
+        self.request = replace(request, prompt=[])
         self.id = request.id
         self.model_id = request.model_id
         self.order = order
@@ -75,7 +79,7 @@ class Sequence:
         self.was_admitted = False
         self.num_computed = 0
         self.num_shifts = 0
-        self.num_tokens = self.num_prompt = len(request.prompt)
+        self.num_tokens = self.num_prompt = len(prompt)
         self.context_length = context_length
         self.num_keep = min(max(request.num_keep, 0), context_length - 1)
         self.num_discard = max((context_length - self.num_keep) // 2, 1)
@@ -87,7 +91,7 @@ class Sequence:
         self.draft = draft
         """What its draft model knows of it."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
-        self.history: NDArray[np.int32] = np.array(request.prompt, dtype=np.int32)
+        self.history = prompt
         """[at least num_tokens]"""
         self._num_drafted = self._num_accepted = 0
         self.num_cached = 0
@@ -111,6 +115,12 @@ class Sequence:
     def position(self) -> int:
         """Of the next pending token, and how many tokens have KV in the table."""
         return self.num_computed - self.num_shifts * self.num_discard
+
+    @property
+    def fits_block(self) -> bool:
+        """Whether the next token has a place in the context, and in a block that the table holds."""
+        position = self.num_computed - self.num_shifts * self.num_discard
+        return position % BLOCK_TOKENS != 0 and position < self.context_length
 
     @property
     def tokens(self) -> NDArray[np.int32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puna.engine.scheduling.step_costs import StepCosts
+from puna._native import StepCosts
 
 _WEIGHT = 0.2  # of a new observation
 

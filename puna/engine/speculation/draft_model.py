@@ -7,11 +7,10 @@ from collections.abc import Sequence as Items
 
 import numpy as np
 
-from puna._native import NativeError, Sampler
+from puna._native import NativeError, Sampler, StepCosts
 from puna.backends.base import DeviceModel, DeviceOutOfMemory
 from puna.engine.request import SamplingParams
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.step_costs import StepCosts
 from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps.batch import Part, batch_of, num_threads
 from puna.engine.steps.samplers import new_sampler

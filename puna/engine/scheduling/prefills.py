@@ -1,0 +1,61 @@
+"""How many tokens of which prompts a step takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+
+from puna.engine.model import Model
+from puna.engine.scheduling.sequence import Sequence
+from puna.engine.settings import EngineSettings
+from puna.kv import BLOCK_TOKENS
+
+
+def prefill_budget(model: Model, models: Iterable[Model], settings: EngineSettings, num_decodes: int) -> int:
+    """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
+    streaming = [other for other in models if other.num_streams]
+    if not streaming:
+        return settings.prefill_tokens
+    stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
+    # A step that few wait for, and many gain by, may be longer.
+    num_prompts = sum(sequence.num_pending > 1 for sequence in model.running)
+    num_streams = sum(other.num_streams for other in streaming)
+    slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
+    allowed_s = max(slowdown * stream_s, settings.unnoticed_s)
+    for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
+        estimate_s = model.costs.estimate(num_decodes + num_tokens)
+        if estimate_s is not None and estimate_s <= allowed_s:
+            return num_tokens
+    return settings.min_prefill_tokens
+
+
+def shorter_prompts(prompts: list[Sequence]) -> list[Sequence]:
+    """Those that may pass the first in order, the shortest first: less is to be computed of them, and their
+    priority is no lower.
+    """
+    first = prompts[0]
+    length, priority = first.num_pending, first.request.priority
+    shorter = [s for s in prompts[1:] if s.num_pending < length and s.request.priority >= priority]
+    return sorted(shorter, key=attrgetter("num_pending"))
+
+
+def passing_share(model: Model, shorter: list[Sequence], budget: int, most: int) -> int:
+    """How many of a step's prompt tokens are for the shorter prompts: half, or all of every other step if it
+    is too small to be shared. most: slices.
+    """
+    if not shorter:
+        return 0
+    if budget >= 2 * BLOCK_TOKENS and most > 1:
+        return min(budget // 2, sum(sequence.num_pending for sequence in shorter))
+    model.lets_pass = not model.lets_pass
+    return budget if model.lets_pass else 0
+
+
+def next_chunk(sequence: Sequence, budget: int) -> int:
+    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
+    room = sequence.context_length - sequence.position or sequence.num_discard
+    num_tokens = min(sequence.num_pending, budget, room)
+    if num_tokens == sequence.num_pending:
+        return num_tokens
+    whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
+    return whole if whole > 0 else num_tokens

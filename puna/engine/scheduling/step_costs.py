@@ -1,5 +1,0 @@
-"""How long a model's steps take, learned while it runs."""
-
-from puna._native import StepCosts
-
-__all__ = ["StepCosts"]
