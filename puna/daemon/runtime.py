@@ -218,7 +218,7 @@ class Runtime:
         return [*([status] if (status := self.worker.status) else []), *self.text.processes]
 
     async def loaded(self) -> list[LoadedStatus]:
-        """The resident models, last to expire first. Does not wait for a worker to start."""
+        """The resident models that are awake, last to expire first. Does not wait for a worker to start."""
         stats = None
         with suppress(TimeoutError):
             stats = await asyncio.wait_for(self.worker.ask(GetStats()), _LIST_TIMEOUT_S)
@@ -235,6 +235,7 @@ class Runtime:
             )
             for entry in self._residency.loaded()
             for loaded in [entry.ready.result()]
+            if loaded.id not in by_id or not by_id[loaded.id].is_asleep
         ]
 
     async def observe(self, *, wait: bool = False) -> Observation:
