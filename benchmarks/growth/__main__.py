@@ -41,8 +41,11 @@ def main() -> None:
 
 def _measure(scenario: str, build: str, checkout: Path, results: Results) -> None:
     command = [sys.executable, "-P", "-c", _CHILD, str(checkout), str(_OWN), scenario]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    for figure, values in json.loads(output):
+    child = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if child.returncode:
+        print(f"{scenario} failed on {build}", file=sys.stderr)
+        return
+    for figure, values in json.loads(child.stdout):
         for value in values:
             results.add(Figure(*figure), build, value)
 
