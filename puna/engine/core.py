@@ -327,13 +327,12 @@ class EngineCore:
         start_s = self._clock()
         self._draft(step)
         drafted_s = self._clock()
-        num_decodes = sum(s.num_computed for s in step.slices if s.num_tokens == 1)
+        num_tokens = step.count_tokens()
         outcome = self._runner.run(step.model, step.slices)
         outputs = self._commit(outcome)
         if not outcome.was_interrupted:
-            self._scheduler.account(step, drafted_s - start_s, self._clock() - drafted_s)
-            num_prefills = step.num_tokens - num_decodes
-            self._recorder.end_step(step.model.id, len(step.slices), num_prefills, num_decodes)
+            self._scheduler.account(step.model, num_tokens, drafted_s - start_s, self._clock() - drafted_s)
+            self._recorder.end_step(step.model.id, len(step.slices), *num_tokens)
         return outputs
 
     def _draft(self, step: Step) -> None:

@@ -94,11 +94,12 @@ class PrefixPolicy:
 
     def computed(self, sequence: Sequence) -> None:
         cursor = sequence.cursor
-        if cursor is None or not sequence.is_content_addressed:
+        if cursor is None or sequence.num_shifts:
             return
-        if sequence.num_computed // BLOCK_TOKENS > cursor.num_blocks:
+        num_computed = sequence.num_computed
+        if num_computed // BLOCK_TOKENS > cursor.num_blocks:
             self._record(sequence)
-        if sequence.num_pending == sequence.num_generated == 0:
+        if num_computed == sequence.num_tokens == sequence.num_prompt:
             # Those who share the whole prompt need not wait for the end of this sequence.
             self._cache.record_tail(cursor, sequence.table, sequence.tokens[: sequence.num_computed])
 

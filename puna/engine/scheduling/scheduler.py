@@ -47,9 +47,15 @@ class Step(NamedTuple):
     model: Model
     slices: list[Slice]
 
-    @property
-    def num_tokens(self) -> int:
-        return sum(s.num_computed for s in self.slices)
+    def count_tokens(self) -> tuple[int, int]:
+        """In slices of several, which are prompts; and in the others, with the drafts behind them."""
+        num_prompt = num_decoded = 0
+        for s in self.slices:
+            if s.num_tokens == 1:
+                num_decoded += 1 + len(s.drafts)
+            else:
+                num_prompt += s.num_tokens
+        return num_prompt, num_decoded
 
 
 class Scheduler:
@@ -103,13 +109,12 @@ class Scheduler:
                 return Step(model, slices)
         return None
 
-    def account(self, step: Step, drafting_s: float, seconds: float) -> None:
-        """How long the drafts for a step took, and the step."""
-        model = step.model
+    def account(self, model: Model, num_tokens: tuple[int, int], drafting_s: float, seconds: float) -> None:
+        """How long the drafts for a step took, and the step. num_tokens: see Step.count_tokens()."""
         model.served_s += (drafting_s + seconds) / model.share
-        model.costs.observe(step.num_tokens, seconds)
-        if all(s.num_tokens == 1 for s in step.slices):
-            model.pace.observe(step.num_tokens, seconds)
+        model.costs.observe(sum(num_tokens), seconds)
+        if num_tokens[0] == 0:
+            model.pace.observe(num_tokens[1], seconds)
 
     def refused(self) -> list[Sequence]:
         """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""

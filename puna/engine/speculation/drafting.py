@@ -82,8 +82,11 @@ def _state(s: Slice) -> DraftState:
 
 def _limit(sequence: Sequence) -> int:
     """Drafts of the next step, at most: one token is drawn in any case, and none beyond the end."""
-    room = sequence.context_length - sequence.position
-    return min(sequence.most_drafts, sequence.end - sequence.num_tokens - 1, room - 1)
+    limit, left = sequence.most_drafts, sequence.end - sequence.num_tokens - 1
+    room = sequence.context_length - sequence.position - 1
+    if left < limit:
+        limit = left
+    return room if room < limit else limit
 
 
 def _add(s: Slice, drafts: Items[int]) -> None:

@@ -17,24 +17,17 @@ from puna.kv import SequenceTable
 class Slice:
     """The next `num_tokens` pending tokens of a sequence, and what may come behind the last of them."""
 
-    __slots__ = ("completes", "drafts", "num_tokens", "sequence")
+    __slots__ = ("completes", "decodes", "drafts", "num_tokens", "sequence")
 
     def __init__(self, sequence: Sequence, num_tokens: int) -> None:
         self.sequence = sequence
         self.num_tokens = num_tokens
         self.completes = num_tokens == sequence.num_tokens - sequence.num_computed
         """Nothing is pending after it, so that the next token can be drawn."""
+        self.decodes = self.completes and num_tokens == 1 and sequence.num_tokens > sequence.num_prompt
+        """It is the token that was drawn last, and nothing else."""
         self.drafts: Items[int] = ()
         """Of its next tokens; only if it completes the sequence."""
-
-    @property
-    def num_computed(self) -> int:
-        return self.num_tokens + len(self.drafts)
-
-    @property
-    def decodes(self) -> bool:
-        """Whether it is the token that was drawn last, and nothing else."""
-        return self.completes and self.num_tokens == 1 and self.sequence.num_generated > 0
 
 
 class Part(NamedTuple):
