@@ -87,10 +87,12 @@ class PrefixPolicy:
         block, num_tokens = found
         self._pool.retain([block])  # or growing might evict it
         source = np.append(table.array, np.int32(block))
-        if table.grow(start + num_tokens):
-            self._move(source, table.array, start, start, num_tokens)
-            sequence.skip(num_tokens)
-        self._pool.release([block])
+        try:
+            if table.grow(start + num_tokens):
+                self._move(source, table.array, start, start, num_tokens)
+                sequence.skip(num_tokens)
+        finally:
+            self._pool.release([block])
 
     def computed(self, sequence: Sequence) -> None:
         cursor = sequence.cursor

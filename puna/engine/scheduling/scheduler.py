@@ -244,19 +244,15 @@ class Scheduler:
     ) -> None:
         """What shorter prompts could not use, since they wait for another to compute what they share."""
         if slices and slices[0].sequence is first:
-            num_tokens = next_chunk(first, slices[0].num_tokens + budget)
-            if num_tokens > slices[0].num_tokens and first.table.grow(first.position + num_tokens):
-                slices[0] = Slice(first, num_tokens)
+            if s := self._slice(model, first, next_chunk(first, slices[0].num_tokens + budget)):
+                slices[0] = s
         elif len(slices) < most and (s := self._prefill_slice(model, first, budget, claimed)):
             slices.append(s)
 
     def _decode_slice(self, model: Model, sequence: Sequence) -> Slice | None:
-        try:
-            has_room = sequence.is_running and (sequence.fits_block or self._make_room(model, sequence, 1))
-        except Exception as error:  # is its own
-            self._fail(model, sequence, error)
+        if not sequence.is_running:
             return None
-        return Slice(sequence, 1) if has_room else None
+        return Slice(sequence, 1) if sequence.fits_block else self._slice(model, sequence, 1)
 
     def _prefill_slice(
         self, model: Model, sequence: Sequence, budget: int, claimed: set[Hashable]
@@ -265,7 +261,14 @@ class Scheduler:
             if not sequence.is_running or not model.policy.catch_up(sequence, claimed):
                 return None
             model.policy.reuse_part(sequence)
-            num_tokens = next_chunk(sequence, budget)
+        except Exception as error:  # is its own
+            self._fail(model, sequence, error)
+            return None
+        return self._slice(model, sequence, next_chunk(sequence, budget))
+
+    def _slice(self, model: Model, sequence: Sequence, num_tokens: int) -> Slice | None:
+        """None: there is no room for it, and it does not run any more."""
+        try:
             has_room = self._make_room(model, sequence, num_tokens)
         except Exception as error:  # is its own
             self._fail(model, sequence, error)

@@ -80,7 +80,7 @@ class StepWatch:
         self._lost_s += lost_s(before, now)
         if self._lost_s < MOST_LOST_S:
             return None
-        num_tokens, seconds = now.step.num_tokens, now.now_s - self._since.now_s
+        num_tokens, seconds = sum(now.step.count_tokens()), now.now_s - self._since.now_s
         return (
             f"a step of {num_tokens} tokens of model {now.step.model.id} has not got on for {seconds:.0f} s"
         )
