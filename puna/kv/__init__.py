@@ -3,31 +3,31 @@
 from typing import TYPE_CHECKING
 
 from puna import lazy
-from puna.kv.block_pool import BlockId, BlockPool
 from puna.kv.blocks import BLOCK_TOKENS
-from puna.kv.budget import Budget
 
 if TYPE_CHECKING:
-    from puna.kv.prefix_cache import Cursor, PrefixCache
-    from puna.kv.sequence_table import MoveKv, SequenceTable
+    from puna._native import Cursor, PrefixNode, PrefixTree, SequenceTable, gather_tables
+    from puna.kv.budget import Budget
+    from puna.kv.model_kv import ModelKv
 
 __all__ = [
     "BLOCK_TOKENS",
-    "BlockId",
-    "BlockPool",
     "Budget",
     "Cursor",
-    "MoveKv",
-    "PrefixCache",
+    "ModelKv",
+    "PrefixNode",
+    "PrefixTree",
     "SequenceTable",
+    "gather_tables",
 ]
+
+_NATIVE = ("Cursor", "PrefixNode", "PrefixTree", "SequenceTable", "gather_tables")
 
 __getattr__ = lazy.names(
     __name__,
     {
-        "Cursor": "puna.kv.prefix_cache",
-        "MoveKv": "puna.kv.sequence_table",
-        "PrefixCache": "puna.kv.prefix_cache",
-        "SequenceTable": "puna.kv.sequence_table",
+        "Budget": "puna.kv.budget",
+        "ModelKv": "puna.kv.model_kv",
+        **dict.fromkeys(_NATIVE, "puna._native"),
     },
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterable
 
 import msgspec
 
+from puna._native import ReleaseClock
 from puna.config.sizes import binary_size
 from puna.kv.reclaimable import Reclaimable, evict_oldest_of, held_bytes
 
@@ -26,10 +26,10 @@ class Shortage(msgspec.Struct, frozen=True):
 
 class Budget:
     """Counts what is committed, leased and taken by weights. Memory that one pool can do without is there for
-    all, except for what a pool is sure of: its minimum, which others neither commit nor evict into.
+    all, except for what is guaranteed to a pool, which others neither commit nor evict into.
 
     When a limit is lowered below what is in use, nothing more is committed until that is below it; and when a
-    pool becomes sure of what others use, these commit nothing more until they have given that up.
+    pool is guaranteed what others use, these commit nothing more until they have given that up.
     """
 
     def __init__(self, kv_limit_bytes: int, memory_limit_bytes: int = sys.maxsize) -> None:
@@ -45,9 +45,10 @@ class Budget:
         self.weight_bytes = 0
         """Of the models that are awake."""
         self._pools: list[Reclaimable] = []
-        self._minimums: dict[Reclaimable, int] = {}  # of those that have one
-        self._assured: dict[Reclaimable, int] = {}  # the minimums, or less if they exceed the limits
-        self._ticks = itertools.count()
+        self._guarantees: dict[Reclaimable, int] = {}  # of those that have one
+        self._guaranteed: dict[Reclaimable, int] = {}  # the same, or less if they exceed the limits
+        self.clock = ReleaseClock()
+        """By which it is seen what was used longest ago."""
 
     @property
     def limit_bytes(self) -> int:
@@ -66,7 +67,7 @@ class Budget:
 
     @property
     def debt_bytes(self) -> int:
-        """The same, and by how much others have what pools are sure of."""
+        """The same, and by how much pools have what is guaranteed to others."""
         return max(-self.free_bytes(None), 0)
 
     @property
@@ -79,11 +80,7 @@ class Budget:
 
     def leave(self, pool: Reclaimable) -> None:
         self._pools.remove(pool)
-        self.set_minimum(pool, 0)
-
-    def tick(self) -> int:
-        """The time, for comparing when blocks of different pools were released."""
-        return next(self._ticks)
+        self.set_guarantee(pool, 0)
 
     def set_limits(self, kv_limit_bytes: int, memory_limit_bytes: int) -> None:
         """Usable at once. What exceeds a lower one goes as far as it is spare or cached: see excess_bytes."""
@@ -92,34 +89,34 @@ class Budget:
         self._share_out()
         self.shrink()
 
-    def set_minimum(self, pool: Reclaimable, num_bytes: int) -> None:
+    def set_guarantee(self, pool: Reclaimable, num_bytes: int) -> None:
         """Rounded up to whole extents; what others have of it makes room where it can. See shortage()."""
         if num_bytes:
-            self._minimums[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
+            self._guarantees[pool] = -(-num_bytes // pool.extent_bytes) * pool.extent_bytes
         else:
-            self._minimums.pop(pool, None)
+            self._guarantees.pop(pool, None)
         self._share_out()
         self.shrink()
 
-    def minimum_bytes(self, pool: Reclaimable) -> int:
-        return self._minimums.get(pool, 0)
+    def guarantee_bytes(self, pool: Reclaimable) -> int:
+        return self._guarantees.get(pool, 0)
 
-    def assured_bytes(self, pool: Reclaimable) -> int:
-        """The pool's minimum; less where limits were lowered below the sum of all."""
-        return self._assured.get(pool, 0)
+    def guaranteed_bytes(self, pool: Reclaimable) -> int:
+        """The pool's guarantee; less where limits were lowered below the sum of all."""
+        return self._guaranteed.get(pool, 0)
 
     def most_bytes(self, pool: Reclaimable | None) -> int:
-        """What the pool (None: a new one) could have if no other used more than its minimum, and all leases
+        """What the pool (None: a new one) could have if no other used more than its guarantee, and all leases
         ended.
         """
-        return max(self.limit_bytes - self._assured_to_others(pool), 0)
+        return max(self.limit_bytes - self._guaranteed_to_others(pool), 0)
 
     def taken_for_long(self, pool: Reclaimable) -> str:
         """Who has what of the KV limit, for users, as far as it is not the pool's for a time unknown."""
         limit = self.memory_limit_bytes - self.weight_bytes
         taken = {
             "are leased to others": self.leased_bytes,
-            "are what other models are sure of": self._assured_to_others(pool),
+            "are guaranteed to other models": self._guaranteed_to_others(pool),
             "are weights": self.weight_bytes if limit < self.kv_limit_bytes else 0,
         }
         return " and ".join(f"{binary_size(size)} {what}" for what, size in taken.items() if size)
@@ -127,20 +124,20 @@ class Budget:
     def free_bytes(self, asking: Reclaimable | None) -> int:
         """What `asking` (None: somebody without a pool) could commit now; negative while there is debt."""
         promised = sum(
-            max(assured - pool.committed_bytes, 0)
-            for pool, assured in self._assured.items()
+            max(guaranteed - pool.committed_bytes, 0)
+            for pool, guaranteed in self._guaranteed.items()
             if pool is not asking
         )
         return self.limit_bytes - self.committed_bytes - self.leased_bytes - promised
 
     def available_bytes(self, asking: Reclaimable | None) -> int:
         """What `asking` could commit, besides the memory it can do without itself."""
-        given = (min(p.reclaimable_bytes, self._above_minimum(p)) for p in self._others(asking))
+        given = (min(p.reclaimable_bytes, self._above_guarantee(p)) for p in self._others(asking))
         return self.free_bytes(asking) + sum(given)
 
     def uncached_bytes(self, asking: Reclaimable | None) -> int:
         """What `asking` could commit, besides its own spare memory, without anything being evicted."""
-        given = (min(p.spare_bytes, self._above_minimum(p)) for p in self._others(asking))
+        given = (min(p.spare_bytes, self._above_guarantee(p)) for p in self._others(asking))
         return self.free_bytes(asking) + sum(given)
 
     def oldest_release(self, asking: Reclaimable | None) -> int | None:
@@ -148,9 +145,11 @@ class Budget:
         times = (pool.oldest_release() for pool in self._evictable(asking))
         return min((time for time in times if time is not None), default=None)
 
-    def evict_oldest(self, asking: Reclaimable | None) -> None:
-        """Makes memory of another pool spare: what was used longest ago, and is above its minimum."""
-        evicted = evict_oldest_of(self._evictable(asking))
+    def evict_oldest(self, asking: Reclaimable | None, num_bytes: int = 1) -> None:
+        """Makes memory of another pool spare: what was used longest ago, and is above its guarantee. About so
+        much, or less of it.
+        """
+        evicted = evict_oldest_of(self._evictable(asking), num_bytes)
         assert evicted, "there is nothing to evict"
 
     def commit(self, num_bytes: int, asking: Reclaimable) -> None:
@@ -169,10 +168,11 @@ class Budget:
         none.
         """
         others = list(self._others(asking))
-        if not any(pool.spare_bytes for pool in others) and not evict_oldest_of(self._evictable(asking)):
+        if not any(pool.spare_bytes for pool in others) and not evict_oldest_of(self._evictable(asking), 1):
             return False
         for pool in others:
-            pool.trim()
+            while pool.trim():
+                pass
         return True
 
     def release(self, num_bytes: int) -> None:
@@ -189,14 +189,14 @@ class Budget:
         self.shrink()
 
     def lease(self, num_bytes: int) -> bool:
-        """Takes memory for somebody without a pool: what is free, spare or cached above the minimums.
+        """Takes memory for somebody without a pool: what is free, spare or cached above the guarantees.
 
         False, and nothing taken, if there is not that much.
         """
         if num_bytes > self.available_bytes(None):
             return False
-        while self.uncached_bytes(None) < num_bytes:
-            self.evict_oldest(None)
+        while (missing := num_bytes - self.uncached_bytes(None)) > 0:
+            self.evict_oldest(None, missing)
         self._free(num_bytes, None)
         self.leased_bytes += num_bytes
         return True
@@ -210,14 +210,14 @@ class Budget:
         """What other pools cannot do without."""
         return sum(map(held_bytes, self._others(besides)))
 
-    def shortage(self, pool: Reclaimable, weight_bytes: int, minimum_bytes: int) -> Shortage | None:
+    def shortage(self, pool: Reclaimable, weight_bytes: int, guarantee_bytes: int) -> Shortage | None:
         """Whether a model fits, beside what others cannot do without; pool: its own."""
-        kv_bytes = max(minimum_bytes, pool.extent_bytes, held_bytes(pool))
+        kv_bytes = max(guarantee_bytes, pool.extent_bytes, held_bytes(pool))
         others = [other for other in self._pools if other is not pool]
-        sure = self.leased_bytes + sum(map(self.minimum_bytes, others))
-        if sure + kv_bytes > self.kv_limit_bytes:
-            return Shortage(kv_bytes, self.kv_limit_bytes, sure, is_of_kv=True)
-        held = (max(held_bytes(other), self.minimum_bytes(other)) for other in others)
+        promised = self.leased_bytes + sum(map(self.guarantee_bytes, others))
+        if promised + kv_bytes > self.kv_limit_bytes:
+            return Shortage(kv_bytes, self.kv_limit_bytes, promised, is_of_kv=True)
+        held = (max(held_bytes(other), self.guarantee_bytes(other)) for other in others)
         taken = self.weight_bytes + self.leased_bytes + sum(held)
         if taken + weight_bytes + kv_bytes > self.memory_limit_bytes:
             return Shortage(weight_bytes + kv_bytes, self.memory_limit_bytes, taken)
@@ -235,68 +235,72 @@ class Budget:
         self._share_out()
 
     def shrink(self) -> None:
-        """Pays debts as far as memory is spare or cached; what pools are sure of goes last, and only where
-        limits are exceeded.
+        """Pays debts as far as memory is spare or cached; what is guaranteed goes last, and only where limits are
+        exceeded.
         """
-        while self.uncached_bytes(None) < 0 and evict_oldest_of(self._evictable(None)):
+        while (debt := -self.uncached_bytes(None)) > 0 and evict_oldest_of(self._evictable(None), debt):
             pass
-        while self.excess_bytes > self._spare_bytes() and evict_oldest_of(self._pools):
+        while (excess := self.excess_bytes - self._spare_bytes()) > 0 and evict_oldest_of(self._all_cached(), excess):
             pass
         for pool in self._pools:
-            if self.debt_bytes:
-                pool.trim()
+            while (debt := self.debt_bytes) > 0 and pool.trim(debt):
+                pass
 
     def trim(self) -> None:
         """Gives all spare memory back to the system."""
         for pool in self._pools:
-            pool.trim()
+            while pool.trim():
+                pass
 
     def check(self) -> None:
         """The sums are right, and what is promised can be kept."""
         assert self.committed_bytes == sum(pool.committed_bytes for pool in self._pools), "committed bytes"
         assert self.leased_bytes >= 0 <= self.weight_bytes, "leases and weights"
         room = max(self.limit_bytes - self.leased_bytes, 0)
-        assert sum(self._assured.values()) <= room, "more is promised than there is"
+        assert sum(self._guaranteed.values()) <= room, "more is promised than there is"
 
     def evict_older_half(self) -> None:
         """Makes half of the cached content spare, what was used longest ago."""
         wanted = self._cached_bytes() // 2
-        while self._cached_bytes() > wanted and evict_oldest_of(self._pools):
+        while (more := self._cached_bytes() - wanted) > 0 and evict_oldest_of(self._all_cached(), more):
             pass
 
     def _free(self, num_bytes: int, asking: Reclaimable | None) -> None:
         """Trims other pools until so much is free; there is that much without evicting anything."""
         for pool in self._others(asking):
-            if self.free_bytes(asking) >= num_bytes:
-                break
-            pool.trim()
+            while (missing := num_bytes - self.free_bytes(asking)) > 0 and pool.trim(missing):
+                pass
         assert self.free_bytes(asking) >= num_bytes, f"{num_bytes} bytes are more than is free"
 
     def _share_out(self) -> None:
-        """What each pool is sure of: its minimum, or its share of what there is for all."""
-        room, total = max(self.limit_bytes - self.leased_bytes, 0), sum(self._minimums.values())
-        self._assured = {
-            pool: minimum
+        """Each pool's guarantee, or its share of what there is for all."""
+        room, total = max(self.limit_bytes - self.leased_bytes, 0), sum(self._guarantees.values())
+        self._guaranteed = {
+            pool: guarantee
             if total <= room
-            else minimum * room // total // pool.extent_bytes * pool.extent_bytes
-            for pool, minimum in self._minimums.items()
+            else guarantee * room // total // pool.extent_bytes * pool.extent_bytes
+            for pool, guarantee in self._guarantees.items()
         }
 
-    def _above_minimum(self, pool: Reclaimable) -> int:
-        return max(pool.committed_bytes - self.assured_bytes(pool), 0)
+    def _above_guarantee(self, pool: Reclaimable) -> int:
+        return max(pool.committed_bytes - self.guaranteed_bytes(pool), 0)
 
-    def _assured_to_others(self, pool: Reclaimable | None) -> int:
-        return sum(assured for other, assured in self._assured.items() if other is not pool)
+    def _guaranteed_to_others(self, pool: Reclaimable | None) -> int:
+        return sum(num_bytes for other, num_bytes in self._guaranteed.items() if other is not pool)
 
     def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
         return (pool for pool in self._pools if pool is not asking)
 
-    def _evictable(self, asking: Reclaimable | None) -> list[Reclaimable]:
-        """Those of which others gain by an eviction."""
-        return [pool for pool in self._others(asking) if self._above_minimum(pool) > pool.spare_bytes]
+    def _evictable(self, asking: Reclaimable | None) -> dict[Reclaimable, int]:
+        """Of whose content others gain by an eviction, and by how many bytes."""
+        gains = {pool: self._above_guarantee(pool) - pool.spare_bytes for pool in self._others(asking)}
+        return {pool: gain for pool, gain in gains.items() if gain > 0}
+
+    def _all_cached(self) -> dict[Reclaimable, int]:
+        return {pool: pool.reclaimable_bytes - pool.spare_bytes for pool in self._pools}
 
     def _spare_bytes(self) -> int:
         return sum(pool.spare_bytes for pool in self._pools)
 
     def _cached_bytes(self) -> int:
-        return sum(pool.reclaimable_bytes - pool.spare_bytes for pool in self._pools)
+        return sum(self._all_cached().values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -13,7 +13,7 @@ class Reclaimable(Protocol):
     def committed_bytes(self) -> int: ...
     @property
     def extent_bytes(self) -> int:
-        """What the pool commits and gives back are multiples of this."""
+        """The least that it can be guaranteed to be of use: one extent of each kind."""
 
     @property
     def spare_bytes(self) -> int:
@@ -21,16 +21,21 @@ class Reclaimable(Protocol):
 
     @property
     def reclaimable_bytes(self) -> int:
-        """Memory that trim() would give back after enough calls of evict_extent(), the spare included."""
+        """Memory that trim() would give back after enough calls of evict(), the spare included."""
 
     def oldest_release(self) -> int | None:
-        """When what evict_extent() would evict was released, by Budget.tick(); None: there is nothing."""
+        """When what evict() would begin with was released, by Budget.clock; None: there is nothing."""
 
-    def evict_extent(self) -> None:
-        """Drops the content that was used longest ago, and makes its memory spare."""
+    def evict(self, num_bytes: int, before: int | None) -> None:
+        """Drops content that was used longest ago, and makes its memory spare: an extent, and more of them as
+        long as less than num_bytes were, and they were released before a time of Budget.clock. Not too many
+        at once.
+        """
 
-    def trim(self) -> None:
-        """Gives spare memory back, through Budget.release()."""
+    def trim(self, num_bytes: int | None = None) -> bool:
+        """Gives spare memory back, through Budget.release(): at least so much; None: all. True: there is more
+        to do, which was too much for one call.
+        """
 
 
 def held_bytes(pool: Reclaimable) -> int:
@@ -38,14 +43,15 @@ def held_bytes(pool: Reclaimable) -> int:
     return pool.committed_bytes - pool.reclaimable_bytes
 
 
-def evict_oldest_of(pools: Sequence[Reclaimable]) -> bool:
-    """False: nothing is cached."""
-    oldest, first = None, None
-    for pool in pools:
-        when = pool.oldest_release()
-        if when is not None and (oldest is None or when < oldest):
-            oldest, first = when, pool
-    if first is None:
+def evict_oldest_of(pools: Mapping[Reclaimable, int], num_bytes: int) -> bool:
+    """Evicts what was used longest ago: about so many bytes, or fewer, of one pool.
+
+    pools: and how much of each at most, or an extent. False: nothing is cached.
+    """
+    times = ((pool.oldest_release(), pool) for pool in pools)
+    by_age = sorted(((when, i, pool) for i, (when, pool) in enumerate(times) if when is not None))
+    if not by_age:
         return False
-    first.evict_extent()
+    _, _, oldest = by_age[0]
+    oldest.evict(min(num_bytes, pools[oldest]), by_age[1][0] if len(by_age) > 1 else None)
     return True

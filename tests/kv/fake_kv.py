@@ -1,15 +1,18 @@
-"""KV that says which token of which text it belongs to, in blocks that their pool hands out."""
+"""KV that says which token of which text it belongs to, in blocks that a ModelKv hands out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.kv import BLOCK_TOKENS, BlockPool, Budget, PrefixCache, SequenceTable
-from tests.kv.fake_memory import FakeMemory
+from puna.backends.base import KvGroup
+from puna.kv import BLOCK_TOKENS, Budget, ModelKv, SequenceTable
+from tests.kv.fake_memory import FakeDevice, FakeMemory
 
 Value = tuple[object, int]
 """What a token's KV depends on (all tokens up to it, and the salt), and by how far its key was rotated."""
@@ -20,11 +23,22 @@ def value_of(tokens: Sequence[int], salt: str = "") -> Value:
     return (salt, *tokens), 0
 
 
+class Shape(NamedTuple):
+    """A group of layers, and how its memory is divided."""
+
+    num_blocks: int = 64
+    block_bytes: int = 64
+    extent_blocks: int = 1
+    waste_bytes: int = 0
+    window: int | None = None
+
+
 @dataclass
 class KvMemory(FakeMemory):
     """Keeps what was written to a block until the block's memory is released."""
 
     blocks: dict[int, list[Value | None]] = field(default_factory=dict)
+    kv: Callable[[], FakeKv | None] = lambda: None
 
     @property
     def backed_bytes(self) -> int:
@@ -36,33 +50,73 @@ class KvMemory(FakeMemory):
             for offset in range(self.extent_blocks):
                 self.blocks.pop(extent * self.extent_blocks + offset, None)
 
-    def write(self, block: int, slot: int, value: Value | None) -> None:
+    def close(self) -> None:
+        super().close()
+        self.blocks.clear()
+
+    def put(self, block: int, slot: int, value: Value | None) -> None:
+        assert block // self.extent_blocks in self.allocated, "write to memory that is not there"
         self.blocks.setdefault(block, [None] * BLOCK_TOKENS)[slot] = value
 
-    def read(self, block: int, slot: int) -> Value | None:
+    def get(self, block: int, slot: int) -> Value | None:
         return self.blocks[block][slot] if block in self.blocks else None
+
+    def move(
+        self, source: NDArray[np.int32], destination: NDArray[np.int32], begin: int, to: int, count: int
+    ) -> None:
+        kv = self.kv()
+        assert kv is not None
+        assert source.dtype == destination.dtype == np.int32
+        group = kv.memories.index(self)
+        for offset in range(count):
+            at, new = begin + offset, to + offset
+            value = self.get(int(source[at // BLOCK_TOKENS]), at % BLOCK_TOKENS)
+            assert value is not None, "KV of a token that was never computed, or is gone"
+            content, rotation = value
+            block = int(destination[new // BLOCK_TOKENS])
+            assert kv.pool(group).num_references(block) == 1, f"move to shared block {block}"
+            self.put(block, new % BLOCK_TOKENS, (content, rotation + to - begin))
 
 
 class FakeKv:
-    """A pool with a prefix cache and memory to look into."""
+    """A model's KV with memory to look into: one group, or those of `shapes`."""
 
     def __init__(
         self,
-        num_blocks: int,
+        num_blocks: int = 64,
         budget: Budget | None = None,
         block_bytes: int = 64,
         extent_blocks: int = 1,
         waste_bytes: int = 0,
+        *,
+        shapes: Sequence[Shape] = (),
+        device: FakeDevice | None = None,
     ) -> None:
-        self.memory = KvMemory(num_blocks, block_bytes, extent_blocks, waste_bytes)
-        self.budget = budget or Budget(num_blocks * block_bytes)
-        self.pool = BlockPool(self.memory, self.budget)
-        self.cache = PrefixCache(self.pool)
+        shapes = shapes or [Shape(num_blocks, block_bytes, extent_blocks, waste_bytes)]
+        device = device or FakeDevice()
+        self.memories = [KvMemory(*shape[:4], device=device) for shape in shapes]
+        for memory in self.memories:
+            memory.kv = weakref.ref(self)  # native code holds memories, and no collector sees that
+        total_bytes = sum(memory.num_blocks * memory.extent_bytes for memory in self.memories)
+        self.budget = budget or Budget(total_bytes)
+        groups = [
+            KvGroup(num_layers=1, block_bytes=shape.block_bytes, window=shape.window) for shape in shapes
+        ]
+        self.windows = [shape.window for shape in shapes]
+        self.kv = ModelKv(groups, self.memories, self.budget)
+        self.tree = self.kv.tree
         self.tables: list[SequenceTable] = []
 
-    def table(self) -> SequenceTable:
+    @property
+    def memory(self) -> KvMemory:
+        return self.memories[0]
+
+    def pool(self, group: int = 0):  # noqa: ANN201
+        return self.kv.groups[group].pool
+
+    def table(self, *, keeps_all: bool = False) -> SequenceTable:
         """An empty table, known as an owner from now on."""
-        self.tables.append(SequenceTable(self.pool))
+        self.tables.append(self.kv.new_table(keeps_all=keeps_all))
         return self.tables[-1]
 
     def release(self, table: SequenceTable) -> None:
@@ -75,40 +129,58 @@ class FakeKv:
             self.write(table, position, value_of(tokens[: position + 1], salt))
 
     def write(self, table: SequenceTable, position: int, value: Value | None) -> None:
-        block, slot = table.blocks[position // BLOCK_TOKENS], position % BLOCK_TOKENS
-        owners = sum(block in other.blocks for other in self.tables)
-        assert owners == 1, f"write to block {block} of {owners} tables"
-        assert not self.pool.is_shared(block), f"write to shared block {block}"
-        assert self.cache.num_recorded(block) <= slot, f"write to recorded token {slot} of block {block}"
-        self.memory.write(block, slot, value)
+        for group, array in enumerate(table.arrays()):
+            index, slot = position // BLOCK_TOKENS, position % BLOCK_TOKENS
+            assert index >= table.first_held(group), "write to what slid out of a window"
+            block = int(array[index])
+            owners = sum(block in other.blocks(group) for other in self.tables)
+            assert owners == 1, f"write to block {block} of {owners} tables"
+            assert self.pool(group).num_references(block) == 1, f"write to shared block {block}"
+            recorded = self.tree.num_recorded(block, group)
+            assert recorded <= slot, f"write to recorded token {slot} of block {block}"
+            self.memories[group].put(block, slot, value)
 
-    def move(
-        self, source: NDArray[np.int32], destination: NDArray[np.int32], begin: int, to: int, count: int
-    ) -> None:
-        """Is a MoveKv."""
-        assert source.dtype == destination.dtype == np.int32
-        for offset in range(count):
-            at, new = begin + offset, to + offset
-            value = self.memory.read(int(source[at // BLOCK_TOKENS]), at % BLOCK_TOKENS)
-            assert value is not None, "KV of a token that was never computed, or is gone"
-            content, rotation = value
-            block = int(destination[new // BLOCK_TOKENS])
-            assert not self.pool.is_shared(block), f"move to shared block {block}"
-            self.memory.write(block, new % BLOCK_TOKENS, (content, rotation + to - begin))
+    def fill(self, table: SequenceTable, values: Sequence[Value], begin: int) -> None:
+        """Writes values[begin:] where the table holds blocks for them, as if they came from a disk."""
+        for group, array in enumerate(table.arrays()):
+            for position in range(max(begin, table.first_held(group) * BLOCK_TOKENS), len(values)):
+                block = int(array[position // BLOCK_TOKENS])
+                self.memories[group].put(block, position % BLOCK_TOKENS, values[position])
 
-    def values(self, table: SequenceTable, num_tokens: int) -> list[Value | None]:
-        """What the table's first `num_tokens` tokens read."""
+    def values(self, table: SequenceTable, num_tokens: int, group: int = 0) -> list[Value | None]:
+        """What a group of the table's first `num_tokens` tokens reads: those that the next token sees."""
+        array = table.arrays()[group]
+        first = self.first_seen(table, num_tokens, group)
+        assert first >= table.first_held(group) * BLOCK_TOKENS or first == num_tokens, "it slid out"
         return [
-            self.memory.read(table.blocks[position // BLOCK_TOKENS], position % BLOCK_TOKENS)
-            for position in range(num_tokens)
+            self.memories[group].get(int(array[position // BLOCK_TOKENS]), position % BLOCK_TOKENS)
+            for position in range(first, num_tokens)
         ]
 
+    def first_seen(self, table: SequenceTable, num_tokens: int, group: int) -> int:
+        window = self.windows[group]
+        return 0 if window is None or table.keeps_all else max(num_tokens - window + 1, 0)
+
+    def require(self, table: SequenceTable, values: Sequence[Value]) -> None:
+        """The table reads these, in every group, as far as the next token sees."""
+        for group in range(len(self.memories)):
+            first = self.first_seen(table, len(values), group)
+            assert self.values(table, len(values), group) == list(values[first:])
+
     def check(self) -> None:
-        self.pool.check()
-        self.cache.check()
-        in_use = {block for table in self.tables for block in table.blocks}
-        assert self.pool.num_used == len(in_use)
-        assert all(table.array.tolist() == list(table.blocks) for table in self.tables)
+        self.kv.check()
+        for group in range(len(self.memories)):
+            references = self.pool(group).references()
+            held = [block for table in self.tables for block in table.blocks(group)]
+            assert {block: held.count(block) for block in held} == references
+            arrays = [table.arrays()[group] for table in self.tables]
+            for array, table in zip(arrays, self.tables, strict=True):
+                first = table.first_held(group)
+                assert array.tolist() == [0] * first + table.blocks(group)
+
+    def mark_in_use(self) -> None:
+        for group, memory in enumerate(self.memories):
+            memory.in_use = {block for table in self.tables for block in table.blocks(group)}
 
 
 def int32(tokens: Sequence[int]) -> NDArray[np.int32]:

@@ -1,9 +1,22 @@
-"""Block memory that only remembers what it was asked to release, and refuses what a test says is in use."""
+"""Block memory that only remembers what it was asked for, and refuses what a test says is in use."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.backends.base import DeviceOutOfMemory
+
+
+@dataclass
+class FakeDevice:
+    """What several memories share: extents that can be allocated."""
+
+    most_bytes: int = 1 << 40
+    allocated_bytes: int = 0
 
 
 @dataclass
@@ -14,8 +27,10 @@ class FakeMemory:
     block_bytes: int = 64
     extent_blocks: int = 1
     waste_bytes: int = 0
+    device: FakeDevice = field(default_factory=FakeDevice)
+    allocated: set[int] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
-    committed: list[int] = field(default_factory=list)
+    populated: list[int] = field(default_factory=list)
     fetched: list[int] = field(default_factory=list)
     in_use: set[int] = field(default_factory=set)
     closed: bool = False
@@ -25,10 +40,15 @@ class FakeMemory:
         return self.extent_blocks * self.block_bytes + self.waste_bytes
 
     def allocate(self, extents: Sequence[int]) -> None:
-        pass
+        assert self.allocated.isdisjoint(extents), "allocated twice"
+        num_bytes = len(extents) * self.extent_bytes
+        if self.device.allocated_bytes + num_bytes > self.device.most_bytes:
+            raise DeviceOutOfMemory
+        self.device.allocated_bytes += num_bytes
+        self.allocated.update(extents)
 
     def populate(self, extents: Sequence[int]) -> None:
-        self.committed += extents
+        self.populated += extents
 
     def prefetch(self, extent: int) -> None:
         self.fetched.append(extent)
@@ -36,7 +56,25 @@ class FakeMemory:
     def free(self, extents: Sequence[int]) -> None:
         blocks = {e * self.extent_blocks + i for e in extents for i in range(self.extent_blocks)}
         assert self.in_use.isdisjoint(blocks), "memory of a block in use given back"
+        assert self.allocated.issuperset(extents), "memory given back that is not there"
+        self.device.allocated_bytes -= len(extents) * self.extent_bytes
+        self.allocated.difference_update(extents)
         self.released += extents
 
+    def read(self, block: int) -> NDArray[np.uint8]:
+        raise NotImplementedError
+
+    def write(self, block: int, content: NDArray[np.uint8]) -> None:
+        raise NotImplementedError
+
+    def move(
+        self, source: NDArray[np.int32], destination: NDArray[np.int32], begin: int, to: int, count: int
+    ) -> None:
+        raise NotImplementedError
+
     def close(self) -> None:
+        """Gives all memory back."""
+        assert not self.in_use, "closed with blocks in use"
+        self.device.allocated_bytes -= len(self.allocated) * self.extent_bytes
+        self.allocated.clear()
         self.closed = True

@@ -1,4 +1,5 @@
-"""Whatever sequences do in whatever order: each reads its own KV, nothing leaks, memory keeps its limits."""
+"""Whatever sequences do in whatever order, on layers of whatever kinds: each reads its own KV, nothing leaks,
+memory keeps its limits."""
 
 from __future__ import annotations
 
@@ -6,15 +7,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from puna.kv import Budget, Cursor, SequenceTable
-from puna.kv.block_pool import BlockId
-from tests.kv.fake_kv import FakeKv, Value, expected, int32, value_of
+from tests.kv.depth import machine_settings
+from tests.kv.fake_kv import FakeKv, Shape, Value, expected, int32, value_of
+from tests.kv.fake_memory import FakeDevice
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 WHICH = st.sampled_from([0, 0, 0, 1])
 SALTS = st.sampled_from(["", "", "", "salt"])
@@ -23,6 +24,19 @@ TEXTS = st.builds(
     lambda start, end: [1] * start + end,
     st.integers(0, 60),
     st.lists(st.integers(1, 2), min_size=1, max_size=8),
+)
+CHUNKS = st.sampled_from([1, 7, 16, 40, 100])
+WINDOWS = st.sampled_from([2, 9, 16, 17, 18, 33, 50])
+WASTE = st.sampled_from([0, 16])
+FULL = st.builds(Shape, st.just(24), st.sampled_from([64, 128]), st.integers(1, 4), WASTE, st.none())
+WINDOWED = st.builds(Shape, st.just(24), st.sampled_from([64, 192]), st.integers(1, 3), WASTE, WINDOWS)
+MODELS = st.one_of(
+    st.tuples(FULL),
+    st.tuples(FULL, WINDOWED),
+    st.tuples(FULL, WINDOWED, WINDOWED),
+    st.tuples(FULL, FULL, WINDOWED),
+    st.tuples(WINDOWED),
+    st.tuples(WINDOWED, WINDOWED),
 )
 
 
@@ -38,92 +52,106 @@ class Holder:
     values: list[Value] = field(default_factory=list)
     shifted: bool = False
 
-    def record(self, tail: bool) -> None:
-        record = self.kv.cache.record_tail if tail else self.kv.cache.record
-        if not self.shifted:
-            record(self.cursor, self.table, int32(self.tokens))
+    def record(self, tail: bool, num_tokens: int | None = None) -> None:
+        """Also of what was shifted: the tree must not take it."""
+        record = self.kv.tree.record_tail if tail else self.kv.tree.record
+        record(self.cursor, self.table, int32(self.tokens[:num_tokens]))
+
+    def compute(self, begin: int, chunk: int) -> bool:
+        """Steps over the tokens behind the first `begin`; False: there is no room."""
+        end = begin
+        while end < len(self.tokens):
+            begin, end = end, min(end + chunk, len(self.tokens))
+            if not self.table.grow(end, begin):
+                return False
+            for position in range(begin, end):
+                self.kv.write(self.table, position, self.values[position])
+            self.record(False, end)
+            self.table.slide(end)
+        return True
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Two models with blocks of different sizes on one budget that is far too small."""
+    """Two models on one budget that is far too small, and on one device."""
 
     @initialize(
-        limit=st.integers(12, 40),
-        extents=st.tuples(st.integers(1, 4), st.integers(1, 2)),
-        waste=st.booleans(),
+        limit=st.integers(12, 60),
+        one=MODELS,
+        two=MODELS,
+        device_limit=st.sampled_from([None, None, 10, 30]),
     )
-    def begin(self, limit: int, extents: tuple[int, int], waste: bool) -> None:
+    def begin(self, limit: int, one: tuple[Shape, ...], two: tuple[Shape, ...], device_limit: int | None) -> None:
         self.budget = Budget(limit * 64)
         self.most_bytes = 0
-        self.kvs = [
-            FakeKv(24, self.budget, 64, extents[0], 16 * waste),
-            FakeKv(8, self.budget, 192, extents[1], 16 * waste),
-        ]
+        self.device = FakeDevice(1 << 40 if device_limit is None else device_limit * 64)
+        self.kvs = [FakeKv(budget=self.budget, shapes=shapes, device=self.device) for shapes in (one, two)]
         self.holders: list[Holder] = []
-        for kv in self.kvs:
-            kv.pool.evict = self.watched(kv, kv.pool.evict)
-
-    def watched(self, kv: FakeKv, evict):
-        """Evicting a block must cost no other: what builds on it has gone before."""
-
-        def watch() -> None:
-            known = self.num_known(kv)
-            evict()
-            assert self.num_known(kv) == known - 1
-
-        return watch
-
-    def num_known(self, kv: FakeKv) -> int:
-        return sum(kv.cache.num_recorded(BlockId(block)) > 0 for block in range(kv.memory.num_blocks))
 
     def pick(self, data: st.DataObject) -> Holder:
         return self.holders[data.draw(st.integers(0, len(self.holders) - 1))]
 
-    @rule(which=WHICH, text=TEXTS, salt=SALTS, tail=st.booleans(), reuse=st.integers(0, 3))
-    def arrive(self, which: int, text: list[int], salt: str, tail: bool, reuse: int) -> None:
+    @rule(
+        which=WHICH,
+        text=TEXTS,
+        salt=SALTS,
+        tail=st.booleans(),
+        reuse=st.integers(0, 3),
+        chunk=CHUNKS,
+        keeps_all=st.sampled_from([False, False, True]),
+    )
+    def arrive(
+        self, which: int, text: list[int], salt: str, tail: bool, reuse: int, chunk: int, keeps_all: bool
+    ) -> None:
         """Reuses some of what is there and computes the rest, or leaves if there is no room."""
         kv = self.kvs[which]
-        holder = Holder(kv, kv.table(), kv.cache.start(salt), salt, text, expected(text, salt))
+        table = kv.table(keeps_all=keeps_all)
+        holder = Holder(kv, table, kv.tree.start(salt), salt, text, expected(text, salt))
         limit = len(text) - 1 if reuse else 0
-        covered = kv.cache.follow(holder.cursor, holder.table, int32(text), limit)
-        assert kv.values(holder.table, covered) == holder.values[:covered]
+        covered = kv.tree.follow(holder.cursor, table, int32(text), limit)
+        kv.require(table, holder.values[:covered])
         assert covered < len(text)
-        found = kv.cache.find_partial(holder.cursor, int32(text), limit) if reuse > 1 else None
-        if found:
-            kv.pool.retain([found[0]])
-        room = holder.table.grow(len(text))
-        if found:
-            if room:
-                covered = self.copy(holder, *found, covered)
-            kv.pool.release([found[0]])
-        if room:
-            kv.compute(holder.table, text, covered, salt)
+        assert table.can_resume(covered)
+        if reuse > 1:
+            covered += kv.kv.copy_partial(holder.cursor, table, int32(text), limit)
+            assert covered < len(text)
+            kv.require(table, holder.values[:covered])
+        if holder.compute(covered, chunk):
             self.holders.append(holder)
             holder.record(tail)
         else:
-            kv.release(holder.table)
+            kv.release(table)
 
-    def copy(self, holder: Holder, block: BlockId, count: int, covered: int) -> int:
-        assert 0 < count <= 16
-        assert covered + count < len(holder.tokens)
-        source = holder.table.array.copy()
-        source[covered // 16] = block
-        holder.kv.move(source, holder.table.array, covered, covered, count)
-        assert holder.kv.values(holder.table, covered + count) == holder.values[: covered + count]
-        return covered + count
+    @rule(which=WHICH, text=TEXTS, salt=SALTS)
+    def restore(self, which: int, text: list[int], salt: str) -> None:
+        """KV comes from elsewhere: of windows only what the token behind the last sees."""
+        kv, num_tokens = self.kvs[which], len(text) // 16 * 16
+        table, cursor = kv.table(), kv.tree.start(salt)
+        covered = kv.tree.follow(cursor, table, int32(text), num_tokens)
+        if table.grow(num_tokens, num_tokens):
+            kv.fill(table, expected(text[:num_tokens], salt), covered)
+            kv.tree.record(cursor, table, int32(text[:num_tokens]))
+            assert kv.tree.follow(kv.tree.start(salt), kv.table(), int32(text), num_tokens) == num_tokens
+            kv.release(kv.tables[-1])
+        kv.release(table)
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), tokens=st.lists(st.integers(1, 2), min_size=1, max_size=20), tail=st.booleans())
-    def append(self, data: st.DataObject, tokens: list[int], tail: bool) -> None:
+    @rule(
+        data=st.data(),
+        tokens=st.lists(st.integers(1, 2), min_size=1, max_size=20),
+        tail=st.booleans(),
+        chunk=CHUNKS,
+    )
+    def append(self, data: st.DataObject, tokens: list[int], tail: bool, chunk: int) -> None:
         holder = self.pick(data)
         begin = len(holder.values)
-        if not holder.table.grow(begin + len(tokens)):
-            return
         for token in tokens:
             holder.tokens.append(token)
             holder.values.append(value_of([*holder.tokens, *[0] * holder.shifted], holder.salt))
-            holder.kv.write(holder.table, len(holder.values) - 1, holder.values[-1])
-        holder.record(tail)
+        if holder.compute(begin, chunk):
+            holder.record(tail)
+        else:
+            self.holders.remove(holder)
+            holder.kv.release(holder.table)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), count=st.integers(1, 20))
@@ -142,13 +170,21 @@ class CacheMachine(RuleBasedStateMachine):
         holder = self.pick(data)
         count = data.draw(st.integers(0, len(holder.values)))
         kv = holder.kv
-        if table := holder.table.fork(count, kv.move):
+        if not holder.table.can_resume(count):
+            assert any(kv.windows)
+            with pytest.raises(AssertionError, match="without what its next token sees"):
+                holder.table.fork(count)
+            return
+        if table := holder.table.fork(count):
             kv.tables.append(table)
-            cursor = Cursor(holder.cursor.node, holder.cursor.num_blocks)
-            if holder.cursor.num_blocks > count // 16 or data.draw(st.booleans()):
-                cursor = kv.cache.start(holder.salt)
             fork = Holder(
-                kv, table, cursor, holder.salt, holder.tokens[:count], holder.values[:count], holder.shifted
+                kv,
+                table,
+                kv.tree.start(holder.salt),
+                holder.salt,
+                holder.tokens[:count],
+                holder.values[:count],
+                holder.shifted,
             )
             self.holders.append(fork)
 
@@ -161,15 +197,15 @@ class CacheMachine(RuleBasedStateMachine):
             return
         begin = data.draw(st.integers(0, num_tokens - 1))
         end = data.draw(st.integers(begin + 1, num_tokens))
-        before = list(holder.table.blocks)
-        if holder.table.remove(begin, end, num_tokens, holder.kv.cache, holder.kv.move):
+        before = [array.tolist() for array in holder.table.arrays()]
+        if holder.table.remove(begin, end, num_tokens):
             moved = [(content, rotation + begin - end) for content, rotation in holder.values[end:]]
             holder.values[begin:] = moved
             del holder.tokens[begin:end]
             holder.shifted = holder.shifted or end < num_tokens
             holder.record(tail=True)
         else:
-            assert list(holder.table.blocks) == before
+            assert [array.tolist() for array in holder.table.arrays()] == before
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), tail=st.booleans())
@@ -186,24 +222,43 @@ class CacheMachine(RuleBasedStateMachine):
 
     def next_block(self, kv: FakeKv, salt: str, text: list[int]) -> tuple[Hashable, list[int]]:
         """The key of what must be computed next, and the tokens up to its end."""
-        cursor, table = kv.cache.start(salt), SequenceTable(kv.pool)
-        covered = kv.cache.follow(cursor, table, int32(text), len(text))
-        assert kv.values(table, covered) == expected(text[:covered], salt)
+        cursor, table = kv.tree.start(salt), kv.kv.new_table()
+        covered = kv.tree.follow(cursor, table, int32(text), len(text))
+        kv.require(table, expected(text[:covered], salt))
         table.release()
-        return kv.cache.next_key(cursor, int32(text)), text[: covered + 16]
+        return kv.tree.next_key(cursor, int32(text)), text[: covered + 16]
+
+    @rule(which=WHICH, data=st.data())
+    def list_nodes(self, which: int, data: st.DataObject) -> None:
+        """All that is known is listed, nothing twice, and nothing before what it builds on."""
+        kv = self.kvs[which]
+        listing = kv.tree.list_nodes()
+        listed: list[int] = []
+        while (some := listing.next(data.draw(st.integers(1, 4)))) is not None:
+            for node in some:
+                assert node.number not in listed
+                assert isinstance(node.parent, str) or node.parent in listed
+                listed.append(node.number)
+        in_use = sum(len(set(table.blocks())) for table in kv.tables)
+        assert len(listed) >= kv.pool().num_cached - in_use
 
     @rule(which=WHICH, drop=st.integers(0, 3))
     def idle(self, which: int, drop: int) -> None:
-        pool = self.kvs[which].pool
+        kv = self.kvs[which].kv
         if drop == 3:
-            pool.drop_cached()
-            assert pool.num_cached == 0
-        pool.trim()
-        assert pool.spare_bytes == 0
+            assert not kv.drop_cached()
+            assert kv.cached_bytes == 0
+        assert not kv.trim()
+        assert kv.spare_bytes == 0
 
-    @rule(limit=st.integers(0, 40), memory_limit=st.integers(0, 60))
+    @rule(limit=st.integers(0, 60), memory_limit=st.integers(0, 80))
     def limit(self, limit: int, memory_limit: int) -> None:
         self.budget.set_limits(limit * 64, memory_limit * 64)
+
+    @rule(blocks=st.sampled_from([5, 20, 1 << 30]))
+    def device_limit(self, blocks: int) -> None:
+        """Others take memory of the device, or give some back."""
+        self.device.most_bytes = blocks * 64
 
     @rule(num_bytes=st.integers(0, 1000))
     def lease(self, num_bytes: int) -> None:
@@ -213,9 +268,9 @@ class CacheMachine(RuleBasedStateMachine):
     def end_leases(self) -> None:
         self.budget.end_lease(self.budget.leased_bytes)
 
-    @rule(which=WHICH, num_bytes=st.integers(0, 500))
-    def minimum(self, which: int, num_bytes: int) -> None:
-        self.budget.set_minimum(self.kvs[which].pool, num_bytes)
+    @rule(which=WHICH, num_bytes=st.integers(0, 800))
+    def guarantee(self, which: int, num_bytes: int) -> None:
+        self.budget.set_guarantee(self.kvs[which].kv, num_bytes)
 
     @rule()
     def pressure(self) -> None:
@@ -223,20 +278,28 @@ class CacheMachine(RuleBasedStateMachine):
         self.budget.trim()
 
     @rule(which=WHICH, data=st.data())
-    def available_is_a_promise(self, which: int, data: st.DataObject) -> None:
-        pool = self.kvs[which].pool
-        available = pool.num_available
-        assert pool.acquire(available + 1) is None
-        count = min(available, data.draw(st.integers(0, 24)))
-        blocks = pool.acquire(count)
-        assert blocks is not None
-        assert len(set(blocks)) == count
-        pool.release(blocks)
+    def acquisition_is_all_or_nothing(self, which: int, data: st.DataObject) -> None:
+        kv = self.kvs[which]
+        num_groups = len(kv.memories)
+        counts = data.draw(st.lists(st.integers(0, 12), min_size=num_groups, max_size=num_groups))
+        before = [kv.pool(group).num_used for group in range(num_groups)]
+        blocks = kv.kv.blocks.acquire(counts)
+        used = [kv.pool(group).num_used - before[group] for group in range(num_groups)]
+        if blocks is None:
+            assert used == [0] * num_groups
+            return
+        assert used == counts == [len(set(some)) for some in blocks]
+        for group, some in enumerate(blocks):
+            kv.kv.blocks.release(group, some)
+        again = kv.kv.blocks.acquire(counts)
+        assert again is not None, "what was there a moment ago"
+        for group, some in enumerate(again):
+            kv.kv.blocks.release(group, some)
 
     @invariant()
     def everyone_reads_their_own(self) -> None:
         for holder in getattr(self, "holders", []):
-            assert holder.kv.values(holder.table, len(holder.values)) == holder.values
+            holder.kv.require(holder.table, holder.values)
 
     @invariant()
     def the_books_balance(self) -> None:
@@ -244,28 +307,25 @@ class CacheMachine(RuleBasedStateMachine):
             return
         for kv in self.kvs:
             kv.check()
-            kv.memory.in_use = {block for table in kv.tables for block in table.blocks}
-        committed = sum(kv.pool.committed_bytes for kv in self.kvs)
+            kv.mark_in_use()
+        committed = sum(kv.kv.committed_bytes for kv in self.kvs)
         total = committed + self.budget.leased_bytes
         self.most_bytes = max(self.budget.limit_bytes, min(self.most_bytes, total))
-        assert committed == self.budget.committed_bytes
+        assert committed == self.budget.committed_bytes == self.device.allocated_bytes
         assert total <= self.most_bytes, "more than the limit, and than there was when it was lowered"
         self.budget.check()
-        # What blocks were written to and not released takes memory, whoever counts what.
-        assert sum(kv.memory.backed_bytes for kv in self.kvs) <= committed
 
     def teardown(self) -> None:
         for kv in getattr(self, "kvs", []):
-            kv.memory.in_use.clear()
             for table in kv.tables:
                 table.release()
-            assert kv.pool.num_used == 0
-            kv.pool.close()
-            kv.cache.check()
-            assert kv.memory.backed_bytes == kv.pool.committed_bytes == 0
+            kv.mark_in_use()
+            assert kv.kv.used_bytes == 0
+            kv.kv.check()
+            kv.kv.close()
         if hasattr(self, "budget"):
-            assert self.budget.committed_bytes == 0
+            assert self.budget.committed_bytes == self.device.allocated_bytes == 0
 
 
 TestCache = CacheMachine.TestCase
-TestCache.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestCache.settings = machine_settings(150, 50)

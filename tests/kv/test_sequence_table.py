@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.kv import BlockPool, Budget, SequenceTable
+from puna.kv import SequenceTable, gather_tables
 from puna.kv.blocks import blocks_for
 from tests.kv.fake_kv import FakeKv, expected, int32
-from tests.kv.fake_memory import FakeMemory
 
-pytestmark = pytest.mark.unit
-
-
-def new_pool(num_blocks: int) -> BlockPool:
-    return BlockPool(FakeMemory(num_blocks), Budget(num_blocks * 64))
+pytestmark = pytest.mark.native
 
 
 @pytest.mark.parametrize(("num_tokens", "expected"), [(0, 0), (1, 1), (16, 1), (17, 2), (160, 10)])
@@ -25,36 +21,47 @@ def test_blocks_for(num_tokens: int, expected: int):
 
 @given(st.lists(st.integers(0, 1000), max_size=20))
 def test_array_lists_the_blocks_in_order(sizes: list[int]):
-    pool = new_pool(100)
-    pool.acquire(3)
-    table = SequenceTable(pool)
+    kv = FakeKv(100)
+    kv.kv.blocks.acquire([3])
+    table = kv.table()
     for num_tokens in sizes:
-        before = table.array.tolist()
+        before = table.blocks()
         assert table.grow(num_tokens)
-        assert table.array[: len(before)].tolist() == before
+        assert table.blocks()[: len(before)] == before
+        assert table.arrays()[0].tolist() == table.blocks()
         assert table.num_blocks == max(blocks_for(num_tokens), len(before))
-    assert len(set(table.array.tolist())) == table.num_blocks
+    assert len(set(table.blocks())) == table.num_blocks
     table.release()
-    assert (pool.num_used, table.num_blocks) == (3, 0)
+    assert (kv.pool().num_used, table.num_blocks) == (3, 0)
 
 
 def test_growing_too_far_changes_nothing():
-    pool = new_pool(4)
-    table = SequenceTable(pool)
+    kv = FakeKv(4)
+    table = kv.table()
     assert table.grow(33)
     assert not table.grow(65)
-    assert (table.num_blocks, pool.num_used) == (3, 3)
+    assert (table.num_blocks, kv.pool().num_used) == (3, 3)
     assert table.grow(64)
 
 
 def test_the_next_sequence_starts_on_the_same_block():
-    pool = new_pool(8)
-    table = SequenceTable(pool)
+    kv = FakeKv(8)
+    table = kv.table()
     table.grow(50)
-    blocks = table.array.tolist()
+    blocks = table.blocks()
     table.release()
     table.grow(50)
-    assert table.array.tolist() == blocks
+    assert table.blocks() == blocks
+
+
+def test_a_step_gets_the_tables_of_all_its_sequences():
+    kv = FakeKv(16)
+    tables = [kv.table() for _ in range(3)]
+    for table, num_tokens in zip(tables, (40, 0, 17), strict=True):
+        assert table.grow(num_tokens)
+    (array,) = gather_tables(tables)
+    assert array.tolist() == [[0, 1, 2], [0, 0, 0], [3, 4, 0]]
+    assert array.dtype == np.int32
 
 
 def filled(kv: FakeKv, num_tokens: int) -> SequenceTable:
@@ -64,20 +71,6 @@ def filled(kv: FakeKv, num_tokens: int) -> SequenceTable:
     return table
 
 
-def test_adopted_and_replaced_blocks_are_the_tables_own():
-    pool = new_pool(30)
-    table = SequenceTable(pool)
-    table.grow(16)
-    table.adopt(pool.acquire(20) or [])
-    (block,) = pool.acquire(1) or []
-    old = table.blocks[3]
-    table.replace(3, block)
-    pool.release([old])
-    assert table.array.tolist() == list(table.blocks)
-    table.release()
-    assert pool.num_used == 0
-
-
 @pytest.mark.parametrize(
     ("num_tokens", "left"), [(50, 4), (49, 4), (48, 3), (17, 2), (1, 1), (0, 0), (90, 4)]
 )
@@ -85,19 +78,19 @@ def test_truncation_gives_blocks_wholly_beyond_back(num_tokens: int, left: int):
     kv = FakeKv(8)
     table = filled(kv, 50)
     table.truncate(num_tokens)
-    assert (table.num_blocks, kv.pool.num_used) == (left, left)
+    assert (table.num_blocks, kv.pool().num_used) == (left, left)
     assert kv.values(table, min(num_tokens, 50)) == expected(range(min(num_tokens, 50)))
 
 
 def test_truncation_within_what_others_know_is_caught():
     kv = FakeKv(8)
     table = filled(kv, 50)
-    fork = table.fork(32, kv.move)
+    fork = table.fork(32)
     assert fork
     with pytest.raises(AssertionError, match="within shared block 1"):
         table.truncate(20)
     fork.release()
-    kv.cache.record_tail(kv.cache.start(""), table, int32(range(50)))
+    kv.tree.record_tail(kv.tree.start(""), table, int32(range(50)))
     table.truncate(50)
     with pytest.raises(AssertionError, match="what is recorded of block 3"):
         table.truncate(49)
@@ -108,10 +101,10 @@ def test_truncation_within_what_others_know_is_caught():
 def test_a_fork_shares_full_blocks_and_copies_the_partial_one(num_tokens: int, num_new: int):
     kv = FakeKv(8)
     table = filled(kv, 50)
-    fork = table.fork(num_tokens, kv.move)
+    fork = table.fork(num_tokens)
     assert fork
     kv.tables.append(fork)
-    assert kv.pool.num_used == 4 + num_new
+    assert kv.pool().num_used == 4 + num_new
     assert kv.values(fork, num_tokens) == expected(range(num_tokens))
     # Both go on, each for itself.
     for owner, begin, next_token in ((table, 50, 7), (fork, num_tokens, 9)):
@@ -125,9 +118,9 @@ def test_a_fork_shares_full_blocks_and_copies_the_partial_one(num_tokens: int, n
 def test_a_fork_without_a_block_for_its_last_tokens_changes_nothing():
     kv = FakeKv(4)
     table = filled(kv, 50)
-    assert table.fork(50, kv.move) is None
-    assert not any(map(kv.pool.is_shared, table.blocks))
-    assert table.fork(48, kv.move)
+    assert table.fork(50) is None
+    assert max(kv.pool().references().values()) == 1
+    assert table.fork(48)
 
 
 def removed(begin: int, end: int, num_tokens: int) -> list[tuple[object, int]]:
@@ -158,13 +151,13 @@ def test_removal_moves_the_rest_down_and_leaves_sharers_alone(
 ):
     kv = FakeKv(16)
     table = filled(kv, num_tokens)
-    cursor = kv.cache.start("")
-    kv.cache.record(cursor, table, int32(range(num_tokens)))
-    other = table.fork(16 * min(num_shared, num_tokens // 16), kv.move)
+    cursor = kv.tree.start("")
+    kv.tree.record(cursor, table, int32(range(num_tokens)))
+    other = table.fork(16 * min(num_shared, num_tokens // 16))
     assert other
     kv.tables.append(other)
     table.grow(70)  # blocks that hold nothing yet go
-    assert table.remove(begin, end, num_tokens, kv.cache, kv.move)
+    assert table.remove(begin, end, num_tokens)
     left = num_tokens - (end - begin)
     assert kv.values(table, left) == removed(begin, end, num_tokens)
     assert table.num_blocks == blocks_for(left)
@@ -173,7 +166,7 @@ def test_removal_moves_the_rest_down_and_leaves_sharers_alone(
     table.grow(left + 1)
     kv.write(table, left, ("next", 0))
     found = kv.table()
-    covered = kv.cache.follow(kv.cache.start(""), found, int32(range(num_tokens)), num_tokens)
+    covered = kv.tree.follow(kv.tree.start(""), found, int32(range(num_tokens)), num_tokens)
     assert kv.values(found, covered) == expected(range(covered))
     assert covered >= 16 * other.num_blocks
     kv.check()
@@ -185,14 +178,14 @@ def test_removal_moves_the_rest_down_and_leaves_sharers_alone(
 def test_removal_without_blocks_for_copies_changes_nothing():
     kv = FakeKv(5)
     table = filled(kv, 50)
-    kv.cache.record_tail(kv.cache.start(""), table, int32(range(50)))
-    other = table.fork(48, kv.move)
+    kv.tree.record_tail(kv.tree.start(""), table, int32(range(50)))
+    other = table.fork(48)
     assert other
     kv.tables.append(other)
-    assert not table.remove(4, 10, 50, kv.cache, kv.move)
+    assert not table.remove(4, 10, 50)
     assert kv.values(table, 50) == expected(range(50))
-    assert [kv.cache.num_recorded(block) for block in table.blocks] == [16, 16, 16, 2]
-    assert table.remove(40, 42, 50, kv.cache, kv.move)
+    assert [kv.tree.num_recorded(block) for block in table.blocks()] == [16, 16, 16, 2]
+    assert table.remove(40, 42, 50)
     assert kv.values(table, 48) == removed(40, 42, 50)
     kv.check()
 
@@ -201,4 +194,4 @@ def test_removal_without_blocks_for_copies_changes_nothing():
 def test_removal_of_no_tokens_is_caught(begin: int, end: int):
     kv = FakeKv(8)
     with pytest.raises(AssertionError, match="removal of"):
-        filled(kv, 50).remove(begin, end, 50, None, kv.move)
+        filled(kv, 50).remove(begin, end, 50)

@@ -8,20 +8,20 @@ import pytest
 from puna.kv import Budget, Cursor, SequenceTable
 from tests.kv.fake_kv import FakeKv, expected, int32
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 TEXT = list(range(100, 150))
 
 
 def computed(kv: FakeKv, tokens: list[int], salt: str = "", tail: bool = True) -> SequenceTable:
     """A table with all of the tokens, recorded."""
-    table, cursor = kv.table(), kv.cache.start(salt)
+    table, cursor = kv.table(), kv.tree.start(salt)
     assert table.grow(len(tokens))
     kv.compute(table, tokens, salt=salt)
     if tail:
-        kv.cache.record_tail(cursor, table, int32(tokens))
+        kv.tree.record_tail(cursor, table, int32(tokens))
     else:
-        kv.cache.record(cursor, table, int32(tokens))
+        kv.tree.record(cursor, table, int32(tokens))
     kv.check()
     return table
 
@@ -30,8 +30,8 @@ def followed(
     kv: FakeKv, tokens: list[int], limit: int | None = None, salt: str = ""
 ) -> tuple[SequenceTable, Cursor, int]:
     """A new table with what is cached of the tokens; checks what its blocks hold."""
-    table, cursor = kv.table(), kv.cache.start(salt)
-    covered = kv.cache.follow(cursor, table, int32(tokens), len(tokens) if limit is None else limit)
+    table, cursor = kv.table(), kv.tree.start(salt)
+    covered = kv.tree.follow(cursor, table, int32(tokens), len(tokens) if limit is None else limit)
     assert covered == 16 * cursor.num_blocks == 16 * table.num_blocks
     assert kv.values(table, covered) == expected(tokens[:covered], salt)
     kv.check()
@@ -41,12 +41,12 @@ def followed(
 def partial(kv: FakeKv, tokens: list[int], limit: int | None = None, salt: str = "") -> int:
     """Tokens that find_partial() adds to what is followed; checks that they are there."""
     table, cursor, covered = followed(kv, tokens, limit, salt)
-    found = kv.cache.find_partial(cursor, int32(tokens), len(tokens) if limit is None else limit)
+    found = kv.tree.find_partial(cursor, int32(tokens), len(tokens) if limit is None else limit)
     kv.release(table)
     if found is None:
         return 0
-    block, count = found
-    slots = [kv.memory.read(block, slot) for slot in range(count)]
+    (block,), count = found
+    slots = [kv.memory.get(block, slot) for slot in range(count)]
     assert slots == expected(tokens[: covered + count], salt)[covered:]
     return count
 
@@ -56,8 +56,8 @@ def test_full_blocks_are_shared():
     owner = computed(kv, TEXT)
     table, _, covered = followed(kv, TEXT)
     assert covered == 48
-    assert table.blocks == owner.blocks[:3]
-    assert [kv.pool.is_shared(block) for block in owner.blocks] == [True, True, True, False]
+    assert table.blocks() == owner.blocks()[:3]
+    assert [kv.pool().num_references(block) > 1 for block in owner.blocks()] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("limit", "covered"), [(50, 48), (48, 48), (47, 32), (32, 32), (15, 0), (0, 0)])
@@ -83,9 +83,9 @@ def test_following_goes_on_where_it_stopped():
     table, cursor, covered = followed(kv, TEXT)
     assert covered == 0
     computed(kv, TEXT[:32])
-    assert kv.cache.follow(cursor, table, int32(TEXT), 50) == 32
+    assert kv.tree.follow(cursor, table, int32(TEXT), 50) == 32
     computed(kv, TEXT)
-    assert kv.cache.follow(cursor, table, int32(TEXT), 50) == 48
+    assert kv.tree.follow(cursor, table, int32(TEXT), 50) == 48
     assert kv.values(table, 48) == expected(TEXT[:48])
     kv.check()
 
@@ -93,9 +93,9 @@ def test_following_goes_on_where_it_stopped():
 def test_a_table_with_blocks_of_its_own_does_not_follow():
     kv = FakeKv(8)
     computed(kv, TEXT)
-    table, cursor = kv.table(), kv.cache.start("")
+    table, cursor = kv.table(), kv.tree.start("")
     table.grow(16)
-    assert kv.cache.follow(cursor, table, int32(TEXT), 50) == 0
+    assert kv.tree.follow(cursor, table, int32(TEXT), 50) == 0
     assert (table.num_blocks, cursor.num_blocks) == (1, 0)
 
 
@@ -111,13 +111,13 @@ def test_blocks_computed_twice_become_one():
     kv = FakeKv(12)
     first = computed(kv, TEXT)
     second = computed(kv, [*TEXT[:40], *range(10)])
-    assert second.blocks[:2] == first.blocks[:2]
+    assert second.blocks()[:2] == first.blocks()[:2]
     assert kv.values(second, 50) == expected([*TEXT[:40], *range(10)])
-    assert (kv.pool.num_used, kv.pool.num_spare) == (4 + 2, 2)
+    assert (kv.pool().num_used, kv.pool().num_spare) == (4 + 2, 2)
     kv.release(first)
     assert kv.values(second, 50) == expected([*TEXT[:40], *range(10)])
     kv.release(second)
-    assert (kv.pool.num_used, kv.pool.num_cached) == (0, 6)
+    assert (kv.pool().num_used, kv.pool().num_cached) == (0, 6)
     kv.check()
 
 
@@ -126,33 +126,33 @@ def test_a_tail_computed_twice_is_kept_once():
     tables = [computed(kv, TEXT), computed(kv, TEXT[:45]), computed(kv, TEXT)]
     for table in tables:
         kv.release(table)
-    assert kv.pool.num_cached == 4
+    assert kv.pool().num_cached == 4
     assert partial(kv, TEXT) == 2
 
 
 def test_a_tail_that_becomes_full_as_another_did_is_not_kept():
     kv = FakeKv(12)
-    slow, cursor = kv.table(), kv.cache.start("")
+    slow, cursor = kv.table(), kv.tree.start("")
     slow.grow(5)
     kv.compute(slow, TEXT[:5])
-    kv.cache.record_tail(cursor, slow, int32(TEXT[:5]))
+    kv.tree.record_tail(cursor, slow, int32(TEXT[:5]))
     fast = computed(kv, TEXT[:16])
     kv.compute(slow, TEXT[:16], 5)
-    kv.cache.record(cursor, slow, int32(TEXT[:16]))
+    kv.tree.record(cursor, slow, int32(TEXT[:16]))
     kv.check()
-    assert slow.blocks == fast.blocks
-    assert (kv.pool.num_used, kv.pool.num_spare) == (1, 1)
+    assert slow.blocks() == fast.blocks()
+    assert (kv.pool().num_used, kv.pool().num_spare) == (1, 1)
 
 
 def test_a_tail_that_another_overtook_is_forgotten():
     kv = FakeKv(12)
-    slow, cursor = computed(kv, TEXT[:36]), kv.cache.start("")
-    kv.cache.follow(cursor, kv.table(), int32(TEXT), 32)
+    slow, cursor = computed(kv, TEXT[:36]), kv.tree.start("")
+    kv.tree.follow(cursor, kv.table(), int32(TEXT), 32)
     computed(kv, TEXT[:45])
     slow.grow(40)
     kv.compute(slow, TEXT[:40], 36)
-    kv.cache.record_tail(cursor, slow, int32(TEXT[:40]))
-    assert kv.cache.num_recorded(slow.blocks[2]) == 0
+    kv.tree.record_tail(cursor, slow, int32(TEXT[:40]))
+    assert kv.tree.num_recorded(slow.blocks()[2]) == 0
     assert partial(kv, TEXT[:40]) == 8
 
 
@@ -191,38 +191,38 @@ def test_the_child_with_the_longest_common_start_is_found(other: int):
 
 def test_a_tail_grows_into_a_full_block_while_its_owner_writes_on():
     kv = FakeKv(12)
-    table, cursor = kv.table(), kv.cache.start("")
+    table, cursor = kv.table(), kv.tree.start("")
     for before, length, recorded in [(0, 5, [5]), (5, 9, [9]), (9, 16, [16]), (16, 20, [16, 4])]:
         table.grow(length)
         kv.compute(table, TEXT[:length], before)
-        kv.cache.record_tail(cursor, table, int32(TEXT[:length]))
+        kv.tree.record_tail(cursor, table, int32(TEXT[:length]))
         kv.check()
-        assert [kv.cache.num_recorded(block) for block in table.blocks] == recorded
+        assert [kv.tree.num_recorded(block) for block in table.blocks()] == recorded
     assert followed(kv, TEXT)[2] == 16
     assert partial(kv, TEXT) == 4
 
 
 def test_recording_costs_nothing_until_a_block_is_full():
     kv = FakeKv(4)
-    table, cursor = kv.table(), kv.cache.start("")
+    table, cursor = kv.table(), kv.tree.start("")
     table.grow(16)
     kv.compute(table, TEXT[:16])
-    kv.cache.record(cursor, table, int32(TEXT[:15]))
-    assert (cursor.num_blocks, kv.cache.num_recorded(table.blocks[0])) == (0, 0)
-    kv.cache.record(cursor, table, int32(TEXT[:16]))
-    assert (cursor.num_blocks, kv.cache.num_recorded(table.blocks[0])) == (1, 16)
+    kv.tree.record(cursor, table, int32(TEXT[:15]))
+    assert (cursor.num_blocks, kv.tree.num_recorded(table.blocks()[0])) == (0, 0)
+    kv.tree.record(cursor, table, int32(TEXT[:16]))
+    assert (cursor.num_blocks, kv.tree.num_recorded(table.blocks()[0])) == (1, 16)
 
 
 def test_equal_keys_mean_equal_work():
     kv = FakeKv(12)
     computed(kv, TEXT)
     (_, one, _), (_, two, _) = followed(kv, TEXT), followed(kv, TEXT)
-    key = kv.cache.next_key(one, int32(TEXT))
-    assert key == kv.cache.next_key(two, int32(TEXT))
-    assert hash(key) == hash(kv.cache.next_key(two, int32(TEXT)))
-    assert key != kv.cache.next_key(two, int32([*TEXT, 1]))
-    assert key != kv.cache.next_key(followed(kv, TEXT, 32)[1], int32(TEXT))
-    starts = {kv.cache.next_key(kv.cache.start(salt), int32(TEXT)) for salt in ("", "a", "b")}
+    key = kv.tree.next_key(one, int32(TEXT))
+    assert key == kv.tree.next_key(two, int32(TEXT))
+    assert hash(key) == hash(kv.tree.next_key(two, int32(TEXT)))
+    assert key != kv.tree.next_key(two, int32([*TEXT, 1]))
+    assert key != kv.tree.next_key(followed(kv, TEXT, 32)[1], int32(TEXT))
+    starts = {kv.tree.next_key(kv.tree.start(salt), int32(TEXT)) for salt in ("", "a", "b")}
     assert len(starts) == 3
 
 
@@ -230,13 +230,13 @@ def test_forgetting_a_block_forgets_what_builds_on_it():
     kv = FakeKv(16)
     table, other = computed(kv, TEXT), computed(kv, [*TEXT[:16], *range(20)])
     kv.release(other)
-    assert kv.pool.num_cached == 2
-    kv.cache.forget(table.blocks[1])
+    assert kv.pool().num_cached == 2
+    kv.tree.forget(table.blocks()[1])
     assert followed(kv, TEXT)[2] == 16
     assert followed(kv, [*TEXT[:16], *range(20)])[2] == 32
-    kv.cache.forget(table.blocks[0])
+    kv.tree.forget(table.blocks()[0])
     assert followed(kv, TEXT)[2] == followed(kv, [*TEXT[:16], *range(20)])[2] == 0
-    assert (kv.pool.num_cached, kv.pool.num_spare) == (0, 2)
+    assert (kv.pool().num_cached, kv.pool().num_spare) == (0, 2)
     kv.check()
 
 
@@ -245,10 +245,10 @@ def test_a_cursor_that_was_overtaken_by_forgetting_records_nothing():
     table, cursor, _ = followed(kv, TEXT)
     table.grow(50)
     kv.compute(table, TEXT)
-    kv.cache.record(cursor, table, int32(TEXT[:32]))
-    kv.cache.forget(table.blocks[0])
-    kv.cache.record_tail(cursor, table, int32(TEXT))
-    assert not any(map(kv.cache.num_recorded, table.blocks))
+    kv.tree.record(cursor, table, int32(TEXT[:32]))
+    kv.tree.forget(table.blocks()[0])
+    kv.tree.record_tail(cursor, table, int32(TEXT))
+    assert not any(map(kv.tree.num_recorded, table.blocks()))
     kv.check()
 
 
@@ -282,7 +282,7 @@ def test_eviction_goes_by_age_over_all_pools_and_memory_is_given_back_before_it_
         small.release(computed(small, text))
         large.release(computed(large, text))
     assert budget.committed_bytes == 12 * 64
-    assert (small.pool.num_available, large.pool.num_available) == (12, 6)
+    assert (small.kv.available_bytes, large.kv.available_bytes) == (12 * 64, 6 * 128)
     large.table().grow(16)  # takes its own oldest: the small pool's goes first, but does not suffice
     assert [followed(small, text)[2] for text in texts] == [0, 16, 16, 16]
     assert [followed(large, text)[2] for text in texts] == [0, 16, 16, 16]
@@ -295,7 +295,7 @@ def test_blocks_of_a_full_arena_come_from_itself():
     two.release(computed(two, TEXT))
     one.release(computed(one, TEXT))
     assert one.table().grow(32)
-    assert (one.pool.num_cached, two.pool.num_cached) == (2, 4)
+    assert (one.pool().num_cached, two.pool().num_cached) == (2, 4)
 
 
 def test_age_follows_use_however_often_that_is():
@@ -314,17 +314,17 @@ def test_dropping_what_is_cached_leaves_no_trace():
     kv = FakeKv(16)
     used = computed(kv, TEXT[:20], "x")
     kv.release(computed(kv, TEXT))
-    assert (kv.pool.num_cached, kv.pool.num_used) == (4, 2)
-    kv.pool.drop_cached()
-    kv.pool.trim()
-    assert (kv.pool.num_cached, kv.pool.num_spare, kv.pool.committed_bytes) == (0, 0, 2 * 64)
+    assert (kv.pool().num_cached, kv.pool().num_used) == (4, 2)
+    kv.kv.drop_cached()
+    kv.kv.trim()
+    assert (kv.pool().num_cached, kv.pool().num_spare, kv.kv.committed_bytes) == (0, 0, 2 * 64)
     assert followed(kv, TEXT)[2] == 0
     assert followed(kv, TEXT, salt="x")[2] == 16
     for table in [used, *kv.tables]:
         kv.release(table)
-    kv.pool.close()
+    kv.kv.close()
     assert kv.budget.committed_bytes == 0
-    kv.cache.check()
+    kv.kv.check()
 
 
 def test_tokens_may_be_a_view():
@@ -333,4 +333,4 @@ def test_tokens_may_be_a_view():
     tokens = np.repeat(int32(TEXT), 2)[::2]
     assert not tokens.flags.c_contiguous
     table = kv.table()
-    assert kv.cache.follow(kv.cache.start(""), table, tokens, 50) == 48
+    assert kv.tree.follow(kv.tree.start(""), table, tokens, 50) == 48
