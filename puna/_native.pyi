@@ -242,6 +242,9 @@ class PrefixNode:
     @property
     def tokens(self) -> bytes: ...
     @property
+    def following(self) -> bytes:
+        """The tokens of the child that was used last; empty: it has none."""
+    @property
     def blocks(self) -> tuple[int, ...]:
         """Of each group; -1 where there is none any more."""
 

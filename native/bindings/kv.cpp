@@ -29,7 +29,7 @@ using Mover = std::function<void(BlockArray, BlockArray, int64_t, int64_t, int64
 struct NodeView {
   int64_t number;
   nb::object parent;
-  nb::bytes tokens;
+  nb::bytes tokens, following;
   nb::tuple blocks;
 };
 
@@ -91,7 +91,10 @@ nb::tuple blocks_of(const KvBlocks& kv, int32_t node) {
 
 NodeView node_view(const KvBlocks& kv, int32_t index) {
   const PrefixNode& node = kv.tree().node(index);
-  return {node.number, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), blocks_of(kv, index)};
+  const int32_t next = kv.last_used_child(index);
+  const Tokens following = next < 0 ? Tokens() : kv.tree().node(next).tokens();
+  return {node.number, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
+          blocks_of(kv, index)};
 }
 
 // A KvBlocks' tree, as Python sees it.
@@ -243,6 +246,7 @@ void bind_tree(nb::module_& m) {
       .def_ro("number", &NodeView::number)
       .def_ro("parent", &NodeView::parent)
       .def_ro("tokens", &NodeView::tokens)
+      .def_ro("following", &NodeView::following)
       .def_ro("blocks", &NodeView::blocks);
   nb::class_<PrefixListing>(m, "PrefixListing").def("next", &next_listed, nb::arg("limit"));
   nb::class_<Tree>(m, "PrefixTree")

@@ -1,6 +1,7 @@
 #include "kv/kv_blocks.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace puna {
@@ -76,6 +77,24 @@ int64_t KvBlocks::spare_bytes() const {
   int64_t bytes = 0;
   for (const LayerGroup& group : groups_) bytes += group.pool.spare_bytes();
   return bytes;
+}
+
+int32_t KvBlocks::last_used_child(int32_t node) const {
+  const BlockPool& pool = groups_[0].pool;
+  int32_t last = -1;
+  int64_t when = -1;
+  tree_.visit_children(node, [&](int32_t child) {
+    const int32_t block = tree_.block(child, 0);
+    const int64_t used = block < 0                          ? 0
+                         : pool.num_references(block) > 0 ? std::numeric_limits<int64_t>::max()
+                                                          : pool.tick(block);
+    if (used > when) {
+      last = child;
+      when = used;
+    }
+    return false;
+  });
+  return last;
 }
 
 void KvBlocks::check() const {

@@ -61,6 +61,8 @@ class KvBlocks {
   // Makes cached blocks spare, at most about so many; false: none are left.
   bool drop_cached(int64_t at_most);
   int64_t spare_bytes() const;
+  // Of a node's children, the one whose block of the first group was used last; -1: it has none.
+  int32_t last_used_child(int32_t node) const;
 
   void check() const;
 

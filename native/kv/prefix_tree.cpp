@@ -258,7 +258,7 @@ void PrefixTree::remove_subtree(int32_t node) {
   const int32_t parent = nodes_[node].parent;
   std::vector<int32_t> subtree = {node};
   for (size_t i = 0; i < subtree.size(); ++i)  // it grows meanwhile
-    siblings_.visit_from(subtree[i], {}, [&](int32_t below) {
+    visit_children(subtree[i], [&](int32_t below) {
       subtree.push_back(below);
       return false;
     });

@@ -73,6 +73,11 @@ class PrefixTree {
   int64_t num_node_slots() const { return nodes_.size(); }
   const PrefixNode& node(int32_t index) const { return nodes_[index]; }
   int32_t block(int32_t node, size_t group) const { return blocks_[slot(node, group)]; }
+  // Calls visit(child) until it returns true.
+  template <class Visit>
+  void visit_children(int32_t node, Visit&& visit) const {
+    siblings_.visit_from(node, {}, visit);
+  }
   const std::string& name_space(int32_t root) const { return names_.at(root); }
 
   // Throws AssertionFailure unless the tree hangs together, and each block stands in it once.

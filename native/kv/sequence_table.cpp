@@ -90,7 +90,7 @@ void SequenceTable::truncate(int64_t num_tokens) {
 bool SequenceTable::can_resume(int64_t num_tokens) const {
   if (num_tokens > num_blocks_ * kBlockTokens) return false;
   for (size_t group = 0; group < groups_.size(); ++group)
-    if (groups_[group].valid > first_seen(group, num_tokens)) return false;
+    if (num_tokens > 0 && groups_[group].valid > first_seen(group, num_tokens)) return false;
   return true;
 }
 
@@ -106,7 +106,7 @@ std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
   for (size_t group = 0; group < groups_.size(); ++group) {
     Entries& entries = fork->groups_[group];
     set_first(entries, first_needed(group, num_tokens));
-    entries.valid = std::max(entries.valid, groups_[group].valid);
+    if (num_tokens > 0) entries.valid = std::max(entries.valid, groups_[group].valid);
     entries.blocks.assign(static_cast<size_t>(num_full), -1);
     for (int64_t index = entries.first; index < num_full; ++index) {
       kv_->group(group).pool.retain(entry(group, index));

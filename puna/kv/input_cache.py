@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from puna.kv.block_pool import BlockPool
+from puna._native import SequenceTable
 from puna.kv.blocks import BLOCK_TOKENS
-from puna.kv.sequence_table import MoveKv, SequenceTable
+from puna.kv.model_kv import ModelKv
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +68,18 @@ class InputCache:
 
     def __init__(
         self,
-        pool: BlockPool,
-        move: MoveKv,
+        kv: ModelKv,
         *,
         kv_size: int,
         num_slots: int,
         multi_user: bool,
         can_shift: bool = True,
-        can_resume: Callable[[int], bool] = lambda _: True,
     ) -> None:
         """kv_size: inputs of all slots together.
 
         multi_user: True keeps what slots hold for as long as possible, and shares beginnings; False continues
         the slot with the longest common beginning, at the cost of the rest of it.
-        can_shift: whether `move` can rotate the model's keys.
-        can_resume: whether the model can go on behind that many of the computed inputs; one with more state
-        than KV may not. Raises InputCacheError.
+        can_shift: whether the model's keys can be rotated. Raises InputCacheError.
         """
         if num_slots < 1 or kv_size < num_slots:
             raise InputCacheError(
@@ -92,11 +88,8 @@ class InputCache:
             )
         self.num_ctx = kv_size // num_slots
         self.multi_user = multi_user
-        self.slots = [InputCacheSlot(i, SequenceTable(pool)) for i in range(num_slots)]
-        self._pool = pool
-        self._move = move
+        self.slots = [InputCacheSlot(i, kv.new_table()) for i in range(num_slots)]
         self._can_shift = can_shift
-        self._can_resume = can_resume
 
     def fit_prompt(self, prompt: list[Input], num_keep: int, truncate: bool) -> tuple[list[Input], int]:
         """The prompt, without the oldest inputs behind the first `num_keep` if it is longer than the context;
@@ -134,7 +127,7 @@ class InputCache:
         slot, source, common = find(prompt, namespace)
         # One is left, so that there are logits to sample from.
         reuse = min(common, len(prompt) - 1) if cache_prompt else 0
-        if not self._can_resume(reuse):
+        if not source.table.can_resume(reuse):
             reuse = 0
         if source is not slot:
             self._fork(source, slot, reuse)
@@ -195,7 +188,7 @@ class InputCache:
         end = num_keep + discard
         left = slot.inputs[:num_keep] + slot.inputs[end:]
         possible = self._can_shift or end == num_inputs
-        if not possible or not slot.table.remove(num_keep, end, num_inputs, self._pool.cache, self._move):
+        if not possible or not slot.table.remove(num_keep, end, num_inputs):
             self.empty_slot(slot)
             raise ShiftError(
                 f"unable to remove old kv cache entries (id: {slot.id}, keep: {num_keep} discard: {discard})",
@@ -218,22 +211,24 @@ class InputCache:
         slot.inputs = []
 
     def _fork(self, source: InputCacheSlot, slot: InputCacheSlot, num_inputs: int) -> None:
-        """Fills a slot with the beginning of another; without a block to copy to, with whole blocks of it."""
+        """Fills a slot with the beginning of another, behind which it can resume; without blocks to copy to, with
+        whole blocks of it.
+        """
         self.empty_slot(slot)
-        table = source.table.fork(num_inputs, self._move)
+        table = source.table.fork(num_inputs)
         if table is None:
-            num_inputs -= num_inputs % BLOCK_TOKENS
-            table = source.table.fork(num_inputs, self._move)
+            num_inputs = _in_whole_blocks(source, num_inputs)
+            table = source.table.fork(num_inputs)
             assert table is not None, "sharing takes no block"
         slot.table, slot.inputs = table, source.inputs[:num_inputs]
 
     def _cut(self, slot: InputCacheSlot, num_inputs: int) -> None:
         """Keeps the first inputs; if the last block is shared and there is none to copy to, whole blocks of
-        them.
+        them; none if a window reaches what it had left behind.
         """
         room = slot.table.num_blocks * BLOCK_TOKENS
-        if num_inputs < room and not slot.table.remove(num_inputs, room, room, self._pool.cache, self._move):
-            num_inputs -= num_inputs % BLOCK_TOKENS
+        if num_inputs < room and not slot.table.remove(num_inputs, room, room):
+            num_inputs = _in_whole_blocks(slot, num_inputs)
             slot.table.truncate(num_inputs)
         slot.inputs = slot.inputs[:num_inputs]
 
@@ -260,6 +255,12 @@ def _longest(
     lengths = [count_common_prefix(slot.inputs, prompt) for slot in known]
     longest = max(lengths)
     return known[lengths.index(longest)], longest
+
+
+def _in_whole_blocks(slot: InputCacheSlot, num_inputs: int) -> int:
+    """Inputs that full blocks of the slot hold, if it can resume behind them; otherwise none."""
+    whole = num_inputs - num_inputs % BLOCK_TOKENS
+    return whole if slot.table.can_resume(whole) else 0
 
 
 def _oldest(slots: Sequence[InputCacheSlot]) -> InputCacheSlot:

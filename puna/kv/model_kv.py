@@ -351,10 +351,22 @@ class ModelKv:
                 self._commit(index, num_extents)
                 return True
             except DeviceOutOfMemory:
-                if not self._budget.give_back(self):
-                    num_extents //= 2
+                if self._give_back_any(surplus):
+                    return True
+                num_extents //= 2
         self._refused_at = self._budget.num_releases
         return False
+
+    def _give_back_any(self, surplus: list[int]) -> bool:
+        """Lets the device have memory that nobody needs: this model's surplus extents of each group, what others
+        can do without, or this model's own oldest content. False: there is none.
+        """
+        given = [self._give_back(group, num_extents) for group, num_extents in zip(self.groups, surplus, strict=True)]
+        if any(given) or self._budget.give_back(self):
+            return True
+        has_cached = self.oldest_release() is not None
+        self.evict(1, None)
+        return has_cached
 
     def _evict_oldest(self, index: int) -> bool:
         """Evicts what was used longest ago: a block of this group, or, where its memory can become this group's,

@@ -6,19 +6,20 @@ import time
 from collections.abc import Sequence
 
 from puna.kv.input_cache import Input, InputCache, InputCacheSlot
-from tests.kv.fake_kv import FakeKv, Value
+from tests.kv.fake_kv import FakeKv, Shape, Value
 
 
 class Slots:
     """An input cache whose KV can be looked into. The KV of an input is what it and those before it are."""
 
     def __init__(
-        self, num_slots: int, num_ctx: int = 1000, *, multi_user: bool, num_blocks: int = 64, **model: object
+        self, num_slots: int, num_ctx: int = 1000, *, multi_user: bool, num_blocks: int = 64, window: int | None = None, **model: object
     ) -> None:
-        self.kv = FakeKv(num_blocks)
+        """window: of a second group of layers."""
+        shapes = [Shape(num_blocks)] if window is None else [Shape(num_blocks), Shape(num_blocks, window=window)]
+        self.kv = FakeKv(shapes=shapes)
         self.cache = InputCache(
-            self.kv.pool,
-            self.kv.move,
+            self.kv.kv,
             kv_size=num_ctx * num_slots,
             num_slots=num_slots,
             multi_user=multi_user,
@@ -32,6 +33,7 @@ class Slots:
         for item in inputs:
             slot.inputs.append(item)
             self.kv.write(slot.table, len(slot.inputs) - 1, (tuple(slot.inputs), 0))
+        slot.table.slide(len(slot.inputs))
 
     def fill(self, slot_id: int, inputs: list[Input], age: float = float("inf"), busy: bool = False) -> None:
         slot = self.cache.slots[slot_id]
@@ -48,7 +50,7 @@ class Slots:
         self.kv.check()
         for slot in self.cache.slots:
             expected = [(tuple(slot.inputs[: end + 1]), 0) for end in range(len(slot.inputs))]
-            assert self.values(slot) == expected
+            self.kv.require(slot.table, expected)
 
     def values(self, slot: InputCacheSlot) -> list[Value | None]:
         return self.kv.values(slot.table, len(slot.inputs))

@@ -1,49 +1,42 @@
-"""Whatever pools, outsiders and limits do in whatever order: sums are exact, nothing new exceeds a limit, and
-what a pool is sure of nobody else takes."""
+"""Whatever models, outsiders and limits do in whatever order: sums are exact, nothing new exceeds a limit, and
+what is guaranteed to a model nobody else takes."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from puna.kv import BlockId, BlockPool, Budget
-from tests.kv.fake_memory import FakeMemory
+from puna.kv import Budget, ModelKv, SequenceTable
+from tests.kv.depth import machine_settings
+from tests.kv.fake_kv import FakeKv, Shape, int32
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
-KINDS = [(12, 64, 2, 8), (6, 192, 1, 0), (20, 64, 1, 0)]
-"""Of pools: blocks, their bytes, blocks of an extent, bytes left over in it."""
-
-
-@dataclass
-class Index:
-    """Knows what it is told to."""
-
-    pool: BlockPool
-    known: set[int] = field(default_factory=set)
-
-    def num_recorded(self, block: BlockId) -> int:
-        return int(block in self.known)
-
-    def forget(self, block: BlockId) -> None:
-        self.known.discard(block)
-        self.pool.uncache(block)
+KINDS = [
+    [Shape(12, 64, 2, 8)],
+    [Shape(6, 192), Shape(8, 64, 2, 8, window=40)],
+    [Shape(20, 64)],
+]
 
 
 @dataclass
 class Owner:
-    memory: FakeMemory
-    pool: BlockPool
-    index: Index
-    held: list[list[BlockId]] = field(default_factory=list)
+    fake: FakeKv
+    texts: list[list[int]] = field(default_factory=list)
+    """That were recorded once."""
 
     @property
-    def in_use(self) -> set[int]:
-        return {block for blocks in self.held for block in blocks}
+    def kv(self) -> ModelKv:
+        return self.fake.kv
+
+    def known(self) -> frozenset[tuple[int, int]]:
+        """Blocks whose content can be found, and their groups."""
+        blocks = ((group, b) for group, m in enumerate(self.fake.memories) for b in range(m.num_blocks))
+        return frozenset((group, b) for group, b in blocks if self.kv.tree.num_recorded(b, group))
 
 
 class BudgetMachine(RuleBasedStateMachine):
@@ -51,77 +44,80 @@ class BudgetMachine(RuleBasedStateMachine):
         limit=st.integers(0, 30), more=st.integers(0, 10), static=st.sampled_from([None, None, None, 0, 1, 2])
     )
     def begin(self, limit: int, more: int, static: int | None) -> None:
-        """static: which pool has all its memory from the beginning, if that fits."""
+        """static: which model has all its memory from the beginning, if that fits."""
         self.budget = Budget(limit * 64, (limit + more) * 64)
-        self.owners: list[Owner] = []
         self.leases: list[int] = []
         self.weights: list[int] = []
         self.most_bytes = 0  # that may be there: what was there when a limit was lowered
-        for kind in KINDS:
-            memory = FakeMemory(*kind)
-            pool = BlockPool(memory, self.budget)
-            pool.cache = Index(pool)
-            self.owners.append(Owner(memory, pool, pool.cache))
+        self.texts = itertools.count()
+        self.found: list[SequenceTable] = []
+        self.owners = [Owner(FakeKv(budget=self.budget, shapes=shapes)) for shapes in KINDS]
         if static is not None:
-            pool = self.owners[static].pool
-            if self.budget.shortage(pool, 0, pool.reserved_bytes) is None:
-                self.budget.set_minimum(pool, pool.reserved_bytes)
-                pool.make_static()
+            kv = self.owners[static].kv
+            if self.budget.shortage(kv, 0, kv.reserved_bytes) is None:
+                self.budget.set_guarantee(kv, kv.reserved_bytes)
+                kv.make_static()
 
     def others_keep(self, asking: Owner | None):
-        """What the others are sure of before something happens, to be compared with it afterwards."""
+        """What is guaranteed to the others before something happens, to be compared with it afterwards."""
         return {
-            id(other): (_sure_bytes(other, self.budget), self._safe_content(other))
+            id(other): (self._guaranteed_bytes(other), self._safe_content(other))
             for other in self.owners
             if other is not asking
         }
 
-    def _safe_content(self, owner: Owner) -> frozenset[int]:
-        is_safe = owner.pool.committed_bytes <= self.budget.assured_bytes(owner.pool)
-        return frozenset(owner.index.known) if is_safe else frozenset()
+    def _guaranteed_bytes(self, owner: Owner) -> int:
+        """How much of what is guaranteed to it the model has, or could get now."""
+        could_have = owner.kv.committed_bytes + max(self.budget.available_bytes(owner.kv), 0)
+        return min(self.budget.guaranteed_bytes(owner.kv), could_have)
+
+    def _safe_content(self, owner: Owner) -> frozenset[tuple[int, int]]:
+        is_safe = owner.kv.committed_bytes <= self.budget.guaranteed_bytes(owner.kv)
+        return owner.known() if is_safe else frozenset()
 
     def check_others(self, asking: Owner | None, before) -> None:
         for other in self.owners:
             if other is not asking:
-                sure_bytes, content = before[id(other)]
-                assert _sure_bytes(other, self.budget) >= sure_bytes, "another took what a pool was sure of"
-                assert content <= other.index.known, "another evicted within a minimum"
+                guaranteed_bytes, content = before[id(other)]
+                assert self._guaranteed_bytes(other) >= guaranteed_bytes, "another took what is guaranteed"
+                assert content <= other.known(), "another evicted what is guaranteed"
 
     @rule(which=st.integers(0, 2), count=st.integers(0, 9))
-    def acquire(self, which: int, count: int) -> None:
+    def grow(self, which: int, count: int) -> None:
         owner = self.owners[which]
-        available, before = owner.pool.num_available, self.others_keep(owner)
+        available, before = owner.kv.available_bytes, self.others_keep(owner)
         is_owing = self.budget.debt_bytes > 0
-        used = owner.pool.num_used
-        blocks = owner.pool.acquire(count)
-        assert (blocks is not None) == (count <= available)
-        if blocks is not None:
-            owner.held.append(blocks)
+        table = owner.fake.table()
+        if table.grow(16 * count):
             if not is_owing:
-                assert used + count <= owner.pool.most_blocks
+                assert owner.kv.used_bytes <= owner.kv.most_bytes
+        else:
+            owner.fake.release(table)
+            assert which < 2 or count * 64 > available
+        assert which < 2 or table.held_bytes <= available
         if not is_owing:
             self.check_others(owner, before)
 
-    @precondition(lambda self: any(owner.held for owner in self.owners))
+    @precondition(lambda self: any(owner.fake.tables for owner in self.owners))
     @rule(data=st.data(), is_known=st.booleans())
     def release(self, data: st.DataObject, is_known: bool) -> None:
-        owner = data.draw(st.sampled_from([owner for owner in self.owners if owner.held]))
-        blocks = owner.held.pop(data.draw(st.integers(0, len(owner.held) - 1)))
-        if is_known:
-            owner.index.known.update(blocks)
-        owner.memory.in_use = owner.in_use
-        owner.pool.release(blocks)
+        owner = data.draw(st.sampled_from([owner for owner in self.owners if owner.fake.tables]))
+        table = data.draw(st.sampled_from(owner.fake.tables))
+        if is_known and table.num_blocks and table not in self.found:
+            text = [next(self.texts)] * (16 * table.num_blocks)
+            owner.kv.tree.record(owner.kv.tree.start(""), table, int32(text))
+            owner.texts.append(text)
+        owner.fake.release(table)
+        owner.fake.mark_in_use()
 
     @rule(which=st.integers(0, 2), data=st.data())
     def find_again(self, which: int, data: st.DataObject) -> None:
         owner = self.owners[which]
-        cached = sorted(owner.index.known - owner.in_use)
-        if cached:
-            blocks = [BlockId(block) for block in data.draw(st.lists(st.sampled_from(cached), unique=True))]
-            owner.pool.retain(blocks)
-            owner.held.append(blocks)
-            for block in blocks:  # to be overwritten
-                owner.index.forget(block)
+        if owner.texts:
+            text, table = data.draw(st.sampled_from(owner.texts)), owner.fake.table()
+            covered = owner.kv.tree.follow(owner.kv.tree.start(""), table, int32(text), len(text))
+            assert covered == 16 * table.num_blocks
+            self.found.append(table)
 
     @rule(limit=st.integers(0, 40), memory_limit=st.integers(0, 50))
     def set_limits(self, limit: int, memory_limit: int) -> None:
@@ -132,21 +128,21 @@ class BudgetMachine(RuleBasedStateMachine):
         assert not self.budget.excess_bytes or self.budget.reclaimable_bytes == 0
 
     @rule(which=st.integers(0, 2), num_bytes=st.sampled_from([0, 1, 64, 136, 300, 640, 1000]))
-    def set_minimum(self, which: int, num_bytes: int) -> None:
-        pool = self.owners[which].pool
-        self.budget.set_minimum(pool, num_bytes)
-        assert self.budget.minimum_bytes(pool) >= num_bytes
-        assert self.budget.assured_bytes(pool) <= pool.most_blocks * pool.block_bytes + 8 * 6 or (
-            self.budget.assured_bytes(pool) > pool.reserved_bytes
-        )
+    def set_guarantee(self, which: int, num_bytes: int) -> None:
+        kv = self.owners[which].kv
+        self.budget.set_guarantee(kv, num_bytes)
+        assert self.budget.guarantee_bytes(kv) >= num_bytes
+        assert self.budget.guaranteed_bytes(kv) <= self.budget.most_bytes(kv)
 
     @rule(num_bytes=st.integers(0, 1500), is_held=st.sampled_from([False, False, False, True]))
     def lease(self, num_bytes: int, is_held: bool) -> None:
         available, before = self.budget.available_bytes(None), self.others_keep(None)
-        in_use = [owner.pool.num_used for owner in self.owners]
-        granted = self.budget.lease(num_bytes, is_held=is_held)
+        in_use = [owner.kv.used_bytes for owner in self.owners]
+        if is_held:
+            self.budget.count_lease(num_bytes)
+        granted = is_held or self.budget.lease(num_bytes)
         assert granted == (is_held or num_bytes <= available)
-        assert in_use == [owner.pool.num_used for owner in self.owners]
+        assert in_use == [owner.kv.used_bytes for owner in self.owners]
         if granted:
             self.leases.append(num_bytes)
             self.most_bytes += num_bytes * is_held
@@ -158,12 +154,12 @@ class BudgetMachine(RuleBasedStateMachine):
     def end_lease(self, data: st.DataObject) -> None:
         self.budget.end_lease(self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1))))
 
-    @rule(which=st.integers(0, 2), num_bytes=st.integers(0, 1000), minimum=st.sampled_from([0, 0, 100, 500]))
-    def wake(self, which: int, num_bytes: int, minimum: int) -> None:
+    @rule(which=st.integers(0, 2), num_bytes=st.integers(0, 1000), guarantee=st.sampled_from([0, 0, 100, 500]))
+    def wake(self, which: int, num_bytes: int, guarantee: int) -> None:
         """Weights come if they fit, and then nothing is above a limit because of them."""
-        pool, budget = self.owners[which].pool, self.budget
+        kv, budget = self.owners[which].kv, self.budget
         before = budget.excess_bytes
-        shortage = budget.shortage(pool, num_bytes, minimum)
+        shortage = budget.shortage(kv, num_bytes, guarantee)
         if shortage is None:
             self.budget.add_weights(num_bytes)
             self.weights.append(num_bytes)
@@ -181,13 +177,13 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @rule(half=st.booleans())
     def give_back(self, half: bool) -> None:
-        cached = sum(o.pool.reclaimable_bytes - o.pool.spare_bytes for o in self.owners)
+        cached = sum(o.kv.reclaimable_bytes - o.kv.spare_bytes for o in self.owners)
         if half:
             self.budget.evict_older_half()
-            left = sum(o.pool.reclaimable_bytes - o.pool.spare_bytes for o in self.owners)
+            left = sum(o.kv.reclaimable_bytes - o.kv.spare_bytes for o in self.owners)
             assert left <= cached // 2
         self.budget.trim()
-        assert all(owner.pool.spare_bytes == 0 for owner in self.owners)
+        assert all(owner.kv.spare_bytes == 0 for owner in self.owners)
 
     @invariant()
     def books_balance(self) -> None:
@@ -196,9 +192,8 @@ class BudgetMachine(RuleBasedStateMachine):
         budget = self.budget
         budget.check()
         for owner in self.owners:
-            owner.pool.check()
-            owner.memory.in_use = owner.in_use
-            assert owner.pool.num_used == len(owner.in_use)
+            owner.fake.check()
+            owner.fake.mark_in_use()
         assert budget.leased_bytes == sum(self.leases)
         assert budget.weight_bytes == sum(self.weights)
         # Above a limit, nothing is added; below it, nothing exceeds it.
@@ -208,19 +203,12 @@ class BudgetMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for owner in getattr(self, "owners", []):
-            for blocks in owner.held:
-                owner.pool.release(blocks)
-            owner.memory.in_use.clear()
-            owner.pool.close()
+            for table in owner.fake.tables:
+                table.release()
+            owner.fake.mark_in_use()
+            owner.kv.close()
         assert not hasattr(self, "budget") or self.budget.committed_bytes == 0
 
 
-def _sure_bytes(owner: Owner, budget: Budget) -> int:
-    """How much of what it is sure of the pool has, or could get now."""
-    pool = owner.pool
-    extents = -(-(pool.num_available + pool.num_used) // owner.memory.extent_blocks)
-    return min(budget.assured_bytes(pool), extents * pool.extent_bytes)
-
-
 TestBudget = BudgetMachine.TestCase
-TestBudget.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestBudget.settings = machine_settings(120, 50)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from puna.kv.input_cache import Embedding, Input, InputCacheError, InputCacheSlot, ShiftError
+from tests.kv.depth import machine_settings
 from tests.kv.fake_kv import Value
 from tests.kv.fake_slots import Slots
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.native
 
 NUM_CTX = 70
 INPUTS = st.lists(st.sampled_from([1, 1, 2, Embedding(b"image", 2)]), min_size=1, max_size=8)
@@ -19,9 +19,15 @@ PROMPTS = st.builds(lambda start, end: [1] * start + end, st.integers(0, 60), IN
 
 
 class InputCacheMachine(RuleBasedStateMachine):
-    @initialize(multi_user=st.booleans(), num_slots=st.integers(1, 4), num_blocks=st.integers(5, 12))
-    def begin(self, multi_user: bool, num_slots: int, num_blocks: int) -> None:
-        self.slots = Slots(num_slots, NUM_CTX, multi_user=multi_user, num_blocks=num_blocks)
+    @initialize(
+        multi_user=st.booleans(),
+        num_slots=st.integers(1, 4),
+        num_blocks=st.integers(5, 12),
+        window=st.sampled_from([None, None, 2, 18, 50]),
+    )
+    def begin(self, multi_user: bool, num_slots: int, num_blocks: int, window: int | None) -> None:
+        self.slots = Slots(num_slots, NUM_CTX, multi_user=multi_user, num_blocks=num_blocks, window=window)
+        self.has_window = window is not None
         self.cache = self.slots.cache
         self.values: dict[int, list[Value | None]] = {slot.id: [] for slot in self.cache.slots}
 
@@ -93,7 +99,8 @@ class InputCacheMachine(RuleBasedStateMachine):
         slot.table.grow(len(slot.inputs) + 3)
         self.cache.release_slot(slot, wanted)
         assert slot.inputs == wanted[: len(slot.inputs)]
-        assert len(slot.inputs) in (len(wanted), len(wanted) - len(wanted) % 16)
+        sizes = [len(wanted), len(wanted) - len(wanted) % 16]
+        assert len(slot.inputs) in ([*sizes, 0] if self.has_window else sizes)
         self.values[slot.id] = self.values[slot.id][: len(slot.inputs)]
 
     @invariant()
@@ -103,15 +110,16 @@ class InputCacheMachine(RuleBasedStateMachine):
             self.slots.kv.check()
             for slot in self.cache.slots:
                 assert self.slots.values(slot) == self.values[slot.id]
+                self.slots.kv.require(slot.table, self.values[slot.id])
                 assert len(slot.inputs) <= NUM_CTX
 
     def teardown(self) -> None:
         if hasattr(self, "cache"):
             for slot in self.cache.slots:
                 self.cache.empty_slot(slot)
-            self.slots.kv.pool.close()
+            self.slots.kv.kv.close()
             assert self.slots.kv.budget.committed_bytes == 0
 
 
 TestInputCache = InputCacheMachine.TestCase
-TestInputCache.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestInputCache.settings = machine_settings(80, 40)
