@@ -181,8 +181,7 @@ class SequenceTable:
     def arrays(self) -> tuple[NDArray[np.int32], ...]:
         """[num_blocks] of each group; 0 where nothing is held."""
     def missing_bytes(self, num_tokens: int) -> int:
-        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees.
-        """
+        """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
     def grow(self, num_tokens: int, position: int = 0) -> bool:
         """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short.
 
@@ -212,7 +211,7 @@ class SequenceTable:
 
         Blocks that change and are shared are copied, those of this table alone change in place and are
         forgotten by the prefix tree. Whatever lies behind `num_tokens` is given back. False, and nothing
-        changed, if blocks are short or a window would reach what has slid out of it. If moving raises, the
+        changed, if blocks are short or a window would reach what slid out of it. If the device raises, the
         table's KV is lost. What has moved, and what is computed behind it, never enters the tree.
         """
 
@@ -678,57 +677,20 @@ class ProgramBuilder:
         kv_type: what keys and values are stored as, f16, f32, q8_0 or q4_0.
         """
     def buffer(self, width: int) -> int: ...
-    def embed(self, out: int, weight: str) -> None:
-        """out[t] = weight's row tokens[t]"""
-    def rms_norm(self, out: int, x: int, weight: str, eps: float, group: int) -> None:
-        """Over consecutive groups of `group` values, each times weight [group]. out may be x."""
-    def linear(
-        self, x: int, outs: list[int], weights: list[str], biases: list[str | None], residual: int | None
-    ) -> None:
-        """outs[i] = x weights[i]^T + biases[i]; with one weight, plus residual (may be its out)."""
-    def rope(
+    def op(
         self,
-        x: int,
-        num_heads: int,
-        head_dim: int,
-        style: str,
-        inv_freq: NDArray[np.float32],
-        scale: float,
+        name: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        tensors: Sequence[str | None] = (),
+        **attributes: int | float | str | NDArray[np.float32],
     ) -> None:
-        """Rotates the first 2 * len(inv_freq) dimensions of each head in place, by position * inv_freq.
+        """An op of puna/graph/ops.py; inputs and outputs are buffers.
 
-        style: "normal" for the pairs (2i, 2i + 1), "neox" for (i, i + len(inv_freq)).
-        scale: factor on cosine and sine.
+        Linear takes several outputs, with a weight and a bias for each; with one, it may add a second input.
+        Rope works in place. Attention may have a tensor: a score for each head [num_heads], of a position
+        that has no value.
         """
-    def attention(
-        self,
-        out: int,
-        q: int,
-        k: int,
-        v: int,
-        layer: int,
-        num_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        scale: float,
-        softcap: float,
-        window: int,
-        sinks: str | None = None,
-    ) -> None:
-        """Stores k and v in the layer's part of the KV blocks, then attends over all positions so far.
-
-        softcap: 0 for none. window: 0, or how many of the latest positions are seen, including the token's.
-        sinks: names a score for each head [num_heads], of a position that has no value.
-        """
-    def glu(self, out: int, gate: int, up: int, activation: str) -> None:
-        """out = activation(gate) * up; "silu", "gelu" (tanh approximation) or "relu". out may be an input."""
-    def add(self, out: int, a: int, b: int) -> None: ...
-    def mul(self, out: int, a: int, b: int) -> None: ...
-    def scale(self, out: int, x: int, factor: float) -> None: ...
-    def softcap(self, out: int, x: int, cap: float) -> None:
-        """out = cap * tanh(x / cap)"""
-    def rows(self, out: int, x: int) -> None:
-        """out = x[rows]: the rows whose result is wanted."""
     def build(self, result: int, by_window: bool = True) -> Program:
         """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. The builder
         is spent afterwards.
@@ -741,7 +703,7 @@ class StepControl:
     def begin(self) -> None:
         """For who is about to run a step: until now, nobody has stopped it."""
     def stop(self) -> None:
-        """The step ends behind its current stage. From any thread."""
+        """The step ends within milliseconds, as if it had never been. From any thread."""
     @property
     def is_stopped(self) -> bool: ...
 

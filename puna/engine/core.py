@@ -59,10 +59,10 @@ class EngineCore:
         self.backend = backend
         self.settings = settings = settings or EngineSettings()
         self._clock = clock
-        self.sessions = Sessions(settings, clock)
         self._namespaces = Namespaces(settings.state_key)
         self._idle_slots = IdleSlots()
         self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
+        self.sessions = Sessions(settings, clock, self.prefixes.models)
         self._models: dict[str, Model] = {}
         pins: list[Rung] = [self.prefixes, self.sessions, self._idle_slots]
         self.memory = EngineMemory(settings, self._models, pins, self._sleep)
@@ -181,15 +181,15 @@ class EngineCore:
             room_bytes=room_bytes,
             static_tokens=None if settings.elastic else static_tokens,
         )
-        identity = KvIdentity(model_id=model.id, kv_type=info.kv_type, groups=info.groups)
-        return ModelKv(identity, model.device.reserve(reservation), self.memory.budget)
+        return ModelKv(info.groups, model.device.reserve(reservation), self.memory.budget)
 
     def _use_kv(self, model: Model, kv: ModelKv) -> None:
         model.use_kv(kv, self.settings)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model.id, model.policy)
-        self.sessions.add_model(model.id, kv, model.device.info.kernels)
-        self.prefixes.add_model(model.id, kv, model.device.info.kernels, model.costs)
+        info = model.device.info
+        identity = KvIdentity(model_id=model.id, kv_type=info.kv_type, groups=info.groups)
+        model.offload = self.prefixes.attach(identity, info.kernels, kv, model.costs)
 
     def _sleep(self, model: Model) -> None:
         self._put_to_sleep(model)
@@ -203,11 +203,11 @@ class EngineCore:
             if sequence.draft is not None and sequence.draft.model is model.drafter:
                 sequence.draft.release()
                 sequence.draft = None
-        self.sessions.remove_model(model.id)
+        self.sessions.forget_model(model.offload)
         self._idle_slots.remove_model(model.id)
         self.memory.leave(model, model.kv)
         model.use_kv(None, self.settings)
-        self.prefixes.remove_model(model.id)
+        self.prefixes.detach(model.offload)
 
     def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
@@ -254,7 +254,7 @@ class EngineCore:
         model.num_requests += 1
         model.last_used_s = self._clock()
         try:
-            if not self.prefixes.begin(sequence):
+            if not self.prefixes.begin(self._models[sequence.model_id].offload, sequence):
                 self._scheduler.add(sequence)
         except Exception as error:  # is its own
             self._outputs.append(self._finish(sequence, "error", unforeseen(request.id, error)))
@@ -368,9 +368,8 @@ class EngineCore:
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
         awake = self._awake()
-        kept = {m.id: self.sessions.tables(m.id) + self._idle_slots.tables(m.id) for m in awake}
-        lent = {m.id: self.prefixes.held(m.id) for m in awake}
-        check_books(awake, self._sequences.values(), kept, lent, self.memory.budget)
+        slots = {model.id: self._idle_slots.tables(model.id) for model in awake}
+        check_books(awake, self._sequences.values(), slots, self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
@@ -387,7 +386,7 @@ class EngineCore:
                 self._refit_kv(model)
 
     def _is_unused(self, model: Model) -> bool:
-        if model.running or self.prefixes.is_reading(model.id):
+        if model.running or model.offload.restores:
             return False
         self._idle_slots.empty(model.id)
         return model.kv.used_bytes == 0
@@ -395,23 +394,22 @@ class EngineCore:
     def _refit_kv(self, model: Model) -> None:
         budget, old = self.memory.budget, model.kv
         try:
-            new = self._reserve(model, budget.most_bytes(old.pool) - budget.leased_bytes)
+            new = self._reserve(model, budget.most_bytes(old) - budget.leased_bytes)
         except ModelLoadError:
             old.keep_extents()
             return
         for sequence in model.waiting:
             sequence.table = new.new_table()
-        budget.set_minimum(old.pool, 0)
-        budget.set_minimum(new.pool, model.guaranteed_bytes)
+        budget.set_guarantee(old, 0)
+        budget.set_guarantee(new, model.guaranteed_bytes)
         model.use_kv(new, self.settings)
         if isinstance(model.policy, SlotPolicy):
             self._idle_slots.add_model(model.id, model.policy)
-        self.sessions.add_model(model.id, new, model.device.info.kernels)
-        self.prefixes.refit_model(model.id, new)
+        model.offload = self.prefixes.move(model.offload, new)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         try:
-            self.prefixes.end(sequence)
+            self.prefixes.end(self._models[sequence.model_id].offload, sequence)
         except Exception:  # takes nothing from what it has got
             log.exception("request %s may still be waited for with what is on disk", sequence.id)
         self._scheduler.remove(sequence)
@@ -431,7 +429,9 @@ class EngineCore:
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             to_disk = sequence.request.cache_to_disk
-            self.sessions.keep(sequence.model_id, name, tokens, sequence.namespace, to_disk=to_disk)
+            self.sessions.keep(
+                self._models[sequence.model_id].offload, name, tokens, sequence.namespace, to_disk=to_disk
+            )
 
     def _commit(self, outcome: Outcome) -> list[StepOutput]:
         now_ns = time.monotonic_ns()

@@ -55,7 +55,7 @@ class EngineMemory:
             model.guaranteed_bytes = kv.reserved_bytes
         self._require(model, kv)
         self.budget.add_weights(model.device.info.fixed_bytes)
-        self.budget.set_minimum(kv.pool, model.guaranteed_bytes)
+        self.budget.set_guarantee(kv, model.guaranteed_bytes)
         if not self._is_elastic:
             try:
                 kv.make_static()
@@ -66,7 +66,7 @@ class EngineMemory:
     def leave(self, model: Model, kv: ModelKv) -> None:
         """The model takes no memory any more, but for KV that it still holds."""
         self.budget.remove_weights(model.device.info.fixed_bytes)
-        self.budget.set_minimum(kv.pool, 0)
+        self.budget.set_guarantee(kv, 0)
 
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
         """None: as before."""
@@ -122,7 +122,7 @@ class EngineMemory:
     def _require(self, model: Model, kv: ModelKv) -> None:
         """Raises ModelDoesNotFit, with nobody asleep in vain."""
         fixed_bytes = model.device.info.fixed_bytes
-        while (shortage := self.budget.shortage(kv.pool, fixed_bytes, model.guaranteed_bytes)) is not None:
+        while (shortage := self.budget.shortage(kv, fixed_bytes, model.guaranteed_bytes)) is not None:
             missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
             if missing > self._most_given(shortage) or not self._give_up_for(shortage):
                 raise ModelDoesNotFit(describe_shortage(model, shortage, self._models.values(), self.budget))

@@ -8,6 +8,7 @@ from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.request import ModelStats
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.scheduling.stream_pace import StreamPace
@@ -60,6 +61,8 @@ class Model:
         """Which of the streams come first, if there are too many for a step."""
         self.lets_pass = False
         """Whether the shorter prompts had the last step that was too small to be shared."""
+        self.offload: ModelOffload
+        """Of one that is awake: its KV beside that of running sequences."""
         self._kv: ModelKv | None = None
         self._policy: CachePolicy | None = None
 
@@ -113,15 +116,14 @@ class Model:
 
     def _new_policy(self, kv: ModelKv, settings: EngineSettings) -> CachePolicy:
         if settings.cache_policy == "prefix":
-            return PrefixPolicy(kv.pool, kv.tree, kv.memory.move)
+            return PrefixPolicy(kv)
         info, num_slots = self.device.info, settings.num_places
         assert num_slots is not None, "slots always have a number"
         slots = InputCache(
-            kv.pool,
-            kv.memory.move,
+            kv,
             kv_size=num_slots * info.context_length,
             num_slots=num_slots,
             multi_user=settings.multi_user_cache,
             can_shift=info.can_shift,
         )
-        return SlotPolicy(kv.pool, slots, kv.memory.move)
+        return SlotPolicy(kv, slots)

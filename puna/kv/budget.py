@@ -240,7 +240,9 @@ class Budget:
         """
         while (debt := -self.uncached_bytes(None)) > 0 and evict_oldest_of(self._evictable(None), debt):
             pass
-        while (excess := self.excess_bytes - self._spare_bytes()) > 0 and evict_oldest_of(self._all_cached(), excess):
+        while (excess := self.excess_bytes - self._spare_bytes()) > 0 and evict_oldest_of(
+            self._all_cached(), excess
+        ):
             pass
         for pool in self._pools:
             while (debt := self.debt_bytes) > 0 and pool.trim(debt):

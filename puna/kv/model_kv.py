@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -16,10 +17,13 @@ from puna.config.sizes import binary_size
 from puna.kv.blocks import BLOCK_TOKENS
 from puna.kv.budget import Budget
 
-_FEWEST_EXTENTS = 8  # of each group, within a model's limit: with fewer, blocks had better get memory one by one
+_FEWEST_EXTENTS = (
+    8  # of each group, within a model's limit: with fewer, blocks had better get memory one by one
+)
 _SLICE = 4096  # extents or blocks that one call deals with, where many may have to be
 
 _FOREVER = 2**63 - 1
+_MOST_BLOCKS = 2**27  # of a table: positions are int32
 
 _Result = TypeVar("_Result")
 
@@ -120,6 +124,18 @@ class ModelKv:
                 self.blocks.release(group, [block])
         return num_tokens
 
+    def bytes_for(self, num_tokens: int) -> int:
+        """What a table of so many tokens takes."""
+        return self.new_table().missing_bytes(num_tokens)
+
+    def tokens_within(self, num_bytes: int) -> int:
+        """How many tokens a table of that size has room for."""
+        table = self.new_table()
+        sizes = range(_MOST_BLOCKS)
+        return BLOCK_TOKENS * (
+            bisect_right(sizes, num_bytes, key=lambda n: table.missing_bytes(n * BLOCK_TOKENS)) - 1
+        )
+
     @property
     def used_bytes(self) -> int:
         """In blocks that somebody holds."""
@@ -159,9 +175,7 @@ class ModelKv:
     @property
     def available_bytes(self) -> int:
         """That tables could take now."""
-        free = (
-            (pool.num_spare + pool.num_cached) * memory.block_bytes for pool, memory, _ in self.groups
-        )
+        free = ((pool.num_spare + pool.num_cached) * memory.block_bytes for pool, memory, _ in self.groups)
         return sum(free) + self._fresh_bytes()
 
     @property
@@ -232,7 +246,9 @@ class ModelKv:
         """Makes about so much cached memory spare, and at least an extent: what was used longest ago, as long as
         it was released before a tick of the budget's clock. Much of it takes several calls.
         """
-        self.blocks.evict_extents(_FOREVER if before is None else before, self.spare_bytes + num_bytes, _SLICE)
+        self.blocks.evict_extents(
+            _FOREVER if before is None else before, self.spare_bytes + num_bytes, _SLICE
+        )
 
     def drop_cached(self) -> bool:
         """Makes what is cached spare; False: that was all. Much of it takes several calls."""
@@ -361,7 +377,10 @@ class ModelKv:
         """Lets the device have memory that nobody needs: this model's surplus extents of each group, what others
         can do without, or this model's own oldest content. False: there is none.
         """
-        given = [self._give_back(group, num_extents) for group, num_extents in zip(self.groups, surplus, strict=True)]
+        given = [
+            self._give_back(group, num_extents)
+            for group, num_extents in zip(self.groups, surplus, strict=True)
+        ]
         if any(given) or self._budget.give_back(self):
             return True
         has_cached = self.oldest_release() is not None
@@ -429,7 +448,7 @@ def _weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:
     """For native code, whose references no garbage collector follows."""
     reference = weakref.WeakMethod(method)
 
-    def call(*arguments: Any) -> _Result:  # noqa: ANN401
+    def call(*arguments: Any) -> _Result:
         bound = reference()
         assert bound is not None, "KV memory outlives its model"
         return bound(*arguments)

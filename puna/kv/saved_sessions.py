@@ -39,8 +39,8 @@ _SHORT_DIGEST = 12  # as in lists of models
 _UNSYNCED_BYTES = 16 << 20
 _OLD = "was saved by an older version of puna, as one file: it cannot be loaded any more"
 
-ReadBlock = Callable[[int], "NDArray[np.uint8]"]
-"""The content [block_bytes] of the block at a place; places are numbered as in the header."""
+ReadBlock = Callable[[int, int], "NDArray[np.uint8]"]
+"""The content [block_bytes] of a block: (number in the sequence, group)."""
 
 
 def short_digest(model_id: str) -> str:
@@ -56,14 +56,16 @@ class SavedSession(NamedTuple):
     """int32 [num_tokens]"""
     files: BlockFiles
 
-    def places(self) -> list[tuple[StoredBlock, int]]:
-        """(what the block's file is found by, group), in the header's order."""
-        chain = self.files.chain(self.header.namespace, self.tokens)
-        return [(chain[number], group) for number, group in self.header.places]
+    def blocks(self) -> list[tuple[int, int, StoredBlock]]:
+        """(number in the sequence, group, by what the file is found)"""
+        chain = enumerate(self.files.chain(self.header.namespace, self.tokens))
+        firsts = list(enumerate(self.header.first_blocks))
+        return [
+            (number, group, stored) for number, stored in chain for group, first in firsts if number >= first
+        ]
 
-    def read_block(self, place: tuple[StoredBlock, int], target: NDArray[np.uint8]) -> None:
+    def read_block(self, stored: StoredBlock, group: int, target: NDArray[np.uint8]) -> None:
         """Fills target [block_bytes]. Raises SavedSessionError."""
-        stored, group = place
         try:
             self.files.read(stored, target, group)
         except FileNotFoundError:
@@ -234,16 +236,16 @@ def _check_name(header: SessionHeader, label: str, directory_name: str) -> None:
 
 def _write_blocks(session: SavedSession, read_block: ReadBlock, on_progress: Callable[[], None]) -> None:
     """A few at a time: how long to wait for a disk would else depend on the length of the session."""
-    places, files, now_ns = session.places(), session.files, time.time_ns()
+    blocks, files, now_ns = session.blocks(), session.files, time.time_ns()
     at_once = max(_UNSYNCED_BYTES // max(map(files.file_bytes, range(len(files.groups)))), 1)
-    for begin in range(0, len(places), at_once):
-        few = places[begin : begin + at_once]
-        for index, (stored, group) in enumerate(few, begin):
-            content = read_block(index)
+    for begin in range(0, len(blocks), at_once):
+        few = blocks[begin : begin + at_once]
+        for number, group, stored in few:
+            content = read_block(number, group)
             if not files.is_sound(stored, group):  # it may be an older session's, too
                 files.replace(stored, content, b"", now_ns, group)
             on_progress()
-        for stored, group in few:
+        for _, group, stored in few:
             files.sync(stored, group)
             on_progress()
 
@@ -268,7 +270,7 @@ def _clear_up(root: StateDirectory, directory: StateDirectory, key: bytes) -> No
         with directory.opened(_MANIFEST, os.O_RDONLY) as manifest:
             header, tokens = read_manifest(manifest, key, label)
         session = SavedSession(header, tokens, _files(directory, key, header))
-        directory.clear({_MANIFEST, *(stored.file_name(group) for stored, group in session.places())})
+        directory.clear({_MANIFEST, *(stored.file_name(group) for _, group, stored in session.blocks())})
     except FileNotFoundError:
         directory.clear()
         with suppress(OSError):

@@ -72,22 +72,17 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property
-    def places(self) -> list[tuple[int, int]]:
-        """Of its blocks: (number in the sequence, group), in this order."""
-        numbers, firsts = range(blocks_for(self.num_tokens)), list(enumerate(self._firsts()))
-        return [(number, group) for number in numbers for group, first in firsts if number >= first]
+    def first_blocks(self) -> list[int]:
+        """Of each group: what is needed behind the last full block. A partial one is copied."""
+        num_full = self.num_tokens // BLOCK_TOKENS
+        return [first_needed_block(group, num_full) for group in self.kv.groups]
 
     @property
     def num_bytes(self) -> int:
         """Of its block files."""
         end = blocks_for(self.num_tokens)
-        groups = zip(self.kv.groups, self._firsts(), strict=True)
+        groups = zip(self.kv.groups, self.first_blocks, strict=True)
         return sum((end - first) * (HEADER_BYTES + group.block_bytes) for group, first in groups)
-
-    def _firsts(self) -> list[int]:
-        """The first block of each group: behind the last full one, a partial one is copied."""
-        num_full = self.num_tokens // BLOCK_TOKENS
-        return [first_needed_block(group, num_full) for group in self.kv.groups]
 
     def require(self, kv: KvIdentity) -> None:
         """Raises SavedSessionMismatch, which names the first difference to `kv`."""

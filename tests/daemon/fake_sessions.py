@@ -81,4 +81,4 @@ class FakeSessions:
             created_at=SAVED_AT,
         )
         block = np.zeros(BLOCK_BYTES, dtype=np.uint8)
-        self._saved.write(header, bytes(4 * num_tokens), lambda _: block, lambda: None)
+        self._saved.write(header, bytes(4 * num_tokens), lambda *_: block, lambda: None)

@@ -197,7 +197,7 @@ def test_slow_progress_is_waited_for(desk: Desk):
 def test_a_disk_that_takes_nothing_delays_neither_memory_nor_the_end(desk: Desk, tmp_path: Path):
     told: list[bool] = []
     desk.say(PROMPT)
-    desk.engine.prefixes.offload("toy")
+    desk.offload()
     desk.engine.prefixes.save_all(lambda: told.append(True))
     wait(desk, PATIENCE_S)
     assert told

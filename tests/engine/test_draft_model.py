@@ -14,7 +14,6 @@ from puna._native import NativeError
 from puna.backends.base import Batch, BlockMemory
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.engine.speculation.draft_state import DraftState
-from puna.kv import SequenceTable
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,
@@ -236,7 +235,7 @@ def test_where_memory_is_short_guesses_give_way(
 
 
 def test_where_guesses_do_not_pay_there_is_one_after_ever_longer_waits():
-    state = DraftState(None, SequenceTable(None))
+    state = DraftState(None, None)
     made = [index for index in range(200) if state.ration(0)]
     assert made == [0, 17, 50, 115]
     assert state.ration(4) == 4
@@ -244,7 +243,7 @@ def test_where_guesses_do_not_pay_there_is_one_after_ever_longer_waits():
 
 
 def test_the_rate_counts_guesses_up_to_the_first_wrong_one():
-    state = DraftState(None, SequenceTable(None))
+    state = DraftState(None, None)
     state.rate = 0.5
     state.guessed(3, [7, 8, 9])
     state.judge(np.array([1, 2, 3, 7, 5, 9], dtype=np.int32))

@@ -12,7 +12,6 @@ from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES
 from puna.kv.blocks import blocks_for
-from puna.kv.extents import is_too_coarse
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -166,16 +165,16 @@ class Chaos:
     def most_blocks(self, model_id: str, leased_bytes: int | None = None) -> int:
         """leased_bytes: None: what is leased."""
         leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
-        pool = self.engine._models[model_id].kv.pool
+        ((_, memory, _),) = self.engine._models[model_id].kv.groups
         others = sum(
-            self.budget.assured_bytes(other.kv.pool)
+            self.budget.guaranteed_bytes(other.kv)
             for other in self.engine._models.values()
             if other.id != model_id and other.is_awake
         )
         room = max(self.budget.limit_bytes - leased_bytes - others, 0)
-        if pool.extent_bytes > pool.block_bytes and is_too_coarse(pool.extent_bytes, room):
-            return room // pool.block_bytes
-        return room // pool.extent_bytes * (pool.extent_bytes // pool.block_bytes)
+        if memory.extent_blocks > 1 and room < 8 * memory.extent_bytes:  # it is too coarse
+            return room // memory.block_bytes
+        return room // memory.extent_bytes * memory.extent_blocks
 
     def step(self) -> None:
         for _ in range(self.random.choice([1, 1, 5, 30])):

@@ -23,8 +23,7 @@ from puna.engine.scheduling.sequence import Sequence
 from puna.engine.speculation import drafting
 from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps import execution
-from puna.kv import BLOCK_TOKENS, SequenceTable
-from puna.kv.prefix_cache import PrefixCache
+from puna.kv import BLOCK_TOKENS, PrefixTree, SequenceTable
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
@@ -159,8 +158,8 @@ DISK_SEAMS: list[tuple[Any, str]] = [
     (PrefixRestores, "begin"),
     (PrefixRestores, "withdraw"),
     (PrefixRestores, "_pays"),
-    (PrefixCache, "next_key"),
-    (PrefixCache, "record_tail"),
+    (PrefixTree, "next_key"),
+    (PrefixTree, "record_tail"),
     (FakeThreads, "start"),
 ]
 LONG = [n % 7 for n in range(10 * BLOCK_TOKENS + 5)]

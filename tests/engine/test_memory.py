@@ -8,6 +8,7 @@ import pytest
 from puna.backends.base import KvReservation, ModelLoadError
 from puna.engine import EngineCore, EngineSettings
 from puna.engine.load_errors import ModelDoesNotFit
+from puna.kv import BLOCK_TOKENS
 from tests.engine.toy import (
     BLOCK_BYTES,
     Results,
@@ -121,15 +122,15 @@ def test_who_can_never_fit_again_is_told_so_and_the_others_go_on():
 
 def test_memory_that_will_come_back_is_waited_for():
     engine = two_models(12)
-    pool = engine._models["b"].kv.pool
-    moved = pool.acquire(6) or []  # as by a thread that reads a file
+    moved = engine._models["b"].kv.new_table()  # as for a thread that reads a file
+    assert moved.grow(6 * BLOCK_TOKENS)
     engine.submit(toy_request("r", [1] * 60, 80, model_id="a", num_draft=0))
     results = Results()
     for _ in range(100):
         results.add(engine.step())
     assert "r" not in results.last
     assert len(results.tokens["r"]) < 80
-    pool.release(moved)
+    moved.release()
     run_all(engine, results)
     assert results.tokens["r"] == expected_tokens([1] * 60, 80, 1)
 
@@ -185,7 +186,8 @@ def test_idle_slots_go_when_the_limit_is_lowered():
     run_all(engine)
     assert blocks(engine, "used") == [7]
     assert engine.set_limits(kv_limit_bytes=2 * BLOCK_BYTES) == 0
-    assert blocks(engine, "committed") == [0]
+    assert blocks(engine, "used") == [0]
+    assert blocks(engine, "committed") == [2], "spare, and within the limit"
 
 
 # Minimums.
@@ -202,7 +204,7 @@ def test_the_cache_within_a_minimum_is_safe_from_others():
     assert blocks(engine, "cached") == [6, 14], "b can have all but that"
     engine.submit(toy_request("too long", [1] * 16 * 15, 5, model_id="b"))
     assert (
-        "the limits leave it 896 B: 384 B are what other models are sure of"
+        "the limits leave it 896 B: 384 B are guaranteed to other models"
         in run_all(engine).last["too long"].error
     )
 

@@ -14,10 +14,10 @@ from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.prefix_restores import PrefixRead
 from puna.engine.offload.prefix_saves import PrefixSave
-from puna.engine.offload.sessions import ModelKv
 from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
 from puna.kv.block_files import StoredBlock
 from puna.kv.identity import KvIdentity
+from puna.kv.model_kv import ModelKv
 from puna.kv.prefix_store import PrefixStore
 from tests.engine.toy_memory import ToyMemory
 
@@ -31,22 +31,25 @@ class Kv:
     """One model's memory and its files."""
 
     def __init__(self, directory: Path, num_blocks: int = 100) -> None:
-        self.store = PrefixStore(directory, bytes(32), 1 << 30)
         groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
+        self.memory = ToyMemory(num_blocks, BLOCK_BYTES)
+        self.kv = ModelKv(groups, (self.memory,), Budget(num_blocks * BLOCK_BYTES))
+        self.store = PrefixStore(directory, bytes(32), 1 << 30)
         identity = KvIdentity(model_id="m", kv_type="f16", groups=groups)
         self.files = self.store.files(identity, "cpu")
-        memory = ToyMemory(num_blocks, BLOCK_BYTES)
-        kv = ModelKv(identity, [memory], Budget(num_blocks * BLOCK_BYTES))
-        self.memory, self.pool, self.cache = kv.memory, kv.pool, kv.tree
-        self.model = ModelOffload("m", kv, self.files, StepCosts(), 0.0)
+        self.model = ModelOffload(identity, "cpu", self.kv, self.files, StepCosts(), 0.0)
+
+    @property
+    def num_used(self) -> int:
+        return self.kv.groups[0].pool.num_used
 
     def fill(self) -> None:
         """Caches blocks for TOKENS; each is full of its number."""
-        table = SequenceTable(self.pool)
+        table = self.kv.new_table()
         assert table.grow(len(TOKENS))
-        for number, block in enumerate(table.blocks):
+        for number, block in enumerate(table.blocks()):
             self.memory.write(block, np.full(BLOCK_BYTES, number, np.uint8))
-        self.cache.record_tail(self.cache.start(""), table, TOKENS)
+        self.kv.tree.record_tail(self.kv.tree.start(""), table, TOKENS)
         table.release()
 
     def begin_save(self) -> PrefixSave:
@@ -57,9 +60,7 @@ class Kv:
 
     def save(self) -> PrefixSave:
         save = self.begin_save()
-        save.write()
-        save.lent.take_back()
-        assert not save.lend()
+        write_all(save)
         return save
 
     def restore(self, tokens: np.ndarray = TOKENS, num_known: int = 0) -> PrefixRead:
@@ -67,13 +68,23 @@ class Kv:
         restore = PrefixRead(self.files, "", tokens, num_known)
         restore.probe()
         table = self.lend(len(restore.found))
-        restore.lent = LentBlocks(self.memory, table, table.blocks)
+        restore.lent = lend_all(self.kv, table)
         return restore
 
     def lend(self, count: int) -> SequenceTable:
-        table = SequenceTable(self.pool)
+        table = self.kv.new_table()
         assert table.grow(count * BLOCK_TOKENS)
         return table
+
+
+def write_all(save: PrefixSave) -> None:
+    save.write()
+    while save.lend():
+        save.write()
+
+
+def lend_all(kv: ModelKv, table: SequenceTable) -> LentBlocks:
+    return LentBlocks(kv, [table.blocks()], table.release)
 
 
 @pytest.fixture
@@ -83,11 +94,11 @@ def kv(tmp_path: Path) -> Kv:
 
 def test_what_was_taken_back_is_neither_read_nor_written(kv: Kv):
     table = kv.lend(2)
-    content, lent = np.ones(BLOCK_BYTES, np.uint8), LentBlocks(kv.memory, table, table.blocks)
-    assert lent.write(1, content)
-    assert lent.read(1).tolist() == content.tolist()
+    content, lent = np.ones(BLOCK_BYTES, np.uint8), lend_all(kv.kv, table)
+    assert lent.write(0, 1, content)
+    assert lent.read(0, 1).tolist() == content.tolist()
     lent.take_back()
-    assert (lent.read(1), lent.write(1, content), kv.pool.num_used) == (None, False, 0)
+    assert (lent.read(0, 1), lent.write(0, 1, content), kv.num_used) == (None, False, 0)
     lent.take_back()
 
 
@@ -97,7 +108,7 @@ def test_what_is_being_written_to_a_file_comes_back_at_once(kv: Kv, monkeypatch:
 
     def write(_: StoredBlock, content: np.ndarray, *__: object) -> bool:
         save.take_back()
-        assert kv.pool.num_used == 0
+        assert kv.num_used == 0
         written.append(content)
         return True
 
@@ -112,14 +123,10 @@ def test_what_was_evicted_meanwhile_is_not_saved(kv: Kv, monkeypatch: pytest.Mon
     monkeypatch.setattr("puna.engine.offload.prefix_saves._FEW", 10)
     kv.fill()
     save = kv.begin_save()
-    assert kv.pool.num_used == 10, "a few at a time"
+    assert kv.num_used < 41, "a few at a time"
     for _ in range(5):
-        kv.pool.evict()
-    while True:
-        save.write()
-        save.lent.take_back()
-        if not save.lend():
-            break
+        kv.kv.blocks.evict(0)
+    write_all(save)
     assert len(kv.restore().found) == 36
 
 
@@ -135,7 +142,7 @@ def test_several_threads_fill_all_blocks(kv: Kv):
         thread.join()
     assert restore.num_sound == len(restore.found) == 41
     assert (restore.tokens(41) == TOKENS).all()
-    for number, block in enumerate(restore.lent.table.blocks):
+    for number, (_, block) in enumerate(restore.lent.held):
         assert (kv.memory.read(block) == number).all()
 
 
@@ -152,8 +159,8 @@ def test_taking_back_while_threads_read_and_write(kv: Kv):
         save.take_back()
         for thread in threads:
             thread.join()
-        assert kv.pool.num_used == 0
-        assert kv.pool.num_cached == 41
+        assert kv.num_used == 0
+        assert kv.kv.groups[0].pool.num_cached == 41
 
 
 def test_only_what_comes_before_a_gap_is_sound(kv: Kv):

@@ -35,7 +35,7 @@ def coarse_engine(**settings: object) -> EngineCore:
 
 
 def extent_bytes(engine: EngineCore) -> int:
-    return engine._models["toy"].kv.pool.extent_bytes
+    return engine._models["toy"].kv.extent_bytes
 
 
 def say(engine: EngineCore, prompt: list[int], name: str = "r", **fields: object) -> int:

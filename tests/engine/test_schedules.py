@@ -172,7 +172,7 @@ class Schedules(RuleBasedStateMachine):
     def _most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
         block_bytes = self.models[model_id].info.block_bytes
         others = sum(
-            self.budget.assured_bytes(self.engine._models[other].kv.pool)
+            self.budget.guaranteed_bytes(self.engine._models[other].kv)
             for other in self.models
             if other != model_id
         )

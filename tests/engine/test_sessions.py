@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from numpy.typing import NDArray
 
+from puna._native import StepCosts
 from puna.backends.base import KvGroup
 from puna.engine import EngineSettings
 from puna.engine.offload.disk import PATIENCE_S
+from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.session_status import SessionError, UnknownSession
-from puna.engine.offload.sessions import ModelKv, Sessions
-from puna.kv import Budget, SequenceTable
+from puna.engine.offload.sessions import Sessions
+from puna.kv import Budget
 from puna.kv.identity import KvIdentity
+from puna.kv.model_kv import ModelKv
 from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import ToyClock
@@ -26,7 +29,8 @@ from tests.engine.toy_memory import ToyMemory
 
 pytestmark = pytest.mark.native
 
-BLOCK_BYTES = 64
+GROUPS = KvGroup(num_layers=1, block_bytes=64), KvGroup(num_layers=1, block_bytes=32, window=20)
+BLOCK_BYTES = 96
 
 
 def tokens_of(*parts: int) -> NDArray[np.int32]:
@@ -38,8 +42,8 @@ def tokens_of(*parts: int) -> NDArray[np.int32]:
 class Bench:
     """One model with memory for `num_blocks` blocks; the "KV" of a token is its id."""
 
-    budget: Budget
     sessions: Sessions
+    models: list[ModelOffload]
     kv: ModelKv
     threads: FakeThreads
     clock: ToyClock
@@ -54,55 +58,60 @@ class Bench:
         model_id: str = "m",
         other: Bench | None = None,
     ) -> Bench:
-        budget = other.budget if other else Budget(num_blocks * BLOCK_BYTES)
         settings = EngineSettings(sessions_dir=str(directory), state_key=bytes(32))
         clock, threads = ToyClock(), FakeThreads()
-        sessions = other.sessions if other else Sessions(settings, clock)
+        models = other.models if other else []
+        sessions = other.sessions if other else Sessions(settings, clock, models)
         if other is None and directory is not None:
             sessions.use_threads(threads)
-        memory = ToyMemory(num_blocks, BLOCK_BYTES)
-        groups = (KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),)
-        identity = KvIdentity(model_id=model_id, kv_type="f16", groups=groups)
-        kv = ModelKv(identity, [memory], budget)
-        bench = cls(budget, sessions, kv, threads, clock, [])
-        sessions.add_model(model_id, bench.kv, "cpu")
-        return bench
+        memories = [ToyMemory(num_blocks, group.block_bytes) for group in GROUPS]
+        kv = ModelKv(GROUPS, memories, Budget(num_blocks * BLOCK_BYTES))
+        identity = KvIdentity(model_id=model_id, kv_type="f16", groups=GROUPS)
+        models.append(ModelOffload(identity, "cpu", kv, None, StepCosts(), 0.0))
+        return cls(sessions, models, kv, threads, clock, [])
 
     @property
-    def model_id(self) -> str:
-        return self.kv.identity.model_id
+    def model(self) -> ModelOffload:
+        return next(model for model in self.models if model.kv is self.kv)
+
+    @property
+    def num_used(self) -> int:
+        """Blocks that somebody holds."""
+        return self.kv.groups[0].pool.num_used
 
     def run(self, tokens: NDArray[np.int32], salt: str = "") -> None:
         """What a request leaves behind: its blocks, cached."""
-        table = SequenceTable(self.kv.pool)
-        assert table.grow(len(tokens))
-        for index in range(table.num_blocks):
-            part = tokens[16 * index : 16 * index + 16]
-            content = np.zeros(BLOCK_BYTES // 4, np.int32)
-            content[: len(part)] = part
-            self.kv.memory.write(table.blocks[index], content.view(np.uint8))
+        table = self.kv.new_table()
+        while not table.grow(len(tokens)):
+            assert self.sessions.give_up_one()
+        for group, memory in enumerate(group.memory for group in self.kv.groups):
+            for index, block in enumerate(table.blocks(group)):
+                part = tokens[16 * index : 16 * index + 16]
+                content = np.zeros(memory.block_bytes // 4, np.int32)
+                content[: len(part)] = part[: len(content)]
+                memory.write(block, content.view(np.uint8))
         self.kv.tree.record_tail(self.kv.tree.start(salt), table, tokens)
         table.release()
 
     def keep(self, name: str, tokens: NDArray[np.int32], salt: str = "") -> None:
         self.run(tokens, salt)
-        self.sessions.keep(self.model_id, name, tokens, salt)
+        self.sessions.keep(self.model, name, tokens, salt)
 
     def cached(self, tokens: NDArray[np.int32], salt: str = "") -> NDArray[np.int32]:
         """The KV that a request for these tokens would find."""
-        table, cursor = SequenceTable(self.kv.pool), self.kv.tree.start(salt)
+        table, cursor = self.kv.new_table(), self.kv.tree.start(salt)
         self.kv.tree.follow(cursor, table, tokens, len(tokens))
-        blocks = [self.kv.memory.read(block).view(np.int32) for block in table.blocks]
+        memory = self.kv.groups[0].memory
+        blocks = [memory.read(block).view(np.int32) for block in table.blocks()]
         if partial := self.kv.tree.find_partial(cursor, tokens, len(tokens)):
-            blocks.append(self.kv.memory.read(partial[0]).view(np.int32)[: partial[1]])
+            blocks.append(memory.read(partial[0][0]).view(np.int32)[: partial[1]])
         table.release()
         return np.concatenate(blocks) if blocks else np.empty(0, dtype=np.int32)
 
     def crowd_out(self) -> None:
         """Evicts whatever can be evicted."""
-        table = SequenceTable(self.kv.pool)
-        assert table.grow(16 * self.kv.pool.num_available)
-        table.release()
+        while self.kv.drop_cached():
+            pass
 
     def save(self, name: str) -> None:
         self.begin_save(name)
@@ -113,10 +122,10 @@ class Bench:
         self.finish()
 
     def begin_save(self, name: str) -> None:
-        self.sessions.save(self.model_id, name, self.ends.append)
+        self.sessions.save(self.model.model_id, name, self.ends.append)
 
     def begin_load(self, name: str) -> None:
-        self.sessions.load(self.model_id, name, self.ends.append)
+        self.sessions.load(self.model.model_id, name, self.ends.append)
 
     def finish(self) -> None:
         """What was begun; raises what it failed with."""
@@ -129,10 +138,11 @@ class Bench:
         return {s.name: s.num_tokens for s in self.sessions.statuses() if s.pinned}
 
     def check(self) -> None:
-        self.kv.pool.check()
-        self.kv.tree.check()
-        held = {block for table in self.sessions.tables(self.model_id) for block in table.blocks}
-        assert self.kv.pool.num_used == len(held)
+        self.kv.check()
+        held = self.model.held
+        for index, group in enumerate(self.kv.groups):
+            references = {block: count for (of, block), count in held.items() if of == index}
+            assert group.pool.references() == references
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b.c", "_", "9", "x" * 64])
@@ -156,7 +166,7 @@ def test_a_session_outlives_eviction(num_tokens: int):
     assert bench.cached(tokens).tolist() == tokens.tolist()
     assert len(bench.cached(tokens_of(33))) == 0
     [status] = bench.sessions.statuses()
-    assert (status.num_tokens, status.kv_bytes) == (num_tokens, -(-num_tokens // 16) * BLOCK_BYTES)
+    assert (status.num_tokens, status.kv_bytes) == (num_tokens, bench.kv.used_bytes)
 
 
 def test_a_removed_session_is_evicted():
@@ -164,7 +174,7 @@ def test_a_removed_session_is_evicted():
     bench.keep("a", tokens_of(40))
     assert bench.sessions.remove("m", "a")
     assert not bench.sessions.remove("m", "a")
-    assert bench.kv.pool.num_used == 0
+    assert bench.num_used == 0
     assert bench.sessions.statuses() == []
 
 
@@ -188,7 +198,7 @@ def test_the_same_content_again_is_pinned_again():
 def test_nothing_computed_replaces_nothing():
     bench = Bench.make()
     bench.keep("a", tokens_of(40))
-    bench.sessions.keep("m", "a", np.empty(0, dtype=np.int32), "")
+    bench.sessions.keep(bench.model, "a", np.empty(0, dtype=np.int32), "")
     assert bench.pinned() == {"a": 40}
 
 
@@ -202,11 +212,12 @@ def test_only_the_right_salt_finds_a_session():
 def test_a_block_that_somebody_writes_to_is_not_pinned():
     bench = Bench.make()
     tokens = tokens_of(16, 4)
-    table = SequenceTable(bench.kv.pool)
+    table = bench.kv.new_table()
     table.grow(len(tokens))
     bench.kv.tree.record_tail(bench.kv.tree.start(""), table, tokens)
-    bench.sessions.keep("m", "a", tokens, "")
-    assert [bench.kv.pool.is_shared(block) for block in table.blocks] == [True, False]
+    bench.sessions.keep(bench.model, "a", tokens, "")
+    pool = bench.kv.groups[0].pool
+    assert [pool.num_references(block) for block in table.blocks()] == [2, 1]
     assert bench.pinned() == {"a": 16}
 
 
@@ -226,7 +237,7 @@ def test_the_least_recently_used_goes_first(tmp_path: Path):
     assert bench.sessions.give_up_one()
     assert bench.sessions.give_up_one()
     assert not bench.sessions.give_up_one()
-    assert bench.kv.pool.num_used == 0
+    assert bench.num_used == 0
 
 
 def test_the_list_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch):
@@ -257,7 +268,7 @@ def test_loading_what_is_there_already_shares_its_blocks(tmp_path: Path):
     bench.keep("a", tokens_of(40))
     bench.save("a")
     bench.load("a")
-    assert bench.kv.pool.num_used == 3
+    assert bench.num_used == 3
     assert bench.pinned() == {"a": 40}
 
 
@@ -291,11 +302,11 @@ def test_loading_takes_nothing_from_running_sequences(tmp_path: Path):
     bench.keep("a", tokens_of(96))
     bench.save("a")
     bench.sessions.remove("m", "a")
-    running = SequenceTable(bench.kv.pool)
+    running = bench.kv.new_table()
     running.grow(80)
-    with pytest.raises(SessionError, match="needs 384 B of KV memory"):
+    with pytest.raises(SessionError, match="needs 448 B of KV memory"):
         bench.load("a")
-    assert bench.kv.pool.num_used == running.num_blocks
+    assert bench.num_used == running.num_blocks
 
 
 def test_a_model_that_is_not_loaded_takes_no_session(tmp_path: Path):
@@ -303,7 +314,8 @@ def test_a_model_that_is_not_loaded_takes_no_session(tmp_path: Path):
     bench.keep("a", tokens_of(5))
     bench.save("a")
     bench.begin_load("a")
-    bench.sessions.remove_model("m")
+    bench.sessions.forget_model(bench.model)
+    bench.models.remove(bench.model)
     with pytest.raises(SessionError, match="not loaded"):
         bench.finish()
 
@@ -313,9 +325,9 @@ def test_a_save_gives_its_blocks_to_who_runs(tmp_path: Path):
     bench.keep("a", tokens_of(40))
     bench.begin_save("a")
     bench.sessions.give_up_one()
-    assert bench.kv.pool.num_used == 3  # the save's
+    assert bench.num_used == 3  # the save's
     assert bench.sessions.give_up_one()
-    assert bench.kv.pool.num_used == 0
+    assert bench.num_used == 0
     with pytest.raises(SavedSessionError, match="running requests needed the memory"):
         bench.finish()
     assert list(tmp_path.iterdir()) == []
@@ -368,7 +380,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(tmp_path: Path):
     assert bench.sessions.tend() is None
     (error,) = bench.ends
     assert "does not answer" in str(error)
-    assert bench.kv.pool.num_used == 3, "the session's own"
+    assert bench.num_used == 3, "the session's own"
     bench.threads.run()  # now it does
     assert len(bench.ends) == 1
 
@@ -379,8 +391,11 @@ def test_unloading_a_model_takes_its_sessions_and_transfers_along(tmp_path: Path
     for each in (bench, other):
         each.keep("a", tokens_of(40))
     bench.begin_save("a")
-    bench.sessions.remove_model("m")
-    bench.kv.pool.close()
+    bench.sessions.forget_model(bench.model)
+    bench.models.remove(bench.model)
+    bench.crowd_out()
+    bench.kv.trim()
+    bench.kv.close()
     assert [status.model_id for status in bench.sessions.statuses()] == ["other"]
     with pytest.raises(SavedSessionError, match="model was unloaded"):
         bench.finish()
@@ -399,8 +414,6 @@ class SessionMachine(RuleBasedStateMachine):
     )
     def keep(self, name: str, parts: list[int]) -> None:
         tokens = tokens_of(*parts)
-        while self.bench.kv.pool.num_available * 16 < len(tokens) + 16:
-            assert self.bench.sessions.give_up_one()
         self.bench.keep(name, tokens)
         self.contents[name] = tokens
 

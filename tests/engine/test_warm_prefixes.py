@@ -59,6 +59,10 @@ class Desk:
         assert results.tokens[request_id] == expected_tokens(prompt, 10)
         return results.last[request_id].stats.cached_tokens
 
+    def offload(self, model_id: str = "toy") -> None:
+        (model,) = [model for model in self.engine.prefixes.models if model.model_id == model_id]
+        self.engine.prefixes.offload(model)
+
     def reload(self) -> None:
         self.engine.unload_model("toy")
         self.engine.attach_model("toy", ToyModel(clock=self.engine._clock))
@@ -177,7 +181,7 @@ def test_without_a_disk_idle_memory_goes_all_the_same(tmp_path: Path):
 
 def test_what_others_remove_from_the_disk_is_noticed(desk: Desk, tmp_path: Path):
     desk.say(PROMPT)
-    desk.engine.prefixes.offload("toy")
+    desk.offload()
     desk.threads.run()
     assert desk.disk.num_bytes > 0
     for path in tmp_path.glob("*/*.kv"):
@@ -248,12 +252,12 @@ def test_a_model_that_goes_does_not_wait_until_an_idle_one_is_saved(desk: Desk):
     desk.say(PROMPT)
     desk.submit(OTHER, model_id="idle")
     desk.run()
-    desk.engine.prefixes.offload("idle")  # a save without a deadline
+    desk.offload("idle")  # a save without a deadline
     desk.reload()
     assert desk.say(PROMPT) == len(PROMPT) - 1
     idle = next(model for model in desk.engine.stats().models if model.model_id == "idle")
     assert idle.cached_kv_bytes == idle.committed_kv_bytes > 0, "what was not saved is still there"
-    desk.engine.prefixes.offload("idle")
+    desk.offload("idle")
     desk.threads.run()
     desk.engine.unload_model("idle")
     desk.engine.attach_model("idle", ToyModel(1, clock=desk.engine._clock))
@@ -454,7 +458,7 @@ def test_saving_takes_its_time_while_others_run(desk: Desk, monkeypatch: pytest.
     monkeypatch.setattr(prefix_saves.time, "sleep", pauses.append)
     desk.engine.attach_model("other", ToyModel(1))
     desk.say(PROMPT)
-    desk.engine.prefixes.offload("toy")
+    desk.offload()
     desk.submit([1, 2, 3], model_id="other", max_tokens=100)
     desk.engine.step()
     desk.threads.run()

@@ -99,7 +99,7 @@ class ToyMemory:
 
     def close(self) -> None:
         assert not self._is_closed
-        assert not self._place, "closed with memory"
+        self.free(sorted({block // self.extent_blocks for block in self._place}))
         self._is_closed = True
 
     def values(self, table: NDArray[np.int32], begin: int, end: int) -> NDArray[np.uint16]:

@@ -111,7 +111,7 @@ class FakeKv:
     def memory(self) -> KvMemory:
         return self.memories[0]
 
-    def pool(self, group: int = 0):  # noqa: ANN201
+    def pool(self, group: int = 0):
         return self.kv.groups[group].pool
 
     def table(self, *, keeps_all: bool = False) -> SequenceTable:

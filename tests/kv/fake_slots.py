@@ -13,10 +13,19 @@ class Slots:
     """An input cache whose KV can be looked into. The KV of an input is what it and those before it are."""
 
     def __init__(
-        self, num_slots: int, num_ctx: int = 1000, *, multi_user: bool, num_blocks: int = 64, window: int | None = None, **model: object
+        self,
+        num_slots: int,
+        num_ctx: int = 1000,
+        *,
+        multi_user: bool,
+        num_blocks: int = 64,
+        window: int | None = None,
+        **model: object,
     ) -> None:
         """window: of a second group of layers."""
-        shapes = [Shape(num_blocks)] if window is None else [Shape(num_blocks), Shape(num_blocks, window=window)]
+        shapes = (
+            [Shape(num_blocks)] if window is None else [Shape(num_blocks), Shape(num_blocks, window=window)]
+        )
         self.kv = FakeKv(shapes=shapes)
         self.cache = InputCache(
             self.kv.kv,

@@ -154,7 +154,9 @@ class BudgetMachine(RuleBasedStateMachine):
     def end_lease(self, data: st.DataObject) -> None:
         self.budget.end_lease(self.leases.pop(data.draw(st.integers(0, len(self.leases) - 1))))
 
-    @rule(which=st.integers(0, 2), num_bytes=st.integers(0, 1000), guarantee=st.sampled_from([0, 0, 100, 500]))
+    @rule(
+        which=st.integers(0, 2), num_bytes=st.integers(0, 1000), guarantee=st.sampled_from([0, 0, 100, 500])
+    )
     def wake(self, which: int, num_bytes: int, guarantee: int) -> None:
         """Weights come if they fit, and then nothing is above a limit because of them."""
         kv, budget = self.owners[which].kv, self.budget

@@ -80,7 +80,9 @@ class CacheMachine(RuleBasedStateMachine):
         two=MODELS,
         device_limit=st.sampled_from([None, None, 10, 30]),
     )
-    def begin(self, limit: int, one: tuple[Shape, ...], two: tuple[Shape, ...], device_limit: int | None) -> None:
+    def begin(
+        self, limit: int, one: tuple[Shape, ...], two: tuple[Shape, ...], device_limit: int | None
+    ) -> None:
         self.budget = Budget(limit * 64)
         self.most_bytes = 0
         self.device = FakeDevice(1 << 40 if device_limit is None else device_limit * 64)

@@ -384,7 +384,12 @@ def test_nodes_are_listed_some_at_a_time_last_used_first():
     while (some := listing.next(2)) is not None:
         assert len(some) <= 4
         nodes += some
-    wanted = [int32(text[start : start + 16]).tobytes() for n in (2, 0) for text in [texts[n]] for start in (0, 16, 32)]
+    wanted = [
+        int32(text[start : start + 16]).tobytes()
+        for n in (2, 0)
+        for text in [texts[n]]
+        for start in (0, 16, 32)
+    ]
     assert [node.tokens for node in nodes] == wanted
     assert [node.parent for node in nodes[:3]] == ["salt", nodes[0].number, nodes[1].number]
     assert nodes[0].following == nodes[1].tokens

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from puna.backends.base import KvGroup
+from puna.kv.blocks import blocks_for
 from puna.kv.identity import KvIdentity
 from puna.kv.saved_sessions import SavedSessions
 from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch, SessionHeader
@@ -53,14 +54,14 @@ class Disk(SavedSessions):
 
     def save(self, header: SessionHeader, tokens: bytes | None = None) -> None:
         tokens = tokens_of(header.num_tokens) if tokens is None else tokens
-        self.write(header, tokens, lambda index: content(*header.places[index]), lambda: None)
+        self.write(header, tokens, content, lambda: None)
 
     def load(self, name: str = "n") -> tuple[SessionHeader, bytes, list[tuple[int, ...]]]:
         """Header, tokens, and what each block holds."""
         session, held = self.open("sha256-abc", name), []
-        for stored, group in session.places():
+        for _, group, stored in session.blocks():
             target = np.empty(GROUPS[group].block_bytes, dtype=np.uint8)
-            session.read_block((stored, group), target)
+            session.read_block(stored, group, target)
             held.append(tuple(set(target.tolist())))
         return session.header, session.tokens, held
 
@@ -79,19 +80,17 @@ def disk(tmp_path: Path) -> Disk:
 def test_what_is_written_is_read(disk: Disk, num_tokens: int):
     of = header(num_tokens)
     disk.save(of)
-    expected = [(100 * group + number % 100,) for number, group in of.places]
+    last = blocks_for(num_tokens)
+    expected = [(100 * g + n % 100,) for n in range(last) for g in (0, 1) if n >= of.first_blocks[g]]
     assert disk.load() == (of, tokens_of(num_tokens), expected)
     assert disk.find("sha256-abc", "n") == of
     assert disk.list() == {("sha256-abc", "n"): of}
     assert of.num_bytes == sum(path.stat().st_size for path in disk.path.rglob("*.kv"))
 
 
-def test_of_a_window_only_what_it_reaches_is_kept():
-    assert header(num_tokens=100).places == [
-        *((n, 0) for n in range(4)),
-        *((n, g) for n in (4, 5, 6) for g in (0, 1)),
-    ]
-    assert len(header(num_tokens=19).places) == 4
+@pytest.mark.parametrize(("num_tokens", "first"), [(10, 0), (19, 0), (48, 1), (63, 1), (64, 2), (100, 4)])
+def test_of_a_window_only_what_it_reaches_is_kept(num_tokens: int, first: int):
+    assert header(num_tokens).first_blocks == [0, first]
 
 
 def test_only_the_owner_can_read_it(disk: Disk):
@@ -211,7 +210,7 @@ def test_saving_again_writes_only_what_is_new_and_removes_what_is_not_needed(dis
     disk.save(header(100), tokens)
     after = {path.name: path.stat().st_ino for path in disk.directory.glob("*.kv")}
     assert disk.load()[1] == tokens
-    assert len(after) == len(header(100).places)
+    assert len(after) == 7 + 3
     kept = before.keys() & after.keys()
     assert len(kept) == 5 + 1
     assert all(before[name] == after[name] for name in kept)
@@ -271,7 +270,7 @@ def test_a_save_that_fails_leaves_the_old_session_and_nothing_else(disk: Disk):
     disk.save(header(40))
     before = contents(disk)
 
-    def given_up(_: int) -> NDArray[np.uint8]:
+    def given_up(*_: int) -> NDArray[np.uint8]:
         raise SavedSessionError("given up")
 
     with pytest.raises(SavedSessionError, match="given up"):

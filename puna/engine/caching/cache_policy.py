@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
-import numpy as np
-
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BLOCK_TOKENS, BlockPool, PrefixCache
-from puna.kv.sequence_table import MoveKv
+from puna.kv import BLOCK_TOKENS
+from puna.kv.model_kv import ModelKv
 
 
 class CachePolicy(Protocol):
@@ -41,10 +39,9 @@ class CachePolicy(Protocol):
 class PrefixPolicy:
     """Whatever was computed is found by content, as long as memory lasts."""
 
-    def __init__(self, pool: BlockPool, cache: PrefixCache, move: MoveKv) -> None:
-        self._pool = pool
-        self._cache = cache
-        self._move = move
+    def __init__(self, kv: ModelKv) -> None:
+        self._kv = kv
+        self._cache = kv.tree
 
     def admit(self, sequence: Sequence) -> bool:
         assert sequence.num_computed == sequence.table.num_blocks == 0, "admitted with a table"
@@ -80,19 +77,7 @@ class PrefixPolicy:
         cursor, table = sequence.cursor, sequence.table
         if cursor is None or not self._can_follow(sequence):
             return
-        start = cursor.num_blocks * BLOCK_TOKENS
-        found = self._cache.find_partial(cursor, sequence.tokens, sequence.num_findable)
-        if found is None:
-            return
-        block, num_tokens = found
-        self._pool.retain([block])  # or growing might evict it
-        source = np.append(table.array, np.int32(block))
-        try:
-            if table.grow(start + num_tokens):
-                self._move(source, table.array, start, start, num_tokens)
-                sequence.skip(num_tokens)
-        finally:
-            self._pool.release([block])
+        sequence.skip(self._kv.copy_partial(cursor, table, sequence.tokens, sequence.num_findable))
 
     def computed(self, sequence: Sequence) -> None:
         cursor = sequence.cursor
@@ -107,7 +92,7 @@ class PrefixPolicy:
 
     def shift(self, sequence: Sequence) -> bool:
         begin, end = sequence.num_keep, sequence.num_keep + sequence.num_discard
-        if not sequence.table.remove(begin, end, sequence.position, self._cache, self._move):
+        if not sequence.table.remove(begin, end, sequence.position):
             return False
         sequence.cursor = None
         return True

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BlockPool, SequenceTable
+from puna.kv import SequenceTable
 from puna.kv.input_cache import InputCache, InputCacheError, InputCacheSlot
-from puna.kv.sequence_table import MoveKv
+from puna.kv.model_kv import ModelKv
 
 
 class SlotPolicy:
     """A CachePolicy. Nothing is found by content but what the slots hold."""
 
-    def __init__(self, pool: BlockPool, cache: InputCache, move: MoveKv) -> None:
+    def __init__(self, pool: ModelKv, cache: InputCache) -> None:
         self.cache = cache
         self.pool = pool
-        self._move = move
         self._slots: dict[str, tuple[Sequence, InputCacheSlot]] = {}  # by sequence id
 
     def admit(self, sequence: Sequence) -> bool:
@@ -46,14 +45,14 @@ class SlotPolicy:
         # Not the slot's own shift_cache_slot(): a request's context may be shorter than the slot's, and where
         # blocks are short, others make way before anything is lost.
         begin, end = sequence.num_keep, sequence.num_keep + sequence.num_discard
-        return sequence.table.remove(begin, end, sequence.position, None, self._move)
+        return sequence.table.remove(begin, end, sequence.position)
 
     def release(self, sequence: Sequence) -> None:
         _, slot = self._slots.pop(sequence.id)
         # Behind the kept ones, shifted KV is not what another prompt with these tokens would compute.
         end = sequence.num_computed if sequence.is_content_addressed else sequence.num_keep
         self.cache.release_slot(slot, sequence.tokens[:end].tolist())
-        sequence.table = SequenceTable(self.pool)
+        sequence.table = self.pool.new_table()
 
     def abandon(self, sequence: Sequence) -> None:
         self._slots.pop(sequence.id, None)
@@ -61,7 +60,7 @@ class SlotPolicy:
         for slot in self.cache.slots:
             if slot.table is sequence.table:
                 slot.inputs, slot.in_use = [], False
-        sequence.table = SequenceTable(self.pool)
+        sequence.table = self.pool.new_table()
 
 
 class IdleSlots:
@@ -94,8 +93,7 @@ class IdleSlots:
 
     @property
     def num_bytes(self) -> int:
-        blocks = ((slot.table.num_blocks, policy.pool.block_bytes) for policy, slot in self._idle())
-        return sum(num_blocks * num_bytes for num_blocks, num_bytes in blocks)
+        return sum(slot.table.held_bytes for _, slot in self._idle())
 
     def give_up_one(self) -> bool:
         """Empties the slot that was used longest ago; False: all are empty or in use."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from puna.engine.model import Model
@@ -10,7 +9,7 @@ from puna.engine.observation.recorder import Recorder
 from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.request import EngineStats
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BlockId, Budget, SequenceTable
+from puna.kv import Budget, SequenceTable
 
 
 def engine_stats(
@@ -29,21 +28,21 @@ def engine_stats(
 def check_books(
     models: Iterable[Model],
     sequences: Iterable[Sequence],
-    kept: Mapping[str, list[SequenceTable]],
-    lent: Mapping[str, list[BlockId]],
+    slots: Mapping[str, list[SequenceTable]],
     budget: Budget,
 ) -> None:
     """Asserts that every committed block is accounted for, by its owners and by the budget.
 
-    models: those awake. kept: by model, the tables that belong to no sequence; lent: the blocks that files
-    are made of, or filled from.
+    models: those awake. slots: by model, the tables of those in which no sequence runs.
     """
     for model in models:
         model.kv.check()
-        tables = [s.table for s in sequences if s.model_id == model.id] + kept[model.id]
+        tables = [s.table for s in sequences if s.model_id == model.id] + slots[model.id]
         drafts = [s.draft for s in sequences if s.draft is not None]
         tables += [draft.table for draft in drafts if draft.model is model.drafter]
-        held = Counter(block for table in tables for block in table.blocks)
-        held.update(lent[model.id])
-        assert held == model.kv.pool.references(), f"{model.id}: references without an owner"
+        held = model.offload.held
+        for index, group in enumerate(model.kv.groups):
+            held.update((index, block) for table in tables for block in table.blocks(index))
+            owners = {block: count for (of, block), count in held.items() if of == index}
+            assert owners == group.pool.references(), f"{model.id}: references without an owner"
     budget.check()

@@ -3,43 +3,74 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.backends.base import BlockMemory
-from puna.kv import BlockId, SequenceTable
+from puna.kv import SequenceTable
+from puna.kv.model_kv import ModelKv
+
+GroupBlock = tuple[int, int]
+"""(group of layers, block)"""
 
 
 class LentBlocks:
-    """A table's blocks, which file threads copy from or to until the engine wants them back.
+    """Blocks that file threads copy from or to until the engine wants them back.
 
     No copy waits for a disk, so the engine, which waits for one copy at most, does not either.
     """
 
-    def __init__(self, memory: BlockMemory, table: SequenceTable, blocks: Sequence[BlockId]) -> None:
-        """blocks: those of the table's that are copied. The table is this object's to release."""
-        self.table = table
-        self._memory = memory
-        self._blocks = list(blocks)
-        self._lock = threading.Lock()
+    def __init__(self, kv: ModelKv, blocks: Sequence[Sequence[int]], release: Callable[[], None]) -> None:
+        """blocks: of each group; held until `release` is called, which this object does once."""
         self.is_taken_back = False
+        self._blocks = blocks
+        self._memories = [group.memory for group in kv.groups]
+        self._release = release
+        self._lock = threading.Lock()
 
-    def read(self, index: int) -> NDArray[np.uint8] | None:
+    @property
+    def held(self) -> Iterator[GroupBlock]:
+        for group, blocks in enumerate([] if self.is_taken_back else self._blocks):
+            yield from ((group, block) for block in blocks)
+
+    @property
+    def held_bytes(self) -> int:
+        memories = zip([] if self.is_taken_back else self._blocks, self._memories, strict=False)
+        return sum(len(blocks) * memory.block_bytes for blocks, memory in memories)
+
+    def read(self, group: int, index: int) -> NDArray[np.uint8] | None:
         """The content [block_bytes] of one block; None if it was taken back. For file threads."""
         with self._lock:
-            return None if self.is_taken_back else self._memory.read(self._blocks[index])
+            return None if self.is_taken_back else self._memories[group].read(self._blocks[group][index])
 
-    def write(self, index: int, content: NDArray[np.uint8]) -> bool:
+    def write(self, group: int, index: int, content: NDArray[np.uint8]) -> bool:
         """False if it was taken back. For file threads."""
         with self._lock:
             if not self.is_taken_back:
-                self._memory.write(self._blocks[index], content)
+                self._memories[group].write(self._blocks[group][index], content)
             return not self.is_taken_back
 
     def take_back(self) -> None:
-        """Releases the table, if that was not done before. By the engine's thread."""
+        """Releases them, if that was not done before. By the engine's thread."""
         with self._lock:
-            self.is_taken_back = True
-        self.table.release()
+            was_taken_back, self.is_taken_back = self.is_taken_back, True
+        if not was_taken_back:
+            self._release()
+
+
+def hold_blocks(kv: ModelKv, blocks: Sequence[Sequence[int]]) -> LentBlocks:
+    """blocks: of each group, that somebody holds or that are cached; they get references of their own."""
+    for group, ids in enumerate(blocks):
+        kv.blocks.retain(group, ids)
+
+    def release() -> None:
+        for group, ids in enumerate(blocks):
+            kv.blocks.release(group, ids[::-1])  # so that what builds on others goes first
+
+    return LentBlocks(kv, blocks, release)
+
+
+def blocks_from(table: SequenceTable, firsts: Sequence[int]) -> list[list[int]]:
+    """Of each group, from a first entry on, which is held."""
+    return [table.blocks(group)[first - table.first_held(group) :] for group, first in enumerate(firsts)]

@@ -1,53 +1,79 @@
-"""What is known of a model whose cached prefixes go to disk."""
+"""A model's KV that no running sequence holds: sessions, and what is on its way to or from a disk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Items
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import StepCosts
+from puna.engine.offload.lent_blocks import GroupBlock
+from puna.engine.offload.pinned_prefix import PinnedPrefix
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BlockId
 from puna.kv.block_files import BlockFiles
+from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 
 
 class Transfer(Protocol):
-    """Blocks of the model that are being written or read."""
-
-    is_stuck: bool
-    """The disk does not answer: nobody waits for it any more."""
+    """Blocks that are being written or read."""
 
     @property
-    def held(self) -> Items[BlockId]: ...
+    def is_stuck(self) -> bool:
+        """The disk does not answer: nobody waits for it any more."""
+
+    @property
+    def held(self) -> Iterable[GroupBlock]: ...
+
+
+@dataclass(slots=True)
+class Session:
+    """num_tokens: whose KV was pinned; None: it no longer is. used_last: the higher, the later."""
+
+    num_tokens: int
+    to_disk: bool
+    used_last: int
+    pin: PinnedPrefix | None
 
 
 @dataclass(eq=False, slots=True)
 class ModelOffload:
-    """Of one that is awake, or of one that went while its KV was still being written or read."""
+    """Of a model that is awake, or of one that went while its KV was still being written or read."""
 
-    model_id: str
+    identity: KvIdentity
+    kernels: str
+    """What computes its KV."""
     kv: ModelKv
     files: BlockFiles | None
-    """None: nothing of it is kept on disk."""
+    """None: nothing that is cached is kept on disk."""
     costs: StepCosts
     idle_since_s: float
     active: set[Sequence] = field(default_factory=set)
     """Sequences in the engine."""
     num_begun: int = 0
     """Those, and all that were there."""
+    sessions: dict[str, Session] = field(default_factory=dict)
+    """By name."""
+    session_transfers: list[Transfer] = field(default_factory=list)
     saves: list[Transfer] = field(default_factory=list)
     restores: list[Transfer] = field(default_factory=list)
+    drops: bool = False
+    """It was saved, and gives its memory back."""
     waiting: list[Sequence] = field(default_factory=list)
     """Where it went and was loaded again: what they want may be on its way to disk."""
 
     @property
+    def model_id(self) -> str:
+        return self.identity.model_id
+
+    @property
     def is_busy(self) -> bool:
-        """Leaves out what nobody waits for any more: the disk does not answer."""
+        """Leaves out what nobody waits for any more."""
         return bool(self.active or self.is_saving or not all(restore.is_stuck for restore in self.restores))
 
     @property
@@ -56,9 +82,11 @@ class ModelOffload:
         return not all(save.is_stuck for save in self.saves)
 
     @property
-    def held(self) -> list[BlockId]:
-        """Blocks that are being written or read, as often as they are."""
-        return [block for transfer in [*self.saves, *self.restores] for block in transfer.held]
+    def held(self) -> Counter[GroupBlock]:
+        """How often blocks are held, by sessions and while they are written or read."""
+        pins = (session.pin.held for session in self.sessions.values() if session.pin is not None)
+        transfers = [*self.session_transfers, *self.saves, *self.restores]
+        return Counter(chain(*pins, *(transfer.held for transfer in transfers)))
 
 
 def findable_tokens(sequence: Sequence) -> NDArray[np.int32]:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.engine.offload.disk import DiskWatch, FileThreads
-from puna.engine.offload.lent_blocks import LentBlocks
+from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, blocks_from
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BLOCK_TOKENS, BlockId, Cursor, SequenceTable
+from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 from puna.kv.block_files import BlockFiles, StoredBlock
 from puna.kv.identity import first_needed_block
 
@@ -38,6 +38,8 @@ class PrefixRead:
         """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
         self.places: list[tuple[int, int]] = []
         """What has to be read of them: (number in `found`, group of layers)."""
+        self.firsts: list[int] = []
+        """The first of them, by group."""
         self.lent: LentBlocks | None = None
         """Blocks at these places, to be filled."""
         self._files = files
@@ -65,6 +67,11 @@ class PrefixRead:
         """Of all that has to be read."""
         return sum(self._files.groups[group].block_bytes for _, group in self.places)
 
+    @property
+    def num_bytes_read(self) -> int:
+        sizes = [self._files.groups[group].block_bytes for _, group in self.places]
+        return sum(size for size, is_sound in zip(sizes, self._is_sound, strict=True) if is_sound)
+
     def tokens(self, num_found: int) -> NDArray[np.int32]:
         """Those in memory, and of so many blocks that were found."""
         found = b"".join(block.tokens for block in self.found[:num_found])
@@ -72,8 +79,8 @@ class PrefixRead:
         return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
 
     def probe(self) -> None:
-        """Finds out what there is, and is of use: the longest beginning of which every group has what a token
-        behind it sees. In one thread.
+        """Finds out what there is of use: the longest beginning behind which every group has what a token
+        sees. In one thread.
         """
         num_full = len(self._tokens) // BLOCK_TOKENS
         chain = self._files.chain(self._namespace, self._tokens[: num_full * BLOCK_TOKENS].tobytes())
@@ -82,11 +89,13 @@ class PrefixRead:
         # With most blocks, those before it are there, too; if one is not, reading ends there.
         num_found = bisect_left(wanted, True, key=lambda block: not self._has(block, keeps_all))
         self.found = wanted[: self._num_resumable(wanted, num_found)]
-        firsts = [self._first_needed(group, len(self.found)) for group in groups]
+        self.firsts = [self._first_needed(group, len(self.found)) for group in groups]
         if self.found:
             self._probe_partial(self.found[-1])
         numbers = range(len(self.found))
-        self.places = [(number, group) for number in numbers for group in groups if number >= firsts[group]]
+        self.places = [
+            (number, group) for number in numbers for group in groups if number >= self.firsts[group]
+        ]
         self._is_sound = bytearray(len(self.places))
         self._has_looked = True
 
@@ -125,7 +134,7 @@ class PrefixRead:
             number, group = self.places[index]
             content = np.empty(self._files.groups[group].block_bytes, dtype=np.uint8)
             is_read = self._files.read_or_remove(self.found[number], content, group)
-            if not is_read or not self.lent.write(index, content):
+            if not is_read or not self.lent.write(group, number - self.firsts[group], content):
                 self._has_failed = True
                 return
             self._is_sound[index] = 1
@@ -156,8 +165,9 @@ class PrefixRestore:
         self.started_s = 0.0
 
     @property
-    def held(self) -> Items[BlockId]:
-        return self.table.blocks
+    def held(self) -> Items[GroupBlock]:
+        groups = range(len(self.model.kv.groups))
+        return [(group, block) for group in groups for block in self.table.blocks(group)]
 
     def brings(self, model: ModelOffload, wanted: Hashable) -> bool:
         """Whether who wants this had better wait for it."""
@@ -205,7 +215,7 @@ class PrefixRestores:
         tokens = findable_tokens(sequence)
         if model.files is None or self.is_stuck or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
             return False
-        table = SequenceTable(model.kv.pool)
+        table = model.kv.new_table()
         try:
             return self._begin(model, model.files, sequence, tokens, table)
         except Exception:
@@ -220,10 +230,10 @@ class PrefixRestores:
         tokens: NDArray[np.int32],
         table: SequenceTable,
     ) -> bool:
-        cache = model.kv.tree
-        cursor = cache.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
-        covered = cache.follow(cursor, table, tokens, len(tokens))
-        wanted = cache.next_key(cursor, tokens)
+        tree = model.kv.tree
+        cursor = tree.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
+        covered = tree.follow(cursor, table, tokens, len(tokens))
+        wanted = tree.next_key(cursor, tokens)
         same = next((restore for restore in self._restores if restore.brings(model, wanted)), None)
         if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
             job = PrefixRead(files, sequence.namespace, tokens, cursor.num_blocks)
@@ -264,10 +274,10 @@ class PrefixRestores:
 
     @property
     def num_bytes(self) -> int:
-        """What give_up_one() releases."""
-        return sum(len(r.held) * r.model.kv.pool.block_bytes for r in self._restores)
+        """What give_up_oldest() releases."""
+        return sum(restore.table.held_bytes for restore in self._restores)
 
-    def give_up_one(self) -> bool:
+    def give_up_oldest(self) -> bool:
         """For whoever needs its blocks; False: there is none."""
         restore = next((r for r in self._restores if not r.is_given_up), None)
         if restore is None:
@@ -308,10 +318,11 @@ class PrefixRestores:
     def _begin_read(self, restore: PrefixRestore) -> bool:
         """False: there is no room for it."""
         job, table = restore.job, restore.table
-        if not table.grow(len(job.tokens(len(job.found)))):
+        num_tokens, num_known = len(job.tokens(len(job.found))), restore.cursor.num_blocks
+        if not table.grow(num_tokens, num_tokens // BLOCK_TOKENS * BLOCK_TOKENS):
             return False
-        blocks = table.blocks[restore.cursor.num_blocks :]
-        job.lent = LentBlocks(restore.model.kv.memory, table, blocks)
+        blocks = blocks_from(table, [num_known + first for first in job.firsts])
+        job.lent = LentBlocks(restore.model.kv, blocks, table.release)
         restore.started_s = self._clock()
         # Those who run need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
@@ -320,16 +331,13 @@ class PrefixRestores:
 
     def _pays(self, restore: PrefixRestore) -> bool:
         """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
-        num_blocks, block_bytes = len(restore.job.found), restore.model.kv.pool.block_bytes
+        num_blocks, num_bytes = len(restore.job.found), restore.job.num_bytes
         if num_blocks < MIN_BLOCKS:
             return False
         chunk_s = restore.model.costs.estimate(_CHUNK_TOKENS)
         if chunk_s is None or self._bytes_per_s is None:
             return True
-        if (
-            num_blocks * block_bytes / self._bytes_per_s
-            <= num_blocks * BLOCK_TOKENS / _CHUNK_TOKENS * chunk_s
-        ):
+        if num_bytes / self._bytes_per_s <= num_blocks * BLOCK_TOKENS / _CHUNK_TOKENS * chunk_s:
             return True
         self._bytes_per_s *= _FORGIVENESS  # or one slow moment would be believed for ever
         return False
@@ -349,13 +357,10 @@ class PrefixRestores:
         tokens = restore.job.tokens(restore.job.num_sound)
         restore.table.truncate(len(tokens))
         restore.model.kv.tree.record_tail(restore.cursor, restore.table, tokens)
-        self._count(restore, restore.job.num_sound)
-
-    def _count(self, restore: PrefixRestore, num_blocks: int) -> None:
-        self.num_tokens += num_blocks * BLOCK_TOKENS
+        self.num_tokens += restore.job.num_sound * BLOCK_TOKENS
         seconds = self._clock() - restore.started_s
-        if num_blocks and seconds > 0:
-            speed = num_blocks * restore.model.kv.pool.block_bytes / seconds
+        if restore.job.num_bytes_read and seconds > 0:
+            speed = restore.job.num_bytes_read / seconds
             before = self._bytes_per_s or speed
             self._bytes_per_s = before + _SPEED_WEIGHT * (speed - before)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 
+from puna._native import PrefixNode
 from puna.engine.offload.disk import DiskWatch, FileThreads
-from puna.engine.offload.lent_blocks import LentBlocks
+from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, hold_blocks
 from puna.engine.offload.model_offload import ModelOffload
-from puna.kv import BlockId, BlockPool, PrefixCache, SequenceTable
 from puna.kv.block_files import TOKEN_BYTES, BlockFiles
-from puna.kv.prefix_cache import Node, NodeId
 from puna.kv.prefix_store import PrefixStore
 
 Then = Callable[[], None]
 
 _FEW = 256
-"""Blocks that are lent at once."""
+"""About so many nodes are lent at once."""
 _AGE_STEP_NS = 1000  # by which a block's file is younger than that of the next
 _PAUSE_S = 0.002
 
@@ -39,10 +38,9 @@ class PrefixSave:
         """To be called when all was written."""
         self.deadline_s: float | None = None
         """What is not written then, is not written."""
-        self.lent: LentBlocks | None = None
         self.num_saved_tokens = 0
         self.progress = 0
-        """Blocks that have a file now."""
+        """Nodes that have their files now."""
         self.is_cut_short = False
         """It ended before all was written."""
         self.is_stuck = False
@@ -51,47 +49,41 @@ class PrefixSave:
         self._files = files
         self._clock = clock
         self._is_engine_busy = is_engine_busy
-        self._nodes = savable_nodes(model.kv.pool, model.kv.tree)
-        self._next = 0
-        self._few: list[Node] = []
-        self._keys: dict[NodeId, bytes] = {}
-        self._following: dict[NodeId, bytes] = {}
-        for node in self._nodes:
-            self._following.setdefault(node.parent, node.tokens)
+        self._listing = model.kv.tree.list_nodes()
+        self._nodes: list[PrefixNode] = []
+        self._lent: LentBlocks | None = None
+        """Their blocks."""
+        self._keys: dict[int, bytes] = {}
+        self._num_bytes = 0
         self._begun_ns = time.time_ns()
         self._has_ended = False
 
     @property
-    def held(self) -> Sequence[BlockId]:
-        return self.lent.table.blocks if self.lent else []
+    def held(self) -> Iterable[GroupBlock]:
+        return [] if self._lent is None else self._lent.held
 
     @property
-    def has_nodes(self) -> bool:
-        return bool(self._nodes)
+    def held_bytes(self) -> int:
+        return 0 if self._lent is None else self._lent.held_bytes
 
     def lend(self) -> bool:
-        """Holds the next few blocks; False: that is all. By the engine's thread."""
-        if self.is_over:
+        """Holds some more nodes; False: there are none. By the engine's thread."""
+        if self._lent is not None:
+            self._lent.take_back()
+        nodes = None if self.is_over else self._listing.next(_FEW)
+        if nodes is None:
             return False
-        kv, self._few = self.model.kv, []
-        while not self._few and self._next < len(self._nodes):
-            end = self._next + _FEW
-            for node in self._nodes[self._next : end]:
-                if kv.tree.nodes([node.block]) == [node]:  # it was not evicted meanwhile
-                    self._few.append(node)
-            self._next = end
-        blocks = [node.block for node in self._few]
-        kv.pool.retain(blocks)
-        table = SequenceTable(kv.pool)
-        table.adopt(blocks)
-        self.lent = LentBlocks(kv.memory, table, blocks)
-        return bool(blocks)
+        by_node = [node.blocks for node in nodes]
+        groups = range(len(self._files.groups))
+        blocks = [[held[group] for held in by_node if held[group] >= 0] for group in groups]
+        self._nodes, self._lent = nodes, hold_blocks(self.model.kv, blocks)
+        return True
 
     def take_back(self) -> None:
         """Ends it. By the engine's thread."""
         self.is_cut_short = True
-        if self.lent is not None:
-            self.lent.take_back()
+        if self._lent is not None:
+            self._lent.take_back()
 
     @property
     def is_over(self) -> bool:
@@ -109,29 +101,36 @@ class PrefixSave:
             self._store.report("cannot save cached prefixes", error)
 
     def _write(self) -> None:
-        assert self.lent is not None
-        for index, node in enumerate(self._few):
-            if self.progress >= self._store.limit_bytes // self._files.file_bytes():
-                self._has_ended = True  # more would only take the place of these
-            if self.is_over:
+        assert self._lent is not None
+        indexes = [itertools.count() for _ in self._files.groups]
+        for node in self._nodes:
+            if self.is_over or not self._write_node(node, self._lent, indexes):
                 return
-            content = self.lent.read(index)
-            if content is None:
-                return
-            parent = (
-                self._files.root(node.parent) if isinstance(node.parent, str) else self._keys[node.parent]
-            )
-            stored = self._files.behind(parent, node.tokens)
-            self._keys[node.number] = stored.key
-            modified_ns = self._begun_ns - self.progress * _AGE_STEP_NS
-            is_new = self._files.write(stored, content, self._following.get(node.number, b""), modified_ns)
             self.progress += 1
-            if is_new:
-                self.num_saved_tokens += len(node.tokens) // TOKEN_BYTES
-                self._has_ended = not self._store.added(self._files.file_bytes())
-            if is_new and self._is_engine_busy():
+
+    def _write_node(self, node: PrefixNode, lent: LentBlocks, indexes: list[itertools.count[int]]) -> bool:
+        """indexes: of each group's next block among those lent. False: nothing more is to be written."""
+        parent = self._files.root(node.parent) if isinstance(node.parent, str) else self._keys[node.parent]
+        stored = self._files.behind(parent, node.tokens)
+        self._keys[node.number] = stored.key
+        modified_ns, is_new = self._begun_ns - self.progress * _AGE_STEP_NS, False
+        for group, block in enumerate(node.blocks):
+            if block < 0:  # it has slid out of a window, and is gone
+                continue
+            self._num_bytes += self._files.file_bytes(group)
+            self._has_ended |= self._num_bytes > self._store.limit_bytes  # it would take the others' place
+            content = None if self._has_ended else lent.read(group, next(indexes[group]))
+            if content is None:
+                return False
+            if self._files.write(stored, content, node.following, modified_ns, group):
+                is_new = True
+                self._has_ended = not self._store.added(self._files.file_bytes(group))
+        if is_new:
+            self.num_saved_tokens += len(node.tokens) // TOKEN_BYTES
+            if self._is_engine_busy():
                 # Steps wait for their slowest thread: a core that one is kept from slows down all.
                 time.sleep(_PAUSE_S)
+        return True
 
 
 class PrefixSaves:
@@ -164,12 +163,12 @@ class PrefixSaves:
 
     @property
     def num_bytes(self) -> int:
-        """What give_up_one() gives back."""
-        return sum(len(save.held) * save.model.kv.pool.block_bytes for save in self._saves)
+        """What take_back_oldest() gives back."""
+        return sum(save.held_bytes for save in self._saves)
 
-    def give_up_one(self) -> bool:
+    def take_back_oldest(self) -> bool:
         """Ends one that holds blocks; False: there is none."""
-        save = next((save for save in self._saves if save.held), None)
+        save = next((save for save in self._saves if save.held_bytes), None)
         if save is not None:
             save.take_back()
         return save is not None
@@ -179,11 +178,9 @@ class PrefixSaves:
 
         False: there is nothing to save.
         """
-        if model.files is None:
+        if model.files is None or model.kv.tree.num_nodes == 0:
             return False
         save = PrefixSave(self._store, model, model.files, self._clock, self._is_engine_busy)
-        if not save.has_nodes:
-            return False
         save.then = then
         if seconds is not None:
             save.deadline_s = self._clock() + seconds
@@ -229,42 +226,21 @@ class PrefixSaves:
         while self._saves:
             save = self._saves[0]
             if save.lend():
-                self._threads.start("write", save.write, partial(self._written, save))
+                self._threads.start("write", save.write, self._go_on)
                 return
             self._end(save)
-
-    def _written(self, save: PrefixSave) -> None:
-        assert save.lent is not None
-        save.lent.take_back()
-        self._go_on()
 
     def _end(self, save: PrefixSave) -> None:
         self._saves.remove(save)
         save.model.saves.remove(save)
+        is_whole = not save.is_cut_short
+        save.take_back()
         self.num_tokens += save.num_saved_tokens
         if save.num_saved_tokens:
             self._threads.start("write", self._store.count, _nothing)
-        if save.then is not None and not save.is_cut_short:
+        if save.then is not None and is_whole:
             save.then()
         self._on_end(save.model)
-
-
-def savable_nodes(pool: BlockPool, cache: PrefixCache) -> list[Node]:
-    """What the cache knows and may go to disk, used last first, but none before what it builds on."""
-    # The partial block of a running sequence is being written to.
-    in_use = [node for node in cache.nodes(pool.references()) if node.is_full]
-    known = [*in_use, *cache.nodes(pool.cached())]
-    nodes = {node.number: node for node in known if cache.may_go_to_disk(node)}
-    ordered: dict[NodeId, Node] = {}
-    for node in nodes.values():
-        path = []
-        while node.number not in ordered:
-            path.append(node)
-            if isinstance(node.parent, str):
-                break
-            node = nodes[node.parent]
-        ordered |= {node.number: node for node in reversed(path)}
-    return list(ordered.values())
 
 
 def _nothing() -> None:

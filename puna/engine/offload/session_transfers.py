@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.engine.offload.lent_blocks import LentBlocks
+from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks
 from puna.engine.offload.session_status import UnknownSession
+from puna.kv import SequenceTable
 from puna.kv.saved_sessions import SavedSession, SavedSessions
 from puna.kv.session_manifest import SavedSessionError, SessionHeader
 
@@ -29,6 +30,19 @@ class SessionTransfer:
         self.progress = 0
         """Changes while the thread gets on."""
         self._saved = saved
+
+    @property
+    def is_stuck(self) -> bool:
+        """Nobody waits for one that is: see Sessions.tend()."""
+        return False
+
+    @property
+    def held(self) -> Iterable[GroupBlock]:
+        return [] if self.lent is None else self.lent.held
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self.lent is None else self.lent.held_bytes
 
     def take_back(self) -> None:
         """By the engine's thread: what is not copied yet never will be."""
@@ -60,15 +74,16 @@ class SessionSave(SessionTransfer):
         super().__init__(saved, header.kv.model_id, header.name, done)
         self.lent = lent
         self._header = header
+        self._firsts = header.first_blocks
         self._tokens = tokens
 
     def run(self) -> None:
         """In the file thread."""
         self._run(lambda: self._saved.write(self._header, self._tokens, self._read, self._count))
 
-    def _read(self, index: int) -> NDArray[np.uint8]:
+    def _read(self, number: int, group: int) -> NDArray[np.uint8]:
         assert self.lent is not None
-        content = self.lent.read(index)
+        content = self.lent.read(group, number - self._firsts[group])
         if content is None:
             self.require_lent()
         assert content is not None
@@ -79,6 +94,8 @@ class SessionLoad(SessionTransfer):
     """open() finds out what there is to read, run() fills blocks that nobody else knows yet."""
 
     session: SavedSession
+    table: SequenceTable | None = None
+    """What it is read into."""
 
     def open(self) -> None:
         """In the file thread."""
@@ -106,9 +123,10 @@ class SessionLoad(SessionTransfer):
 
     def _read(self) -> None:
         assert self.lent is not None
-        for index, (stored, group) in enumerate(self.session.places()):
+        firsts = self.header.first_blocks
+        for number, group, stored in self.session.blocks():
             content = np.empty(self.header.kv.groups[group].block_bytes, dtype=np.uint8)
-            self.session.read_block((stored, group), content)
-            if not self.lent.write(index, content):
+            self.session.read_block(stored, group, content)
+            if not self.lent.write(group, number - firsts[group], content):
                 self.require_lent()
             self._count()

@@ -15,7 +15,8 @@ from puna.engine.offload.prefix_saves import PrefixSaves
 from puna.engine.request import DiskStats
 from puna.engine.scheduling.sequence import Sequence
 from puna.engine.settings import EngineSettings
-from puna.kv import BLOCK_TOKENS, BlockId
+from puna.kv import BLOCK_TOKENS
+from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 from puna.kv.prefix_store import PrefixStore
 
@@ -44,7 +45,8 @@ class WarmPrefixes:
         self._threads: FileThreads | None = None
         self._restores: PrefixRestores | None = None
         self._saves: PrefixSaves | None = None
-        self._models: dict[str, ModelOffload] = {}
+        self.models: list[ModelOffload] = []
+        """Those awake."""
         self._leaving: list[ModelOffload] = []
         self._when_saved: list[Callable[[], None]] = []
         self._counted_s = 0.0
@@ -65,38 +67,36 @@ class WarmPrefixes:
         while self.give_up_one():
             pass
 
-    def add_model(self, model_id: str, kv: ModelKv, kernels: str, costs: StepCosts) -> None:
-        """kernels: what computes its KV; others' may differ in the last bits."""
-        files = None if self._store is None else self._store.files(kv.identity, kernels)
-        self._models[model_id] = ModelOffload(model_id, kv, files, costs, self._clock())
+    def attach(self, identity: KvIdentity, kernels: str, kv: ModelKv, costs: StepCosts) -> ModelOffload:
+        """Of a model that is awake now. kernels: what computes its KV."""
+        files = None if self._store is None else self._store.files(identity, kernels)
+        model = ModelOffload(identity, kernels, kv, files, costs, self._clock())
+        self.models.append(model)
+        return model
 
-    def remove_model(self, model_id: str) -> None:
-        """Closes its pool, which nobody else uses any more, once what is in it is on disk."""
-        model = self._models.pop(model_id)
+    def detach(self, model: ModelOffload) -> None:
+        """Closes its KV memory, which nobody else uses any more, once what is in it is on disk."""
+        self.models.remove(model)
         self._leaving.append(model)
         self._begin_save(model, SAVE_S)
         self._close_unused(model)
 
-    def refit_model(self, model_id: str, kv: ModelKv) -> None:
+    def move(self, model: ModelOffload, kv: ModelKv) -> ModelOffload:
         """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
-        old = self._models[model_id]
-        new = ModelOffload(model_id, kv, old.files, old.costs, old.idle_since_s, old.active, old.num_begun)
-        self.remove_model(model_id)
-        self._models[model_id] = new
+        new = self.attach(model.identity, model.kernels, kv, model.costs)
+        new.active, new.num_begun, new.idle_since_s = model.active, model.num_begun, model.idle_since_s
+        new.sessions = model.sessions  # none of which is pinned
+        self.detach(model)
+        return new
 
-    def is_reading(self, model_id: str) -> bool:
-        return bool(self._models[model_id].restores)
-
-    def begin(self, sequence: Sequence) -> bool:
+    def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         """A sequence has come. True: it waits for what is on disk, until it is among the restored."""
-        model = self._models[sequence.model_id]
         model.active.add(sequence)
         model.num_begun += 1
         return self._begin(model, sequence)
 
-    def end(self, sequence: Sequence) -> None:
+    def end(self, model: ModelOffload, sequence: Sequence) -> None:
         """A sequence goes, whether or not it waits, or has begun at all."""
-        model = self._models[sequence.model_id]
         model.active.discard(sequence)
         model.idle_since_s = self._clock()
         self._withdraw(sequence)
@@ -143,36 +143,43 @@ class WarmPrefixes:
         None if there is none.
         """
         now_s, waits_s = self._clock(), []
-        for model_id, model in self._models.items():
-            if model.is_busy or not self._has_idle_memory(model_id, model):
+        for model in self.models:
+            model.drops &= not model.is_busy
+            if model.drops:
+                waits_s.append(0.0)
+                self._drop_some(model)
+            if model.is_busy or model.drops or not self._has_idle_memory(model):
                 continue
             wait_s = model.idle_since_s + self._idle_s - now_s
             if wait_s > 0:
                 waits_s.append(wait_s)
             else:
                 model.idle_since_s = now_s  # should anything be left, there is no hurry
-                self.offload(model_id)
+                self.offload(model)
         return min(waits_s, default=None)
 
-    def offload(self, model_id: str) -> None:
+    def offload(self, model: ModelOffload) -> None:
         """Saves what is cached of a model, then gives its memory back, unless somebody came meanwhile or took
         some of it.
         """
-        model = self._models[model_id]
         num_begun = model.num_begun
 
         def drop() -> None:
-            if self._models.get(model_id) is model and not model.is_busy and model.num_begun == num_begun:
-                self._slots.empty(model_id)
-                model.kv.pool.drop_cached()
-                model.kv.pool.trim()
+            if model in self.models and not model.is_busy and model.num_begun == num_begun:
+                self._slots.empty(model.model_id)
+                self._drop_some(model)
 
         if not self._begin_save(model, None, drop):
             drop()
 
+    @staticmethod
+    def _drop_some(model: ModelOffload) -> None:
+        """Of much memory a part, so that nobody is kept waiting."""
+        model.drops = model.kv.drop_cached() or model.kv.trim()
+
     def save_all(self, done: Callable[[], None]) -> None:
         """Saves what is cached of all models, last used first, for SAVE_S at most; then calls `done`."""
-        for model in sorted(self._models.values(), key=lambda m: (not m.active, -m.idle_since_s)):
+        for model in sorted(self.models, key=lambda m: (not m.active, -m.idle_since_s)):
             self._begin_save(model, SAVE_S)
         self._when_saved.append(done)
         self._tell_if_saved()
@@ -188,11 +195,7 @@ class WarmPrefixes:
         """Gives up what is being written, or else read; False: there is nothing."""
         if self._restores is None or self._saves is None:
             return False
-        return self._saves.give_up_one() or self._restores.give_up_one()
-
-    def held(self, model_id: str) -> list[BlockId]:
-        """The model's blocks that are being written or read, as often as they are."""
-        return self._models[model_id].held
+        return self._saves.take_back_oldest() or self._restores.give_up_oldest()
 
     def stats(self) -> DiskStats | None:
         """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
@@ -246,7 +249,7 @@ class WarmPrefixes:
             for leaving in self._leaving:
                 self._restores.ready += leaving.waiting
                 leaving.waiting = []
-                leaving.kv.pool.drop_cached()
+                leaving.kv.drop_cached()
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _is_engine_busy(self) -> bool:
@@ -256,10 +259,10 @@ class WarmPrefixes:
     @property
     def _num_running(self) -> int:
         """Sequences that do not wait here."""
-        return sum(len(model.active) - self.num_waiting(name) for name, model in self._models.items())
+        return sum(len(model.active) - self.num_waiting(model.model_id) for model in self.models)
 
     def _all_models(self) -> list[ModelOffload]:
-        return [*self._leaving, *self._models.values()]
+        return [*self._leaving, *self.models]
 
     def _begin_save(
         self, model: ModelOffload, seconds: float | None, then: Callable[[], None] | None = None
@@ -278,9 +281,9 @@ class WarmPrefixes:
         if leaving.saves or leaving.restores:
             return
         self._leaving.remove(leaving)
-        leaving.kv.pool.close()
+        leaving.kv.close()
         for sequence in leaving.waiting:
-            model = self._models[sequence.model_id]
+            model = next(model for model in self.models if model.model_id == leaving.model_id)
             assert self._restores is not None
             if self._threads is None:
                 self._restores.ready.append(sequence)
@@ -293,8 +296,8 @@ class WarmPrefixes:
             for done in when_saved:
                 done()
 
-    def _has_idle_memory(self, model_id: str, model: ModelOffload) -> bool:
-        return model.kv.pool.reclaimable_bytes > 0 or self._slots.has_blocks(model_id)
+    def _has_idle_memory(self, model: ModelOffload) -> bool:
+        return model.kv.reclaimable_bytes > 0 or self._slots.has_blocks(model.model_id)
 
 
 def _store(settings: EngineSettings) -> PrefixStore | None:

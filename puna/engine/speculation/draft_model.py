@@ -138,7 +138,9 @@ class DraftModel:
         start_s = self._clock()
         num_rows = sum(part.completes for part in parts)
         self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
-        result = self._device.step(batch_of(parts, threads), [self._kv.memory], self._greedy[:num_rows])
+        result = self._device.step(
+            batch_of(parts, threads), [group.memory for group in self._kv.groups], self._greedy[:num_rows]
+        )
         if result.errors:
             raise NativeError("the draft model gives no numbers")
         tokens: list[int] = result.tokens.tolist()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puna._native import StepControl, gather_rows
 from puna.backends.base import Batch
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import SequenceTable
+from puna.kv import SequenceTable, gather_tables
 
 
 class Slice:
@@ -54,7 +54,7 @@ def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl |
         tokens=tokens,
         positions=positions,
         sequence_starts=starts,
-        block_tables=(_block_tables(tables),),
+        block_tables=gather_tables(tables),
         rows=wanted,
         drafts=drafts,
         draft_starts=draft_starts,
@@ -80,14 +80,3 @@ def part_of(s: Slice) -> Part:
         s.drafts,
         sequence.table,
     )
-
-
-def _block_tables(tables: Items[SequenceTable]) -> NDArray[np.int32]:
-    """[S, B]; entries past the end of a sequence's table are 0 and never read."""
-    if len(tables) == 1:
-        return tables[0].array[None]
-    width = max(table.num_blocks for table in tables)
-    array = np.zeros((len(tables), width), dtype=np.int32)
-    for row, table in zip(array, tables, strict=True):
-        row[: table.num_blocks] = table.array
-    return array

@@ -82,7 +82,7 @@ class StepRunner:
         self._recorder.mark()
         self.interrupts.begin({s.sequence.id for s in slices})
         try:
-            result = model.device.step(batch, [model.kv.memory], samplers)
+            result = model.device.step(batch, [group.memory for group in model.kv.groups], samplers)
         except NativeError:
             if self.interrupts.control.is_stopped:
                 return None

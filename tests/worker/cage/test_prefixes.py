@@ -48,10 +48,10 @@ header = SessionHeader(
     kv=kv, kernels="", name="n", namespace="", num_tokens=40, created_at=datetime.now(UTC)
 )
 for _ in range(2):
-    saved.write(header, bytes(160), lambda _: content, lambda: None)
+    saved.write(header, bytes(160), lambda *_: content, lambda: None)
 session = saved.open("m", "n")
-for place in session.places():
-    session.read_block(place, target)
+for _, group, stored in session.blocks():
+    session.read_block(stored, group, target)
 said += [target.tobytes() == content.tobytes(), saved.remove("m", "n"), os.listdir(saved.path)]
 print(json.dumps(said))
 """
