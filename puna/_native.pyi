@@ -526,9 +526,9 @@ def sample_batch(
 ) -> SampleResult:
     """Samples logits [rows, vocabulary]; each token counts as accepted by its sampler.
 
-    A sampler owns one row, or with drafts 1 + d consecutive ones, where its d guesses of what it will give
-    are drafts[draft_starts[i] : draft_starts[i + 1]], and row j + 1 are the logits behind guess j. Rows are
-    sampled one after the other until a token is not what was guessed: 1 to 1 + d tokens, exactly those that
+    A sampler owns one row, or with drafts 1 + d consecutive ones, where its d drafts of what it will give
+    are drafts[draft_starts[i] : draft_starts[i + 1]], and row j + 1 are the logits behind draft j. Rows are
+    sampled one after the other until a token is not what was drafted: 1 to 1 + d tokens, exactly those that
     the rows would give one by one.
 
     A sampler whose first row has a NaN, or no largest logit that is finite, once it is penalized, gets no

@@ -57,13 +57,13 @@ SampledBatch sample(ThreadPool& pool, const Logits& logits,
     pointers.push_back(sampler.get());
   }
   if (drafts.has_value() != draft_starts.has_value()) throw Error("drafts and draft_starts go together");
-  Drafts guesses;
-  if (drafts) guesses = {to_span(*drafts), to_span(*draft_starts)};
-  if (draft_starts && guesses.starts.empty()) throw Error("draft_starts has no entries");
+  Drafts given;
+  if (drafts) given = {to_span(*drafts), to_span(*draft_starts)};
+  if (draft_starts && given.starts.empty()) throw Error("draft_starts has no entries");
   const Kernels& kernels = select_kernels(isa.c_str());
   const nb::gil_scoped_release release;
   return sample_batch(pool, kernels, logits.data(), static_cast<int64_t>(logits.shape(0)),
-                      static_cast<int64_t>(logits.shape(1)), pointers, guesses);
+                      static_cast<int64_t>(logits.shape(1)), pointers, given);
 }
 
 template <typename T>

@@ -31,7 +31,7 @@ struct Turn {
   size_t num_rows() const { return drafts.size() + 1; }
 
   // Behind a row that gave something, one that cannot be sampled is left for the next step: so what a
-  // sequence gets does not depend on whether its tokens were guessed.
+  // sequence gets does not depend on whether its tokens were drafted.
   template <typename SampleRow>
   void take(std::span<Sample> samples, const SampleRow& sample_row) {
     while (true) {

@@ -13,7 +13,7 @@
 namespace puna {
 
 // Tokens that the model was given beyond the last sampled one, to be checked in one step: draft j of a
-// sequence is a guess of what its row j gives, and row j + 1 holds only if the guess was right.
+// sequence is a draft of what its row j gives, and row j + 1 holds only if the draft was right.
 struct Drafts {
   std::span<const int32_t> tokens;
   std::span<const int32_t> starts;  // [n + 1] sampler i's are tokens [starts[i], starts[i + 1]); empty: none

@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     draft_num_predict: int | None = None
     """None: the engine decides."""
     draft_model: str | None = None
-    """Name of a smaller model with the same vocabulary that guesses ahead; not one of Ollama's options."""
+    """Name of a smaller model with the same vocabulary that drafts; not one of Ollama's options."""
     stop: list[str] = []
     seed: int = -1
     top_k: int = 40

@@ -166,7 +166,7 @@ class Bench:
         return time.perf_counter() - start
 
     def _submit(self, prompt_tokens: int, new_tokens: int) -> str:
-        """Random tokens: no prompt begins like another one. No guesses ahead: each token costs a step."""
+        """Random tokens: no prompt begins like another one. No drafts: each token costs a step."""
         request_id = str(next(self._ids))
         self._core.submit(
             Request(

@@ -79,7 +79,7 @@ class ResidentModel:
     load_duration_ns: int
     """How long this request waited for the model."""
     draft_model_id: str | None = None
-    """Of the model that guesses for it, resident as well."""
+    """Of the model that drafts for it, resident as well."""
 
 
 class Runtime:
@@ -141,7 +141,7 @@ class Runtime:
         num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
             limit, which is never exceeded.
         keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
-        draft_model: name of a model that guesses for it, held as well unless it would have to wait for room.
+        draft_model: name of a model that drafts for it, held as well unless it would have to wait for room.
         Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
         """
         start_ns = time.monotonic_ns()

@@ -70,9 +70,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     """Keeps the KV of prompt and answer under this name when the request is done."""
     num_draft: int | None = None
-    """Tokens guessed ahead and verified in one step, at most; None: as many as pay, 0: none."""
+    """Tokens drafted and verified in one step, at most; None: as many as pay, 0: none."""
     draft_model_id: str | None = None
-    """A resident model with the same vocabulary that guesses; None: what followed the same tokens before."""
+    """A resident model with the same vocabulary that drafts; None: what followed the same tokens before."""
 
 
 class TokenLogprob(msgspec.Struct, omit_defaults=True):
@@ -99,7 +99,7 @@ class RequestStats(msgspec.Struct):
     generation_ns: int
     """From the first token until the end."""
     drafted_tokens: int = 0
-    """Tokens guessed ahead."""
+    """Tokens drafted."""
     accepted_tokens: int = 0
     """Those of them that were right."""
 

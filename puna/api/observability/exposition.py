@@ -52,7 +52,7 @@ _COUNTERS = (
         "puna_cached_prompt_tokens", "cached_tokens", "Those of puna_prompt_tokens_total found in the cache."
     ),
     _Family("puna_generated_tokens", "generated_tokens", "Tokens drawn, stop tokens among them."),
-    _Family("puna_speculation_drafted_tokens", "drafted_tokens", "Tokens guessed ahead and verified."),
+    _Family("puna_speculation_drafted_tokens", "drafted_tokens", "Tokens drafted and verified."),
     _Family("puna_speculation_accepted_tokens", "accepted_tokens", "Guessed tokens that were right."),
     _Family(
         "puna_preemptions", "num_preemptions", "Times that a request gave its KV blocks back and waited."
@@ -242,7 +242,7 @@ def _counters(metrics: Mapping[str, list[ModelMetrics]]) -> Iterator[Metric]:
     computed = CounterMetricFamily(
         "puna_computed_tokens",
         "Tokens that went through the model: of prompts and of what preempted requests repeat (prefill), or "
-        "one for each token drawn, with guessed ones (decode).",
+        "one for each token drawn, with drafts (decode).",
         labels=["model", "phase"],
     )
     finished = CounterMetricFamily(

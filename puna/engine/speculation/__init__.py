@@ -1,1 +1,1 @@
-"""Tokens that are guessed ahead, and verified in one step."""
+"""Drafts of what sequences say next, verified in one step."""
