@@ -1,4 +1,4 @@
-"""A second model guesses: it saves steps, changes no token, and gives way where memory is short."""
+"""A second model drafts: it saves steps, changes no token, and gives way where memory is short."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def drafted(name: str, prompt: list[int] = PROMPT, max_tokens: int | None = 100,
 
 
 def answer(request: Request) -> list[int]:
-    """Without any guesses."""
+    """Without any drafts."""
     pair = Pair()
     plain = toy_request(
         request.id,
@@ -89,14 +89,14 @@ def test_a_draft_model_changes_nothing_but_the_number_of_steps(similar: bool, sa
     assert len(pair.model.steps) == 100 - stats.accepted_tokens < 85
 
 
-def test_guesses_of_the_same_model_are_all_right():
+def test_drafts_of_the_same_model_are_all_right():
     pair = Pair()
     stats = pair.run(drafted("r")).last["r"].stats
     assert stats.drafted_tokens == stats.accepted_tokens > 60
     assert len(pair.model.steps) < 40
 
 
-def test_sequences_are_guessed_for_together():
+def test_sequences_are_drafted_for_together():
     pair = Pair()
     requests = [drafted(str(i), [*PROMPT, i]) for i in range(4)]
     results = pair.run(*requests)
@@ -188,7 +188,7 @@ def test_past_its_context_a_draft_model_is_silent():
     assert max(len(PROMPT), *np.cumsum([sum(step) for step in pair.draft.steps])[:3]) <= 40
 
 
-def test_a_shifted_context_is_guessed_for_too():
+def test_a_shifted_context_is_drafted_for_too():
     request = drafted("r", max_tokens=120, context_length=40, shift=True)
     pair = Pair()
     results = pair.run(request)
@@ -196,13 +196,13 @@ def test_a_shifted_context_is_guessed_for_too():
     assert results.last["r"].stats.accepted_tokens > 20
 
 
-def test_a_model_may_guess_for_itself():
+def test_a_model_may_draft_for_itself():
     pair = Pair()
     request = toy_request("r", PROMPT, 80, draft_model_id="toy", num_draft=3)
     assert pair.run(request).tokens["r"] == answer(request)
 
 
-def test_models_may_guess_for_each_other():
+def test_models_may_draft_for_each_other():
     pair = Pair(similar=False)
     back = toy_request("back", PROMPT, 60, model_id="draft", draft_model_id="toy")
     results = pair.run(drafted("forth"), back)
@@ -217,7 +217,7 @@ def test_models_may_guess_for_each_other():
     similar=st.booleans(),
     cancelled=st.integers(0, 40),
 )
-def test_where_memory_is_short_guesses_give_way(
+def test_where_memory_is_short_drafts_give_way(
     num_requests: int, num_blocks: int, similar: bool, cancelled: int
 ):
     pair = Pair(similar=similar, num_blocks=num_blocks)
@@ -234,7 +234,7 @@ def test_where_memory_is_short_guesses_give_way(
     assert pair.used_blocks("toy") == pair.used_blocks("draft") == 0
 
 
-def test_where_guesses_do_not_pay_there_is_one_after_ever_longer_waits():
+def test_where_drafts_do_not_pay_there_is_one_after_ever_longer_waits():
     state = DraftState(None, None)
     made = [index for index in range(200) if state.ration(0)]
     assert made == [0, 17, 50, 115]
@@ -242,15 +242,15 @@ def test_where_guesses_do_not_pay_there_is_one_after_ever_longer_waits():
     assert [index for index in range(40) if state.ration(0)] == [0, 17]
 
 
-def test_the_rate_counts_guesses_up_to_the_first_wrong_one():
+def test_the_rate_counts_drafts_up_to_the_first_wrong_one():
     state = DraftState(None, None)
     state.rate = 0.5
-    state.guessed(3, [7, 8, 9])
+    state.drafted(3, [7, 8, 9])
     state.judge(np.array([1, 2, 3, 7, 5, 9], dtype=np.int32))
-    assert state.num_computed == 4, "the first guess was right, and computed"
+    assert state.num_computed == 4, "the first draft was right, and computed"
     assert state.rate == pytest.approx(0.5), "a right and a wrong one"
     for _ in range(100):
-        state.guessed(3, [7])
+        state.drafted(3, [7])
         state.judge(np.array([1, 2, 3, 7], dtype=np.int32))
     assert state.rate > 0.99
 

@@ -1,4 +1,4 @@
-"""With guesses verified ahead, every request gives the very tokens that it gives without."""
+"""With drafts verified ahead, every request gives the very tokens that it gives without."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def flat(outputs: list[StepOutput]) -> tuple[list[int], list[object], str | None
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
-def test_guessing_changes_nothing_but_the_number_of_steps(sampling: SamplingParams):
+def test_drafting_changes_nothing_but_the_number_of_steps(sampling: SamplingParams):
     runs = {}
     for num_draft in (None, 0):
         model = habitual()
         request = toy_request("r", PROMPT, 200, sampling=sampling, num_draft=num_draft)
         outputs = outputs_of([request], model)["r"]
         runs[num_draft] = flat(outputs), len(model.steps), outputs[-1].stats
-    (guessed, num_steps, stats), (alone, num_single_steps, none) = runs[None], runs[0]
-    assert guessed == alone
+    (drafted, num_steps, stats), (alone, num_single_steps, none) = runs[None], runs[0]
+    assert drafted == alone
     assert (none.drafted_tokens, none.accepted_tokens, num_single_steps) == (0, 0, 200)
     assert stats.drafted_tokens >= stats.accepted_tokens > 20
     assert num_steps == 200 - stats.accepted_tokens
@@ -75,13 +75,13 @@ def test_several_tokens_of_a_step_have_their_logprobs():
 
 
 @pytest.mark.parametrize("num_draft", [1, 3])
-def test_no_more_is_guessed_than_the_request_allows(num_draft: int):
+def test_no_more_is_drafted_than_the_request_allows(num_draft: int):
     model = habitual()
     outputs_of([toy_request("r", PROMPT, 100, num_draft=num_draft)], model)
     assert max(step[0] for step in model.steps[1:]) == 1 + num_draft
 
 
-def test_that_tokens_cost_their_full_price_is_found_out_by_few_guesses():
+def test_that_tokens_cost_their_full_price_is_found_out_by_few_drafts():
     model = ToyModel(is_habitual=True)
     outputs_of([toy_request("r", PROMPT, 200)], model)
     assert sum(step[0] > 1 for step in model.steps[1:]) < 6
@@ -104,7 +104,7 @@ def test_a_stop_token_ends_the_answer_wherever_it_comes():
         assert outputs[-1].stats.generated_tokens == len(tokens) + 1
 
 
-def test_the_context_ends_where_it_would_without_guesses():
+def test_the_context_ends_where_it_would_without_drafts():
     request = toy_request("r", PROMPT, None, context_length=50)
     tokens, _, reason = flat(outputs_of([request], habitual())["r"])
     assert (tokens, reason) == (expected_tokens(PROMPT, 50 - len(PROMPT), is_habitual=True), "length")
@@ -118,7 +118,7 @@ def test_a_full_context_is_shifted_at_the_same_tokens():
     assert outputs[-1].stats.accepted_tokens > 20
 
 
-def test_nobody_is_preempted_for_guesses():
+def test_nobody_is_preempted_for_drafts():
     requests = [toy_request(name, PROMPT + [ord(name)] * 2, 60) for name in "PQRS"]
     spacious = outputs_of(requests, habitual())
     # Exactly the blocks that they need in the end: 75 tokens are 5 blocks.
@@ -148,12 +148,12 @@ def test_short_memory_and_company_change_no_token(
             for i in range(num_requests)
         ]
 
-    guessed = outputs_of(requests(None), habitual(), num_blocks=num_blocks, cache_policy=policy)
+    drafted = outputs_of(requests(None), habitual(), num_blocks=num_blocks, cache_policy=policy)
     for request in requests(0):
-        assert flat(guessed[request.id]) == flat(outputs_of([request], habitual())[request.id])
+        assert flat(drafted[request.id]) == flat(outputs_of([request], habitual())[request.id])
 
 
-def test_sure_guesses_come_many_at_a_time():
+def test_sure_drafts_come_many_at_a_time():
     model = ToyModel(is_habitual=True, step_s=1.0)
     outputs_of([toy_request("r", PROMPT, 200)], model)
     assert 8 < max(step[0] for step in model.steps[1:]) <= 1 + MAX_DRAFT

@@ -126,7 +126,7 @@ def test_sure_drafts_are_verified_together():
 def test_one_sequence_does_not_hold_up_sixteen():
     quoting = [0.95**i for i in range(1, 17)]
     alone = plan_drafts([quoting], 1, 1, CHEAP)[0]
-    # Among sixteen a step costs 2.5 s, a guess 4 % more, for everybody.
+    # Among sixteen a step costs 2.5 s, a draft 4 % more, for everybody.
     [among_others, *rest] = plan_drafts([quoting] + [[]] * 15, 16, 16, CHEAP)
     assert among_others < alone / 4
     assert rest == [0] * 15

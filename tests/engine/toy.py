@@ -123,7 +123,7 @@ class ToyModel:
     """Checks every batch as the real executor does.
 
     windows: of each group of layers, in the order of ModelInfo.groups; block_bytes: of each.
-    is_habitual: the next token is mostly one that often followed the last, so that guesses may be right.
+    is_habitual: the next token is mostly one that often followed the last, so that drafts may be right.
     clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     extent_blocks: what extents have where there is room for several; None: COARSE where there is room for

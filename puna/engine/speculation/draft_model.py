@@ -1,4 +1,4 @@
-"""A small model that guesses what a larger one with the same vocabulary will say."""
+"""A small model that drafts what a larger one with the same vocabulary will say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEWEST_TOKENS = 4  # the same, of each: what a step brings, and a little more
 class DraftModel:
     """A resident model, in its part as a draft model; it may have requests of its own at the same time.
 
-    It computes the sequences that it guesses for in its own KV memory, in tables of their own.
+    It computes the sequences that it drafts for in its own KV memory, in tables of their own.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class DraftModel:
         return self.kv
 
     def round_s(self, num_sequences: int) -> float:
-        """Seconds for one more guess of each; 0 while that is not known."""
+        """Seconds for one more draft of each; 0 while that is not known."""
         return self._costs.estimate(num_sequences) or 0.0
 
-    def guess(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
+    def draft(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
         """So many of the likeliest next tokens for each sequence, whose state is this model's.
 
         None where blocks are short or the context is full, and while much of a sequence is still to be
         computed: catching up takes about step_s seconds of a step.
         """
         try:
-            return self._guess(wanted, step_s)
+            return self._draft(wanted, step_s)
         except (NativeError, DeviceOutOfMemory, MemoryError):
             for sequence, _ in wanted:
                 _state(sequence).give_up()
             return [[] for _ in wanted]
 
-    def _guess(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
+    def _draft(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:
         threads = num_threads([sequence for sequence, _ in wanted])
-        guesses = self._first_guesses(wanted, step_s, threads)
+        drafts = self._first_drafts(wanted, step_s, threads)
         for depth in range(1, max(count for _, count in wanted)):
             going = [
                 (_state(sequence), len(sequence.tokens) + depth - 1, of_sequence)
-                for (sequence, count), of_sequence in zip(wanted, guesses, strict=True)
+                for (sequence, count), of_sequence in zip(wanted, drafts, strict=True)
                 if of_sequence and count > depth
             ]
             if not going:
@@ -88,15 +88,15 @@ class DraftModel:
             ]
             for token, (_, _, of_sequence) in zip(self._run(parts, threads), going, strict=True):
                 of_sequence.append(token)
-        for (sequence, _), of_sequence in zip(wanted, guesses, strict=True):
+        for (sequence, _), of_sequence in zip(wanted, drafts, strict=True):
             if of_sequence:
-                _state(sequence).guessed(len(sequence.tokens), of_sequence)
-        return guesses
+                _state(sequence).drafted(len(sequence.tokens), of_sequence)
+        return drafts
 
-    def _first_guesses(
+    def _first_drafts(
         self, wanted: Items[tuple[Sequence, int]], step_s: float, threads: int | None
     ) -> list[list[int]]:
-        """Computes what is pending, or as much as there is time for; a guess for those with no rest."""
+        """Computes what is pending, or as much as there is time for; a draft for those with no rest."""
         budget = max(self._budget(step_s), _FEWEST_TOKENS * len(wanted))
         parts: list[Part] = []
         caught_up = []
@@ -123,7 +123,7 @@ class DraftModel:
             state.give_up()
             return None
         if not is_last:
-            state.guessed(begin + num_tokens, [])
+            state.drafted(begin + num_tokens, [])
         return Part(tokens, begin, num_tokens, begin, is_last, (), state.table)
 
     def _budget(self, step_s: float) -> int:

@@ -1,4 +1,4 @@
-"""What a draft model has computed of one sequence, and how good its guesses are."""
+"""What a draft model has computed of one sequence, and how good its drafts are."""
 
 from __future__ import annotations
 
@@ -13,65 +13,65 @@ from puna.kv import SequenceTable
 _PRIOR_RATE = 0.7
 _PRIOR_WEIGHT = 4  # observations
 _MOST_WEIGHT = 16  # of what was seen before, in observations
-_SHORTEST_WAIT = 16  # steps without guesses, where they do not pay
+_SHORTEST_WAIT = 16  # steps without drafts, where they do not pay
 _LONGEST_WAIT = 1024
 _WAIT_FOR_MEMORY = 256  # steps: everything has to be computed again afterwards
 
 
-class Guesser(Protocol):
-    """A draft model, as those know it whom it guesses for."""
+class Drafter(Protocol):
+    """A draft model, as those know it whom it drafts for."""
 
     def round_s(self, num_sequences: int) -> float:
-        """Seconds for one more guess of each; 0 while that is not known."""
+        """Seconds for one more draft of each; 0 while that is not known."""
 
-    def guess(self, wanted: Items[tuple[Any, int]], step_s: float) -> list[list[int]]:
-        """So many guesses for each of the engine's sequences, in steps of about step_s seconds."""
+    def draft(self, wanted: Items[tuple[Any, int]], step_s: float) -> list[list[int]]:
+        """So many drafts for each of the engine's sequences, in steps of about step_s seconds."""
 
 
 class DraftState:
-    """| KV in the table  | of guesses          |
+    """| KV in the table  | of drafts          |
     0                  num_computed
 
-    Guesses that turn out right are tokens whose KV is there already; the others' is written over.
+    Drafts that turn out right are tokens whose KV is there already; the others' is written over.
     """
 
-    def __init__(self, model: Guesser, table: SequenceTable) -> None:
+    def __init__(self, model: Drafter, table: SequenceTable) -> None:
         """table: of the draft model's pool."""
         self.model = model
         self.table = table
         self.num_computed = 0
         """Tokens of the sequence whose KV is in the table."""
         self.rate = _PRIOR_RATE
-        """How often a guess is right, if those before it were."""
+        """How often a draft is right, if those before it were."""
         self._weight = _PRIOR_WEIGHT
-        self._guesses: list[int] = []
+        self._drafts: list[int] = []
         self._wait = self._barred = 0  # steps
         self._next_wait = _SHORTEST_WAIT
 
     def chances(self, limit: int) -> list[float]:
-        """Entry i: the probability that the first i + 1 guesses are all right."""
+        """Entry i: the probability that the first i + 1 drafts are all right."""
         return [self.rate**count for count in range(1, limit + 1)]
 
-    def guessed(self, num_tokens: int, guesses: list[int]) -> None:
-        """The sequence's first `num_tokens` tokens are computed, and all guesses but the last."""
+    def drafted(self, num_tokens: int, drafts: list[int]) -> None:
+        """The sequence's first `num_tokens` tokens are computed, and all drafts but the last."""
         self.num_computed = num_tokens
-        self._guesses = guesses
+        self._drafts = drafts
 
     def judge(self, tokens: NDArray[np.int32]) -> None:
-        """Compares the latest guesses with what came. tokens: [n], the whole sequence."""
-        came = tokens[self.num_computed : self.num_computed + len(self._guesses)].tolist()
+        """Compares the latest drafts with what came. tokens: [n], the whole sequence."""
+        came = tokens[self.num_computed : self.num_computed + len(self._drafts)].tolist()
         num_right = 0
-        for guess, token in zip(self._guesses, came, strict=False):
+        for draft, token in zip(self._drafts, came, strict=False):
             self._weight = min(self._weight + 1, _MOST_WEIGHT)
-            self.rate += ((guess == token) - self.rate) / self._weight
-            if guess != token:
+            self.rate += ((draft == token) - self.rate) / self._weight
+            if draft != token:
                 break
             num_right += 1
-        self.num_computed += min(num_right, max(len(self._guesses) - 1, 0))
-        self._guesses = []
+        self.num_computed += min(num_right, max(len(self._drafts) - 1, 0))
+        self._drafts = []
 
     def ration(self, planned: int) -> int:
-        """How many guesses to make: as planned, and where none would pay, one after ever longer waits, since
+        """How many drafts to make: as planned, and where none would pay, one after ever longer waits, since
         that may have changed.
         """
         if self._barred:
@@ -91,7 +91,7 @@ class DraftState:
         """Gives the blocks back."""
         self.table.release()
         self.num_computed = 0
-        self._guesses = []
+        self._drafts = []
 
     def give_up(self) -> bool:
         """Gives the blocks back, and takes none for a while; False: there were none."""

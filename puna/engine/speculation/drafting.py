@@ -10,7 +10,7 @@ from collections.abc import Sequence as Items
 
 from puna._native import StepCosts, draft_from_text, plan_drafts
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.speculation.draft_state import DraftState, Guesser
+from puna.engine.speculation.draft_state import DraftState, Drafter
 from puna.engine.steps.batch import Slice
 
 
@@ -48,7 +48,7 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts) 
             _add(s, drafts)
 
 
-def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Guesser) -> None:
+def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Drafter) -> None:
     chances = [_model_chances(s, model) for s in decoding]
     num_drafting = sum(map(bool, chances))
     counts = plan_drafts(chances, num_tokens, len(decoding), costs, model.round_s(num_drafting))
@@ -59,7 +59,7 @@ def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, m
     if not wanted:
         return
     step_s = costs.estimate(num_tokens) or 0.0
-    found = model.guess([(s.sequence, count) for s, count in wanted], step_s)
+    found = model.draft([(s.sequence, count) for s, count in wanted], step_s)
     for (s, _), drafts in zip(wanted, found, strict=True):
         # A stop token would be drawn without a draft, and there is nothing behind it.
         stop_tokens = s.sequence.request.stop_tokens
@@ -67,7 +67,7 @@ def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, m
         _add(s, drafts[:end])
 
 
-def _model_chances(s: Slice, model: Guesser) -> list[float]:
+def _model_chances(s: Slice, model: Drafter) -> list[float]:
     state = s.sequence.draft
     if state is None or state.model is not model or not s.decodes or s.drafts:
         return []
