@@ -103,10 +103,6 @@ class PrefixStore:
             self.keep_limit()
         return self.num_bytes <= self.limit_bytes
 
-    def count(self) -> None:
-        """As keep_limit(): others may have changed what is there."""
-        self.keep_limit()
-
     def keep_limit(self) -> int:
         """Looks at what all processes have there; if it is too much, removes the files used longest ago.
         Returns the bytes that are gone.

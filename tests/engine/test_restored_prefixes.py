@@ -10,6 +10,7 @@ from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from tests.engine.fake_threads import FakeThreads
 from tests.forward import load_file
+from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
 
@@ -21,7 +22,7 @@ class Engine:
     """A process's engine with the model and a disk."""
 
     def __init__(self, path: Path, directory: Path, kv_type: str = "f16", num_threads: int = 1) -> None:
-        self.backend = CpuBackend(num_threads, kv_type=kv_type)
+        self.backend = CpuBackend(num_threads, kv_type=kv_type, by_window=True)
         self.core = EngineCore(
             self.backend,
             EngineSettings(
@@ -73,6 +74,23 @@ def test_going_on_after_a_restart(smollm2_path: Path, tmp_path: Path, kv_type: s
         assert branched[-1].stats.cached_tokens >= 100
     with Engine(smollm2_path, tmp_path / "empty", kv_type) as fresh:
         assert tokens_and_logprobs(fresh.say(other)) == tokens_and_logprobs(branched)
+
+
+@pytest.mark.parametrize("architecture", ["gemma2", "gemma3"])
+def test_of_windows_what_they_reach_comes_back(tmp_path: Path, architecture: str):
+    path = write_tiny(tmp_path / "tiny.gguf", TINY[architecture], "Q8_0")
+    prompt = [1, *(n % 200 for n in range(300))]
+    with Engine(path, tmp_path / "kv") as engine:
+        expected = engine.say(prompt)
+        assert len(engine.core._models["m"].kv.groups) > 1
+    with Engine(path, tmp_path / "kv") as engine:
+        outputs = engine.say(prompt)
+        assert outputs[-1].stats.cached_tokens == len(prompt) - 1
+        assert tokens_and_logprobs(outputs) == tokens_and_logprobs(expected)
+        engine.core.trim_kv()
+        shorter = engine.say(prompt[:200])
+    with Engine(path, tmp_path / "empty") as fresh:
+        assert tokens_and_logprobs(fresh.say(prompt[:200])) == tokens_and_logprobs(shorter)
 
 
 def test_kv_of_another_type_is_not_found(smollm2_path: Path, tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 ThreadKind = Literal["find", "read", "write", "sessions"]
 """find: what is short, whose caller should not wait for what others read. read: prefixes, in several threads.

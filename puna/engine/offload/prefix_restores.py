@@ -40,6 +40,8 @@ class PrefixRead:
         """What has to be read of them: (number in `found`, group of layers)."""
         self.firsts: list[int] = []
         """The first of them, by group."""
+        self.position = 0
+        """Of the token behind all that is wanted in full: what it sees is read."""
         self.lent: LentBlocks | None = None
         """Blocks at these places, to be filled."""
         self._files = files
@@ -90,6 +92,7 @@ class PrefixRead:
         num_found = bisect_left(wanted, True, key=lambda block: not self._has(block, keeps_all))
         self.found = wanted[: self._num_resumable(wanted, num_found)]
         self.firsts = [self._first_needed(group, len(self.found)) for group in groups]
+        self.position = (self._num_known + len(self.found)) * BLOCK_TOKENS
         if self.found:
             self._probe_partial(self.found[-1])
         numbers = range(len(self.found))
@@ -192,7 +195,6 @@ class PrefixRestores:
 
     def __init__(
         self,
-        threads: FileThreads,
         clock: Callable[[], float],
         is_engine_busy: Callable[[], bool],
         on_end: Callable[[ModelOffload], None],
@@ -202,7 +204,8 @@ class PrefixRestores:
         """Have waited long enough."""
         self.num_tokens = 0
         """Restored so far."""
-        self._threads = threads
+        self.threads: FileThreads | None = None
+        """None: nothing more is begun."""
         self._clock = clock
         self._is_engine_busy = is_engine_busy
         self._on_end = on_end
@@ -213,11 +216,13 @@ class PrefixRestores:
     def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         """Whether the sequence had better wait until it is `ready`."""
         tokens = findable_tokens(sequence)
-        if model.files is None or self.is_stuck or len(tokens) < MIN_BLOCKS * BLOCK_TOKENS:
+        if len(tokens) < MIN_BLOCKS * BLOCK_TOKENS or self.is_stuck:
+            return False
+        if self.threads is None or model.files is None:
             return False
         table = model.kv.new_table()
         try:
-            return self._begin(model, model.files, sequence, tokens, table)
+            return self._begin(model, model.files, self.threads, sequence, tokens, table)
         except Exception:
             table.release()
             raise
@@ -226,6 +231,7 @@ class PrefixRestores:
         self,
         model: ModelOffload,
         files: BlockFiles,
+        threads: FileThreads,
         sequence: Sequence,
         tokens: NDArray[np.int32],
         table: SequenceTable,
@@ -238,7 +244,7 @@ class PrefixRestores:
         if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
             job = PrefixRead(files, sequence.namespace, tokens, cursor.num_blocks)
             restore = PrefixRestore(model, job, wanted, cursor, table, sequence)
-            self._threads.start("find", job.probe, lambda: self._read(restore))
+            threads.start("find", job.probe, lambda: self._read(restore))
             self._restores.append(restore)
             model.restores.append(restore)
             return True
@@ -308,7 +314,8 @@ class PrefixRestores:
         if restore not in self._restores:  # it could not be begun
             return
         try:
-            is_read = not restore.is_given_up and self._pays(restore) and self._begin_read(restore)
+            is_read = self.threads is not None and not restore.is_given_up and self._pays(restore)
+            is_read = is_read and self._begin_read(restore)
         except Exception:
             log.exception("a cached prefix cannot be read")
             is_read = False
@@ -318,15 +325,16 @@ class PrefixRestores:
     def _begin_read(self, restore: PrefixRestore) -> bool:
         """False: there is no room for it."""
         job, table = restore.job, restore.table
-        num_tokens, num_known = len(job.tokens(len(job.found))), restore.cursor.num_blocks
-        if not table.grow(num_tokens, num_tokens // BLOCK_TOKENS * BLOCK_TOKENS):
+        num_known = restore.cursor.num_blocks
+        if not table.grow(len(job.tokens(len(job.found))), job.position):
             return False
         blocks = blocks_from(table, [num_known + first for first in job.firsts])
         job.lent = LentBlocks(restore.model.kv, blocks, table.release)
         restore.started_s = self._clock()
         # Those who run need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
-        self._threads.start("read", job.read, lambda: self._finish(restore), num_readers)
+        assert self.threads is not None
+        self.threads.start("read", job.read, lambda: self._finish(restore), num_readers)
         return True
 
     def _pays(self, restore: PrefixRestore) -> bool:

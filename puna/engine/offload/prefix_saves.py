@@ -138,8 +138,7 @@ class PrefixSaves:
 
     def __init__(
         self,
-        store: PrefixStore,
-        threads: FileThreads,
+        store: PrefixStore | None,
         clock: Callable[[], float],
         is_engine_busy: Callable[[], bool],
         on_end: Callable[[ModelOffload], None],
@@ -147,8 +146,9 @@ class PrefixSaves:
         """clock: seconds. on_end: told of whose model a save has ended, or is no longer waited for."""
         self.num_tokens = 0
         """Saved so far."""
+        self.threads: FileThreads | None = None
+        """None: nothing more is begun."""
         self._store = store
-        self._threads = threads
         self._clock = clock
         self._is_engine_busy = is_engine_busy
         self._on_end = on_end
@@ -178,8 +178,9 @@ class PrefixSaves:
 
         False: there is nothing to save.
         """
-        if model.files is None or model.kv.tree.num_nodes == 0:
+        if self.threads is None or model.files is None or model.kv.tree.num_nodes == 0:
             return False
+        assert self._store is not None
         save = PrefixSave(self._store, model, model.files, self._clock, self._is_engine_busy)
         save.then = then
         if seconds is not None:
@@ -225,8 +226,8 @@ class PrefixSaves:
         """With what is first; or with what comes next, where there is no more of it."""
         while self._saves:
             save = self._saves[0]
-            if save.lend():
-                self._threads.start("write", save.write, self._go_on)
+            if self.threads is not None and save.lend():
+                self.threads.start("write", save.write, self._go_on)
                 return
             self._end(save)
 
@@ -236,8 +237,8 @@ class PrefixSaves:
         is_whole = not save.is_cut_short
         save.take_back()
         self.num_tokens += save.num_saved_tokens
-        if save.num_saved_tokens:
-            self._threads.start("write", self._store.count, _nothing)
+        if save.num_saved_tokens and self.threads is not None and self._store is not None:
+            self.threads.start("write", self._store.keep_limit, _nothing)
         if save.then is not None and is_whole:
             save.then()
         self._on_end(save.model)

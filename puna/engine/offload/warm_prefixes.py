@@ -43,8 +43,9 @@ class WarmPrefixes:
         self._slots = slots
         self._store = _store(settings)
         self._threads: FileThreads | None = None
-        self._restores: PrefixRestores | None = None
-        self._saves: PrefixSaves | None = None
+        is_busy, on_end = self._is_engine_busy, self._after_transfer
+        self._restores = PrefixRestores(clock, is_busy, on_end)
+        self._saves = PrefixSaves(self._store, clock, is_busy, on_end)
         self.models: list[ModelOffload] = []
         """Those awake."""
         self._leaving: list[ModelOffload] = []
@@ -54,16 +55,13 @@ class WarmPrefixes:
     def use_threads(self, threads: FileThreads) -> None:
         """From now on there is a disk."""
         if self._store is not None:
-            self._threads = threads
+            self._threads = self._restores.threads = self._saves.threads = threads
             self._counted_s = self._clock()
-            is_busy, on_end = self._is_engine_busy, self._after_transfer
-            self._restores = PrefixRestores(threads, self._clock, is_busy, on_end)
-            self._saves = PrefixSaves(self._store, threads, self._clock, is_busy, on_end)
             threads.start("write", self._store.open, _nothing)
 
     def stop(self) -> None:
         """Begins nothing more, and takes back what threads use, as soon as they are done with it."""
-        self._threads = None
+        self._threads = self._restores.threads = self._saves.threads = None
         while self.give_up_one():
             pass
 
@@ -103,18 +101,16 @@ class WarmPrefixes:
 
     @property
     def has_restored(self) -> bool:
-        return self._restores is not None and bool(self._restores.ready)
+        return bool(self._restores.ready)
 
     def take_restored(self) -> list[Sequence]:
         """Sequences that have waited long enough."""
-        if self._restores is None:
-            return []
         ready, self._restores.ready = self._restores.ready, []
         return ready
 
     def num_waiting(self, model_id: str) -> int:
         num_leaving = sum(len(old.waiting) for old in self._leaving if old.model_id == model_id)
-        return num_leaving + (self._restores.num_waiting(model_id) if self._restores else 0)
+        return num_leaving + self._restores.num_waiting(model_id)
 
     def tend(self) -> float | None:
         """Gives up on a disk that does not answer, and offloads what has been idle for long enough; seconds
@@ -130,8 +126,7 @@ class WarmPrefixes:
         for model in self._all_models():
             if model.model_id == model_id:
                 model.files = None
-                if self._saves is not None:
-                    self._saves.hurry(model, 0.0)
+                self._saves.hurry(model, 0.0)
         store = self._store
         if self._threads is None or store is None:
             done()
@@ -143,11 +138,12 @@ class WarmPrefixes:
         None if there is none.
         """
         now_s, waits_s = self._clock(), []
-        for model in self.models:
+        for model in self._all_models():
             model.drops &= not model.is_busy
             if model.drops:
                 waits_s.append(0.0)
                 self._drop_some(model)
+        for model in self.models:
             if model.is_busy or model.drops or not self._has_idle_memory(model):
                 continue
             wait_s = model.idle_since_s + self._idle_s - now_s
@@ -187,23 +183,19 @@ class WarmPrefixes:
     @property
     def num_bytes(self) -> int:
         """What give_up_one() releases."""
-        if self._restores is None or self._saves is None:
-            return 0
         return self._saves.num_bytes + self._restores.num_bytes
 
     def give_up_one(self) -> bool:
         """Gives up what is being written, or else read; False: there is nothing."""
-        if self._restores is None or self._saves is None:
-            return False
         return self._saves.take_back_oldest() or self._restores.give_up_oldest()
 
     def stats(self) -> DiskStats | None:
         """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
-        if self._store is None or self._restores is None or self._saves is None:
+        if self._store is None or self._threads is None:
             return None
-        if self._threads is not None and self._clock() - self._counted_s >= _COUNT_S:
+        if self._clock() - self._counted_s >= _COUNT_S:
             self._counted_s = self._clock()
-            self._threads.start("write", self._store.count, _nothing)
+            self._threads.start("write", self._store.keep_limit, _nothing)
         return DiskStats(
             limit_bytes=self._store.limit_bytes,
             num_bytes=self._store.num_bytes,
@@ -212,12 +204,9 @@ class WarmPrefixes:
         )
 
     def _begin(self, model: ModelOffload, sequence: Sequence) -> bool:
-        if self._restores is None or self._threads is None:
-            return False
         is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
-        if leaving is not None and is_long and not self._is_stuck:
-            assert self._saves is not None
+        if leaving is not None and is_long and self._threads is not None and not self._is_stuck:
             self._saves.hurry(leaving, _HURRIED_SAVE_S)
             leaving.waiting.append(sequence)
             return True
@@ -228,28 +217,23 @@ class WarmPrefixes:
             if sequence in leaving.waiting:
                 leaving.waiting.remove(sequence)
                 return
-        if self._restores is not None:
-            self._restores.withdraw(sequence)
+        self._restores.withdraw(sequence)
 
     @property
     def _is_stuck(self) -> bool:
         """Whether the disk has not answered for long, and still does not."""
-        if self._restores is None or self._saves is None:
-            return False
         return self._restores.is_stuck or self._saves.is_stuck
 
     def _give_up_stuck(self) -> float | None:
         """Where the disk does not answer, nobody waits for it. Seconds until to look again; None: no need."""
-        if self._store is None or self._restores is None or self._saves is None:
-            return None
         was_stuck = self._is_stuck
         waits_s = self._restores.give_up_stuck(), self._saves.give_up_stuck()
         if self._is_stuck and not was_stuck:
+            assert self._store is not None
             log.warning("the disk of %s does not answer: it is not waited for", self._store.root)
             for leaving in self._leaving:
                 self._restores.ready += leaving.waiting
-                leaving.waiting = []
-                leaving.kv.drop_cached()
+                leaving.waiting, leaving.drops = [], True
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def _is_engine_busy(self) -> bool:
@@ -268,9 +252,7 @@ class WarmPrefixes:
         self, model: ModelOffload, seconds: float | None, then: Callable[[], None] | None = None
     ) -> bool:
         """False: there is nothing to save, or nowhere to save it."""
-        if self._threads is None or self._saves is None or self._is_stuck:
-            return False
-        return self._saves.begin(model, seconds, then)
+        return not self._is_stuck and self._saves.begin(model, seconds, then)
 
     def _after_transfer(self, model: ModelOffload) -> None:
         if model in self._leaving:
@@ -284,11 +266,7 @@ class WarmPrefixes:
         leaving.kv.close()
         for sequence in leaving.waiting:
             model = next(model for model in self.models if model.model_id == leaving.model_id)
-            assert self._restores is not None
-            if self._threads is None:
-                self._restores.ready.append(sequence)
-            else:
-                self._restores.begin_again(model, sequence)
+            self._restores.begin_again(model, sequence)
 
     def _tell_if_saved(self) -> None:
         if not any(model.is_saving for model in self._all_models()):

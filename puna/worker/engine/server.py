@@ -58,7 +58,7 @@ STALL_S = 0.002
 class _Do(msgspec.Struct):
     """Something to do for the engine's thread."""
 
-    function: Callable[[], None]
+    function: Callable[[], object]
 
 
 class _Disconnected(msgspec.Struct):
@@ -113,7 +113,7 @@ class EngineServer:
             self._engine.close()
             self._calls.close()
 
-    def _call_soon(self, function: Callable[[], None]) -> None:
+    def _call_soon(self, function: Callable[[], object]) -> None:
         self._inbox.put(_Do(function))
 
     def _handle_messages(self) -> None:
