@@ -6,6 +6,7 @@ import gc
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,32 +15,43 @@ from benchmarks.overhead.comparing import Figure
 
 _NUM_BLOCKS = 1_000_000
 _PROMPT = 200_000
+_DISK_BYTES = 16 << 20
+"""Written are as many blocks as fit there."""
 _STALL_MS = 20
 
 Work = Callable[[], None]
 
 
-class _IdleThreads:
-    """File threads that do nothing: what is wanted of them ends at once, with nothing done."""
+class _Threads:
+    """File threads that work when they are told to, in this one."""
 
     def __init__(self) -> None:
-        self.ended: list[Work] = []
+        self._jobs: deque[tuple[Work, Work]] = deque()
 
     def start(self, kind: str, work: Work, done: Work, num_threads: int = 1) -> None:  # noqa: ARG002
-        self.ended.append(done)
+        self.look(work, done)
 
     def look(self, work: Work, done: Work, num_threads: int = 1) -> None:  # noqa: ARG002
         """Of earlier builds, as the next two."""
-        self.ended.append(done)
+        self._jobs.append((work, done))
 
     read = write = look
+
+    def run(self) -> list[float]:
+        """How long the engine's part of all jobs takes, each in milliseconds."""
+        stalls = []
+        while self._jobs:
+            work, done = self._jobs.popleft()
+            work()
+            stalls.append(call_ms(done))
+        return stalls
 
 
 def cached_blocks() -> list[tuple[Figure, list[float]]]:
     with tempfile.TemporaryDirectory(prefix="puna-bench-") as directory:
-        threads = _IdleThreads()
+        threads = _Threads()
         engine = BenchEngine(
-            _NUM_BLOCKS + 1000, prefill_tokens=1 << 16, kv_dir=directory, kv_disk_bytes=1 << 40
+            _NUM_BLOCKS + 1000, prefill_tokens=1 << 16, kv_dir=directory, kv_disk_bytes=_DISK_BYTES
         )
         engine.core.prefixes.use_threads(threads)
         heap_bytes = _fill(engine, threads)
@@ -53,11 +65,11 @@ def cached_blocks() -> list[tuple[Figure, list[float]]]:
     ]
 
 
-def _fill(engine: BenchEngine, threads: _IdleThreads) -> float:
+def _fill(engine: BenchEngine, threads: _Threads) -> float:
     before = _resident_bytes()
     for index in range(_NUM_BLOCKS // blocks_for(_PROMPT)):
         engine.submit(str(index), prompt_of(_PROMPT, index), max_tokens=1)
-        _end_all(threads)
+        threads.run()
         engine.run_until_done(str(index))
     stats = engine.core.stats().models[0]
     num_cached = stats.cached_kv_bytes // stats.block_bytes
@@ -66,24 +78,17 @@ def _fill(engine: BenchEngine, threads: _IdleThreads) -> float:
     return (_resident_bytes() - before) / num_cached
 
 
-def _put_away(engine: BenchEngine, threads: _IdleThreads) -> list[float]:
+def _put_away(engine: BenchEngine, threads: _Threads) -> list[float]:
     """How long each call of the engine's thread takes, from an idle model until its memory is gone."""
     stalls = []
+    engine.clock.now_s += 10
     deadline_s = time.monotonic() + 120
     while engine.core.stats().models[0].committed_kv_bytes and time.monotonic() < deadline_s:
-        engine.clock.now_s += 10
         stalls.append(call_ms(engine.core.prefixes.tend))
-        ended, threads.ended = threads.ended, []
-        stalls += [call_ms(done) for done in ended]
+        stalls += threads.run()
         stalls.append(call_ms(engine.core.trim))
     assert not engine.core.stats().models[0].committed_kv_bytes, "the memory is not given back"
     return stalls
-
-
-def _end_all(threads: _IdleThreads) -> None:
-    ended, threads.ended = threads.ended, []
-    for done in ended:
-        done()
 
 
 def _collect_ms() -> float:

@@ -65,11 +65,14 @@ int64_t KvBlocks::oldest_unused() const {
 }
 
 bool KvBlocks::drop_cached(int64_t at_most) {
-  for (size_t group = 0; group < groups_.size(); ++group)
-    for (; groups_[group].pool.num_cached() > 0; --at_most) {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const BlockPool& pool = groups_[group].pool;
+    while (const int64_t before = pool.num_cached()) {
       if (at_most <= 0) return true;
       evict(group);
+      at_most -= before - pool.num_cached();  // with all that builds on it
     }
+  }
   return false;
 }
 
