@@ -10,7 +10,7 @@ from collections.abc import Sequence as Items
 
 from puna._native import StepCosts, draft_from_text, plan_drafts
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.speculation.draft_state import DraftState, Drafter
+from puna.engine.speculation.draft_state import Drafter, DraftState
 from puna.engine.steps.batch import Slice
 
 
