@@ -88,7 +88,7 @@ int32_t KvBlocks::last_used_child(int32_t node) const {
   int64_t when = -1;
   tree_.visit_children(node, [&](int32_t child) {
     const int32_t block = tree_.block(child, 0);
-    const int64_t used = block < 0                          ? 0
+    const int64_t used = block < 0                        ? 0
                          : pool.num_references(block) > 0 ? std::numeric_limits<int64_t>::max()
                                                           : pool.tick(block);
     if (used > when) {

@@ -8,32 +8,24 @@ import time
 from collections.abc import Callable, Mapping
 
 from puna._native import NativeError, TokenTable
-from puna.backends.base import Backend, DeviceModel, KvReservation, ModelInfo, ModelLoadError, ModelSource
+from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
-from puna.engine.caching.slot_policy import IdleSlots, SlotPolicy
 from puna.engine.faults import unforeseen
-from puna.engine.ladder import Rung
-from puna.engine.memory import EngineMemory
 from puna.engine.model import Model
 from puna.engine.observation.inspection import check_books, engine_stats
 from puna.engine.observation.recorder import Recorder
 from puna.engine.observation.trace import EngineTrace
-from puna.engine.offload.sessions import Sessions
-from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.request import EngineStats, FinishReason, Request, StepOutput, TokenLogprob
+from puna.engine.residents import Residents
 from puna.engine.scheduling.scheduler import Scheduler, Step
 from puna.engine.scheduling.sequence import Sequence
-from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
+from puna.engine.settings import EngineSettings
 from puna.engine.speculation.drafting import add_drafts
 from puna.engine.steps.batch import Slice
 from puna.engine.steps.drawn import Advance
 from puna.engine.steps.execution import Outcome, StepRunner
 from puna.engine.validation import InvalidRequest
-from puna.kv import BLOCK_TOKENS
-from puna.kv.blocks import blocks_for
-from puna.kv.identity import KvIdentity
-from puna.kv.model_kv import ModelKv
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +52,10 @@ class EngineCore:
         self.settings = settings = settings or EngineSettings()
         self._clock = clock
         self._namespaces = Namespaces(settings.state_key)
-        self._idle_slots = IdleSlots()
-        self.prefixes = WarmPrefixes(settings, clock, self._idle_slots)
-        self.sessions = Sessions(settings, clock, self.prefixes.models)
         self._models: dict[str, Model] = {}
-        pins: list[Rung] = [self.prefixes, self.sessions, self._idle_slots]
-        self.memory = EngineMemory(settings, self._models, pins, self._sleep)
+        self._residents = Residents(settings, clock, self._models, self._end_requests)
+        self.prefixes, self.sessions = self._residents.prefixes, self._residents.sessions
+        self.memory = self._residents.memory
         self._scheduler = Scheduler(settings, self._models, self.memory.ladder)
         self._recorder = Recorder()
         self._runner = StepRunner(self._recorder)
@@ -112,7 +102,7 @@ class EngineCore:
                 share=share,
                 guaranteed_bytes=guaranteed_bytes,
             )
-            self._wake(model)
+            self._residents.wake(model)
         except ModelLoadError:
             device_model.close()
             raise
@@ -131,7 +121,7 @@ class EngineCore:
     def sleep_model(self, model_id: str) -> None:
         """As unload_model(), but the model is kept, in next to no memory: its next request wakes it."""
         if (model := self._models.get(model_id)) and model.is_awake:
-            self._sleep(model)
+            self._residents.sleep(model)
 
     def wake_model(self, model_id: str) -> ModelInfo:
         """Undoes sleep_model(), ahead of a request. Raises ModelLoadError if that cannot be now; the model
@@ -141,7 +131,7 @@ class EngineCore:
         if model is None:
             raise ModelLoadError(f"model {model_id} is not loaded")
         if not model.is_awake:
-            self._wake(model)
+            self._residents.wake(model)
         return model.device.info
 
     def set_token_table(self, model_id: str, table: TokenTable) -> None:
@@ -153,61 +143,9 @@ class EngineCore:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
         if model := self._models.get(model_id):
             if model.is_awake:
-                self._put_to_sleep(model)
+                self._residents.leave(model)
             del self._models[model_id]
             model.device.close()
-
-    def _wake(self, model: Model) -> None:
-        """Raises ModelLoadError."""
-        budget = self.memory.budget
-        kv = self._reserve(
-            model, budget.most_bytes(None) - budget.leased_bytes - model.device.info.fixed_bytes
-        )
-        try:
-            self.memory.enter(model, kv)
-        except ModelLoadError:
-            kv.close()
-            raise
-        self._use_kv(model, kv)
-        model.last_used_s = self._clock()
-
-    def _reserve(self, model: Model, room_bytes: int) -> ModelKv:
-        """room_bytes: what the model could have now. Raises ModelLoadError."""
-        info, settings = model.device.info, self.settings
-        context = min(settings.static_context or info.context_length, info.context_length)
-        static_tokens = (settings.num_places or DEFAULT_SLOTS) * blocks_for(context) * BLOCK_TOKENS
-        reservation = KvReservation(
-            limit_bytes=self.memory.budget.limit_bytes,
-            room_bytes=room_bytes,
-            static_tokens=None if settings.elastic else static_tokens,
-        )
-        return ModelKv(info.groups, model.device.reserve(reservation), self.memory.budget)
-
-    def _use_kv(self, model: Model, kv: ModelKv) -> None:
-        model.use_kv(kv, self.settings)
-        if isinstance(model.policy, SlotPolicy):
-            self._idle_slots.add_model(model.id, model.policy)
-        info = model.device.info
-        identity = KvIdentity(model_id=model.id, kv_type=info.kv_type, groups=info.groups)
-        model.offload = self.prefixes.attach(identity, info.kernels, kv, model.costs)
-
-    def _sleep(self, model: Model) -> None:
-        self._put_to_sleep(model)
-        model.device.sleep()
-
-    def _put_to_sleep(self, model: Model) -> None:
-        """Its requests finish with an error, and its KV goes to disk."""
-        for sequence in [s for s in self._sequences.values() if s.model_id == model.id]:
-            self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
-        for sequence in self._sequences.values():
-            if sequence.draft is not None and sequence.draft.model is model.drafter:
-                sequence.draft.release()
-                sequence.draft = None
-        self.sessions.forget_model(model.offload)
-        self._idle_slots.remove_model(model.id)
-        self.memory.leave(model, model.kv)
-        model.use_kv(None, self.settings)
-        self.prefixes.detach(model.offload)
 
     def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
@@ -216,7 +154,7 @@ class EngineCore:
         still above the limits: what running requests hold goes as they finish, and nobody gets more before.
         """
         self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
-        self._refit()
+        self._residents.refit()
         self.memory.settle()
         return self.memory.budget.excess_bytes
 
@@ -239,7 +177,7 @@ class EngineCore:
         next step.
         """
         assert request.id not in self._sequences, f"request {request.id} is already there"
-        self._refit()
+        self._residents.refit()
         try:
             sequence = self._new_sequence(request)
         except (InvalidRequest, ModelLoadError, NativeError) as error:
@@ -268,7 +206,7 @@ class EngineCore:
         if model is None:
             raise InvalidRequest(f"model {request.model_id} is not loaded")
         if not model.is_awake:
-            self._wake(model)
+            self._residents.wake(model)
         order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
         return new_sequence(
             request,
@@ -306,7 +244,7 @@ class EngineCore:
 
     def step(self) -> list[StepOutput]:
         """Computes the next tokens of one model's requests; what every request concerned got from it."""
-        self._refit()
+        self._residents.refit()
         self.memory.settle()
         outputs, self._outputs = self._outputs, []
         self._recorder.begin_step()
@@ -351,9 +289,8 @@ class EngineCore:
     def trim_kv(self) -> int:
         """Forgets the KV that no sequence or session holds, and gives its memory back: so many bytes."""
         before = self.memory.budget.committed_bytes
-        while self._idle_slots.give_up_one():
-            pass
-        for model in self._awake():
+        for model in self._residents.awake():
+            model.policy.empty_idle()
             model.kv.drop_cached()
         self.trim()
         return before - self.memory.budget.committed_bytes
@@ -367,45 +304,21 @@ class EngineCore:
 
     def check(self) -> None:
         """Asserts that every committed block is accounted for, by its owners and by the budget."""
-        awake = self._awake()
-        slots = {model.id: self._idle_slots.tables(model.id) for model in awake}
-        check_books(awake, self._sequences.values(), slots, self.memory.budget)
+        check_books(self._residents.awake(), self._sequences.values(), self.memory.budget)
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
         for model_id in list(self._models):
             self.unload_model(model_id)
 
-    def _awake(self) -> list[Model]:
-        return [model for model in self._models.values() if model.is_awake]
-
-    def _refit(self) -> None:
-        """Gives models whose extents have become too coarse, since limits were lowered, others."""
-        for model in self._awake():
-            if model.kv.is_too_coarse and self._is_unused(model):
-                self._refit_kv(model)
-
-    def _is_unused(self, model: Model) -> bool:
-        if model.running or model.offload.restores:
-            return False
-        self._idle_slots.empty(model.id)
-        return model.kv.used_bytes == 0
-
-    def _refit_kv(self, model: Model) -> None:
-        budget, old = self.memory.budget, model.kv
-        try:
-            new = self._reserve(model, budget.most_bytes(old) - budget.leased_bytes)
-        except ModelLoadError:
-            old.keep_extents()
-            return
-        for sequence in model.waiting:
-            sequence.table = new.new_table()
-        budget.set_guarantee(old, 0)
-        budget.set_guarantee(new, model.guaranteed_bytes)
-        model.use_kv(new, self.settings)
-        if isinstance(model.policy, SlotPolicy):
-            self._idle_slots.add_model(model.id, model.policy)
-        model.offload = self.prefixes.move(model.offload, new)
+    def _end_requests(self, model: Model) -> None:
+        """It falls asleep: nothing more is computed with it."""
+        for sequence in [s for s in self._sequences.values() if s.model_id == model.id]:
+            self._outputs.append(self._finish(sequence, "error", "the model was unloaded"))
+        for sequence in self._sequences.values():
+            if sequence.draft is not None and sequence.draft.model is model.drafter:
+                sequence.draft.release()
+                sequence.draft = None
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         try:

@@ -15,14 +15,16 @@ Whoever takes a block gets spare and cached memory by the way; this is what come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
 from operator import attrgetter
 from typing import Protocol
 
+from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.model import Model
 from puna.engine.scheduling.sequence import Sequence
 from puna.kv import Budget
+from puna.kv.input_cache import InputCacheSlot
 
 
 class Rung(Protocol):
@@ -51,6 +53,31 @@ class Drafts:
 
     def _sequences(self) -> list[Sequence]:
         return [s for model in self._models.values() for s in reversed(model.running)]
+
+
+class IdleSlots:
+    """What slots keep though no sequence runs in them."""
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self._models = models
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(slot.table.held_bytes for _, slot in self._all())
+
+    def give_up_one(self) -> bool:
+        """Empties the slot that was used longest ago."""
+        oldest = min(self._all(), key=lambda item: item[1].last_used, default=None)
+        if oldest is None:
+            return False
+        policy, slot = oldest
+        policy.cache.empty_slot(slot)
+        return True
+
+    def _all(self) -> Iterator[tuple[SlotPolicy, InputCacheSlot]]:
+        for model in self._models.values():
+            if model.is_awake and isinstance(policy := model.policy, SlotPolicy):
+                yield from ((policy, slot) for slot in policy.idle_slots())
 
 
 class IdleModels:

@@ -235,8 +235,8 @@ class Budget:
         self._share_out()
 
     def shrink(self) -> None:
-        """Pays debts as far as memory is spare or cached; what is guaranteed goes last, and only where limits are
-        exceeded.
+        """Pays debts as far as memory is spare or cached; what is guaranteed goes last, and only where limits
+        are exceeded.
         """
         while (debt := -self.uncached_bytes(None)) > 0 and evict_oldest_of(self._evictable(None), debt):
             pass

@@ -211,8 +211,8 @@ class InputCache:
         slot.inputs = []
 
     def _fork(self, source: InputCacheSlot, slot: InputCacheSlot, num_inputs: int) -> None:
-        """Fills a slot with the beginning of another, behind which it can resume; without blocks to copy to, with
-        whole blocks of it.
+        """Fills a slot with the beginning of another, behind which it can resume; without blocks to copy to,
+        with whole blocks of it.
         """
         self.empty_slot(slot)
         table = source.table.fork(num_inputs)

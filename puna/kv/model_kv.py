@@ -62,8 +62,8 @@ class ModelKv:
     """Blocks of all groups of a model's layers, within a budget shared by all models. Sizes are in bytes.
 
     A block with memory is in use (somebody holds it), cached (the prefix tree knows its content), or spare.
-    Memory is counted by extents. Where spare and fresh memory does not suffice, cached content goes in the order
-    in which it was released, over all groups and models.
+    Memory is counted by extents. Where spare and fresh memory does not suffice, cached content goes in the
+    order in which it was released, over all groups and models.
 
     A static one has memory for all of its blocks for as long as it is open.
     """
@@ -243,8 +243,8 @@ class ModelKv:
         return None if self._is_static else self.blocks.oldest_unused()
 
     def evict(self, num_bytes: int, before: int | None) -> None:
-        """Makes about so much cached memory spare, and at least an extent: what was used longest ago, as long as
-        it was released before a tick of the budget's clock. Much of it takes several calls.
+        """Makes about so much cached memory spare, and at least an extent: what was used longest ago, as long
+        as it was released before a tick of the budget's clock. Much of it takes several calls.
         """
         self.blocks.evict_extents(
             _FOREVER if before is None else before, self.spare_bytes + num_bytes, _SLICE
@@ -255,8 +255,8 @@ class ModelKv:
         return self.blocks.drop_cached(_SLICE)
 
     def trim(self, num_bytes: int | None = None) -> bool:
-        """Gives spare memory back to the device, at least so much (None: all). Much of it takes several calls.
-        False: that was all.
+        """Gives spare memory back to the device, at least so much (None: all). Much of it takes several
+        calls. False: that was all.
         """
         self._refused_at = None  # the device may have more now
         if self._is_static:
@@ -374,8 +374,8 @@ class ModelKv:
         return False
 
     def _give_back_any(self, surplus: list[int]) -> bool:
-        """Lets the device have memory that nobody needs: this model's surplus extents of each group, what others
-        can do without, or this model's own oldest content. False: there is none.
+        """Lets the device have memory that nobody needs: this model's surplus extents of each group, what
+        others can do without, or this model's own oldest content. False: there is none.
         """
         given = [
             self._give_back(group, num_extents)
@@ -388,8 +388,8 @@ class ModelKv:
         return has_cached
 
     def _evict_oldest(self, index: int) -> bool:
-        """Evicts what was used longest ago: a block of this group, or, where its memory can become this group's,
-        an extent of another group or model. False: there is nothing.
+        """Evicts what was used longest ago: a block of this group, or, where its memory can become this
+        group's, an extent of another group or model. False: there is nothing.
         """
         pool = self.groups[index].pool
         own = pool.oldest_cached()

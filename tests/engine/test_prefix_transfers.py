@@ -10,6 +10,7 @@ import pytest
 
 from puna._native import StepCosts
 from puna.backends.base import KvGroup
+from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.prefix_restores import PrefixRead
@@ -37,7 +38,9 @@ class Kv:
         self.store = PrefixStore(directory, bytes(32), 1 << 30)
         identity = KvIdentity(model_id="m", kv_type="f16", groups=groups)
         self.files = self.store.files(identity, "cpu")
-        self.model = ModelOffload(identity, "cpu", self.kv, self.files, StepCosts(), 0.0)
+        self.model = ModelOffload(
+            identity, "cpu", self.kv, PrefixPolicy(self.kv), self.files, StepCosts(), 0.0
+        )
 
     @property
     def num_used(self) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from puna._native import StepCosts
 from puna.backends.base import KvGroup
 from puna.engine import EngineSettings
+from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.offload.disk import PATIENCE_S
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.session_status import SessionError, UnknownSession
@@ -67,7 +68,7 @@ class Bench:
         memories = [ToyMemory(num_blocks, group.block_bytes) for group in GROUPS]
         kv = ModelKv(GROUPS, memories, Budget(num_blocks * BLOCK_BYTES))
         identity = KvIdentity(model_id=model_id, kv_type="f16", groups=GROUPS)
-        models.append(ModelOffload(identity, "cpu", kv, None, StepCosts(), 0.0))
+        models.append(ModelOffload(identity, "cpu", kv, PrefixPolicy(kv), None, StepCosts(), 0.0))
         return cls(sessions, models, kv, threads, clock, [])
 
     @property

@@ -1,5 +1,6 @@
-"""Whatever models, outsiders and limits do in whatever order: sums are exact, nothing new exceeds a limit, and
-what is guaranteed to a model nobody else takes."""
+"""Whatever models, outsiders and limits do in whatever order: sums are exact, nothing new exceeds a limit,
+and what is guaranteed to a model nobody else takes.
+"""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def test_who_holds_the_memory_comes_back_with_the_refusal(monkeypatch: pytest.Mo
         async with served() as s:
             await load(s.client, "toy", TOY)
             await s.client.call(Sleep("toy"))
-            monkeypatch.setattr(s.engine, "_wake", refuse)
+            monkeypatch.setattr(s.engine._residents, "wake", refuse)
             for bring in (load(s.client, "other", TOY), s.client.call(Wake("toy"))):
                 with pytest.raises(ModelDoesNotFit, match="who holds what"):
                     await bring

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import BLOCK_TOKENS
+from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.model_kv import ModelKv
 
 
@@ -34,6 +34,12 @@ class CachePolicy(Protocol):
 
     def abandon(self, sequence: Sequence) -> None:
         """The same where release() failed: nothing of it is kept."""
+
+    def idle_tables(self) -> list[SequenceTable]:
+        """What it keeps though no sequence runs in it, besides what is found by content."""
+
+    def empty_idle(self) -> None:
+        """Gives all of that up."""
 
 
 class PrefixPolicy:
@@ -106,6 +112,12 @@ class PrefixPolicy:
 
     def abandon(self, sequence: Sequence) -> None:
         sequence.table.release()
+
+    def idle_tables(self) -> list[SequenceTable]:
+        return []
+
+    def empty_idle(self) -> None:
+        pass
 
     def _record(self, sequence: Sequence) -> None:
         assert sequence.cursor is not None

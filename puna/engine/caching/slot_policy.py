@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 
 from puna.engine.scheduling.sequence import Sequence
 from puna.kv import SequenceTable
@@ -62,50 +62,13 @@ class SlotPolicy:
                 slot.inputs, slot.in_use = [], False
         sequence.table = self.pool.new_table()
 
+    def idle_tables(self) -> list[SequenceTable]:
+        return [slot.table for slot in self.idle_slots()]
 
-class IdleSlots:
-    """What slots keep though no sequence runs in them, of all models: it goes first when memory is short."""
+    def empty_idle(self) -> None:
+        for slot in self.idle_slots():
+            self.cache.empty_slot(slot)
 
-    def __init__(self) -> None:
-        self._policies: dict[str, SlotPolicy] = {}
-
-    def add_model(self, model_id: str, policy: SlotPolicy) -> None:
-        self._policies[model_id] = policy
-
-    def remove_model(self, model_id: str) -> None:
-        """Gives its blocks back; no sequence runs on it."""
-        if model_id in self._policies:
-            self.empty(model_id)
-            del self._policies[model_id]
-
-    def empty(self, model_id: str) -> None:
-        """Gives the blocks of its idle slots back."""
-        for policy, slot in list(self._idle()):
-            if policy is self._policies.get(model_id):
-                policy.cache.empty_slot(slot)
-
-    def has_blocks(self, model_id: str) -> bool:
-        return any(table.num_blocks for table in self.tables(model_id))
-
-    def tables(self, model_id: str) -> list[SequenceTable]:
-        policy = self._policies.get(model_id)
-        return [slot.table for slot in policy.cache.slots if not slot.in_use] if policy else []
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(slot.table.held_bytes for _, slot in self._idle())
-
-    def give_up_one(self) -> bool:
-        """Empties the slot that was used longest ago; False: all are empty or in use."""
-        oldest = min(self._idle(), key=lambda item: item[1].last_used, default=None)
-        if oldest is None:
-            return False
-        policy, slot = oldest
-        policy.cache.empty_slot(slot)
-        return True
-
-    def _idle(self) -> Iterator[tuple[SlotPolicy, InputCacheSlot]]:
-        for policy in self._policies.values():
-            for slot in policy.cache.slots:
-                if slot.table.num_blocks and not slot.in_use:
-                    yield policy, slot
+    def idle_slots(self) -> list[InputCacheSlot]:
+        """Those that keep something though no sequence runs in them."""
+        return [slot for slot in self.cache.slots if slot.table.num_blocks and not slot.in_use]

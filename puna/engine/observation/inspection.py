@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.request import EngineStats
 from puna.engine.scheduling.sequence import Sequence
-from puna.kv import Budget, SequenceTable
+from puna.kv import Budget
 
 
 def engine_stats(
@@ -28,16 +28,15 @@ def engine_stats(
 def check_books(
     models: Iterable[Model],
     sequences: Iterable[Sequence],
-    slots: Mapping[str, list[SequenceTable]],
     budget: Budget,
 ) -> None:
     """Asserts that every committed block is accounted for, by its owners and by the budget.
 
-    models: those awake. slots: by model, the tables of those in which no sequence runs.
+    models: those awake.
     """
     for model in models:
         model.kv.check()
-        tables = [s.table for s in sequences if s.model_id == model.id] + slots[model.id]
+        tables = [s.table for s in sequences if s.model_id == model.id] + model.policy.idle_tables()
         drafts = [s.draft for s in sequences if s.draft is not None]
         tables += [draft.table for draft in drafts if draft.model is model.drafter]
         held = model.offload.held

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import StepCosts
+from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.offload.lent_blocks import GroupBlock
 from puna.engine.offload.pinned_prefix import PinnedPrefix
 from puna.engine.scheduling.sequence import Sequence
@@ -49,6 +50,7 @@ class ModelOffload:
     kernels: str
     """What computes its KV."""
     kv: ModelKv
+    policy: CachePolicy
     files: BlockFiles | None
     """None: nothing that is cached is kept on disk."""
     costs: StepCosts

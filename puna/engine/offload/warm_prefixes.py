@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from puna._native import StepCosts
-from puna.engine.caching.slot_policy import IdleSlots
+from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
@@ -36,11 +36,10 @@ class WarmPrefixes:
     use_threads().
     """
 
-    def __init__(self, settings: EngineSettings, clock: Callable[[], float], slots: IdleSlots) -> None:
+    def __init__(self, settings: EngineSettings, clock: Callable[[], float]) -> None:
         """clock: seconds."""
         self._idle_s = settings.kv_idle_s
         self._clock = clock
-        self._slots = slots
         self._store = _store(settings)
         self._threads: FileThreads | None = None
         is_busy, on_end = self._is_engine_busy, self._after_transfer
@@ -65,10 +64,12 @@ class WarmPrefixes:
         while self.give_up_one():
             pass
 
-    def attach(self, identity: KvIdentity, kernels: str, kv: ModelKv, costs: StepCosts) -> ModelOffload:
+    def attach(
+        self, identity: KvIdentity, kernels: str, kv: ModelKv, policy: CachePolicy, costs: StepCosts
+    ) -> ModelOffload:
         """Of a model that is awake now. kernels: what computes its KV."""
         files = None if self._store is None else self._store.files(identity, kernels)
-        model = ModelOffload(identity, kernels, kv, files, costs, self._clock())
+        model = ModelOffload(identity, kernels, kv, policy, files, costs, self._clock())
         self.models.append(model)
         return model
 
@@ -79,9 +80,9 @@ class WarmPrefixes:
         self._begin_save(model, SAVE_S)
         self._close_unused(model)
 
-    def move(self, model: ModelOffload, kv: ModelKv) -> ModelOffload:
+    def move(self, model: ModelOffload, kv: ModelKv, policy: CachePolicy) -> ModelOffload:
         """Its KV is kept elsewhere from now on; what is cached goes to disk. None of it is being read."""
-        new = self.attach(model.identity, model.kernels, kv, model.costs)
+        new = self.attach(model.identity, model.kernels, kv, policy, model.costs)
         new.active, new.num_begun, new.idle_since_s = model.active, model.num_begun, model.idle_since_s
         new.sessions = model.sessions  # none of which is pinned
         self.detach(model)
@@ -162,7 +163,7 @@ class WarmPrefixes:
 
         def drop() -> None:
             if model in self.models and not model.is_busy and model.num_begun == num_begun:
-                self._slots.empty(model.model_id)
+                model.policy.empty_idle()
                 self._drop_some(model)
 
         if not self._begin_save(model, None, drop):
@@ -275,7 +276,7 @@ class WarmPrefixes:
                 done()
 
     def _has_idle_memory(self, model: ModelOffload) -> bool:
-        return model.kv.reclaimable_bytes > 0 or self._slots.has_blocks(model.model_id)
+        return model.kv.reclaimable_bytes > 0 or bool(model.policy.idle_tables())
 
 
 def _store(settings: EngineSettings) -> PrefixStore | None:
