@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from puna._native import TextStream
+from puna.backends.base import ModelInfo
 from puna.engine.model import Model
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import Request
-from puna.engine.scheduling.sequence import Order, Sequence
+from puna.engine.scheduling.sequence import Order, Sequence, shift_sizes
 from puna.engine.settings import EngineSettings
 from puna.engine.steps.samplers import new_sampler
 from puna.engine.validation import (
@@ -43,6 +44,7 @@ def new_sequence(
     check_stop(request.stop, model.token_table)
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
+    context_length = context_limit(request, info, model.kv, idle_bytes)
     sampler = new_sampler(request.sampling)
     sampler.accept_many(prompt)
     return Sequence(
@@ -50,11 +52,20 @@ def new_sequence(
         prompt,
         order=order,
         namespace=namespace,
-        context_length=context_limit(request, info, model.kv, idle_bytes),
+        context_length=context_length,
         can_shift=info.can_shift,
-        table=model.kv.new_table(),
+        table=model.kv.new_table(keeps_all=_keeps_all(request, info, context_length)),
         sampler=sampler,
         text=TextStream(model.token_table, request.stop, request.stop_tokens),
         record=record(),
         draft=None if draft_model is None else draft_model.drafter.new_state(),
     )
+
+
+def _keeps_all(request: Request, info: ModelInfo, context_length: int) -> bool:
+    """Whether a window would reach, behind a context shift, what had slid out of it before."""
+    most = None if request.max_tokens is None else len(request.prompt) + request.max_tokens
+    if not (request.shift and info.can_shift) or (most is not None and most <= context_length):
+        return False
+    num_moved = context_length - sum(shift_sizes(request, context_length))
+    return any(group.window is not None and group.window > num_moved + 1 for group in info.groups)

@@ -282,17 +282,21 @@ class EngineCore:
                 s.drafts = ()
                 s.sequence.stop_drafting()
 
-    def trim(self) -> None:
-        """Gives memory that holds nothing back to the system: for when nothing is to be done."""
-        self.memory.budget.trim()
+    def trim(self) -> bool:
+        """Gives memory that holds nothing back to the system: for when nothing is to be done. True: there is
+        more of it than one call can deal with.
+        """
+        return self.memory.budget.trim()
 
     def trim_kv(self) -> int:
         """Forgets the KV that no sequence or session holds, and gives its memory back: so many bytes."""
         before = self.memory.budget.committed_bytes
         for model in self._residents.awake():
             model.policy.empty_idle()
-            model.kv.drop_cached()
-        self.trim()
+            while model.kv.drop_cached():
+                pass
+        while self.trim():
+            pass
         return before - self.memory.budget.committed_bytes
 
     def stats(self) -> EngineStats:

@@ -117,7 +117,8 @@ class EngineMemory:
     def relieve(self) -> None:
         """Gives back what is spare, and half of what is cached: the system is short of memory."""
         self.budget.evict_older_half()
-        self.budget.trim()
+        while self.budget.trim():
+            pass
 
     def _require(self, model: Model, kv: ModelKv) -> None:
         """Raises ModelDoesNotFit, with nobody asleep in vain."""

@@ -88,7 +88,7 @@ class Residents:
             old.keep_extents()
             return
         for sequence in model.waiting:
-            sequence.table = new.new_table()
+            sequence.table = new.new_table(keeps_all=sequence.table.keeps_all)
         budget.set_guarantee(old, 0)
         budget.set_guarantee(new, model.guaranteed_bytes)
         model.use_kv(new, self._settings)

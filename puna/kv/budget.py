@@ -248,11 +248,9 @@ class Budget:
             while (debt := self.debt_bytes) > 0 and pool.trim(debt):
                 pass
 
-    def trim(self) -> None:
-        """Gives all spare memory back to the system."""
-        for pool in self._pools:
-            while pool.trim():
-                pass
+    def trim(self) -> bool:
+        """Gives spare memory back to the system. True: there is more of it than one call can deal with."""
+        return sum(pool.trim() for pool in self._pools) > 0
 
     def check(self) -> None:
         """The sums are right, and what is promised can be kept."""

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from puna._native import BlockPool, Cursor, KvBlocks, PrefixTree, SequenceTable
 from puna.backends.base import BlockMemory, DeviceOutOfMemory, KvGroup
 from puna.config.sizes import binary_size
-from puna.kv.blocks import BLOCK_TOKENS
+from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 from puna.kv.budget import Budget
 
-_FEWEST_EXTENTS = (
-    8  # of each group, within a model's limit: with fewer, blocks had better get memory one by one
-)
+_FEWEST_EXTENTS = 8  # of each group, within the limits: with fewer, blocks had better get memory one by one
 _SLICE = 4096  # extents or blocks that one call deals with, where many may have to be
 
 _FOREVER = 2**63 - 1
@@ -85,6 +83,7 @@ class ModelKv:
             _Group(self.blocks.pool(i), memory, group.window)
             for i, (group, memory) in enumerate(zip(groups, memories, strict=True))
         )
+        self.has_windows = any(group.window is not None for group in groups)
         self.block_bytes = sum(memory.block_bytes for memory in memories)
         """Of one block of each group."""
         self.extent_bytes = sum(memory.extent_bytes for memory in memories)
@@ -125,16 +124,18 @@ class ModelKv:
         return num_tokens
 
     def bytes_for(self, num_tokens: int) -> int:
-        """What a table of so many tokens takes."""
-        return self.new_table().missing_bytes(num_tokens)
+        """What a table of so many tokens takes, at most, where windows slide."""
+        return sum(
+            memory.block_bytes * min(blocks_for(num_tokens), _most_held(window))
+            for _, memory, window in self.groups
+        )
 
     def tokens_within(self, num_bytes: int) -> int:
         """How many tokens a table of that size has room for."""
-        table = self.new_table()
-        sizes = range(_MOST_BLOCKS)
-        return BLOCK_TOKENS * (
-            bisect_right(sizes, num_bytes, key=lambda n: table.missing_bytes(n * BLOCK_TOKENS)) - 1
-        )
+        most = (memory.num_blocks for _, memory, window in self.groups if window is None)
+        counts = range(min(most, default=_MOST_BLOCKS) + 1)
+        num_blocks = bisect_right(counts, num_bytes, key=lambda n: self.bytes_for(n * BLOCK_TOKENS)) - 1
+        return num_blocks * BLOCK_TOKENS
 
     @property
     def used_bytes(self) -> int:
@@ -367,25 +368,30 @@ class ModelKv:
                 self._commit(index, num_extents)
                 return True
             except DeviceOutOfMemory:
-                if self._give_back_any(surplus):
+                self._refused_at = self._budget.num_releases
+                if self._give_back_any(counts):
                     return True
                 num_extents //= 2
-        self._refused_at = self._budget.num_releases
         return False
 
-    def _give_back_any(self, surplus: list[int]) -> bool:
-        """Lets the device have memory that nobody needs: this model's surplus extents of each group, what
-        others can do without, or this model's own oldest content. False: there is none.
+    def _give_back_any(self, counts: list[int]) -> bool:
+        """Lets the device have memory that nobody needs: surplus extents of this model's groups, what others
+        can do without, or the oldest content of this model's groups that are not short. False: there is none.
         """
-        given = [
-            self._give_back(group, num_extents)
-            for group, num_extents in zip(self.groups, surplus, strict=True)
-        ]
-        if any(given) or self._budget.give_back(self):
+        if self._give_back_surplus(counts) or self._budget.give_back(self):
             return True
-        has_cached = self.oldest_release() is not None
-        self.evict(1, None)
-        return has_cached
+        while any(group.num_given(count) for group, count in zip(self.groups, counts, strict=True)):
+            self.evict(1, None)
+            if self._give_back_surplus(counts):
+                return True
+        return False
+
+    def _give_back_surplus(self, counts: list[int]) -> bool:
+        given = [
+            self._give_back(group, group.num_surplus(count))
+            for group, count in zip(self.groups, counts, strict=True)
+        ]
+        return any(given)
 
     def _evict_oldest(self, index: int) -> bool:
         """Evicts what was used longest ago: a block of this group, or, where its memory can become this
@@ -442,6 +448,11 @@ class ModelKv:
 
 def _num_extents(memory: BlockMemory) -> int:
     return -(-memory.num_blocks // memory.extent_blocks)
+
+
+def _most_held(window: int | None) -> int:
+    """Blocks of one sequence: those that the next token sees, and its own."""
+    return _MOST_BLOCKS if window is None else (window + BLOCK_TOKENS - 2) // BLOCK_TOKENS + 1
 
 
 def _weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:

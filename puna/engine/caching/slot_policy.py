@@ -13,9 +13,9 @@ from puna.kv.model_kv import ModelKv
 class SlotPolicy:
     """A CachePolicy. Nothing is found by content but what the slots hold."""
 
-    def __init__(self, pool: ModelKv, cache: InputCache) -> None:
+    def __init__(self, kv: ModelKv, cache: InputCache) -> None:
         self.cache = cache
-        self.pool = pool
+        self._kv = kv
         self._slots: dict[str, tuple[Sequence, InputCacheSlot]] = {}  # by sequence id
 
     def admit(self, sequence: Sequence) -> bool:
@@ -28,6 +28,9 @@ class SlotPolicy:
         except InputCacheError:  # all are in use
             return False
         self._slots[sequence.id] = sequence, slot
+        if sequence.table.keeps_all and not slot.table.keeps_all:
+            self.cache.empty_slot(slot)
+            slot.table, left = sequence.table, prompt
         sequence.table = slot.table
         sequence.skip(len(prompt) - len(left))
         return True
@@ -52,7 +55,7 @@ class SlotPolicy:
         # Behind the kept ones, shifted KV is not what another prompt with these tokens would compute.
         end = sequence.num_computed if sequence.is_content_addressed else sequence.num_keep
         self.cache.release_slot(slot, sequence.tokens[:end].tolist())
-        sequence.table = self.pool.new_table()
+        sequence.table = self._kv.new_table(keeps_all=sequence.table.keeps_all)
 
     def abandon(self, sequence: Sequence) -> None:
         self._slots.pop(sequence.id, None)
@@ -60,7 +63,7 @@ class SlotPolicy:
         for slot in self.cache.slots:
             if slot.table is sequence.table:
                 slot.inputs, slot.in_use = [], False
-        sequence.table = self.pool.new_table()
+        sequence.table = self._kv.new_table(keeps_all=sequence.table.keeps_all)
 
     def idle_tables(self) -> list[SequenceTable]:
         return [slot.table for slot in self.idle_slots()]

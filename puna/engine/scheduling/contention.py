@@ -9,6 +9,7 @@ from operator import attrgetter
 from puna.engine.ladder import Ladder
 from puna.engine.model import Model
 from puna.engine.scheduling.sequence import Sequence
+from puna.kv import BLOCK_TOKENS
 
 _order = attrgetter("order")
 
@@ -135,6 +136,13 @@ class Contention:
         table = sequence.table
         missing = table.missing_bytes(num_tokens)
         return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.idle_bytes
+
+    def most_at_once(self, model: Model, sequence: Sequence) -> int:
+        """Of its next tokens, where layers have windows: these slide when a step has ended."""
+        table = sequence.table
+        room = model.kv.most_bytes + self._ladder.idle_bytes - table.held_bytes
+        num_blocks = table.num_blocks + max(room // table.block_bytes, 1)
+        return max(num_blocks * BLOCK_TOKENS - sequence.position, 1)
 
     def _demand(self, model: Model) -> int:
         """Bytes that the running sequences of a model will take for the tokens they have, and to grow."""

@@ -269,6 +269,8 @@ class Scheduler:
     def _slice(self, model: Model, sequence: Sequence, num_tokens: int) -> Slice | None:
         """None: there is no room for it, and it does not run any more."""
         try:
+            if model.kv.has_windows:
+                num_tokens = min(num_tokens, self._contention.most_at_once(model, sequence))
             has_room = self._make_room(model, sequence, num_tokens)
         except Exception as error:  # is its own
             self._fail(model, sequence, error)

@@ -29,6 +29,12 @@ Order = tuple[float, int]
 """Who goes first: smaller is earlier. No two sequences have the same."""
 
 
+def shift_sizes(request: Request, context_length: int) -> tuple[int, int]:
+    """Tokens that a full context keeps at its start, and how many it discards behind them."""
+    num_keep = min(max(request.num_keep, 0), context_length - 1)
+    return num_keep, max((context_length - num_keep) // 2, 1)
+
+
 class Sequence:
     """State is three counters; what a sequence needs next follows from them.
 
@@ -81,8 +87,7 @@ class Sequence:
         self.num_shifts = 0
         self.num_tokens = self.num_prompt = len(prompt)
         self.context_length = context_length
-        self.num_keep = min(max(request.num_keep, 0), context_length - 1)
-        self.num_discard = max((context_length - self.num_keep) // 2, 1)
+        self.num_keep, self.num_discard = shift_sizes(request, context_length)
         self.end = self.num_prompt + self._most_generated(request, request.shift and can_shift)
         """Tokens that it has at the end, at most."""
         self.most_drafts = MAX_DRAFT if request.num_draft is None else min(request.num_draft, MAX_DRAFT)

@@ -119,6 +119,7 @@ class DraftModel:
             return None
         if state.table.num_blocks == 0:  # the model may have got other memory since
             state.table = self._kv.new_table()
+        state.table.slide(begin)
         if not state.table.grow(needed):
             state.give_up()
             return None

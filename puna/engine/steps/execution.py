@@ -110,6 +110,7 @@ def _count(model: Model, slices: Items[Slice], failures: list[Failure]) -> None:
         try:
             s.sequence.num_computed += s.num_tokens
             model.policy.computed(s.sequence)
+            s.sequence.table.slide(s.sequence.position)
         except Exception as error:  # is its own
             s.sequence.cursor = None  # nobody else is to find what may be wrong
             if s.sequence not in [failure.sequence for failure in failures]:

@@ -142,8 +142,7 @@ class EngineServer:
             return self._inbox.get(timeout=min(waits_s, default=None))
         except queue.Empty:
             if trim_s is not None and trim_s <= min(waits_s):
-                self._engine.trim()
-                self._trim_s = None
+                self._trim_s = time.monotonic() if self._engine.trim() else None
             return None
 
     def _handle(self, message: _Message) -> None:
