@@ -25,7 +25,7 @@ from puna.backends.base import Batch, KvReservation
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.backend import CpuModel
 from puna.engine import EngineCore, Request, SamplingParams
-from puna.kv import BLOCK_TOKENS, BlockPool, Budget, SequenceTable
+from puna.kv import BLOCK_TOKENS, Budget, ModelKv, gather_tables
 from tests.forward import load_file, log_softmax
 from tests.oracle.llamacpp import LlamaCpp
 from tests.oracle.texts import TEXTS
@@ -68,8 +68,8 @@ class Direct:
         self.model = model
         limit_bytes = num_blocks * model.info.block_bytes
         (self.memory,) = model.reserve(KvReservation(limit_bytes, limit_bytes))
-        self.pool = BlockPool(self.memory, Budget(limit_bytes))
-        self.table = SequenceTable(self.pool)
+        self.kv = ModelKv(model.info.groups, [self.memory], Budget(limit_bytes))
+        self.table = self.kv.new_table()
         self.num_tokens = 0
 
     def run(self, tokens: Sequence[int]) -> NDArray[np.float64]:
@@ -80,14 +80,14 @@ class Direct:
             tokens=np.array(tokens, np.int32),
             positions=np.arange(self.num_tokens, end, dtype=np.int32),
             sequence_starts=np.array([0, len(tokens)], np.int32),
-            block_tables=(self.table.array[None],),
+            block_tables=gather_tables([self.table]),
             rows=np.array([len(tokens) - 1], np.int32),
         )
         self.num_tokens = end
         return log_softmax(self.model.logits(batch, [self.memory])[0])
 
     def remove(self, begin: int, end: int) -> None:
-        assert self.table.remove(begin, end, self.num_tokens, None, self.memory.move)
+        assert self.table.remove(begin, end, self.num_tokens)
         self.num_tokens -= end - begin
 
     def follow(self, prompt: Sequence[int], answer: Answer) -> list[NDArray[np.float64]]:
