@@ -262,7 +262,7 @@ def test_removing_a_middle_range(keep: int, discard: int, tmp_path: Path) -> Non
         ours = Direct(model)
         first = ours.run(text)
         fork = copy(ours)
-        table = ours.table.fork(CONTEXT, ours.memory.move)
+        table = ours.table.fork(CONTEXT)
         assert table is not None
         fork.table = table
         fork.remove(keep, keep + discard)
