@@ -86,6 +86,18 @@ def test_no_modules_import_each_other_in_a_circle():
     assert sorted(left) == []  # what is in a circle, and what imports it
 
 
+def test_rooms_of_the_engine_are_in_no_circle():
+    names = {module for module in imports() if module.startswith("puna.engine.") and module.count(".") == 2}
+    left: dict[str, set[str]] = {name: set() for name in names}
+    for module, others in imports().items():
+        found = {".".join(other.split(".")[:3]) for other in others if other.startswith("puna.engine.")}
+        if (own := ".".join(module.split(".")[:3])) in left:
+            left[own] |= found & names - {own}
+    while free := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in free}
+    assert sorted(left) == []
+
+
 def test_the_daemon_does_without_numpy_and_the_engine():
     code = "import sys, puna.cli.main, puna.api.app, puna.daemon.server; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

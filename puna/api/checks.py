@@ -11,7 +11,7 @@ from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.go_templates import as_jinja
 from puna.chat.model_record import ModelRecord
-from puna.engine.steps.samplers import new_sampler
+from puna.engine.sequences.samplers import new_sampler
 from puna.kv.session_manifest import check_session_name
 from puna.registry import StoredModel
 

@@ -21,9 +21,10 @@ from puna.daemon.text.pool import TextPool
 from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
 from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.engine.observation.trace import EngineTrace
-from puna.engine.request import EngineStats, ModelStats, Request, StepOutput
+from puna.engine.request import Request, StepOutput
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.leftovers import remove_leftovers

@@ -3,16 +3,8 @@
 from typing import TYPE_CHECKING
 
 from puna import lazy
-from puna.engine.request import (
-    EngineStats,
-    FinishReason,
-    ModelStats,
-    Request,
-    RequestStats,
-    SamplingParams,
-    StepOutput,
-    TokenLogprob,
-)
+from puna.engine.observation.stats import EngineStats, ModelStats
+from puna.engine.request import FinishReason, Request, RequestStats, SamplingParams, StepOutput, TokenLogprob
 from puna.engine.settings import EngineSettings
 
 if TYPE_CHECKING:

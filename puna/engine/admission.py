@@ -9,9 +9,9 @@ from puna.backends.base import ModelInfo
 from puna.engine.model import Model
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import Request
-from puna.engine.scheduling.sequence import Order, Sequence, shift_sizes
+from puna.engine.sequences.samplers import new_sampler
+from puna.engine.sequences.sequence import Order, Sequence, shift_sizes
 from puna.engine.settings import EngineSettings
-from puna.engine.steps.samplers import new_sampler
 from puna.engine.validation import (
     InvalidRequest,
     check_draft_model,

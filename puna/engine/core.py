@@ -12,18 +12,19 @@ from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, 
 from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
 from puna.engine.faults import unforeseen
+from puna.engine.inspection import check_books, engine_stats
+from puna.engine.memory.residents import Residents
 from puna.engine.model import Model
-from puna.engine.observation.inspection import check_books, engine_stats
 from puna.engine.observation.recorder import Recorder
+from puna.engine.observation.stats import EngineStats
 from puna.engine.observation.trace import EngineTrace
-from puna.engine.request import EngineStats, FinishReason, Request, StepOutput, TokenLogprob
-from puna.engine.residents import Residents
+from puna.engine.request import FinishReason, Request, StepOutput, TokenLogprob
 from puna.engine.scheduling.scheduler import Scheduler, Step
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.batch import Slice
+from puna.engine.sequences.drawn import Advance
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.drafting import add_drafts
-from puna.engine.steps.batch import Slice
-from puna.engine.steps.drawn import Advance
 from puna.engine.steps.execution import Outcome, StepRunner
 from puna.engine.validation import InvalidRequest
 

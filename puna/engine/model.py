@@ -8,10 +8,10 @@ from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.observation.stats import ModelStats
+from puna.engine.observation.stream_pace import StreamPace
 from puna.engine.offload.model_offload import ModelOffload
-from puna.engine.request import ModelStats
-from puna.engine.scheduling.sequence import Sequence
-from puna.engine.scheduling.stream_pace import StreamPace
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.draft_model import DraftModel
 from puna.kv.input_cache import InputCache

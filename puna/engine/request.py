@@ -6,8 +6,6 @@ from typing import Literal
 
 import msgspec
 
-from puna.engine.observation.metrics import ModelMetrics
-
 FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""
 
@@ -120,52 +118,3 @@ class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
     """What went wrong, if finish_reason is "error"."""
     stats: RequestStats | None = None
     """At the end."""
-
-
-class ModelStats(msgspec.Struct):
-    """Load of one resident model."""
-
-    model_id: str
-    num_running: int
-    num_waiting: int
-    num_preemptions: int
-    """Since the model was loaded for the first time."""
-    block_bytes: int
-    """Of one KV block."""
-    used_kv_bytes: int
-    """KV blocks that a sequence holds."""
-    cached_kv_bytes: int
-    """KV blocks that no sequence holds, but the next one may find."""
-    committed_kv_bytes: int
-    """KV blocks that have memory: those in use, cached ones, and those kept for the next sequence."""
-    reserved_kv_bytes: int = 0
-    """Address space of its KV blocks."""
-    guaranteed_kv_bytes: int = 0
-    """KV memory that no other model takes."""
-    weight_bytes: int = 0
-    is_asleep: bool = False
-
-
-class DiskStats(msgspec.Struct):
-    """KV on disk, of all models."""
-
-    limit_bytes: int
-    num_bytes: int
-    restored_tokens: int
-    """Since the engine began."""
-    saved_tokens: int
-
-
-class EngineStats(msgspec.Struct):
-    """Load of the engine."""
-
-    kv_limit_bytes: int
-    models: list[ModelStats]
-    memory_limit_bytes: int = 0
-    """For weights and KV together."""
-    leased_bytes: int = 0
-    """KV memory that others than the models hold."""
-    disk: DiskStats | None = None
-    """None: nothing is kept on disk."""
-    metrics: dict[str, ModelMetrics] = {}
-    """By model id, of every model that ever was resident."""

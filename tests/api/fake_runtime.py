@@ -14,8 +14,9 @@ from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.worker.restarting_child import ProcessStatus
+from puna.engine.observation.stats import ModelStats
 from puna.engine.observation.trace import EngineTrace
-from puna.engine.request import ModelStats, Request, RequestStats, StepOutput, TokenLogprob
+from puna.engine.request import Request, RequestStats, StepOutput, TokenLogprob
 from puna.registry import ModelName, Store, StoredModel
 from puna.tokenizer import Tokenizer
 from puna.worker.cage import CageLevel

@@ -6,7 +6,7 @@ import pytest
 
 from puna.daemon.runtime import Observation
 from puna.engine.observation.metrics import ModelMetrics
-from puna.engine.request import DiskStats, EngineStats, ModelStats
+from puna.engine.observation.stats import DiskStats, EngineStats, ModelStats
 
 pytestmark = pytest.mark.native
 

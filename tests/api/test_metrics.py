@@ -17,7 +17,7 @@ from puna.api.observability.exposition import encode
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
 from puna.engine.observation.metrics import ModelMetrics
-from puna.engine.request import DiskStats, EngineStats, ModelStats
+from puna.engine.observation.stats import DiskStats, EngineStats, ModelStats
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native

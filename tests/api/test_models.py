@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine.request import ModelStats
+from puna.engine.observation.stats import ModelStats
 from puna.registry import ModelName
 
 pytestmark = pytest.mark.native

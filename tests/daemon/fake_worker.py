@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from puna.backends.base import KvGroup, ModelInfo, ModelLoadError
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.engine.observation.trace import EngineTrace
-from puna.engine.request import EngineStats, ModelStats, Request, RequestStats, StepOutput
+from puna.engine.request import Request, RequestStats, StepOutput
 from puna.kv.budget import Shortage
 from puna.worker.cage import CageLevel
 from puna.worker.call_client import WorkerDied

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.daemon.models.shortage import describe_excess
-from puna.engine.request import EngineStats, ModelStats
+from puna.engine.observation.stats import EngineStats, ModelStats
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import pytest
 from puna.backends.base import ModelLoadError, ModelSource
 from puna.daemon.worker.restarting_child import SHUTTING_DOWN
 from puna.daemon.worker.supervisor import WorkerSupervisor
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
 from puna.worker.call_client import RUNNER_STOPPED, WorkerDied
 from puna.worker.engine.messages import GetStats, GetTrace

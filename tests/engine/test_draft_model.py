@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from puna._native import NativeError
 from puna.backends.base import Batch, BlockMemory
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
-from puna.engine.speculation.draft_state import DraftState
+from puna.engine.sequences.draft_state import DraftState
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,

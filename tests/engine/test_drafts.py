@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puna.engine import Request, SamplingParams, StepOutput
-from puna.engine.scheduling.sequence import MAX_DRAFT
+from puna.engine.sequences.sequence import MAX_DRAFT
 from tests.engine.toy import (
     GREEDY,
     ToyModel,

@@ -13,15 +13,15 @@ import pytest
 from puna.engine import Request, SamplingParams, core
 from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
-from puna.engine.memory import EngineMemory
+from puna.engine.memory.engine_memory import EngineMemory
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.offload.prefix_restores import PrefixRestores
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.scheduling.contention import Contention
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.draft_state import DraftState
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.speculation import drafting
-from puna.engine.speculation.draft_state import DraftState
 from puna.engine.steps import execution
 from puna.kv import BLOCK_TOKENS, PrefixTree, SequenceTable
 from tests.engine.fake_threads import FakeThreads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.engine import EngineCore, EngineSettings
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from tests.engine.toy import (
     BLOCK_BYTES,
     Results,

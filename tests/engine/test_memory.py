@@ -7,7 +7,7 @@ import pytest
 
 from puna.backends.base import KvReservation, ModelLoadError
 from puna.engine import EngineCore, EngineSettings
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
 from tests.engine.toy import (
     BLOCK_BYTES,

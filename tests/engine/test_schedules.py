@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from puna.engine import EngineCore, EngineSettings, Request
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
 from tests.engine.fake_threads import FakeThreads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.engine.caching.cache_policy import PrefixPolicy
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from tests.engine.toy import (
     BLOCK_BYTES,
     Results,

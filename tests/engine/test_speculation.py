@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna._native import NgramDrafter, StepCosts, draft_from_text, plan_drafts
-from puna.engine.scheduling.sequence import MAX_DRAFT
+from puna.engine.sequences.sequence import MAX_DRAFT
 
 pytestmark = pytest.mark.native
 

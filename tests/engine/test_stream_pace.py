@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna._native import StepCosts
-from puna.engine.scheduling.stream_pace import StreamPace
+from puna.engine.observation.stream_pace import StreamPace
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.worker.engine.messages import EndLease, GetStats, Hold, Lease, SetLimits, TrimKv
 from tests.engine.toy import BLOCK_BYTES, expected_tokens, toy_request
 from tests.worker.harness import NUM_BLOCKS, Served, generate, load, served

@@ -11,7 +11,7 @@ import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import ModelStats, Request, SamplingParams
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.kv import BLOCK_TOKENS
 from puna.worker.engine.client import EngineClient, WorkerDied
 from puna.worker.engine.messages import GetStats, GetTrace, Sleep, Unload, Wake

@@ -19,7 +19,7 @@ import puna
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
 from puna.engine.observation.metrics import Histogram, ModelMetrics
-from puna.engine.request import EngineStats, ModelStats
+from puna.engine.observation.stats import EngineStats, ModelStats
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from puna.daemon.models.shortage import describe_excess
 from puna.daemon.odd_settings import odd_limits
 from puna.daemon.runtime import Observation, Runtime
 from puna.engine.observation.metrics import ModelMetrics
-from puna.engine.request import EngineStats, ModelStats
+from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.worker.engine.messages import TrimKv
 
 log = logging.getLogger(__name__)

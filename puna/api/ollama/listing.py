@@ -13,7 +13,7 @@ from starlette.responses import Response
 from puna.api.context import ApiContext, context_of
 from puna.api.replies import json_response
 from puna.chat.model_record import ModelRecord
-from puna.engine.request import ModelStats
+from puna.engine.observation.stats import ModelStats
 from puna.gguf import GgufError
 from puna.registry import ModelConfig, ModelEntry
 

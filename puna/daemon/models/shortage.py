@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.config.sizes import binary_size
-from puna.engine.request import EngineStats
+from puna.engine.observation.stats import EngineStats
 
 
 def describe_excess(excess_bytes: int, stats: EngineStats, *, is_elastic: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.model_kv import ModelKv
 

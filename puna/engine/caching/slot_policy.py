@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable
 from puna.kv.input_cache import InputCache, InputCacheError, InputCacheSlot
 from puna.kv.model_kv import ModelKv

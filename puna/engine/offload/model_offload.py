@@ -15,7 +15,7 @@ from puna._native import StepCosts
 from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.offload.lent_blocks import GroupBlock
 from puna.engine.offload.pinned_prefix import PinnedPrefix
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv.block_files import BlockFiles
 from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, blocks_from
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 from puna.kv.block_files import BlockFiles, StoredBlock
 from puna.kv.identity import first_needed_block

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from puna._native import StepCosts
 from puna.engine.caching.cache_policy import CachePolicy
+from puna.engine.observation.stats import DiskStats
 from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
 from puna.engine.offload.prefix_saves import PrefixSaves
-from puna.engine.request import DiskStats
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
 from puna.kv.identity import KvIdentity

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from puna.engine.ladder import Ladder
+from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
-from puna.engine.scheduling.sequence import Sequence
 from puna.kv import BLOCK_TOKENS
+from puna.engine.sequences.sequence import Sequence
 
 _order = attrgetter("order")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from puna.engine.model import Model
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
 

@@ -10,13 +10,13 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from puna.engine.faults import unforeseen
-from puna.engine.ladder import Ladder
+from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
 from puna.engine.scheduling.contention import Contention
 from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.batch import Slice
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
-from puna.engine.steps.batch import Slice
 
 _order = attrgetter("order")
 

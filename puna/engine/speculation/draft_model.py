@@ -10,10 +10,10 @@ import numpy as np
 from puna._native import NativeError, Sampler, StepCosts
 from puna.backends.base import DeviceModel, DeviceOutOfMemory
 from puna.engine.request import SamplingParams
-from puna.engine.scheduling.sequence import Sequence
-from puna.engine.speculation.draft_state import DraftState
-from puna.engine.steps.batch import Part, batch_of, num_threads
-from puna.engine.steps.samplers import new_sampler
+from puna.engine.sequences.batch import Part, batch_of, num_threads
+from puna.engine.sequences.draft_state import DraftState
+from puna.engine.sequences.samplers import new_sampler
+from puna.engine.sequences.sequence import Sequence
 from puna.kv.model_kv import ModelKv
 
 _MOST_TOKENS = 256  # of sequences that are behind, in one step

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 
 from puna._native import StepCosts, draft_from_text, plan_drafts
-from puna.engine.scheduling.sequence import Sequence
-from puna.engine.speculation.draft_state import Drafter, DraftState
-from puna.engine.steps.batch import Slice
+from puna.engine.sequences.batch import Slice
+from puna.engine.sequences.draft_state import Drafter, DraftState
+from puna.engine.sequences.sequence import Sequence
 
 
 def add_drafts(slices: Items[Slice], costs: StepCosts) -> None:

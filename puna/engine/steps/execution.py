@@ -13,9 +13,9 @@ from puna.engine.faults import unforeseen
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.request import TokenLogprob
-from puna.engine.scheduling.sequence import Sequence
-from puna.engine.steps.batch import Part, Slice, batch_of, num_threads, part_of
-from puna.engine.steps.drawn import Advance, advances, logprobs_of
+from puna.engine.sequences.batch import Part, Slice, batch_of, num_threads, part_of
+from puna.engine.sequences.drawn import Advance, advances, logprobs_of
+from puna.engine.sequences.sequence import Sequence
 from puna.engine.steps.interrupts import Interrupts
 
 

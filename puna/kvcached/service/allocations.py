@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from puna.config.memory import available_bytes
 from puna.config.sizes import binary_size
-from puna.engine.request import EngineStats
+from puna.engine.observation.stats import EngineStats
 from puna.kvcached.service.clients import Client
 from puna.kvcached.service.grpc_connection import RpcError, Status
 from puna.kvcached.service.shared_memory import PAGE_BYTES, OutOfSharedMemory, SharedMemory

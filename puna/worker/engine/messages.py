@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.observation.stats import EngineStats
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
-from puna.engine.request import EngineStats, Request, StepOutput
+from puna.engine.request import Request, StepOutput
 from puna.engine.settings import EngineSettings
 from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.worker.cage import CageLevel

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from puna.engine.request import EngineStats, ModelStats
+from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.kvcached.service.endpoint import open_endpoint
 from puna.kvcached.service.service import KvCachedService
 from puna.worker.call_client import WorkerDied

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from puna.engine.request import ModelStats
+from puna.engine.observation.stats import ModelStats
 from puna.kvcached.service import allocations, shared_memory
 from tests.kvcached.service.client_process import mapped
 from tests.kvcached.service.conftest import MIB, PAGE, eventually

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.model import Model
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import Budget
 from puna.kv.input_cache import InputCacheSlot
 

@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 
 from puna._native import NgramDrafter, Sampler, TextStream
 from puna.engine.observation.recorder import RequestRecord
-from puna.engine.request import (
-    FinishReason,
-    Request,
-    RequestStats,
-    StepOutput,
-    TokenLogprob,
-)
-from puna.engine.speculation.draft_state import DraftState
+from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
+from puna.engine.sequences.draft_state import DraftState
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 
 MAX_DRAFT = 16

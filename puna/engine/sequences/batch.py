@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from puna._native import StepControl, gather_rows
 from puna.backends.base import Batch
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable, gather_tables
 
 

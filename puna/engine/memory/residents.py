@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from puna.backends.base import KvReservation, ModelLoadError
-from puna.engine.ladder import IdleSlots, Rung
-from puna.engine.memory import EngineMemory
+from puna.engine.memory.engine_memory import EngineMemory
+from puna.engine.memory.ladder import IdleSlots, Rung
 from puna.engine.model import Model
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes

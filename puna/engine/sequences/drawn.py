@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from puna._native import SampleResult, TokenTable, add_tokens
 from puna.engine.request import TokenLogprob
-from puna.engine.steps.batch import Slice
+from puna.engine.sequences.batch import Slice
 
 Advance: TypeAlias = tuple[list[int], int, Literal["stop", "length"] | None, str, list[int]]
 """By what a sequence gets on: the tokens that belong to it; how many were drawn, a stop token included; why

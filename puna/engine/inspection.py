@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
+from puna.engine.observation.stats import EngineStats
 from puna.engine.offload.warm_prefixes import WarmPrefixes
-from puna.engine.request import EngineStats
-from puna.engine.scheduling.sequence import Sequence
+from puna.engine.sequences.sequence import Sequence
 from puna.kv import Budget
 
 

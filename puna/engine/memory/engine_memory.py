@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 
 from puna.backends.base import DeviceOutOfMemory, ModelLoadError
 from puna.config.memory import available_bytes, default_kv_limit_bytes
-from puna.engine.ladder import Drafts, IdleModels, Ladder, Rung
-from puna.engine.load_errors import ModelDoesNotFit
+from puna.engine.memory.ladder import Drafts, IdleModels, Ladder, Rung
+from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.memory.shortage import describe_shortage
 from puna.engine.model import Model
 from puna.engine.settings import EngineSettings
-from puna.engine.shortage import describe_shortage
 from puna.kv import Budget
 from puna.kv.budget import Shortage
 from puna.kv.model_kv import ModelKv

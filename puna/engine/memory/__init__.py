@@ -1,0 +1,1 @@
+"""Who has memory, who gives way when it is short, and how models come by it."""

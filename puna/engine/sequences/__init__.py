@@ -1,0 +1,1 @@
+"""Running requests: their tokens and counters, what of them goes into a step, and what they get from it."""
