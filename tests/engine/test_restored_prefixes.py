@@ -22,7 +22,7 @@ class Engine:
     """A process's engine with the model and a disk."""
 
     def __init__(self, path: Path, directory: Path, kv_type: str = "f16", num_threads: int = 1) -> None:
-        self.backend = CpuBackend(num_threads, kv_type=kv_type, by_window=True)
+        self.backend = CpuBackend(num_threads, kv_type=kv_type)
         self.core = EngineCore(
             self.backend,
             EngineSettings(

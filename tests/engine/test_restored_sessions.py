@@ -24,7 +24,7 @@ class Engine:
     """A process's engine with the model."""
 
     def __init__(self, path: Path, directory: Path, kv_type: str, num_threads: int = 1) -> None:
-        self.backend = CpuBackend(num_threads, kv_type=kv_type, by_window=True)
+        self.backend = CpuBackend(num_threads, kv_type=kv_type)
         settings = EngineSettings(kv_limit_bytes=64 << 20, state_key=bytes(32), sessions_dir=str(directory))
         self.core = EngineCore(self.backend, settings)
         self.core.sessions.use_threads(PromptThreads())

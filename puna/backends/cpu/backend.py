@@ -87,20 +87,12 @@ class CpuModel:
 
 
 class CpuBackend:
-    """num_threads: None: see usable_cores(). isa, kv_type, by_window: as in ProgramBuilder."""
+    """num_threads: None: see usable_cores(). isa, kv_type: as in ProgramBuilder."""
 
-    def __init__(
-        self,
-        num_threads: int | None = None,
-        isa: str = "auto",
-        kv_type: str = "f16",
-        *,
-        by_window: bool = False,
-    ) -> None:
+    def __init__(self, num_threads: int | None = None, isa: str = "auto", kv_type: str = "f16") -> None:
         self.threads = ThreadPool(num_threads or usable_cores())
         self._isa = isa
         self._kv_type = kv_type
-        self._by_window = by_window
 
     def load(self, source: ModelSource) -> CpuModel:
         """Raises ModelLoadError."""
@@ -109,11 +101,7 @@ class CpuBackend:
         try:
             with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
                 traced = _trace(file)
-                program = lower(
-                    traced.graph,
-                    ProgramBuilder(file.native, self._isa, self._kv_type),
-                    by_window=self._by_window,
-                )
+                program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
                 info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
                 return CpuModel(info, program, self.threads)
         except (GgufError, HyperparameterError, GraphError) as error:

@@ -13,16 +13,13 @@ from puna._native import Program, ProgramBuilder
 from puna.graph import Graph, Node, Value, ops
 
 
-def lower(graph: Graph, builder: ProgramBuilder, *, by_window: bool = True) -> Program:
-    """by_window: as in ProgramBuilder.build().
-
-    Raises NativeError if a tensor is of the wrong type or shape for its op.
-    """
+def lower(graph: Graph, builder: ProgramBuilder) -> Program:
+    """Raises NativeError if a tensor is of the wrong type or shape for its op."""
     lowering = _Lowering(graph, builder)
     for node in graph.nodes:
         if node.output.id not in lowering.buffers:
             lowering.emit(node)
-    return builder.build(lowering.buffers[graph.result.id], by_window)
+    return builder.build(lowering.buffers[graph.result.id])
 
 
 class _Lowering:

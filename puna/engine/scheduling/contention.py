@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
-from puna.kv import BLOCK_TOKENS
 from puna.engine.sequences.sequence import Sequence
+from puna.kv import BLOCK_TOKENS
 
 _order = attrgetter("order")
 
