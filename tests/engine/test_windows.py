@@ -24,7 +24,7 @@ def test_a_long_sequence_holds_a_quarter_of_what_it_would_without_windows(tmp_pa
     tiny = TINY["gemma3"]
     tiny = replace(tiny, layers=LAYERS, metadata=tiny.metadata | {"attention.sliding_window": WINDOW})
     path = write_tiny(tmp_path / "tiny.gguf", tiny)
-    backend = CpuBackend(num_threads=2, by_window=True)
+    backend = CpuBackend(num_threads=2)
     engine = EngineCore(backend, EngineSettings())
     model = load_file(backend, path)
     engine.attach_model("m", model)
