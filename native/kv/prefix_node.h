@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <span>
 
@@ -17,8 +18,7 @@ struct PrefixNode {
   int32_t parent = -1;
   int32_t children = -1;          // the top of their order
   int32_t left = -1, right = -1;  // in the order of its siblings
-  int32_t next = -1;              // in its chain of the index, or of the free nodes
-  uint32_t hash = 0;
+  uint32_t priority = 0;          // there; random
   uint8_t num_tokens = 0;
   bool memory_only = false;  // nobody who allows it on a disk has needed its tokens
   int32_t token_ids[kBlockTokens];
@@ -28,8 +28,8 @@ struct PrefixNode {
   bool is_root() const { return parent < 0; }
 };
 
-inline bool is_before(Tokens a, Tokens b) {
-  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+inline std::strong_ordering compare(Tokens a, Tokens b) {
+  return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end());
 }
 
 inline bool starts_with(Tokens tokens, Tokens start) {

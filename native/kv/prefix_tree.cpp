@@ -5,8 +5,7 @@
 
 namespace puna {
 
-PrefixTree::PrefixTree(LayerGroups& groups)
-    : groups_(groups), hash_(KeyedHash::random_key()), index_(nodes_), siblings_(nodes_) {}
+PrefixTree::PrefixTree(LayerGroups& groups) : groups_(groups), siblings_(nodes_) {}
 
 int64_t PrefixTree::follow(Cursor& cursor, SequenceTable& table, Tokens tokens, int64_t limit) {
   const int64_t covered = cursor.num_blocks * kBlockTokens;
@@ -36,7 +35,7 @@ int64_t PrefixTree::walk(const Cursor& cursor, const SequenceTable& table, Token
   int32_t node = top(cursor);
   for (int64_t index = cursor.num_blocks; node >= 0; ++index) {
     const Tokens next = block_of(wanted, index);
-    if (next.size() < kBlockTokens || (node = child(node, next)) < 0) break;
+    if (next.size() < kBlockTokens || (node = siblings_.find(node, next)) < 0) break;
     path.push_back(node);
     bool is_usable = true;
     for (size_t group = 0; group < groups_.size(); ++group) {
@@ -77,7 +76,7 @@ void PrefixTree::record(Cursor& cursor, SequenceTable& table, Tokens tokens) {
   int32_t parent = top_for_insertion(cursor);
   while (cursor.num_blocks < num_full) {
     const Tokens next = block_of(own, cursor.num_blocks);
-    int32_t node = child(parent, next);
+    int32_t node = siblings_.find(parent, next);
     if (node < 0) {
       node = insert(cursor, parent, next, table);
     } else {
@@ -129,16 +128,6 @@ int64_t PrefixTree::num_recorded(size_t group, int32_t block) const {
   return node < 0 ? 0 : nodes_[node].num_tokens;
 }
 
-uint32_t PrefixTree::hash_of(int32_t parent, Tokens tokens) const {
-  uint64_t hash = static_cast<uint64_t>(nodes_[parent].number) << 8 ^ tokens.size();
-  for (size_t i = 0; i < tokens.size(); i += 2) {
-    const uint64_t low = static_cast<uint32_t>(tokens[i]);
-    const uint64_t high = i + 1 < tokens.size() ? static_cast<uint32_t>(tokens[i + 1]) : 0;
-    hash = hash_(hash ^ (high << 32 | low));
-  }
-  return static_cast<uint32_t>(hash);
-}
-
 // A table's entries behind the cursor belong to it only while those before are the nodes' own.
 bool PrefixTree::is_current(const Cursor& cursor, const SequenceTable& table) const {
   if (cursor.num_blocks == 0) return true;
@@ -163,12 +152,6 @@ int32_t PrefixTree::top_for_insertion(const Cursor& cursor) {
   roots_.emplace(cursor.name_space, root);
   names_.emplace(root, cursor.name_space);
   return root;
-}
-
-int32_t PrefixTree::child(int32_t parent, Tokens tokens) const {
-  return index_.find(hash_of(parent, tokens), [&](const PrefixNode& node) {
-    return node.parent == parent && std::ranges::equal(node.tokens(), tokens);
-  });
 }
 
 bool PrefixTree::has_all_blocks(int32_t node) const {
@@ -227,7 +210,7 @@ void PrefixTree::unify(int32_t node, SequenceTable& table, int64_t index) {
 int32_t PrefixTree::new_node(int32_t parent, Tokens tokens) {
   int32_t index = free_;
   if (index >= 0) {
-    free_ = nodes_[index].next;
+    free_ = nodes_[index].parent;
   } else {
     index = static_cast<int32_t>(nodes_.size());
     nodes_.grow(nodes_.size() + 1);
@@ -240,8 +223,7 @@ int32_t PrefixTree::new_node(int32_t parent, Tokens tokens) {
   std::ranges::copy(tokens, node.token_ids);
   for (size_t group = 0; group < groups_.size(); ++group) blocks_[slot(index, group)] = -1;
   if (parent < 0) return index;
-  node.hash = hash_of(parent, tokens);
-  index_.insert(index);
+  node.priority = static_cast<uint32_t>(random_());
   siblings_.insert(index);
   ++num_nodes_;
   return index;
@@ -285,12 +267,11 @@ void PrefixTree::free_node(int32_t node) {
     roots_.erase(names_.at(node));
     names_.erase(node);
   } else {
-    index_.erase(node);
     siblings_.erase(node);
     --num_nodes_;
   }
   nodes_[node].number = -1;
-  nodes_[node].next = free_;
+  nodes_[node].parent = free_;
   free_ = node;
 }
 
@@ -315,11 +296,7 @@ void PrefixTree::check_node(int32_t index) const {
   const PrefixNode& node = nodes_[index];
   const PrefixNode& parent = nodes_[node.parent];
   require(parent.number >= 0 && (parent.is_root() || parent.is_full()), "a node without a parent:", index);
-  require(child(node.parent, node.tokens()) == index, "a node that is not found:", index);
-  bool is_in_order = false;
-  siblings_.visit_from(node.parent, node.tokens(),
-                       [&](int32_t first) { return is_in_order = first == index; });
-  require(is_in_order, "a child that is not in order:", index);
+  require(siblings_.find(node.parent, node.tokens()) == index, "a node that is not found:", index);
   require(node.is_full() || node.children < 0, "a partial block with a child:", index);
   require(node.is_full() || has_all_blocks(index), "a partial block without a group:", index);
   require(has_any_block(index) || node.children >= 0, "a node for nothing:", index);

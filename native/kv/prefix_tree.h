@@ -3,13 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "base/keyed_hash.h"
 #include "kv/layer_group.h"
-#include "kv/node_index.h"
 #include "kv/prefix_node.h"
 #include "kv/sibling_order.h"
 
@@ -29,8 +28,8 @@ struct Cursor {
 // A tree over the blocks of a model; the path from a root to a node spells the tokens before it. A root is a
 // namespace: nothing is left of an unused one.
 //
-// A node is looked up by its parent and its tokens, and these are compared: a hash only says where to look.
-// It has one block of each group of layers. Where a block of a group with a window is gone, the tree can
+// A node is looked up by its parent and all of its tokens: there is no hash that could collide. It has one
+// block of each group of layers. Where a block of a group with a window is gone, the tree can
 // still be walked through the node, but no sequence can go on within a window behind it. Without a block of
 // another group a node goes, and with it what builds on it; without any block, when nothing builds on it; and
 // partial blocks as soon as one is missing.
@@ -87,12 +86,10 @@ class PrefixTree {
   int64_t slot(int32_t node, size_t group) const {
     return node * static_cast<int64_t>(groups_.size()) + static_cast<int64_t>(group);
   }
-  uint32_t hash_of(int32_t parent, Tokens tokens) const;
   bool is_alive(const Cursor& cursor) const { return nodes_[cursor.node].number == cursor.number; }
   bool is_current(const Cursor& cursor, const SequenceTable& table) const;
   int32_t top(const Cursor& cursor) const;
   int32_t top_for_insertion(const Cursor& cursor);
-  int32_t child(int32_t parent, Tokens tokens) const;
   bool has_all_blocks(int32_t node) const;
   bool has_any_block(int32_t node) const;
 
@@ -111,14 +108,13 @@ class PrefixTree {
   void check_node(int32_t index) const;
 
   LayerGroups& groups_;
-  const KeyedHash hash_;
   ChunkedArray<PrefixNode> nodes_;
   ChunkedArray<int32_t> blocks_;  // of each node one of each group, or -1
-  NodeIndex index_;
   SiblingOrder siblings_;
   std::unordered_map<std::string, int32_t> roots_;
   std::unordered_map<int32_t, std::string> names_;  // of the roots
-  int32_t free_ = -1;
+  std::minstd_rand random_{std::random_device{}()};
+  int32_t free_ = -1;  // a list, by `parent`
   int64_t num_nodes_ = 0, next_number_ = 0;
 };
 

@@ -1,5 +1,6 @@
 // The children of each node in the order of their tokens: what has the longest common start with some tokens
-// stands next to where these would stand. A treap whose priorities are the nodes' hashes.
+// stands next to where these would stand. A treap, so that no choice of tokens makes it slow; mostly a node
+// has one child, and there is nothing to search.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,24 @@ class SiblingOrder {
  public:
   explicit SiblingOrder(ChunkedArray<PrefixNode>& nodes) : nodes_(nodes) {}
 
+  // The child with these tokens; -1: there is none.
+  int32_t find(int32_t parent, Tokens tokens) const {
+    int32_t node = nodes_[parent].children;
+    while (node >= 0) {
+      const auto order = compare(tokens, nodes_[node].tokens());
+      if (order == 0) break;
+      node = order < 0 ? nodes_[node].left : nodes_[node].right;
+    }
+    return node;
+  }
+
   void insert(int32_t node) { insert(nodes_[nodes_[node].parent].children, node); }
 
   void erase(int32_t node) {
     int32_t* link = &nodes_[nodes_[node].parent].children;
     while (*link != node)
-      link = is_before(nodes_[*link].tokens(), nodes_[node].tokens()) ? &nodes_[*link].right
-                                                                      : &nodes_[*link].left;
+      link = compare(nodes_[*link].tokens(), nodes_[node].tokens()) < 0 ? &nodes_[*link].right
+                                                                        : &nodes_[*link].left;
     *link = merge(nodes_[node].left, nodes_[node].right);
   }
 
@@ -36,10 +48,10 @@ class SiblingOrder {
 
  private:
   void insert(int32_t& top, int32_t node) {
-    if (top < 0 || nodes_[node].hash > nodes_[top].hash) {
+    if (top < 0 || nodes_[node].priority > nodes_[top].priority) {
       split(top, nodes_[node].tokens(), nodes_[node].left, nodes_[node].right);
       top = node;
-    } else if (is_before(nodes_[top].tokens(), nodes_[node].tokens())) {
+    } else if (compare(nodes_[top].tokens(), nodes_[node].tokens()) < 0) {
       insert(nodes_[top].right, node);
     } else {
       insert(nodes_[top].left, node);
@@ -50,7 +62,7 @@ class SiblingOrder {
   void split(int32_t top, Tokens tokens, int32_t& left, int32_t& right) {
     if (top < 0) {
       left = right = -1;
-    } else if (is_before(nodes_[top].tokens(), tokens)) {
+    } else if (compare(nodes_[top].tokens(), tokens) < 0) {
       left = top;
       split(nodes_[top].right, tokens, nodes_[top].right, right);
     } else {
@@ -62,7 +74,7 @@ class SiblingOrder {
   int32_t merge(int32_t left, int32_t right) {
     if (left < 0) return right;
     if (right < 0) return left;
-    if (nodes_[left].hash > nodes_[right].hash) {
+    if (nodes_[left].priority > nodes_[right].priority) {
       nodes_[left].right = merge(nodes_[left].right, right);
       return left;
     }
@@ -74,7 +86,7 @@ class SiblingOrder {
   bool before(int32_t top, Tokens tokens, Visit& visit) const {
     if (top < 0) return false;
     const PrefixNode& node = nodes_[top];
-    if (!is_before(node.tokens(), tokens)) return before(node.left, tokens, visit);
+    if (compare(node.tokens(), tokens) >= 0) return before(node.left, tokens, visit);
     return before(node.right, tokens, visit) || visit(top) || before(node.left, tokens, visit);
   }
 
@@ -82,7 +94,7 @@ class SiblingOrder {
   bool from(int32_t top, Tokens tokens, Visit& visit) const {
     if (top < 0) return false;
     const PrefixNode& node = nodes_[top];
-    if (is_before(node.tokens(), tokens)) return from(node.right, tokens, visit);
+    if (compare(node.tokens(), tokens) < 0) return from(node.right, tokens, visit);
     return from(node.left, tokens, visit) || visit(top) || from(node.right, tokens, visit);
   }
 

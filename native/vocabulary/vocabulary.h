@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/keyed_hash.h"
+#include "vocabulary/keyed_hash.h"
 #include "vocabulary/format.h"
 
 namespace puna {

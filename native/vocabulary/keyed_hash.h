@@ -1,4 +1,4 @@
-// Hashes under a key that is drawn once: a stranger's tokens cannot be chosen to collide.
+// Hashes under a key that is drawn for each vocabulary: a stranger's tokens cannot be chosen to collide.
 #pragma once
 
 #include <cstdint>
