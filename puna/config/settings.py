@@ -48,7 +48,7 @@ class Settings:
     memory_limit_bytes: int | None = None
     kvcached_socket: Path | None = None
     kv_minimums: tuple[tuple[str, int], ...] = ()
-    """(name, bytes) of models that are sure of so much KV memory."""
+    """(name, bytes) of models to which so much KV memory is guaranteed."""
     kv_dir: Path = field(default_factory=lambda: Path.home() / ".puna" / "kv")
     kv_disk_bytes: int | None = None
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")

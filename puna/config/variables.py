@@ -192,7 +192,7 @@ VARIABLES: tuple[Variable, ...] = (
         "kv_minimums",
         "",
         _parse_minimums,
-        "KV memory that models are sure of, such as llama3.2=512MiB,qwen3=1GiB",
+        "KV memory guaranteed to models, such as llama3.2=512MiB,qwen3=1GiB",
     ),
     Variable(
         "PUNA_KV_DISK",

@@ -160,7 +160,7 @@ class EngineCore:
         return self.memory.budget.excess_bytes
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
-        """Takes memory for somebody outside: what is free, or cached, but nothing that models are sure of.
+        """Takes memory for somebody outside: what is free, or cached, but nothing that is guaranteed to models.
 
         is_held: they have it already, from an earlier engine. False if there is not that much.
         """

@@ -1,5 +1,5 @@
 """Limits that change, minimums, leases and weights, with requests at work: nothing is lost, and nobody takes
-what another is sure of."""
+what is guaranteed to another."""
 
 from __future__ import annotations
 

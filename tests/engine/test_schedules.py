@@ -117,7 +117,7 @@ def expected(request: Request, model: ToyModel, max_blocks: int, num_leased: int
 class Schedules(RuleBasedStateMachine):
     """Two models under one budget; requests come, are cancelled, lose their model, or run to their end.
 
-    The limit changes, others lease memory, and a model may be sure of some.
+    The limit changes, others lease memory, and some may be guaranteed to a model.
     """
 
     @initialize(

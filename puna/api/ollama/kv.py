@@ -59,7 +59,7 @@ class ModelMemory(msgspec.Struct, kw_only=True):
     cached: int
     """Committed, and held by nobody, but the next request may find it."""
     minimum: int
-    """KV that the model is sure of."""
+    """KV that is guaranteed to the model."""
     hit_rate: float | None
     """Share of prompt tokens whose KV was there already, since the worker began; None: no prompt yet."""
     running: int
