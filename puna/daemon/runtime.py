@@ -18,6 +18,7 @@ from puna.daemon.odd_settings import odd_settings
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
+from puna.daemon.worker.memory import WorkersMemory
 from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
 from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
@@ -98,7 +99,8 @@ class Runtime:
     ) -> None:
         self.settings = settings
         self.store = Store(settings.models, settings.read_only_models)
-        self.worker = WorkerSupervisor(spawn or self._spawn, self._lost)
+        self._memory = WorkersMemory()
+        self.worker = WorkerSupervisor(spawn or self._spawn, self._memory, self._lost)
         self.text = text or TextPool()
         self._loader = ModelLoader(settings, self.worker, self.text)
         self._residency = self._loader.residency
@@ -124,6 +126,7 @@ class Runtime:
 
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
+        await self._memory.close()
         await self.worker.close()
         await self._residency.close()
         await self.text.close()
@@ -252,20 +255,20 @@ class Runtime:
         """KV memory for somebody outside the worker; it outlives the worker. Idle models fall asleep if that
         helps. Raises WorkerDied.
         """
-        return await self.worker.lease(num_bytes)
+        return await self._memory.lease(self.worker, num_bytes)
 
     async def end_lease(self, num_bytes: int) -> None:
         """So much of what was leased is free again."""
-        await self.worker.end_lease(num_bytes)
+        await self._memory.end_lease(self.worker, num_bytes)
 
     async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
         """None: as before. Idle models fall asleep where the memory limit wants it. Returns what is taken
         beyond the new limits: see describe_excess(). Raises WorkerDied.
         """
-        excess = await self.worker.set_limits(kv_limit_bytes, memory_limit_bytes)
+        excess = await self._memory.set_limits(self.worker, kv_limit_bytes, memory_limit_bytes)
         if excess:  # what files are made of goes in a moment
             await asyncio.sleep(_MOMENT_S)
-            excess = await self.worker.set_limits(None, None)
+            excess = await self._memory.set_limits(self.worker, None, None)
         return excess
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:

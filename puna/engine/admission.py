@@ -30,9 +30,9 @@ def new_sequence(
     order: Order,
     namespace: str,
     record: Callable[[], RequestRecord],
-    idle_bytes: int,
+    more_bytes: int,
 ) -> Sequence:
-    """Both models are awake. idle_bytes: of KV memory that idle models would give up.
+    """Both models are awake. more_bytes: of KV memory that idle models and other engines could give up.
 
     Raises InvalidRequest; NativeError for sampling parameters that make no sense.
     """
@@ -44,7 +44,7 @@ def new_sequence(
     check_stop(request.stop, model.token_table)
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
-    context_length = context_limit(request, info, model.kv, idle_bytes)
+    context_length = context_limit(request, info, model.kv, more_bytes)
     sampler = new_sampler(request.sampling)
     sampler.accept_many(prompt)
     return Sequence(

@@ -13,6 +13,7 @@ from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
 from puna.engine.faults import unforeseen
 from puna.engine.inspection import check_books, engine_stats
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.residents import Residents
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
@@ -22,11 +23,13 @@ from puna.engine.request import FinishReason, Request, StepOutput, TokenLogprob
 from puna.engine.scheduling.scheduler import Scheduler, Step
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.drawn import Advance
-from puna.engine.sequences.sequence import Sequence
+from puna.engine.sequences.sequence import Order, Sequence
 from puna.engine.settings import EngineSettings
+from puna.engine.sharing import MemorySharing
 from puna.engine.speculation.drafting import add_drafts
 from puna.engine.steps.execution import Outcome, StepRunner
 from puna.engine.validation import InvalidRequest
+from puna.kv.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ class EngineCore:
         self.prefixes, self.sessions = self._residents.prefixes, self._residents.sessions
         self.memory = self._residents.memory
         self._scheduler = Scheduler(settings, self._models, self.memory.ladder)
+        self.sharing = MemorySharing(self.memory, self._scheduler)
         self._recorder = Recorder()
         self._runner = StepRunner(self._recorder)
         self._sequences: dict[str, Sequence] = {}
@@ -103,7 +107,7 @@ class EngineCore:
                 share=share,
                 guaranteed_bytes=guaranteed_bytes,
             )
-            self._residents.wake(model)
+            self._wake_if_there_is_room(model)
         except ModelLoadError:
             device_model.close()
             raise
@@ -132,7 +136,7 @@ class EngineCore:
         if model is None:
             raise ModelLoadError(f"model {model_id} is not loaded")
         if not model.is_awake:
-            self._residents.wake(model)
+            self._wake_if_there_is_room(model)
         return model.device.info
 
     def set_token_table(self, model_id: str, table: TokenTable) -> None:
@@ -145,18 +149,43 @@ class EngineCore:
         if model := self._models.get(model_id):
             if model.is_awake:
                 self._residents.leave(model)
+            for parked in self.sharing.take_parked(lambda request: request.model_id == model_id):
+                self._reject(parked.request, "the model was unloaded")
             del self._models[model_id]
             model.device.close()
 
-    def set_limits(self, kv_limit_bytes: int | None = None, memory_limit_bytes: int | None = None) -> int:
+    def _wake_if_there_is_room(self, model: Model) -> None:
+        """Leaves it asleep where other engines could make room for it, which its first request asks for.
+
+        Raises ModelLoadError.
+        """
+        try:
+            self._residents.wake(model)
+        except ModelDoesNotFit as error:
+            if not self.sharing.may_come(error.lack):
+                raise
+
+    def set_limits(
+        self,
+        kv_limit_bytes: int | None = None,
+        memory_limit_bytes: int | None = None,
+        *,
+        whole: Limits | None = None,
+        reachable: Limits | None = None,
+    ) -> int:
         """On the KV memory of all models, and on that and their weights; None: as before.
 
+        whole: what all engines that share the memory may have together; None: there are no others. reachable:
+        by how much others could let the limits be raised for those that wait now; None: by all they have.
         Usable at once if higher. If lower, what is spare or cached goes at once. Returns how many bytes are
         still above the limits: what running requests hold goes as they finish, and nobody gets more before.
         """
         self.memory.set_limits(kv_limit_bytes, memory_limit_bytes)
+        self.sharing.set_whole(whole, reachable)
         self._residents.refit()
         self.memory.settle()
+        for parked in self.sharing.take_parked():
+            self._begin(parked.request, parked.order)
         return self.memory.budget.excess_bytes
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
@@ -178,15 +207,21 @@ class EngineCore:
         next step.
         """
         assert request.id not in self._sequences, f"request {request.id} is already there"
+        self.sharing.hope()
+        self._begin(request, (self._clock() - PRIORITY_S * request.priority, next(self._arrivals)))
+
+    def _begin(self, request: Request, order: Order) -> None:
         self._residents.refit()
         try:
-            sequence = self._new_sequence(request)
+            sequence = self._new_sequence(request, order)
         except (InvalidRequest, ModelLoadError, NativeError) as error:
-            self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=str(error)))
+            if isinstance(error, ModelDoesNotFit) and self.sharing.may_come(error.lack):
+                self.sharing.park(request, order, error.lack)
+            else:
+                self._reject(request, str(error))
             return
         except Exception as error:  # is its own
-            text = unforeseen(request.id, error)
-            self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=text))
+            self._reject(request, unforeseen(request.id, error))
             return
         self._sequences[request.id] = sequence
         model = self._models[request.model_id]
@@ -201,14 +236,17 @@ class EngineCore:
         if sequence.end == sequence.num_prompt:
             self._outputs.append(self._finish(sequence, "length"))
 
-    def _new_sequence(self, request: Request) -> Sequence:
+    def _reject(self, request: Request, error: str) -> None:
+        self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=error))
+
+    def _new_sequence(self, request: Request, order: Order) -> Sequence:
         """Raises InvalidRequest, ModelLoadError, NativeError."""
         model = self._models.get(request.model_id)
         if model is None:
             raise InvalidRequest(f"model {request.model_id} is not loaded")
         if not model.is_awake:
             self._residents.wake(model)
-        order = self._clock() - PRIORITY_S * request.priority, next(self._arrivals)
+        self.sharing.hope()
         return new_sequence(
             request,
             model,
@@ -217,7 +255,7 @@ class EngineCore:
             order,
             self._namespaces.of(request.cache_salt),
             lambda: self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
-            self.memory.ladder.idle_bytes,
+            self.memory.ladder.more_bytes,
         )
 
     def _draft_model(self, request: Request) -> Model | None:
@@ -231,6 +269,8 @@ class EngineCore:
         """Gives the request's blocks back at once. Requests that are already finished are ignored."""
         if sequence := self._sequences.get(request_id):
             self._outputs.append(self._finish(sequence, "cancelled"))
+        for parked in self.sharing.take_parked(lambda request: request.id == request_id):
+            self._outputs.append(StepOutput(request_id=parked.request.id, finish_reason="cancelled"))
 
     def interrupt(self, request_id: str) -> None:
         """Ends the step that is under way if nobody else is in it: for any thread, once it has asked the
@@ -253,6 +293,7 @@ class EngineCore:
             if self._sequences.get(sequence.id) is sequence:
                 self._scheduler.add(sequence)
         step = self._scheduler.next_step()
+        self.sharing.hope()
         outputs += [self._finish(sequence, "busy") for sequence in self._scheduler.refused()]
         outputs += [self._finish(s, "error", reason) for s, reason in self._scheduler.take_infeasible()]
         self.is_stalled = step is None and not outputs

@@ -23,8 +23,9 @@ class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
 
 
-def context_limit(request: Request, info: ModelInfo, kv: ModelKv, idle_bytes: int) -> int:
-    """Tokens that this request's sequence may have. idle_bytes: that idle models would give it.
+def context_limit(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) -> int:
+    """Tokens that this request's sequence may have. more_bytes: that idle models and
+    other engines could give it.
 
     Raises InvalidRequest if its prompt has more, or there can be no memory for it.
     """
@@ -33,10 +34,10 @@ def context_limit(request: Request, info: ModelInfo, kv: ModelKv, idle_bytes: in
     limit = min(wanted, info.context_length)
     if num_prompt > limit:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed := kv.bytes_for(num_prompt)) > kv.most_bytes + idle_bytes:
+    if (needed := kv.bytes_for(num_prompt)) > kv.most_bytes + more_bytes:
         raise InvalidRequest(f"the prompt of {num_prompt} tokens {kv.describe_need(needed)}")
     # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
-    return min(limit, kv.tokens_within(kv.most_bytes_without_leases + idle_bytes))
+    return min(limit, kv.tokens_within(kv.most_bytes_without_leases + more_bytes))
 
 
 def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:

@@ -9,6 +9,7 @@ import msgspec
 
 from puna._native import ReleaseClock
 from puna.config.sizes import binary_size
+from puna.kv.limits import NOTHING, Limits
 from puna.kv.reclaimable import Reclaimable, evict_oldest_of, held_bytes
 
 
@@ -44,6 +45,8 @@ class Budget:
         """By those who have no pool."""
         self.weight_bytes = 0
         """Of the models that are awake."""
+        self.elsewhere = NOTHING
+        """By how much other engines may let the limits be raised."""
         self._pools: list[Reclaimable] = []
         self._guarantees: dict[Reclaimable, int] = {}  # of those that have one
         self._guaranteed: dict[Reclaimable, int] = {}  # the same, or less if they exceed the limits
@@ -56,6 +59,16 @@ class Budget:
         return min(self.kv_limit_bytes, self.memory_limit_bytes - self.weight_bytes)
 
     @property
+    def limits(self) -> Limits:
+        return Limits(self.kv_limit_bytes, self.memory_limit_bytes)
+
+    @property
+    def slack(self) -> Limits:
+        """By how much each limit could be lower with nothing given up; negative where it is exceeded."""
+        free, limit = self.free_bytes(None), self.limit_bytes
+        return (self.limits - Limits(0, self.weight_bytes)).plus(free - limit)
+
+    @property
     def are_weights_in_the_way(self) -> bool:
         """Whether KV could take more if there were fewer."""
         return self.memory_limit_bytes - self.weight_bytes < self.kv_limit_bytes
@@ -64,6 +77,11 @@ class Budget:
     def excess_bytes(self) -> int:
         """By how much what is there exceeds a limit that was lowered."""
         return max(self.committed_bytes + self.leased_bytes - self.limit_bytes, 0)
+
+    @property
+    def taken(self) -> Limits:
+        """What counts against each limit."""
+        return Limits(0, self.weight_bytes).plus(self.committed_bytes + self.leased_bytes)
 
     @property
     def debt_bytes(self) -> int:

@@ -334,7 +334,7 @@ def test_memory_waits_for_a_worker(daemon):
         assert observation.stats is not None
         assert observation.num_worker_starts == 1
         assert await daemon.runtime.set_limits(1 << 30, None) == 0
-        assert daemon.worker.limits == (1 << 30, None)
+        assert daemon.worker.limits == (1 << 30, daemon.worker.ready.memory_limit_bytes)
         assert await daemon.runtime.worker.call(TrimKv()) == 0
 
     run(main, daemon)

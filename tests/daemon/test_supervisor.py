@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from puna.backends.base import ModelLoadError, ModelSource
+from puna.daemon.worker.memory import WorkersMemory
 from puna.daemon.worker.restarting_child import SHUTTING_DOWN
 from puna.daemon.worker.supervisor import WorkerSupervisor
 from puna.engine.memory.load_errors import ModelDoesNotFit
@@ -27,7 +28,10 @@ class Supervised(Workshop):
     def __init__(self) -> None:
         super().__init__()
         self.lost: list[str] = []
-        self.supervisor = WorkerSupervisor(self.spawn, lambda model_id, _: self.lost.append(model_id))
+        self.memory = WorkersMemory()
+        self.supervisor = WorkerSupervisor(
+            self.spawn, self.memory, lambda model_id, _: self.lost.append(model_id)
+        )
 
     async def tokens(self, model_id, prompt):
         request = Request(id=f"{model_id}{len(prompt)}", model_id=model_id, prompt=prompt)
@@ -108,18 +112,18 @@ def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
         supervised = await started("a")
         supervisor = supervised.supervisor
         await supervisor.load("b", B, 1.0, 77)
-        await supervisor.set_limits(500, None)
-        await supervisor.set_limits(None, 9000)
-        assert (await supervisor.lease(600)).granted
-        assert not (await supervisor.lease(600)).granted
-        await supervisor.end_lease(200)
+        await supervised.memory.set_limits(supervisor, 500, None)
+        await supervised.memory.set_limits(supervisor, None, 9000)
+        assert (await supervised.memory.lease(supervisor, 600)).granted
+        assert not (await supervised.memory.lease(supervisor, 600)).granted
+        await supervised.memory.end_lease(supervisor, 200)
         supervised.worker.die()
         await asyncio.sleep(5)
         assert len(supervised.workers) == 2
         assert supervised.worker.limits == (500, 9000)
         assert supervised.worker.leased_bytes == 400
         assert supervised.worker.minimums == {"a": 0, "b": 77}
-        await supervisor.end_lease(400)
+        await supervised.memory.end_lease(supervisor, 400)
         assert supervised.worker.leased_bytes == 0
 
     virtual_time(main)
@@ -135,7 +139,7 @@ def test_the_limits_that_the_first_worker_found_are_those_of_later_ones(virtual_
             supervised.worker.die()
             await asyncio.sleep(5)
             assert supervised.worker.limits == (found.kv_limit_bytes, found.memory_limit_bytes)
-        await supervised.supervisor.set_limits(None, 7000)
+        await supervised.memory.set_limits(supervised.supervisor, None, 7000)
         supervised.worker.die()
         await asyncio.sleep(5)
         assert supervised.worker.limits == (found.kv_limit_bytes, 7000)
@@ -147,10 +151,10 @@ def test_the_limits_that_the_first_worker_found_are_those_of_later_ones(virtual_
 def test_a_lease_that_ends_while_workers_change_is_ended_in_the_next(virtual_time, delay_s: float):
     async def main():
         supervised = await started("a")
-        await supervised.supervisor.lease(600)
+        await supervised.memory.lease(supervised.supervisor, 600)
         supervised.worker.die()
         await asyncio.sleep(delay_s)
-        await supervised.supervisor.end_lease(500)
+        await supervised.memory.end_lease(supervised.supervisor, 500)
         await asyncio.sleep(5)
         assert len(supervised.workers) == 2
         assert supervised.worker.leased_bytes == 100
@@ -161,7 +165,7 @@ def test_a_lease_that_ends_while_workers_change_is_ended_in_the_next(virtual_tim
 def test_a_lease_that_nobody_waits_for_is_given_back(virtual_time):
     async def main():
         supervised = await started("a")
-        asked = asyncio.create_task(supervised.supervisor.lease(600))
+        asked = asyncio.create_task(supervised.memory.lease(supervised.supervisor, 600))
         await asyncio.sleep(STEP_S / 2)
         asked.cancel()
         await asyncio.sleep(1)
@@ -176,7 +180,7 @@ def test_a_lease_that_nobody_waits_for_is_given_back(virtual_time):
 def test_a_lease_that_was_asked_of_a_dying_worker_is_not_there(virtual_time):
     async def main():
         supervised = await started("a")
-        asked = asyncio.create_task(supervised.supervisor.lease(600))
+        asked = asyncio.create_task(supervised.memory.lease(supervised.supervisor, 600))
         await asyncio.sleep(STEP_S / 2)
         supervised.worker.die()
         with pytest.raises(WorkerDied, match="check puna server logs"):

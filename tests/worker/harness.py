@@ -27,6 +27,8 @@ class SlowBackend(ToyBackend):
         super().__init__()
         self.gate = threading.Event()
         self.models: list[ToyModel] = []
+        self.weight_bytes = 0
+        """Of models that are loaded later."""
 
     def load(self, source: ModelSource) -> ToyModel:
         if source.name == "9":
@@ -34,7 +36,8 @@ class SlowBackend(ToyBackend):
         if source.name == "13":
             raise KeyError("bug")
         # Without a limit, a request fills the memory: more than any test waits for.
-        self.models.append(ToyModel(salt=super().load(source).salt, context_length=1_000_000))
+        salt = super().load(source).salt
+        self.models.append(ToyModel(salt, context_length=1_000_000, weight_bytes=self.weight_bytes))
         return self.models[-1]
 
 

@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
-from puna.daemon.worker.kept_memory import KeptMemory
+from puna.daemon.worker.memory import WorkersMemory
 from puna.daemon.worker.restarting_child import Process, ProcessStatus, RestartingChild
+from puna.engine.memory.offers import Short
 from puna.engine.request import Request, StepOutput
 from puna.worker.call_client import WorkerDied
 from puna.worker.calls import Call, Caller
 from puna.worker.engine.messages import (
-    EndLease,
     Hold,
-    Lease,
-    Leased,
     Load,
     Ready,
     SavePrefixes,
-    SetLimits,
     SetTokenTable,
     Sleep,
     Unload,
@@ -39,6 +36,8 @@ _SAVE_TIMEOUT_S = 6.0
 
 class Client(Caller, Protocol):
     """What puna.worker.engine.client.EngineClient does; raises WorkerDied throughout."""
+
+    on_short: Callable[[Short], None]
 
     def tell(self, message: Hold) -> None: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[StepOutput]]: ...
@@ -75,19 +74,22 @@ class _Sleeper(NamedTuple):
 class WorkerSupervisor:
     """An engine worker that is always there, or on its way.
 
-    spawn: starts a worker process.
+    spawn: starts a worker process. memory: what it shares with other workers.
     on_lost: told the id of a model that could not be loaded again after a restart, and why.
     All methods raise WorkerDied, with a text for users, when the worker dies or cannot be started.
     """
 
     def __init__(
-        self, spawn: Callable[[], Awaitable[EngineProcess]], on_lost: Callable[[str, Exception], None]
+        self,
+        spawn: Callable[[], Awaitable[EngineProcess]],
+        memory: WorkersMemory,
+        on_lost: Callable[[str, Exception], None],
     ) -> None:
         self._child: RestartingChild[EngineProcess] = RestartingChild("worker", spawn, self._prepare)
         self._on_lost = on_lost
         self._resident: dict[str, _Model] = {}
         self._asleep: dict[str, _Sleeper] = {}
-        self._memory = KeptMemory()
+        self._memory = memory
 
     @property
     def num_started(self) -> int:
@@ -99,11 +101,6 @@ class WorkerSupervisor:
         """None: there is no worker."""
         process = self._child.process
         return None if process is None else ProcessStatus("worker", process.pid, process.ready.cage)
-
-    @property
-    def leased_bytes(self) -> int:
-        """What others than the models have of its memory."""
-        return self._memory.leased_bytes
 
     def start(self) -> None:
         """Begins to start the worker, so that the first request finds it ready."""
@@ -202,33 +199,6 @@ class WorkerSupervisor:
         except WorkerDied as error:
             raise self._child.died(process) from error
 
-    async def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> int:
-        """For this worker and later ones; None: as before. Returns by how many bytes what is in use exceeds
-        the new limits: what running requests hold of it goes as they finish.
-        """
-        self._memory.set_limits(kv_limit_bytes, memory_limit_bytes)
-        return await self.call(SetLimits(kv_limit_bytes, memory_limit_bytes))
-
-    async def lease(self, num_bytes: int) -> Leased:
-        """Memory of the budget for somebody outside the worker; it outlives the worker."""
-        process = await self._child.current()
-        asked = asyncio.ensure_future(process.client.call(Lease(num_bytes)))
-        try:
-            leased = await asyncio.shield(asked)
-        except WorkerDied as error:
-            raise self._child.died(process) from error
-        except asyncio.CancelledError:
-            self._child.run_in_background(_take_back(process, asked, num_bytes))
-            raise
-        if leased.granted:
-            self._memory.leased_bytes += num_bytes
-        return leased
-
-    async def end_lease(self, num_bytes: int) -> None:
-        """So much of what was leased is free again. Does not raise: a later worker is told what is left."""
-        self._memory.leased_bytes -= num_bytes
-        await self._tell(EndLease(num_bytes))
-
     async def save_prefixes(self) -> None:
         """Before close(): has the worker keep on disk what it has cached, as far as that takes no more than a
         few seconds. Does not raise.
@@ -267,7 +237,7 @@ class WorkerSupervisor:
         """Brings what outlives workers into a new one."""
         if self.num_started == 1 and (warning := process.ready.cage.warning):
             log.warning("the worker is %s", warning)
-        await self._memory.restore(process.client, process.ready)
+        await self._memory.restore(self, process.client, process.ready)
         for model_id, model in list(self._resident.items()):
             if model_id not in self._resident:  # unloaded meanwhile
                 continue
@@ -292,10 +262,3 @@ async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelIn
     if model.token_table is not None:
         await process.client.call(SetTokenTable(model_id), [model.token_table])
     return info
-
-
-async def _take_back(process: EngineProcess, asked: asyncio.Future[Leased], num_bytes: int) -> None:
-    """A lease that nobody waits for any more."""
-    with suppress(WorkerDied):
-        if (await asked).granted:
-            await process.client.call(EndLease(num_bytes))

@@ -9,11 +9,13 @@ from puna.backends.base import DeviceOutOfMemory, ModelLoadError
 from puna.config.memory import available_bytes, default_kv_limit_bytes
 from puna.engine.memory.ladder import Drafts, IdleModels, Ladder, Rung
 from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.memory.offers import Level, Offer, offers_of
 from puna.engine.memory.shortage import describe_shortage
 from puna.engine.model import Model
 from puna.engine.settings import EngineSettings
 from puna.kv import Budget
 from puna.kv.budget import Shortage
+from puna.kv.limits import NOTHING, Limits
 from puna.kv.model_kv import ModelKv
 
 log = logging.getLogger(__name__)
@@ -37,13 +39,18 @@ class EngineMemory:
         models: Mapping[str, Model],
         pins: list[Rung],
         sleep: Callable[[Model], None],
+        clock: Callable[[], float],
     ) -> None:
-        """pins: KV that is kept although no sequence needs it now. sleep: of an idle model."""
+        """pins: KV that is kept although no sequence needs it now: transfers, sessions, slots.
+
+        sleep: of an idle model. clock: seconds.
+        """
         self.budget = new_budget(settings)
         self._models = models
+        self._clock = clock
         self._is_elastic = settings.elastic
         self._idle = IdleModels(models, self.budget, sleep)
-        self.ladder = Ladder([Drafts(models), *pins], self._idle if settings.elastic else None)
+        self.ladder = Ladder([Drafts(models), *pins], self._idle if settings.elastic else None, self.budget)
         self._has_failed = False  # to settle, the last time
 
     def enter(self, model: Model, kv: ModelKv) -> None:
@@ -75,6 +82,43 @@ class EngineMemory:
             budget.kv_limit_bytes if kv_limit_bytes is None else kv_limit_bytes,
             budget.memory_limit_bytes if memory_limit_bytes is None else memory_limit_bytes,
         )
+
+    def lack(self, num_bytes: int) -> Limits:
+        """By how much each limit is too low for so much more KV memory."""
+        budget = self.budget
+        room = budget.limits - Limits(0, budget.weight_bytes)
+        return (NOTHING.plus(budget.limit_bytes + num_bytes) - room).at_least(NOTHING)
+
+    def offers(self, asked: Limits, later_bytes: int, earlier_bytes: int) -> list[Offer]:
+        """What could be given of `asked`, and what that would cost; nothing is given up.
+
+        later_bytes, earlier_bytes: what running sequences hold that come after whoever asks, and before.
+        """
+        if not self._is_elastic:
+            return offers_of([(Level.FREE, NOTHING, 0.0)], self.budget.slack, asked)
+        budget, idle = self.budget, self._idle.all()
+        free, uncached, available = (
+            budget.free_bytes(None),
+            budget.uncached_bytes(None),
+            budget.available_bytes(None),
+        )
+        cached = [model for model in self._models.values() if model.is_awake and model.kv.cached_bytes]
+        pins = zip(
+            (Level.DRAFTS, Level.TRANSFERS, Level.SESSIONS, Level.SLOTS), self.ladder.pins, strict=True
+        )
+        gains = [
+            (Level.FREE, NOTHING, 0.0),
+            (Level.SPARE, NOTHING.plus(uncached - free), 0.0),
+            (Level.CACHED, NOTHING.plus(available - uncached), self._unused_s(cached)),
+            *((level, NOTHING.plus(rung.num_bytes), 0.0) for level, rung in pins),
+            (Level.IDLE_MODELS, self._idle.gives, self._unused_s(idle)),
+            (Level.SEQUENCES, NOTHING.plus(later_bytes), 0.0),
+            (Level.ENDING, NOTHING.plus(earlier_bytes), 0.0),
+        ]
+        return offers_of(gains, budget.slack, asked)
+
+    def _unused_s(self, models: list[Model]) -> float:
+        return self._clock() - min((model.last_used_s for model in models), default=self._clock())
 
     def settle(self) -> None:
         """Has everybody who can do without memory give it back, as long as there is too little.
@@ -126,7 +170,8 @@ class EngineMemory:
         while (shortage := self.budget.shortage(kv, fixed_bytes, model.guaranteed_bytes)) is not None:
             missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
             if missing > self._most_given(shortage) or not self._give_up_for(shortage):
-                raise ModelDoesNotFit(describe_shortage(model, shortage, self._models.values(), self.budget))
+                text = describe_shortage(model, shortage, self._models.values(), self.budget)
+                raise ModelDoesNotFit(text, Limits(missing, 0) if shortage.is_of_kv else Limits(0, missing))
 
     def _most_given(self, shortage: Shortage) -> int:
         """What the shortage could become less by. A shortage of KV is one of guarantees alone."""

@@ -10,7 +10,8 @@
 | weights of idle models | IdleModels | reading them from the file, when they are wanted |
 | running sequences, the last in order first | Scheduler | computing them again |
 
-Whoever takes a block gets spare and cached memory by the way; this is what comes after that.
+Whoever takes a block gets spare and cached memory by the way; this is what comes after that. Where several
+engines share the memory, Level names these rows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from puna.engine.model import Model
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import Budget
 from puna.kv.input_cache import InputCacheSlot
+from puna.kv.limits import NOTHING, Limits
 
 
 class Rung(Protocol):
@@ -91,12 +93,24 @@ class IdleModels:
     @property
     def num_bytes(self) -> int:
         """None where weights are not in the way of KV memory: what is guaranteed to an idle model stays."""
-        if not self._budget.are_weights_in_the_way:
-            return 0
-        budget, idle = self._budget, self.all()
-        weights = budget.weight_bytes - sum(model.device.info.fixed_bytes for model in idle)
-        limit = min(budget.kv_limit_bytes, budget.memory_limit_bytes - weights)
-        return limit - budget.limit_bytes + sum(model.guaranteed_bytes for model in idle)
+        return self.bytes_with(NOTHING)
+
+    def bytes_with(self, more: Limits) -> int:
+        """KV memory that there would be besides if limits were higher, and all of these slept."""
+        budget, limits = self._budget, self._budget.limits + more
+        room = limits.memory_bytes - budget.weight_bytes
+        if room >= limits.kv_bytes:
+            return limits.kv_bytes - budget.limit_bytes
+        gives = self.gives
+        limit = min(limits.kv_bytes, room + gives.memory_bytes - gives.kv_bytes)
+        return limit - budget.limit_bytes + gives.kv_bytes
+
+    @property
+    def gives(self) -> Limits:
+        """What all of them have beside KV that is cached or pinned: weights and guarantees."""
+        idle = self.all()
+        weights = sum(model.device.info.fixed_bytes for model in idle)
+        return Limits(0, weights).plus(sum(model.guaranteed_bytes for model in idle))
 
     def give_up_one(self) -> bool:
         return self._budget.are_weights_in_the_way and self.put_to_sleep()
@@ -115,10 +129,12 @@ class IdleModels:
 class Ladder:
     """The rungs below running sequences."""
 
-    def __init__(self, rungs: Items[Rung], idle: IdleModels | None) -> None:
+    def __init__(self, rungs: Items[Rung], idle: IdleModels | None, budget: Budget) -> None:
         """rungs: the first go first, and before idle models. idle: None: those keep their memory."""
+        self.pins = tuple(rungs)
         self._rungs = (*rungs, *([idle] if idle else []))
         self._idle = idle
+        self._budget = budget
 
     @property
     def num_bytes(self) -> int:
@@ -127,12 +143,17 @@ class Ladder:
     @property
     def pinned_bytes(self) -> int:
         """On the rungs before idle models."""
-        return sum(rung.num_bytes for rung in self._rungs if rung is not self._idle)
+        return sum(rung.num_bytes for rung in self.pins)
 
     @property
     def idle_bytes(self) -> int:
         """KV memory that would be there besides if all idle models slept."""
         return self._idle.num_bytes if self._idle else 0
+
+    @property
+    def more_bytes(self) -> int:
+        """The same if other engines, too, gave what they could."""
+        return self._idle.bytes_with(self._budget.elsewhere) if self._idle else 0
 
     def give_up_one(self) -> bool:
         return any(rung.give_up_one() for rung in self._rungs)

@@ -31,7 +31,7 @@ class Residents:
         self.prefixes = WarmPrefixes(settings, clock)
         self.sessions = Sessions(settings, clock, self.prefixes.models)
         pins: list[Rung] = [self.prefixes, self.sessions, IdleSlots(models)]
-        self.memory = EngineMemory(settings, models, pins, self.sleep)
+        self.memory = EngineMemory(settings, models, pins, self.sleep, clock)
         self._settings = settings
         self._clock = clock
         self._models = models

@@ -57,6 +57,11 @@ class Contention:
         self._num_changes += 1
         self._demands.pop(model, None)
 
+    @property
+    def may_get_more(self) -> bool:
+        """Whether there could be more memory than the limits allow now."""
+        return self._ladder.more_bytes > self._ladder.idle_bytes
+
     def give_way(self) -> bool:
         """Gives up something that no running sequence needs to get on; False: there is nothing."""
         return self._ladder.give_up_one()
@@ -69,6 +74,10 @@ class Contention:
         """It had to give back what it had taken. missing_bytes: see missing_bytes()."""
         available = model.kv.available_bytes
         self._shortages[model] = Shortage(sequence, self._num_changes, available, missing_bytes)
+
+    def shortages(self) -> list[Shortage]:
+        """Of those that still come first among the waiting of their models."""
+        return [s for model, s in self._shortages.items() if model.waiting and model.waiting[0] is s.sequence]
 
     def may_have_room(self, model: Model, sequence: Sequence) -> bool:
         """Whether to see whether it can start, which takes long for a long prompt: not while nothing has
@@ -100,7 +109,7 @@ class Contention:
             return 0
         # Without room to grow where it could never have that.
         needed = min(
-            needed_bytes(sequence), kv.most_bytes + self._ladder.idle_bytes - sequence.table.held_bytes
+            needed_bytes(sequence), kv.most_bytes + self._ladder.more_bytes - sequence.table.held_bytes
         )
         needed += self._demand(model)
         if not kv.is_guaranteed(needed):  # or nobody else can take it
@@ -133,14 +142,25 @@ class Contention:
 
     def is_infeasible(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
         """Whether a table for so many tokens is more than there can be."""
+        if self._is_refused(model, sequence):
+            return True
         table = sequence.table
         missing = table.missing_bytes(num_tokens)
-        return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.idle_bytes
+        return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.more_bytes
+
+    def _is_refused(self, model: Model, sequence: Sequence) -> bool:
+        """Whether it had all memory to itself, and what it lacked is more than anybody could give."""
+        shortage = self._shortages.get(model)
+        if shortage is None or shortage.sequence is not sequence or shortage.num_changes != self._num_changes:
+            return False
+        missing = shortage.missing_bytes - (model.kv.available_bytes - shortage.available_bytes)
+        is_alone = not any(other.running for other in self._models.values())
+        return is_alone and missing > self._ladder.pinned_bytes + self._ladder.more_bytes
 
     def most_at_once(self, model: Model, sequence: Sequence) -> int:
         """Of its next tokens, where layers have windows: these slide when a step has ended."""
         table = sequence.table
-        room = model.kv.most_bytes + self._ladder.idle_bytes - table.held_bytes
+        room = model.kv.most_bytes + self._ladder.more_bytes - table.held_bytes
         num_blocks = table.num_blocks + max(room // table.block_bytes, 1)
         return max(num_blocks * BLOCK_TOKENS - sequence.position, 1)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from puna.engine.faults import unforeseen
 from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
-from puna.engine.scheduling.contention import Contention
+from puna.engine.scheduling.contention import Contention, needed_bytes
 from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.sequence import Sequence
@@ -129,6 +129,30 @@ class Scheduler:
         """Who was given up by next_step(); the scheduler knows them no more."""
         infeasible, self._infeasible = self._infeasible, []
         return infeasible
+
+    def shortages(self) -> list[tuple[Sequence, int]]:
+        """Who found no room for lack of memory, and how many bytes each lacked."""
+        return [(short.sequence, short.missing_bytes) for short in self._contention.shortages()]
+
+    def held_bytes(self, order_s: float) -> tuple[int, int]:
+        """By running sequences that came later than that, beyond what is guaranteed; and by the others."""
+        later = earlier = 0
+        for model in self._models.values():
+            if model.running:
+                held = [(s.order[0] > order_s, s.table.held_bytes) for s in model.running]
+                gained = min(sum(size for is_later, size in held if is_later), _unguaranteed_bytes(model))
+                later += gained
+                earlier += model.kv.used_bytes - gained
+        return later, earlier
+
+    def preempt_last(self, order_s: float) -> bool:
+        """Has the last in order of those wait who came later than that; False: there is none."""
+        gain = [model for model in self._models.values() if model.running and _unguaranteed_bytes(model)]
+        last = max((model.running[-1] for model in gain), key=_order, default=None)
+        if last is None or last.order[0] <= order_s:
+            return False
+        self._preempt(self._models[last.model_id], last)
+        return True
 
     def _admit(self) -> None:
         queues = [model for model in self._models.values() if model.waiting]
@@ -291,10 +315,14 @@ class Scheduler:
             victim = self._contention.victim(model, sequence, is_guaranteed=is_guaranteed)
             assert victim is not None, "a running sequence could at least stop itself"
             is_alone = victim is sequence and model.kv.is_all_held_by(sequence.table)
-            if is_alone and not model.kv.is_too_coarse:  # or there is more for it in a finer one
+            has_all = is_alone and not model.kv.is_too_coarse  # or there is more for it in a finer one
+            if has_all and not self._contention.may_get_more:
                 self._give_up(model, sequence, length)
                 return False
             self._preempt(self._models[victim.model_id], victim)
+            if has_all:
+                missing = needed_bytes(sequence) - model.kv.available_bytes
+                self._contention.found_no_room(model, sequence, missing)
             if victim is sequence:
                 return False
         return True
@@ -347,3 +375,8 @@ def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
         sequence.num_shifts += 1
         sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)
+
+
+def _unguaranteed_bytes(model: Model) -> int:
+    """What is in use beyond what is guaranteed to the model."""
+    return max(model.kv.used_bytes - model.guaranteed_bytes, 0)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
+from puna.engine.memory.offers import Short
 from puna.engine.request import Request, StepOutput
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import Call, Channel
-from puna.worker.engine.messages import CROSSING, Cancel, Hold, Outputs, Pause, Submit
+from puna.worker.engine.messages import CROSSING, Cancel, EngineEvent, Hold, Outputs, Pause, Submit
 
 R = TypeVar("R")
 
@@ -23,6 +24,7 @@ class EngineClient:
     """Speaks to an engine worker. Every method raises WorkerDied once the worker is gone."""
 
     def __init__(self) -> None:
+        self.on_short: Callable[[Short], None] = lambda _: None
         self._streams: dict[str, OutputStream] = {}
         self._calls: CallClient
 
@@ -31,7 +33,7 @@ class EngineClient:
         """The channel then belongs to the client."""
         client = cls()
         client._calls = await CallClient.connect(
-            channel, crossing=CROSSING, events=Outputs, on_event=client._deliver, on_end=client._end
+            channel, crossing=CROSSING, events=EngineEvent, on_event=client._deliver, on_end=client._end
         )
         return client
 
@@ -51,7 +53,13 @@ class EngineClient:
         """The worker ends when it sees the connection closed."""
         await self._calls.close()
 
-    def _deliver(self, message: Outputs) -> None:
+    def _deliver(self, event: EngineEvent) -> None:
+        if isinstance(event, Short):
+            self.on_short(event)
+        else:
+            self._deliver_outputs(event)
+
+    def _deliver_outputs(self, message: Outputs) -> None:
         for output in message.outputs:
             if stream := self._streams.get(output.request_id):  # none: its reader has gone
                 stream.outputs.put_nowait(output)

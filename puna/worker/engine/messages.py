@@ -6,11 +6,13 @@ import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.memory.offers import Offer, Short
 from puna.engine.observation.stats import EngineStats
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.request import Request, StepOutput
 from puna.engine.settings import EngineSettings
+from puna.kv.limits import Limits
 from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing
@@ -112,6 +114,27 @@ class SetLimits(Call[int], frozen=True, tag=True):
 
     kv_limit_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    whole: Limits | None = None
+    """What all workers may have together; None: there are no others."""
+    reachable: Limits | None = None
+    """By how much others could let the limits be raised for what is Short; None: by all that they have."""
+
+
+class GetOffers(Call[list[Offer]], frozen=True, tag=True):
+    """What a worker could give up for somebody who is Short, cheapest first; nothing is given up."""
+
+    asked: Limits
+    order_s: float
+    """See Short."""
+
+
+class GiveUp(Call[Limits], frozen=True, tag=True):
+    """Lowers the limits by what was offered of so much, or as much of it as can be given up now. Answered
+    with by how much.
+    """
+
+    asked: Limits
+    order_s: float
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -200,6 +223,7 @@ class Outputs(msgspec.Struct, frozen=True, tag=True):
     outputs: list[StepOutput]
 
 
+EngineEvent = Outputs | Short
 SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
 ToWorker = (
     Start
@@ -212,6 +236,8 @@ ToWorker = (
     | GetStats
     | GetTrace
     | SetLimits
+    | GetOffers
+    | GiveUp
     | Lease
     | EndLease
     | TrimKv

@@ -20,8 +20,10 @@ from puna.worker.engine.messages import (
     Cancel,
     EndLease,
     EraseModel,
+    GetOffers,
     GetStats,
     GetTrace,
+    GiveUp,
     Hold,
     Lease,
     Leased,
@@ -51,6 +53,8 @@ TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
 TEND_S = 0.01
 """So often, between steps, cached KV and the system's memory are looked after."""
+SHORT_S = 0.05
+"""So often the daemon is told what memory is lacking that other workers may have."""
 STALL_S = 0.002
 """So long to wait where requests need memory that other threads are about to give back."""
 
@@ -90,6 +94,7 @@ class EngineServer:
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
         self._tend_s = 0.0
+        self._told_s = 0.0
 
     def run(self) -> None:
         """Returns when the daemon is gone; all requests are then cancelled and all models unloaded."""
@@ -125,11 +130,20 @@ class EngineServer:
         if must_wait or now_s >= self._tend_s:
             self._tend_s = now_s + TEND_S
             tended_s = self._engine.prefixes.tend(), self._engine.sessions.tend()
-            waits_s = [*tended_s, self._relief.relieve_system()]
+            waits_s = [*tended_s, self._relief.relieve_system(), self._tell_shortage(now_s)]
             if must_wait and (message := self._wait(*waits_s, STALL_S if has_work else None)):
                 self._handle(message)
         while not self._inbox.empty():
             self._handle(self._inbox.get())
+
+    def _tell_shortage(self, now_s: float) -> float | None:
+        """After how many seconds to do so again; None: nothing is lacking."""
+        if (short := self._engine.sharing.shortage) is None:
+            return None
+        if now_s >= self._told_s + SHORT_S:
+            self._calls.tell(short)
+            self._told_s = now_s
+        return self._told_s + SHORT_S - now_s
 
     def _start_chores(self) -> None:
         self._trim_s = time.monotonic() + TRIM_S
@@ -198,8 +212,12 @@ class EngineServer:
                 return engine.stats()
             case GetTrace(seconds):
                 return engine.trace(seconds)
-            case SetLimits(kv_limit_bytes, memory_limit_bytes):
-                return engine.set_limits(kv_limit_bytes, memory_limit_bytes)
+            case SetLimits(kv_limit_bytes, memory_limit_bytes, whole, reachable):
+                return engine.set_limits(kv_limit_bytes, memory_limit_bytes, whole=whole, reachable=reachable)
+            case GetOffers(asked, order_s):
+                return engine.sharing.offers(asked, order_s)
+            case GiveUp(asked, order_s):
+                return engine.sharing.give_up(asked, order_s)
             case Lease(num_bytes, is_held):
                 granted = engine.lease(num_bytes, is_held=is_held)
                 return Leased(granted, engine.memory.leasable_bytes)
