@@ -89,10 +89,11 @@ class EngineMemory:
         room = budget.limits - Limits(0, budget.weight_bytes)
         return (NOTHING.plus(budget.limit_bytes + num_bytes) - room).at_least(NOTHING)
 
-    def offers(self, asked: Limits, later_bytes: int, earlier_bytes: int) -> list[Offer]:
+    def offers(self, asked: Limits, later_bytes: int, earlier_bytes: int, needed_bytes: int) -> list[Offer]:
         """What could be given of `asked`, and what that would cost; nothing is given up.
 
         later_bytes, earlier_bytes: what running sequences hold that come after whoever asks, and before.
+        needed_bytes: what the latter are about to take besides.
         """
         if not self._is_elastic:
             return offers_of([(Level.FREE, NOTHING, 0.0)], self.budget.slack, asked)
@@ -113,9 +114,9 @@ class EngineMemory:
             *((level, NOTHING.plus(rung.num_bytes), 0.0) for level, rung in pins),
             (Level.IDLE_MODELS, self._idle.gives, self._unused_s(idle)),
             (Level.SEQUENCES, NOTHING.plus(later_bytes), 0.0),
-            (Level.ENDING, NOTHING.plus(earlier_bytes), 0.0),
+            (Level.ENDING, NOTHING.plus(earlier_bytes + needed_bytes), 0.0),
         ]
-        return offers_of(gains, budget.slack, asked)
+        return offers_of(gains, budget.slack.plus(-needed_bytes), asked)
 
     def _unused_s(self, models: list[Model]) -> float:
         return self._clock() - min((model.last_used_s for model in models), default=self._clock())

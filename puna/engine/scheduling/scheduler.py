@@ -134,16 +134,19 @@ class Scheduler:
         """Who found no room for lack of memory, and how many bytes each lacked."""
         return [(short.sequence, short.missing_bytes) for short in self._contention.shortages()]
 
-    def held_bytes(self, order_s: float) -> tuple[int, int]:
-        """By running sequences that came later than that, beyond what is guaranteed; and by the others."""
-        later = earlier = 0
+    def held_bytes(self, order_s: float) -> tuple[int, int, int]:
+        """By running sequences that came later than that, beyond what is guaranteed; by the others; and what
+        those are about to take besides.
+        """
+        later = earlier = needed = 0
         for model in self._models.values():
             if model.running:
                 held = [(s.order[0] > order_s, s.table.held_bytes) for s in model.running]
                 gained = min(sum(size for is_later, size in held if is_later), _unguaranteed_bytes(model))
                 later += gained
                 earlier += model.kv.used_bytes - gained
-        return later, earlier
+                needed += sum(needed_bytes(s) for s in model.running if s.order[0] <= order_s)
+        return later, earlier, needed
 
     def preempt_last(self, order_s: float) -> bool:
         """Has the last in order of those wait who came later than that; False: there is none."""
