@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "vocabulary/keyed_hash.h"
 #include "vocabulary/format.h"
+#include "vocabulary/keyed_hash.h"
 
 namespace puna {
 

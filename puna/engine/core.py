@@ -189,7 +189,7 @@ class EngineCore:
         return self.memory.budget.excess_bytes
 
     def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
-        """Takes memory for somebody outside: what is free, or cached, but nothing that is guaranteed to models.
+        """Takes memory for somebody outside: what is free, or cached, but nothing guaranteed to models.
 
         is_held: they have it already, from an earlier engine. False if there is not that much.
         """

@@ -210,6 +210,17 @@ def test_behind_what_was_generated(
             assert engine.metrics.cached_tokens - before == len(later.prompt) - 1
 
 
+def test_in_slots(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]):
+    """Two, which requests take turns in; each goes on with what another has left, where it can."""
+    with Engine(backend, path, cache_policy="slots", max_running=2) as engine:
+        assert engine.run(requests) == alone
+        for one in (r for r in requests if r.sampling is GREEDY and not r.shift):
+            engine.run([msgspec.structs.replace(one, max_tokens=21)])
+            before = engine.metrics.cached_tokens
+            assert engine.run([continued(one, alone[one.id], 21)])[one.id] == alone[one.id][21:]
+            assert engine.metrics.cached_tokens - before >= len(one.prompt)
+
+
 def test_preempted_and_resumed(
     backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):

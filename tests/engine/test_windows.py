@@ -20,22 +20,41 @@ pytestmark = pytest.mark.native
 LAYERS, WINDOW, NUM_TOKENS = 18, 32, 1000
 
 
-def test_a_long_sequence_holds_a_quarter_of_what_it_would_without_windows(tmp_path: Path):
+PROMPT = np.random.default_rng(1).integers(0, 260, NUM_TOKENS).tolist()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny = TINY["gemma3"]
     tiny = replace(tiny, layers=LAYERS, metadata=tiny.metadata | {"attention.sliding_window": WINDOW})
-    path = write_tiny(tmp_path / "tiny.gguf", tiny)
+    return write_tiny(tmp_path_factory.mktemp("model") / "tiny.gguf", tiny)
+
+
+def answer(path: Path, settings: EngineSettings) -> tuple[list[int], list[int], int]:
+    """To the prompt; bytes that were held while it grew, and of a block of all layers."""
     backend = CpuBackend(num_threads=2)
-    engine = EngineCore(backend, EngineSettings())
+    engine = EngineCore(backend, settings)
     model = load_file(backend, path)
     engine.attach_model("m", model)
-    prompt = np.random.default_rng(1).integers(0, 260, NUM_TOKENS).tolist()
     sampling = SamplingParams(temperature=0)
-    engine.submit(Request(id="r", model_id="m", prompt=prompt, sampling=sampling, max_tokens=40, num_draft=0))
-    held = []
+    engine.submit(Request(id="r", model_id="m", prompt=PROMPT, sampling=sampling, max_tokens=40, num_draft=0))
+    held: list[int] = []
+    tokens: list[int] = []
     while engine.has_work:
-        if any(output.tokens for output in engine.step()) and engine.has_work:
+        outputs = engine.step()
+        assert [output.error for output in outputs if output.error] == []
+        tokens += [token for output in outputs for token in output.tokens]
+        if tokens and engine.has_work:
             held.append(engine.stats().models[0].used_kv_bytes)
     engine.close()
     backend.close()
+    return tokens, held, model.info.block_bytes
+
+
+def test_a_long_sequence_holds_a_quarter_of_what_it_would_without_windows(path: Path):
+    tokens, held, block_bytes = answer(path, EngineSettings())
     assert len(held) > 20
-    assert max(held) <= blocks_for(NUM_TOKENS) * model.info.block_bytes / 4
+    assert max(held) <= blocks_for(NUM_TOKENS) * block_bytes / 4
+    # And where there is no memory for more, a prompt is computed in chunks whose windows find room.
+    settings = EngineSettings(kv_limit_bytes=max(held) + 2 * block_bytes, prefill_tokens=512)
+    assert answer(path, settings)[0] == tokens
