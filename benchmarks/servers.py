@@ -48,7 +48,7 @@ class Puna:
         return str(self.http.base_url)
 
     def complete(self, prompt: str, num_tokens: int, *, reuse: bool = False) -> Completion:
-        # No guesses ahead: they would save steps, and what a step takes is what is asked for.
+        # No drafts: they would save steps, and what a step takes is what is asked for.
         options = {"temperature": 0, "num_predict": num_tokens, "draft_num_predict": 0}
         body = {"model": self.model, "prompt": prompt, "raw": True, "stream": False, "options": options}
         body["cache_prompt"] = reuse

@@ -60,7 +60,7 @@ def cached_blocks() -> list[tuple[Figure, list[float]]]:
     return [
         (Figure("memory of a cached block, beside its content", "bytes", 0), [heap_bytes]),
         (Figure("garbage collection at 1M cached blocks", "ms", 1, _STALL_MS), collected),
-        (Figure("longest call while 1M cached blocks are put away", "ms", 1, _STALL_MS), [max(stalls)]),
+        (Figure("longest call while 1M cached blocks go to disk", "ms", 1, _STALL_MS), [max(stalls)]),
         (Figure("all of these calls", "ms", 1), [sum(stalls)]),
     ]
 

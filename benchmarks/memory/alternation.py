@@ -17,7 +17,7 @@ _TITLE = "two resident models in turn, a token each"
 _PROMPT_TOKENS = 64
 _STREAM_TOKENS = 96
 _TARGET = Target(0.010, is_least=False, show=seconds)
-_PLAIN = {"draft_num_predict": 0}  # without guesses ahead every piece of text is one token
+_PLAIN = {"draft_num_predict": 0}  # without drafts every piece of text is one token
 
 
 @dataclass

@@ -21,7 +21,7 @@ _NUM_STREAMS = 8
 _LONG_TOKENS = 4000
 _CONTEXT_TOKENS = 24 * 1024  # of all slots together
 _PATIENCE_S = 120
-_PLAIN = {"draft_num_predict": 0}  # without guesses ahead every piece of text is one token
+_PLAIN = {"draft_num_predict": 0}  # without drafts every piece of text is one token
 _BATCHES = {
     "default batches": [],
     "batches of 64, for latency": ["--batch-size", "64", "--ubatch-size", "64"],

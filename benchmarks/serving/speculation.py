@@ -1,4 +1,4 @@
-"""Answers that repeat their prompt, and free text: with and without tokens guessed ahead."""
+"""Answers that repeat their prompt, and free text: with drafts and without."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = [(REPETITIVE, 4, Target(1.5)), (FREE, 8, Target(0.97))]
 
 def measure(setup: Setup) -> Findings:
     file = bench_file("Q4_1")  # as published: of these files the one that copies most faithfully
-    title = f"Decoding with tokens guessed ahead / without, {file.title}"
+    title = f"Decoding with drafts / without, {file.title}"
     with (
         puna_server(file, setup.threads) as server,
         setup.peer.server(file, setup.threads, 1, "default") as other,
@@ -32,20 +32,20 @@ def measure(setup: Setup) -> Findings:
 
 
 def _compare(task: Task, puna: Client, llamacpp: Client, rounds: int, target: Target) -> Row:
-    """Raises RuntimeError if guesses change an answer. llama.cpp runs as it does by default: without."""
-    guessing: list[Stream] = []
+    """Raises RuntimeError if drafts change an answer. llama.cpp runs as it does by default: without."""
+    drafted: list[Stream] = []
     plain: list[Stream] = []
-    turns = [(guessing, task.options), (plain, {**task.options, "draft_num_predict": 0})]
+    turns = [(drafted, task.options), (plain, {**task.options, "draft_num_predict": 0})]
     for _ in range(rounds):
         for streams, options in turns:
             streams.append(puna.stream(task.prompt, task.num_tokens, options))
         turns.reverse()
-    texts = {stream.text for stream in guessing + plain}
+    texts = {stream.text for stream in drafted + plain}
     if len(texts) > 1:
-        raise RuntimeError(f"{task.title}: guesses ahead change the answer")
+        raise RuntimeError(f"{task.title}: drafts change the answer")
     peer = [llamacpp.stream(task.prompt, task.num_tokens, task.options) for _ in range(min(rounds, 2))]
-    ratio = median(a / b for a, b in zip(_rates(guessing), _rates(plain), strict=True))
-    shown = f"{rate(median(_rates(guessing)))}, without {rate(median(_rates(plain)))}"
+    ratio = median(a / b for a, b in zip(_rates(drafted), _rates(plain), strict=True))
+    shown = f"{rate(median(_rates(drafted)))}, without {rate(median(_rates(plain)))}"
     return Row(_figure(task, texts.pop()), shown, rate(median(_rates(peer))), ratio, target)
 
 

@@ -11,8 +11,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, a
-// guess: blocks have several tokens as likely as the least maximum.
+// A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, an
+// estimate: blocks have several tokens as likely as the least maximum.
 float lowest_of_most_likely(const LogitRow& row, int64_t count) {
   std::vector<float> maxima(row.maxima().begin(), row.maxima().end());
   const auto last = maxima.begin() + (std::min(count, row.num_blocks()) - 1);

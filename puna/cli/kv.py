@@ -14,12 +14,12 @@ _WIDTHS = {
     "COMMITTED": 9,
     "IN USE": 8,
     "CACHED": 8,
-    "MIN": 8,
+    "GUARANTEED": 10,
     "HITS": 4,
     "REQUESTS": 8,
 }
 """Those of the largest numbers, so that columns stay where they are as numbers change."""
-_LEAST_MISSED = ("RESERVED", "MIN", "HITS", "CACHED", "COMMITTED")
+_LEAST_MISSED = ("RESERVED", "GUARANTEED", "HITS", "CACHED", "COMMITTED")
 """Columns that go where lines are short, the first first."""
 _GAP = "  "
 
@@ -98,8 +98,8 @@ def model_lines(memory: Json, width: int | None = None) -> list[str]:
 
 def _columns(memory: Json, width: int | None) -> list[str]:
     columns = list(_WIDTHS)
-    if not any(model["minimum"] for model in memory["models"]):
-        columns.remove("MIN")
+    if not any(model["guaranteed"] for model in memory["models"]):
+        columns.remove("GUARANTEED")
     for column in _LEAST_MISSED:
         if width is not None and _left(width, columns) < _MIN_NAME_WIDTH and column in columns:
             columns.remove(column)
@@ -125,14 +125,14 @@ def _cells(model: Json) -> dict[str, str]:
         "COMMITTED": binary_size(model["committed"]),
         "IN USE": binary_size(model["used"]),
         "CACHED": binary_size(model["cached"]),
-        "MIN": binary_size(model["minimum"]),
+        "GUARANTEED": binary_size(model["guaranteed"]),
         "HITS": "-" if model["hit_rate"] is None else f"{model['hit_rate']:.0%}",
         "REQUESTS": "asleep" if model["state"] == "asleep" else _requests(model),
     }
 
 
 def _total_cells(memory: Json) -> dict[str, str]:
-    fields = ("reserved", "cached", "minimum", "running", "waiting")
+    fields = ("reserved", "cached", "guaranteed", "running", "waiting")
     total = {field: sum(model[field] for model in memory["models"]) for field in fields}
     return {
         "NAME": "(all)",
@@ -140,7 +140,7 @@ def _total_cells(memory: Json) -> dict[str, str]:
         "COMMITTED": binary_size(kv_bytes(memory)),
         "IN USE": binary_size(used_bytes(memory)),
         "CACHED": binary_size(total["cached"]),
-        "MIN": binary_size(total["minimum"]),
+        "GUARANTEED": binary_size(total["guaranteed"]),
         "REQUESTS": _requests(total),
     }
 

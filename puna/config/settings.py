@@ -47,8 +47,8 @@ class Settings:
     kv_limit_bytes: int | None = None
     memory_limit_bytes: int | None = None
     kvcached_socket: Path | None = None
-    kv_minimums: tuple[tuple[str, int], ...] = ()
-    """(name, bytes) of models to which so much KV memory is guaranteed."""
+    kv_guarantees: tuple[tuple[str, int], ...] = ()
+    """(name, bytes): KV memory that is guaranteed to models."""
     kv_dir: Path = field(default_factory=lambda: Path.home() / ".puna" / "kv")
     kv_disk_bytes: int | None = None
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
@@ -57,8 +57,8 @@ class Settings:
     kv_idle_s: float = 3.0
     cache_policy: str = "prefix"
     multi_user_cache: bool = False
-    model_weights: tuple[tuple[str, float], ...] = ()
-    """(name, weight) of models whose share of the device is not 1."""
+    model_shares: tuple[tuple[str, float], ...] = ()
+    """(name, share): models whose share of the device is not 1."""
     warnings: tuple[str, ...] = ()
     """Values that were replaced by their defaults; the server logs them."""
 

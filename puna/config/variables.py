@@ -74,22 +74,22 @@ def _parse_cache_policy(text: str) -> str:
     return name
 
 
-def _parse_weights(text: str) -> tuple[tuple[str, float], ...]:
-    return tuple(_parse_weight(item) for item in _parse_list(text))
+def _parse_shares(text: str) -> tuple[tuple[str, float], ...]:
+    return tuple(_parse_share(item) for item in _parse_list(text))
 
 
-def _parse_weight(item: str) -> tuple[str, float]:
+def _parse_share(item: str) -> tuple[str, float]:
     name, _, number = (part.strip() for part in item.rpartition("="))
     if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII) or float(number) == 0:
         raise ValueError(f'"{item}" is not a model and a positive number (try llama3.2=2)')
     return name, float(number)
 
 
-def _parse_minimums(text: str) -> tuple[tuple[str, int], ...]:
-    return tuple(_parse_minimum(item) for item in _parse_list(text))
+def _parse_guarantees(text: str) -> tuple[tuple[str, int], ...]:
+    return tuple(_parse_guarantee(item) for item in _parse_list(text))
 
 
-def _parse_minimum(item: str) -> tuple[str, int]:
+def _parse_guarantee(item: str) -> tuple[str, int]:
     name, _, size = (part.strip() for part in item.rpartition("="))
     try:
         num_bytes = parse_size(size)
@@ -189,10 +189,10 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "PUNA_MODEL_KV_MIN",
-        "kv_minimums",
+        "kv_guarantees",
         "",
-        _parse_minimums,
-        "KV memory guaranteed to models, such as llama3.2=512MiB,qwen3=1GiB",
+        _parse_guarantees,
+        "KV memory that is guaranteed to models, such as llama3.2=512MiB,qwen3=1GiB",
     ),
     Variable(
         "PUNA_KV_DISK",
@@ -233,9 +233,9 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         "PUNA_MODEL_WEIGHTS",
-        "model_weights",
+        "model_shares",
         "",
-        _parse_weights,
+        _parse_shares,
         "shares of the device when several models are busy, such as llama3.2=2,qwen3=0.5; others have 1",
     ),
 )

@@ -139,7 +139,7 @@ def test_gauges_of_each_model_and_of_one_that_was_unloaded():
         "puna_requests_waiting": (4, 0),
         "puna_kv_committed_bytes": (800, 0),
         "puna_kv_reserved_bytes": (5000, 0),
-        "puna_kv_minimum_bytes": (100, 0),
+        "puna_kv_guaranteed_bytes": (100, 0),
         "puna_weight_bytes": (7777, 0),
     }
     for name, values in expected.items():

@@ -17,7 +17,7 @@ def kv_model(name: str, **fields: Any) -> dict[str, Any]:
         "committed": 0,
         "used": 0,
         "cached": 0,
-        "minimum": 0,
+        "guaranteed": 0,
         "hit_rate": None,
         "running": 0,
         "waiting": 0,

@@ -66,20 +66,22 @@ def test_one_model_needs_no_total(server, puna):
     ]
 
 
-def test_minimums_are_shown_where_there_are_any(server, puna):
-    server.answers["GET", "/api/kv"] = kv_memory(kv_model("a", minimum=40 * MIB), kv_model("b"), leased=MIB)
+def test_guarantees_are_shown_where_there_are_any(server, puna):
+    server.answers["GET", "/api/kv"] = kv_memory(
+        kv_model("a", guaranteed=40 * MIB), kv_model("b"), leased=MIB
+    )
     assert puna("kv", "stats").out.splitlines()[:5] == [
-        "NAME      RESERVED  COMMITTED    IN USE    CACHED       MIN  HITS  REQUESTS",
-        "a            4 GiB        0 B       0 B       0 B    40 MiB     -         0",
-        "b            4 GiB        0 B       0 B       0 B       0 B     -         0",
+        "NAME      RESERVED  COMMITTED    IN USE    CACHED  GUARANTEED  HITS  REQUESTS",
+        "a            4 GiB        0 B       0 B       0 B      40 MiB     -         0",
+        "b            4 GiB        0 B       0 B       0 B         0 B     -         0",
         "(others)                1 MiB     1 MiB",
-        "(all)        8 GiB      1 MiB     1 MiB       0 B    40 MiB               0",
+        "(all)        8 GiB      1 MiB     1 MiB       0 B      40 MiB               0",
     ]
 
 
 @pytest.mark.parametrize("width", [40, 47, 55, 56, 80])
 def test_narrow_terminals_see_whole_columns(width):
-    memory = kv_memory(BUSY, kv_model("long" * 30, minimum=MIB), kv_limit=23 * GIB, memory_limit=999 * GIB)
+    memory = kv_memory(BUSY, kv_model("long" * 30, guaranteed=MIB), kv_limit=23 * GIB, memory_limit=999 * GIB)
     lines = model_lines(memory, width)
     assert max(map(len, lines)) == width
     assert ("COMMITTED" in lines[0]) == (width > 40)

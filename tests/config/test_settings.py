@@ -239,14 +239,14 @@ def test_kvcached_is_a_switch(text, elastic):
     assert from_environment(OLLAMA_KVCACHED_ENABLED=text).elastic is elastic
 
 
-def test_model_minimums():
+def test_kv_guarantees():
     settings = from_environment(PUNA_MODEL_KV_MIN="llama3.2:1b=512MiB, someone/n=0,")
-    assert settings.kv_minimums == (("llama3.2:1b", 512 << 20), ("someone/n", 0))
+    assert settings.kv_guarantees == (("llama3.2:1b", 512 << 20), ("someone/n", 0))
 
 
 def test_model_weights():
     settings = from_environment(PUNA_MODEL_WEIGHTS="llama3.2:1b=2, someone/n=0.5,")
-    assert settings.model_weights == (("llama3.2:1b", 2.0), ("someone/n", 0.5))
+    assert settings.model_shares == (("llama3.2:1b", 2.0), ("someone/n", 0.5))
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ class FakeWorker(FakeSessions):
         self.models: dict[str, Path] = {}
         self.vocabularies: set[str] = set()
         """Of models."""
-        self.weights: dict[str, float] = {}
-        self.minimums: dict[str, int] = {}
+        self.shares: dict[str, float] = {}
+        self.guarantees: dict[str, int] = {}
         self.held: dict[str, bool] = {}
         """Of models that were loaded."""
         self.limits: tuple[int | None, int | None] = None, None
@@ -180,8 +180,8 @@ class FakeWorker(FakeSessions):
         self._check_fit(model_id)
         self.models[model_id] = Path(message.name)
         self.held[model_id] = True
-        self.weights[model_id] = message.share
-        self.minimums[model_id] = message.guaranteed_kv_bytes
+        self.shares[model_id] = message.share
+        self.guarantees[model_id] = message.guaranteed_kv_bytes
         return INFO
 
     def _stats(self) -> EngineStats:

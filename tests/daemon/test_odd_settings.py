@@ -78,14 +78,14 @@ def test_names_of_no_model(tmp_path):
     gguf = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
     for name in ("local/q4_0", "qwen3:0.6b"):
         create_from_gguf(store, ModelName.parse(name), store.add_blob([gguf.read_bytes()]), TINY_WEIGHTS)
-    minimums = (("local/Q4_0", 1), ("q4_0", 1), ("qwen3", 1), ("qwen3:8b", 1))
+    guarantees = (("local/Q4_0", 1), ("q4_0", 1), ("qwen3", 1), ("qwen3:8b", 1))
     begin = "PUNA_MODEL_KV_MIN: there is no model"
-    assert said(tmp_path, kv_minimums=minimums) == [
+    assert said(tmp_path, kv_guarantees=guarantees) == [
         f"{begin} q4_0:latest yet (do you mean local/q4_0:latest?)",
         f"{begin} qwen3:latest yet (do you mean qwen3:0.6b?)",
         f"{begin} qwen3:8b yet",
     ]
-    assert said(tmp_path, model_weights=(("llama3.2", 2.0),)) == [
+    assert said(tmp_path, model_shares=(("llama3.2", 2.0),)) == [
         "PUNA_MODEL_WEIGHTS: there is no model llama3.2:latest yet"
     ]
 

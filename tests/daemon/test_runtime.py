@@ -77,8 +77,8 @@ def test_where_there_is_no_room_for_a_draft_model_a_request_goes_without(tmp_pat
     run(main, daemon)
 
 
-def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
-    daemon = Daemon(tmp_path / "models", model_weights=(("Heavy", 3.0), ("other:v2", 0.5)))
+def test_share_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
+    daemon = Daemon(tmp_path / "models", model_shares=(("Heavy", 3.0), ("other:v2", 0.5)))
     daemon.add("heavy", weights[0])
     daemon.add("plain", weights[1])
 
@@ -86,19 +86,19 @@ def test_weight_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
         for name in ("heavy", "plain"):
             async with daemon.runtime.resident(name):
                 pass
-        assert list(daemon.worker.weights.values()) == [3.0, 1.0]
+        assert list(daemon.worker.shares.values()) == [3.0, 1.0]
 
     run(main, daemon)
 
 
-def test_weight_of_what_cannot_be_a_model_is_an_error(tmp_path):
+def test_share_of_what_cannot_be_a_model_is_an_error(tmp_path):
     with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name: a b"):
-        Runtime(Settings(models=tmp_path, model_weights=(("a b", 2.0),)))
+        Runtime(Settings(models=tmp_path, model_shares=(("a b", 2.0),)))
 
 
 @pytest.mark.parametrize("again", ["q4", "Q4:latest", "library/q4"])
 def test_a_name_that_comes_twice_is_an_error(tmp_path, again):
-    for field, name in (("model_weights", "PUNA_MODEL_WEIGHTS"), ("kv_minimums", "PUNA_MODEL_KV_MIN")):
+    for field, name in (("model_shares", "PUNA_MODEL_WEIGHTS"), ("kv_guarantees", "PUNA_MODEL_KV_MIN")):
         with pytest.raises(SettingsError, match=f"{name}: {again} comes twice"):
             Runtime(Settings(models=tmp_path, **{field: (("q4", 1), ("q4:v2", 1), (again, 2))}))
 

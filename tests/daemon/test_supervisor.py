@@ -95,19 +95,19 @@ def test_dead_worker_is_replaced_even_if_nobody_asks(virtual_time):
     virtual_time(main)
 
 
-def test_model_keeps_its_weight_in_the_next_worker(virtual_time):
+def test_model_keeps_its_share_in_the_next_worker(virtual_time):
     async def main():
         supervised = await started("a")
         await supervised.supervisor.load("b", B, 2.5)
         supervised.worker.die()
         await asyncio.sleep(5)
-        assert supervised.worker.weights == {"a": 1.0, "b": 2.5}
+        assert supervised.worker.shares == {"a": 1.0, "b": 2.5}
         assert len(supervised.workers) == 2
 
     virtual_time(main)
 
 
-def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
+def test_limits_leases_and_guarantees_are_known_to_the_next_worker(virtual_time):
     async def main():
         supervised = await started("a")
         supervisor = supervised.supervisor
@@ -122,7 +122,7 @@ def test_limits_leases_and_minimums_are_known_to_the_next_worker(virtual_time):
         assert len(supervised.workers) == 2
         assert supervised.worker.limits == (500, 9000)
         assert supervised.worker.leased_bytes == 400
-        assert supervised.worker.minimums == {"a": 0, "b": 77}
+        assert supervised.worker.guarantees == {"a": 0, "b": 77}
         await supervised.memory.end_lease(supervisor, 400)
         assert supervised.worker.leased_bytes == 0
 
@@ -428,7 +428,7 @@ def test_model_that_slept_in_a_worker_that_died_is_loaded_when_it_is_to_wake(vir
         assert supervised.worker.models.keys() == {"a"}
         await supervised.supervisor.wake("b")
         assert set(supervised.worker.models) == {"a", "b"}
-        assert supervised.worker.weights["b"] == 2.5
+        assert supervised.worker.shares["b"] == 2.5
 
     virtual_time(main)
 

@@ -83,15 +83,15 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_guesses_change_no_reply(daemon):
+def test_drafts_change_no_reply(daemon):
     prompt = "One two three four five six. One two three four five six. One two"
-    plain, *guessing = [
+    plain, *drafting = [
         {**body(prompt, 24, stream=False), "options": {"temperature": 0, "num_predict": 24, **options}}
         for options in ({"draft_num_predict": 0}, {}, {"draft_model": MODEL, "draft_num_predict": 3})
     ]
     replies = [
         httpx.post(f"{daemon.url}/api/generate", json=request, timeout=TIMEOUT_S).json()["response"]
-        for request in (plain, *guessing)
+        for request in (plain, *drafting)
     ]
     assert len(set(replies)) == 1
     metrics = httpx.get(f"{daemon.url}/metrics", timeout=TIMEOUT_S).text

@@ -25,7 +25,7 @@ def num_slots(num_tokens: int) -> int:
     return min(max(1 << (2 * num_tokens).bit_length(), _FEWEST_SLOTS), _MOST_SLOTS)
 
 
-_UNLIKELY = 0.02  # guesses less likely than this are not worth a thought
+_UNLIKELY = 0.02  # drafts less likely than this are not worth a thought
 _MEMORY = 1 / 16  # weight of the latest observation in an average
 
 # How often a token follows a match of at least that length, before anything is known of the sequence.
@@ -48,9 +48,9 @@ class MatchRates:
         self._rates[index] += _MEMORY * (was_right - self._rates[index])
 
     def chances(self, match_length: int, limit: int) -> list[float]:
-        """Entry i: the probability that the first i + 1 guesses are all right. At most `limit` entries.
+        """Entry i: the probability that the first i + 1 drafts are all right. At most `limit` entries.
 
-        A right guess makes the match longer, and so the next one more likely.
+        A right draft makes the match longer, and so the next one more likely.
         """
         chances = []
         chance = 1.0
@@ -63,14 +63,14 @@ class MatchRates:
 
 
 class NgramProposer:
-    """Guesses the next tokens of one sequence. Takes 8 bytes for each of its tokens, and up to 512 KiB.
+    """Drafts the next tokens of one sequence. Takes 8 bytes for each of its tokens, and up to 512 KiB.
 
     The source is an earlier place whose last tokens are those of the sequence's end; `match_length` says how
     many. As long as the sequence goes on as it did there, the source moves along; otherwise it is looked up
     among the latest places of the last two tokens: the longest match wins, the latest of equals.
 
         ... a b c d e ........ a b c
-                  ^ source            match_length 3, the guess is d e ...
+                  ^ source            match_length 3, the draft is d e ...
     """
 
     def __init__(self, observer: MatchRates, num_tokens: int = 0) -> None:
@@ -87,7 +87,7 @@ class NgramProposer:
     def update(self, tokens: NDArray[np.int32]) -> None:
         """Takes in what is new. tokens: [n], the whole sequence, which only ever grows.
 
-        Of very many new tokens only some are taken in at each call; until all are, nothing is guessed.
+        Of very many new tokens only some are taken in at each call; until all are, nothing is drafted.
         """
         num_known = len(self._tokens)
         new = tokens[num_known : num_known + _MOST_INDEXED].tolist()
@@ -105,7 +105,7 @@ class NgramProposer:
     def propose(self, count: int) -> list[int]:
         """The next `count` tokens; none if there is no source.
 
-        Where the source reaches the sequence's end, it goes on in the guess itself: what repeats with a short
+        Where the source reaches the sequence's end, it goes on in the draft itself: what repeats with a short
         period is expected to go on repeating.
         """
         if self.match_length == 0 or count == 0:
@@ -172,7 +172,7 @@ class NgramSpeculator:
         self._proposer.update(tokens)
 
     def chances(self, limit: int) -> list[float]:
-        """As MatchRates.chances; empty if there is nothing to guess from."""
+        """As MatchRates.chances; empty if there is nothing to draft from."""
         length = self._proposer.match_length
         return self._rates.chances(length, limit) if length else []
 
@@ -188,19 +188,19 @@ _MARGIN = 1.02  # speculation must look better than none by this factor: costs a
 def plan_drafts(
     chances: Items[Items[float]], num_tokens: int, num_decodes: int, costs: StepCosts, round_s: float = 0.0
 ) -> list[int]:
-    """How many guesses of each sequence the next step should verify.
+    """How many drafts of each sequence the next step should verify.
 
-    chances: by sequence, the probability that its first 1, 2, ... guesses are all right.
-    num_tokens: in the step without guesses; num_decodes: those of them that are sequences' latest tokens.
-    round_s: what guessing itself takes, for one token more of all sequences.
+    chances: by sequence, the probability that its first 1, 2, ... drafts are all right.
+    num_tokens: in the step without drafts; num_decodes: those of them that are sequences' latest tokens.
+    round_s: what drafting itself takes, for one token more of all sequences.
 
-    The guesses chosen have the largest product of all decoding sequences' rates (tokens per second): what
+    The drafts chosen have the largest product of all decoding sequences' rates (tokens per second): what
     one sequence gains, in percent, must be more than what the longer step costs all of them together. The
     time for the tokens of prompts in the step counts as given.
     """
     counts = [0] * len(chances)
     if num_decodes < costs.fewest_tokens:
-        return counts  # how long it takes without guesses is not known
+        return counts  # how long it takes without drafts is not known
     step_s, decode_s = _seconds(costs, num_tokens), _seconds(costs, num_decodes)
     order = _by_gain(chances)
     total_gain = best = 0.0
@@ -226,9 +226,9 @@ def _seconds(costs: StepCosts, num_tokens: int) -> float:
 
 
 def _by_gain(chances: Items[Items[float]]) -> list[tuple[float, int, int]]:
-    """(by how much the nth guess raises the logarithm of its sequence's rate, n, sequence), best first.
+    """(by how much the nth draft raises the logarithm of its sequence's rate, n, sequence), best first.
 
-    Of each sequence a guess gains less than the one before, so the first ones are a sequence's first guesses.
+    Of each sequence a draft gains less than the one before, so the first ones are a sequence's first drafts.
     """
     gains = []
     for index, of_sequence in enumerate(chances):

@@ -116,9 +116,9 @@ class Chaos:
             extent_blocks=self.extent_blocks,
             device_memory=self.device,
         )
-        minimum = self.random.choice([0, 0, 4, 9]) * blocks * BLOCK_BYTES
+        guaranteed = self.random.choice([0, 0, 4, 9]) * blocks * BLOCK_BYTES
         try:
-            self.engine.attach_model(model_id, model, guaranteed_bytes=minimum)
+            self.engine.attach_model(model_id, model, guaranteed_bytes=guaranteed)
         except ModelLoadError:
             assert model.closed
         else:

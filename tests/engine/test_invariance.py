@@ -1,6 +1,6 @@
 """A model's answer, down to the bits of its log-probabilities, depends on the request alone.
 
-Not on who else is there, what the cache holds, how often it was preempted, what was guessed ahead.
+Not on who else is there, what the cache holds, how often it was preempted, what was drafted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def tokenizer(path: Path) -> Tokenizer:
 
 
 class Engine:
-    """A model with memory for so many tokens. Time goes on steadily, so guesses ahead always seem to pay."""
+    """A model with memory for so many tokens. Time goes on steadily, so drafts always seem to pay."""
 
     def __init__(self, backend: CpuBackend, path: Path, max_tokens: int = 8000, **settings: Any) -> None:
         model = load_file(backend, path)
@@ -135,7 +135,7 @@ def requests(tokenizer: Tokenizer) -> list[Request]:
 
 @pytest.fixture(scope="module")
 def alone(backend: CpuBackend, path: Path, requests: list[Request]) -> dict[str, Answer]:
-    """Without a cache, without guesses, one after the other."""
+    """Without a cache, without drafts, one after the other."""
     answers = {}
     with Engine(backend, path) as engine:
         for plain in renamed(requests, "", cache_prompt=False, num_draft=0):
@@ -255,9 +255,9 @@ def test_restored_from_a_saved_session(
         assert engine.metrics.cached_tokens == sum(len(one.prompt) - 1 for one in rest)
 
 
-def test_guessed_ahead(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]):
+def test_drafted(backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]):
     with Engine(backend, path) as engine:
-        for one in requests:  # one by one: several at once make guesses cost more
+        for one in requests:  # one by one: several at once make drafts cost more
             assert engine.run([one])[one.id] == alone[one.id]
         assert engine.metrics.drafted_tokens > engine.metrics.accepted_tokens > 20
         assert without_prefix(engine.run(renamed(requests, "together ")), "together ") == alone

@@ -1,4 +1,4 @@
-"""Limits that change, minimums, leases and weights, with requests at work: nothing is lost, and nobody takes
+"""Limits, guarantees, leases and weights that change with requests at work: nothing is lost, and nobody takes
 what is guaranteed to another."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests.engine.toy_memory import ToyDeviceMemory, ToyMemory
 pytestmark = pytest.mark.native
 
 
-def two_models(num_blocks: int, minimums: tuple[int, int] = (0, 0), **settings: object) -> EngineCore:
-    """Models "a" and "b", salted 1 and 2. minimums: in blocks."""
+def two_models(num_blocks: int, guaranteed: tuple[int, int] = (0, 0), **settings: object) -> EngineCore:
+    """Models "a" and "b", salted 1 and 2. guaranteed: in blocks."""
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=num_blocks * BLOCK_BYTES, **settings))
-    for salt, (name, minimum) in enumerate(zip("ab", minimums, strict=True), start=1):
-        engine.attach_model(name, ToyModel(salt), guaranteed_bytes=minimum * BLOCK_BYTES)
+    for salt, (name, num_guaranteed) in enumerate(zip("ab", guaranteed, strict=True), start=1):
+        engine.attach_model(name, ToyModel(salt), guaranteed_bytes=num_guaranteed * BLOCK_BYTES)
         engine.hold_model(name, is_held=True)
     return engine
 
@@ -190,10 +190,10 @@ def test_idle_slots_go_when_the_limit_is_lowered():
     assert blocks(engine, "committed") == [2], "spare, and within the limit"
 
 
-# Minimums.
+# Guarantees.
 
 
-def test_the_cache_within_a_minimum_is_safe_from_others():
+def test_the_cache_within_a_guarantee_is_safe_from_others():
     engine = two_models(20, (6, 0))
     compute(engine, "a", 9)
     compute(engine, "b", 8)
@@ -225,7 +225,7 @@ def test_what_a_model_is_sure_of_is_there_though_others_want_it():
     assert results.tokens["b"] == expected_tokens([1] * 70, 10, 2)
 
 
-def test_a_model_gets_its_minimum_from_earlier_requests_that_hold_more_than_theirs():
+def test_a_model_gets_what_is_guaranteed_from_earlier_requests_that_hold_more_than_theirs():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=20 * BLOCK_BYTES))
     engine.attach_model("a", ToyModel(1))
     for i in range(2):
@@ -242,7 +242,7 @@ def test_a_model_gets_its_minimum_from_earlier_requests_that_hold_more_than_thei
         assert results.tokens[f"a{i}"] == expected_tokens([i] * 140, 20, 1)
 
 
-def test_minimums_must_fit_the_limit():
+def test_guarantees_must_fit_the_limit():
     engine = two_models(20, (6, 8))
     late = ToyModel(3)
     text = (

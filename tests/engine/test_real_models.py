@@ -59,7 +59,7 @@ def generate(
     backend: CpuBackend, paths: dict[str, Path], requests: list[Request], settings: EngineSettings
 ) -> tuple[dict[str, list[int]], int]:
     """(tokens by request, number of preemptions)"""
-    # Every step seems to take as long, so guesses are verified wherever there are any.
+    # Every step seems to take as long, so drafts are verified wherever there are any.
     ticks = count(step=0.001)
     engine = EngineCore(backend, settings, lambda: next(ticks))
     for model_id, path in paths.items():
@@ -104,7 +104,7 @@ def test_memory_for_a_few_is_enough_for_all(
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALIZED], ids=["greedy", "drawn", "penalized"])
-def test_guesses_change_no_bit(backend: CpuBackend, paths: dict[str, Path], sampling: SamplingParams):
+def test_drafts_change_no_bit(backend: CpuBackend, paths: dict[str, Path], sampling: SamplingParams):
     ticks = count(step=0.001)
     engine = EngineCore(backend, EngineSettings(), lambda: next(ticks))
     for model_id, path in paths.items():
@@ -134,7 +134,7 @@ def test_guesses_change_no_bit(backend: CpuBackend, paths: dict[str, Path], samp
         logprobs = [logprob for output in outputs for logprob in output.logprobs or []]
         runs.append((logprobs, outputs[-1].stats))
     engine.close()
-    (plain, none), (guessed, text), (by_model, model) = runs
-    assert plain == guessed == by_model
+    (plain, none), (drafted, text), (by_model, model) = runs
+    assert plain == drafted == by_model
     assert len(plain) == 60
     assert none.drafted_tokens == 0 < min(text.drafted_tokens, model.drafted_tokens)

@@ -67,7 +67,7 @@ def test_limits_on_all_memory_and_leases_leave_little_too():
     say(engine, [1] * 50)
 
 
-def test_a_minimum_holds_on():
+def test_a_guarantee_holds_on():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=LARGE * BLOCK_BYTES))
     engine.attach_model("toy", ToyModel(), guaranteed_bytes=5 * BLOCK_BYTES)
     engine.set_limits(kv_limit_bytes=20 * BLOCK_BYTES)
@@ -129,7 +129,7 @@ def test_what_is_cached_goes_to_disk_and_comes_back(tmp_path: Path):
     assert desk.say(prompt) >= 96
 
 
-def test_a_draft_model_guesses_on():
+def test_a_draft_model_drafts_on():
     engine = EngineCore(ToyBackend(), EngineSettings(kv_limit_bytes=LARGE * BLOCK_BYTES))
     engine.attach_model("toy", ToyModel(is_habitual=True))
     engine.attach_model("draft", ToyModel(is_habitual=True))

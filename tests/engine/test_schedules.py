@@ -38,7 +38,7 @@ PREFIXES = [[], [i % 5 for i in range(20)], [i % 7 for i in range(64)], [i % 7 f
 
 
 class SteadyClock(ToyClock):
-    """All steps take the same time, so guesses ahead seem to pay."""
+    """All steps take the same time, so drafts seem to pay."""
 
     def __call__(self) -> float:
         self.now_s += 0.001
@@ -256,14 +256,14 @@ class Schedules(RuleBasedStateMachine):
         self.engine.cancel(request_id)
         self.engine.check()
 
-    @rule(minimum_blocks=st.sampled_from([0, 0, 3, 7]))
-    def unload_or_load(self, minimum_blocks: int) -> None:
+    @rule(guaranteed_blocks=st.sampled_from([0, 0, 3, 7]))
+    def unload_or_load(self, guaranteed_blocks: int) -> None:
         if "second" in self.models:
             del self.models["second"]
             self.spoilt |= {name for name in self.unfinished if self.model_of[name] == "second"}
             self.engine.unload_model("second")
         else:
-            self._load("second", minimum_blocks * BLOCK_BYTES)
+            self._load("second", guaranteed_blocks * BLOCK_BYTES)
         self._check()
 
     @rule(model_id=st.sampled_from(list(MODELS)), name=st.sampled_from(SESSIONS))

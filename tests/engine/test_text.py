@@ -1,4 +1,4 @@
-"""Replies as text: what comes out and where it ends is the same alone, under load, preempted and guessed."""
+"""Replies as text: what comes out and where it ends is the same alone, under load, preempted and with drafts."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ def test_a_reply_is_what_its_tokens_decoded_at_once_give(
 
 @pytest.mark.parametrize("stop", [["a\nab"], ["a b😀a", "ba"], ["😀a\na", "never"]])
 @pytest.mark.parametrize("num_draft", [0, None])
-def test_load_preemption_and_guesses_change_no_reply(stop: list[str], num_draft: int | None):
+def test_load_preemption_and_drafts_change_no_reply(stop: list[str], num_draft: int | None):
     sampling = SamplingParams(temperature=0.5, seed=1, num_logprobs=0)
     requests = [
         toy_request(str(n), [n, *PROMPT], 80, stop=stop if n % 2 else [], sampling=sampling) for n in range(8)
     ]
     alone = {}
     for request in requests:
-        unguessed = msgspec.structs.replace(request, num_draft=0)
-        alone |= answers_of(text_engine(habitual()), [unguessed])
+        undrafted = msgspec.structs.replace(request, num_draft=0)
+        alone |= answers_of(text_engine(habitual()), [undrafted])
     assert "stop" in [answer.reason for answer in alone.values()]
     for num_blocks in (1000, 9):
         engine = text_engine(habitual(), num_blocks=num_blocks)
@@ -140,7 +140,7 @@ def test_the_kv_of_a_stopped_reply_is_right_for_who_continues_it(num_draft: int 
         assert second.stats.cached_tokens >= len(prompt) - 2
 
 
-def test_a_reply_that_repeats_itself_ends_at_the_same_token_with_guesses_and_without():
+def test_a_reply_that_repeats_itself_ends_at_the_same_token_with_drafts_and_without():
     class Stuck(ToyModel):
         def logits(self, batch, kv):
             logits = super().logits(batch, kv)

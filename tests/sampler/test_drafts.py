@@ -54,10 +54,10 @@ def one_by_one(
 ) -> list[tuple[int, str, list[tuple[int, float]]]]:
     """What must come out: a row at a time while the tokens are those of the draft."""
     drawn = []
-    for row, guess in zip(logits, [*draft, None], strict=True):
+    for row, expected in zip(logits, [*draft, None], strict=True):
         result = sample_batch(pool, row[None], [sampler])
         drawn.append((int(result.tokens[0]), repr(result.logprobs[0]), result.top_tokens[0]))
-        if drawn[-1][0] != guess:
+        if drawn[-1][0] != expected:
             break
     return drawn
 

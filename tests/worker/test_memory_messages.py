@@ -54,7 +54,7 @@ def test_leases_are_granted_refused_and_ended():
     asyncio.run(main())
 
 
-def test_minimums_come_with_the_load_and_shortages_back():
+def test_guarantees_come_with_the_load_and_shortages_back():
     async def main() -> None:
         async with served() as s:
             await load(s.client, "toy", TOY, 1.0, 900 * BLOCK_BYTES)

@@ -37,7 +37,7 @@ _GAUGES = (
     _Family("puna_requests_waiting", "num_waiting", "Requests in the queue, preempted ones among them."),
     _Family("puna_kv_committed_bytes", "committed_kv_bytes", "Memory of KV blocks, whatever their state."),
     _Family("puna_kv_reserved_bytes", "reserved_kv_bytes", "Addresses of KV blocks, with or without memory."),
-    _Family("puna_kv_minimum_bytes", "guaranteed_kv_bytes", "KV memory that is guaranteed to the model."),
+    _Family("puna_kv_guaranteed_bytes", "guaranteed_kv_bytes", "KV memory that is guaranteed to the model."),
     _Family(
         "puna_weight_bytes", "weight_bytes", "Weights; while the model sleeps, the system may take them."
     ),
@@ -53,7 +53,7 @@ _COUNTERS = (
     ),
     _Family("puna_generated_tokens", "generated_tokens", "Tokens drawn, stop tokens among them."),
     _Family("puna_speculation_drafted_tokens", "drafted_tokens", "Tokens drafted and verified."),
-    _Family("puna_speculation_accepted_tokens", "accepted_tokens", "Guessed tokens that were right."),
+    _Family("puna_speculation_accepted_tokens", "accepted_tokens", "Drafted tokens that were right."),
     _Family(
         "puna_preemptions", "num_preemptions", "Times that a request gave its KV blocks back and waited."
     ),

@@ -58,7 +58,7 @@ class ModelMemory(msgspec.Struct, kw_only=True):
     """Committed, and held by requests or sessions."""
     cached: int
     """Committed, and held by nobody, but the next request may find it."""
-    minimum: int
+    guaranteed: int
     """KV that is guaranteed to the model."""
     hit_rate: float | None
     """Share of prompt tokens whose KV was there already, since the worker began; None: no prompt yet."""
@@ -171,7 +171,7 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
         committed=model.committed_kv_bytes,
         used=model.used_kv_bytes,
         cached=model.cached_kv_bytes,
-        minimum=model.guaranteed_kv_bytes,
+        guaranteed=model.guaranteed_kv_bytes,
         hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
         running=model.num_running,
         waiting=model.num_waiting,

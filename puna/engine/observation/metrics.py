@@ -65,7 +65,7 @@ class ModelMetrics(msgspec.Struct, kw_only=True):
     decode_tokens: int = 0
     """Computed one per sequence and step, or with drafts behind them."""
     drafted_tokens: int = 0
-    """Guessed ahead."""
+    """Drafts that were verified."""
     accepted_tokens: int = 0
     """Those of them that were right."""
     num_preemptions: int = 0

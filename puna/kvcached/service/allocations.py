@@ -185,7 +185,7 @@ class Allocations:
 
 
 def _held_by_models(usage: Usage) -> Counter[str]:
-    """Bytes that they have, or are sure of, by name."""
+    """Bytes that each has, or that are guaranteed to it, by name."""
     held: Counter[str] = Counter()
     if (stats := usage.stats) is not None:
         for model in stats.models:
