@@ -1,4 +1,4 @@
-"""Replies as text: what comes out and where it ends is the same alone, under load, preempted and with drafts."""
+"""The text of replies, and where it ends: the same alone, under load, preempted and with drafts."""
 
 from __future__ import annotations
 
