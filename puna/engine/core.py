@@ -62,7 +62,7 @@ class EngineCore:
         self.memory = self._residents.memory
         self._scheduler = Scheduler(settings, self._models, self.memory.ladder)
         self.sharing = MemorySharing(self.memory, self._scheduler)
-        self._recorder = Recorder()
+        self._recorder = Recorder(clock)
         self._runner = StepRunner(self._recorder)
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = itertools.count()
@@ -393,7 +393,7 @@ class EngineCore:
             )
 
     def _commit(self, outcome: Outcome) -> list[StepOutput]:
-        now_ns = time.monotonic_ns()
+        now_ns = self._recorder.now_ns()
         outputs = [self._finish(sequence, "error", text) for sequence, text in outcome.failures]
         for s, advance in outcome.advances:
             try:

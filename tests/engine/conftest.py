@@ -9,16 +9,13 @@ from tests.engine.recording import Clock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("puna.engine.observation.recorder.time", clock)
-    monkeypatch.setattr("puna.engine.observation.trace.time", clock)
-    return clock
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
-def recorder(clock: Clock) -> Recorder:  # noqa: ARG001
+def recorder(clock: Clock) -> Recorder:
     """Knows one model, "m"."""
-    recorder = Recorder()
+    recorder = Recorder(clock)
     recorder.add_model("m")
     return recorder

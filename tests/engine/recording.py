@@ -13,6 +13,10 @@ class Clock:
     def __init__(self) -> None:
         self.ms = 1000
 
+    def __call__(self) -> float:
+        """Seconds."""
+        return self.ms / 1000
+
     def monotonic_ns(self) -> int:
         return self.ms * MS
 

@@ -52,7 +52,7 @@ def test_prompts_take_what_the_streams_can_spare():
 
 def test_a_step_that_nobody_notices_may_be_long():
     model = ToyModel()
-    engine = toy_engine(model, unnoticed_s=0.066, max_slowdown=1.0)
+    engine = toy_engine(model, unnoticed_s=0.067, max_slowdown=1.0)
     engine.submit(toy_request("stream", [1], None))
     engine.submit(toy_request("other", [2], None))
     for _ in range(3):

@@ -113,7 +113,7 @@ class ToyClock:
     """Seconds, when told so."""
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s = 1.0
 
     def __call__(self) -> float:
         return self.now_s

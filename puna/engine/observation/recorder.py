@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.trace import EngineTrace, EventKind, RequestEvent, StepRecord, TraceRing
@@ -14,11 +14,17 @@ _NUM_PHASES = 4  # schedule, build, run, commit
 class Recorder:
     """One per engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """clock: seconds."""
         self.metrics: dict[str, ModelMetrics] = {}
         """By model id, of every model that ever was resident."""
-        self._ring = TraceRing()
+        self._clock = clock
+        self._ring = TraceRing(self.now_ns)
         self._marks: list[int] = []
+
+    def now_ns(self) -> int:
+        """The engine's clock, in nanoseconds."""
+        return round(self._clock() * 1e9)
 
     def add_model(self, model_id: str) -> None:
         """Also for one that was here before: its totals go on."""
@@ -26,21 +32,23 @@ class Recorder:
 
     def submitted(self, request_id: str, model_id: str, num_prompt: int) -> RequestRecord:
         """A request for a resident model arrived."""
-        return RequestRecord(request_id, model_id, num_prompt, self.metrics[model_id], self._ring)
+        return RequestRecord(
+            request_id, model_id, num_prompt, self.metrics[model_id], self._ring, self.now_ns
+        )
 
     def begin_step(self) -> None:
-        self._marks = [time.monotonic_ns()]
+        self._marks = [self.now_ns()]
 
     def mark(self) -> int:
         """A phase of the step is over: schedule, build, run, commit, in this order. Returns now."""
-        now_ns = time.monotonic_ns()
+        now_ns = self.now_ns()
         self._marks.append(now_ns)
         return now_ns
 
     def end_step(self, model_id: str, num_sequences: int, prefill_tokens: int, decode_tokens: int) -> None:
         """The step is over. Phases that it did not come to took no time."""
         marks = self._marks
-        marks += [time.monotonic_ns()] * (_NUM_PHASES + 1 - len(marks))
+        marks += [self.now_ns()] * (_NUM_PHASES + 1 - len(marks))
         start, scheduled, built, ran, committed = marks
         metrics = self.metrics[model_id]
         metrics.prefill_tokens += prefill_tokens
@@ -67,7 +75,7 @@ class Recorder:
 
 
 class RequestRecord:
-    """The life of one request. All times are of the monotonic clock, in nanoseconds."""
+    """The life of one request. All times are of the engine's clock, in nanoseconds."""
 
     __slots__ = (
         "_in_generation",
@@ -77,6 +85,7 @@ class RequestRecord:
         "first_token_ns",
         "last_token_ns",
         "model_id",
+        "now_ns",
         "num_drawn",
         "request_id",
         "started_ns",
@@ -84,12 +93,19 @@ class RequestRecord:
     )
 
     def __init__(
-        self, request_id: str, model_id: str, num_prompt: int, metrics: ModelMetrics, ring: TraceRing
+        self,
+        request_id: str,
+        model_id: str,
+        num_prompt: int,
+        metrics: ModelMetrics,
+        ring: TraceRing,
+        now_ns: Callable[[], int],
     ) -> None:
+        self.now_ns = now_ns
         self.request_id = request_id
         self.model_id = model_id
         self.num_drawn = 0
-        self.submitted_ns = time.monotonic_ns()
+        self.submitted_ns = self.now_ns()
         self.started_ns = 0
         """First step; 0: not yet."""
         self.first_token_ns = self.last_token_ns = 0
@@ -101,7 +117,7 @@ class RequestRecord:
 
     def admitted(self, num_cached: int) -> None:
         """It runs from here on; the KV of so many of its tokens was found."""
-        self._event("admitted", time.monotonic_ns(), num_cached)
+        self._event("admitted", self.now_ns(), num_cached)
 
     def started(self, now_ns: int) -> None:
         """A step that it takes part in begins; only the first time counts."""
@@ -139,14 +155,14 @@ class RequestRecord:
     def preempted(self) -> None:
         self._in_generation = False
         self._metrics.num_preemptions += 1
-        self._event("preempted", time.monotonic_ns(), self.num_drawn)
+        self._event("preempted", self.now_ns(), self.num_drawn)
 
     def shifted(self, num_discarded: int) -> None:
         self._metrics.num_shifts += 1
-        self._event("shifted", time.monotonic_ns(), num_discarded)
+        self._event("shifted", self.now_ns(), num_discarded)
 
     def finished(self, reason: FinishReason) -> None:
-        now_ns = time.monotonic_ns()
+        now_ns = self.now_ns()
         metrics = self._metrics
         metrics.finished[reason] = metrics.finished.get(reason, 0) + 1
         metrics.request_s.observe((now_ns - self.submitted_ns) * 1e-9)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import deque
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -64,16 +64,18 @@ class EngineTrace(msgspec.Struct):
 class TraceRing:
     """Keeps the latest steps and events."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """now_ns: the clock of all that is added, in nanoseconds."""
         self._steps: deque[StepRecord] = deque(maxlen=MAX_STEPS)
         self._events: deque[RequestEvent] = deque(maxlen=MAX_EVENTS)
-        self._begin_ns = time.monotonic_ns()
+        self._now_ns = now_ns
+        self._begin_ns = now_ns()
         self.add_step = self._steps.append
         self.add_event = self._events.append
 
     def cut(self, seconds: float | None = None) -> EngineTrace:
         """What happened in the last `seconds`; None: everything that is still known."""
-        now_ns = time.monotonic_ns()
+        now_ns = self._now_ns()
         begin_ns = self._known_since_ns()
         if seconds is not None:
             begin_ns = max(begin_ns, now_ns - int(seconds * 1e9))

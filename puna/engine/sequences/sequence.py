@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence as Items
 
 import numpy as np
@@ -199,7 +198,7 @@ class Sequence:
         return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
 
     def _stats(self) -> RequestStats:
-        now = time.monotonic_ns()
+        now = self.record.now_ns()
         started = self.record.started_ns or now
         first_token = self.record.first_token_ns or now
         return RequestStats(
