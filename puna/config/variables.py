@@ -232,7 +232,7 @@ VARIABLES: tuple[Variable, ...] = (
         "with slots: rather keep what they hold than continue the best match",
     ),
     Variable(
-        "PUNA_MODEL_WEIGHTS",
+        "PUNA_MODEL_SHARES",
         "model_shares",
         "",
         _parse_shares,

@@ -47,7 +47,7 @@ def _odd_directory(settings: Settings) -> Iterator[str]:
 
 def _odd_models(settings: Settings, store: Store) -> Iterator[str]:
     """Names of no model. It may be pulled later, or its name has a typing error."""
-    named = (("PUNA_MODEL_KV_MIN", settings.kv_guarantees), ("PUNA_MODEL_WEIGHTS", settings.model_shares))
+    named = (("PUNA_MODEL_KV_MIN", settings.kv_guarantees), ("PUNA_MODEL_SHARES", settings.model_shares))
     for variable, values in named:
         for text, _ in values:
             name = ModelName.parse(text)

@@ -145,24 +145,24 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
         ("PUNA_CACHE_POLICY", "lru", 'PUNA_CACHE_POLICY: "lru" is not one of prefix, slots'),
         ("PUNA_KV_IDLE", "300x", 'PUNA_KV_IDLE: time: unknown unit "x" in duration "300x"'),
         (
-            "PUNA_MODEL_WEIGHTS",
+            "PUNA_MODEL_SHARES",
             "a=1,b",
-            'PUNA_MODEL_WEIGHTS: "b" is not a model and a positive number (try llama3.2=2)',
+            'PUNA_MODEL_SHARES: "b" is not a model and a positive number (try llama3.2=2)',
         ),
         (
-            "PUNA_MODEL_WEIGHTS",
+            "PUNA_MODEL_SHARES",
             "a=0",
-            'PUNA_MODEL_WEIGHTS: "a=0" is not a model and a positive number (try llama3.2=2)',
+            'PUNA_MODEL_SHARES: "a=0" is not a model and a positive number (try llama3.2=2)',
         ),
         (
-            "PUNA_MODEL_WEIGHTS",
+            "PUNA_MODEL_SHARES",
             "a=1e999",
-            'PUNA_MODEL_WEIGHTS: "a=1e999" is not a model and a positive number (try llama3.2=2)',
+            'PUNA_MODEL_SHARES: "a=1e999" is not a model and a positive number (try llama3.2=2)',
         ),
         (
-            "PUNA_MODEL_WEIGHTS",
+            "PUNA_MODEL_SHARES",
             "=2",
-            'PUNA_MODEL_WEIGHTS: "=2" is not a model and a positive number (try llama3.2=2)',
+            'PUNA_MODEL_SHARES: "=2" is not a model and a positive number (try llama3.2=2)',
         ),
     ],
 )
@@ -245,7 +245,7 @@ def test_kv_guarantees():
 
 
 def test_model_weights():
-    settings = from_environment(PUNA_MODEL_WEIGHTS="llama3.2:1b=2, someone/n=0.5,")
+    settings = from_environment(PUNA_MODEL_SHARES="llama3.2:1b=2, someone/n=0.5,")
     assert settings.model_shares == (("llama3.2:1b", 2.0), ("someone/n", 0.5))
 
 

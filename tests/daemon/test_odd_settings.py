@@ -86,7 +86,7 @@ def test_names_of_no_model(tmp_path):
         f"{begin} qwen3:8b yet",
     ]
     assert said(tmp_path, model_shares=(("llama3.2", 2.0),)) == [
-        "PUNA_MODEL_WEIGHTS: there is no model llama3.2:latest yet"
+        "PUNA_MODEL_SHARES: there is no model llama3.2:latest yet"
     ]
 
 

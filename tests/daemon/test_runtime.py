@@ -92,13 +92,13 @@ def test_share_of_a_model_is_that_of_the_name_that_loads_it(tmp_path, weights):
 
 
 def test_share_of_what_cannot_be_a_model_is_an_error(tmp_path):
-    with pytest.raises(SettingsError, match=r"PUNA_MODEL_WEIGHTS: invalid model name: a b"):
+    with pytest.raises(SettingsError, match=r"PUNA_MODEL_SHARES: invalid model name: a b"):
         Runtime(Settings(models=tmp_path, model_shares=(("a b", 2.0),)))
 
 
 @pytest.mark.parametrize("again", ["q4", "Q4:latest", "library/q4"])
 def test_a_name_that_comes_twice_is_an_error(tmp_path, again):
-    for field, name in (("model_shares", "PUNA_MODEL_WEIGHTS"), ("kv_guarantees", "PUNA_MODEL_KV_MIN")):
+    for field, name in (("model_shares", "PUNA_MODEL_SHARES"), ("kv_guarantees", "PUNA_MODEL_KV_MIN")):
         with pytest.raises(SettingsError, match=f"{name}: {again} comes twice"):
             Runtime(Settings(models=tmp_path, **{field: (("q4", 1), ("q4:v2", 1), (again, 2))}))
 

@@ -50,7 +50,7 @@ class ModelLoader:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._worker = worker
         self._text = text
-        self._shares = _by_model("PUNA_MODEL_WEIGHTS", settings.model_shares)
+        self._shares = _by_model("PUNA_MODEL_SHARES", settings.model_shares)
         self._guarantees = _by_model("PUNA_MODEL_KV_MIN", settings.kv_guarantees)
         self.residency: Residency[LoadedModel] = Residency(
             self,
