@@ -112,6 +112,7 @@ class Model:
             guaranteed_kv_bytes=self.guaranteed_bytes,
             weight_bytes=info.weight_bytes,
             is_asleep=kv is None,
+            kv_groups=kv.group_stats() if kv else [],
         )
 
     def _new_policy(self, kv: ModelKv, settings: EngineSettings) -> CachePolicy:

@@ -16,6 +16,7 @@ from puna.backends.base import BlockMemory, DeviceOutOfMemory, KvGroup
 from puna.config.sizes import binary_size
 from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 from puna.kv.budget import Budget
+from puna.kv.group_stats import GroupStats
 
 _FEWEST_EXTENTS = 8  # of each group, within the limits: with fewer, blocks had better get memory one by one
 _SLICE = 4096  # extents or blocks that one call deals with, where many may have to be
@@ -44,16 +45,6 @@ class _Group(NamedTuple):
         """Empty extents that it can do without once so many of its spare blocks are taken."""
         left = max(self.pool.num_spare - num_blocks, 0)
         return min(left // self.memory.extent_blocks, self.pool.num_empty)
-
-
-class GroupStats(NamedTuple):
-    """Blocks of one group of layers."""
-
-    window: int | None
-    block_bytes: int
-    num_used: int
-    num_cached: int
-    num_spare: int
 
 
 class ModelKv:

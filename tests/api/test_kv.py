@@ -7,6 +7,7 @@ import pytest
 from puna.daemon.runtime import Observation
 from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.stats import DiskStats, EngineStats, ModelStats
+from puna.kv.group_stats import GroupStats
 
 pytestmark = pytest.mark.native
 
@@ -38,6 +39,7 @@ def observation(runtime) -> None:
         reserved_kv_bytes=1 << 40,
         guaranteed_kv_bytes=MIB,
         weight_bytes=90 * MIB,
+        kv_groups=[GroupStats(None, MIB, 3, 1, 0), GroupStats(512, MIB, 2, 1, 1)],
     )
     stats = EngineStats(
         64 * MIB,
@@ -69,7 +71,12 @@ def test_all_memory(client):
                 "committed": 0,
                 "used": 0,
                 "cached": 0,
+<<<<<<< HEAD
                 "guaranteed": 0,
+=======
+                "minimum": 0,
+                "groups": [],
+>>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
                 "hit_rate": None,
                 "running": 0,
                 "waiting": 0,
@@ -82,7 +89,15 @@ def test_all_memory(client):
                 "committed": 8 * MIB,
                 "used": 5 * MIB,
                 "cached": 2 * MIB,
+<<<<<<< HEAD
                 "guaranteed": MIB,
+=======
+                "minimum": MIB,
+                "groups": [
+                    {"window": None, "used": 3 * MIB, "cached": MIB},
+                    {"window": 512, "used": 2 * MIB, "cached": MIB},
+                ],
+>>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
                 "hit_rate": 0.25,
                 "running": 2,
                 "waiting": 3,

@@ -18,6 +18,7 @@ from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.runtime import Observation
 from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.stats import DiskStats, EngineStats, ModelStats
+from puna.kv.group_stats import GroupStats
 from tests.api.fake_runtime import Script
 
 pytestmark = pytest.mark.native
@@ -67,6 +68,7 @@ def model_stats(model_id: str) -> ModelStats:
         reserved_kv_bytes=50 * BLOCK_BYTES,
         guaranteed_kv_bytes=BLOCK_BYTES,
         weight_bytes=7777,
+        kv_groups=[GroupStats(None, BLOCK_BYTES, 5, 2, 1), GroupStats(512, BLOCK_BYTES, 3, 4, 0)],
     )
 
 
@@ -144,10 +146,11 @@ def test_gauges_of_each_model_and_of_one_that_was_unloaded():
     }
     for name, values in expected.items():
         assert (value(found, name, model="a:latest"), value(found, name, model="b:latest")) == values
-    states = {"used": 5, "cached": 2, "spare": 1}
-    for state, count in states.items():
-        assert value(found, "puna_kv_blocks", model="a:latest", state=state) == count
-        assert value(found, "puna_kv_blocks", model="b:latest", state=state) == 0
+    states = {"used": (5, 3), "cached": (2, 4), "spare": (1, 0)}
+    for state, counts in states.items():
+        for window, count in zip(("none", "512"), counts, strict=True):
+            assert value(found, "puna_kv_blocks", model="a:latest", window=window, state=state) == count
+        assert value(found, "puna_kv_blocks", model="b:latest", window="none", state=state) == 0
 
 
 def test_memory_that_models_share():

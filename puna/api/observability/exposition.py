@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
@@ -197,13 +198,14 @@ def _gauges(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]:
     )
     blocks = GaugeMetricFamily(
         "puna_kv_blocks",
-        "KV blocks with memory: used by requests, cached (can be found again), or spare.",
-        labels=["model", "state"],
+        "KV blocks with memory: used by requests, cached (can be found again), or spare; of layers that see "
+        "all tokens, or a window of so many.",
+        labels=["model", "window", "state"],
     )
     for model, group in resident.items():
         loaded.add_metric([model], any(not one.is_asleep for one in group))
-        for state, count in _block_states(group).items():
-            blocks.add_metric([model, state], count)
+        for (window, state), count in _block_states(group).items():
+            blocks.add_metric([model, window, state], count)
     yield loaded
     yield blocks
     for name, attribute, text in _GAUGES:
@@ -220,16 +222,14 @@ def _by_name(models: Iterable[tuple[str, T]], names: Mapping[str, str]) -> dict[
     return groups
 
 
-def _block_states(group: Iterable[ModelStats]) -> dict[str, int]:
-    counts = {"used": 0, "cached": 0, "spare": 0}
-    for model in group:
-        used, cached, committed = (
-            num_bytes // model.block_bytes
-            for num_bytes in (model.used_kv_bytes, model.cached_kv_bytes, model.committed_kv_bytes)
-        )
-        counts["used"] += used
-        counts["cached"] += cached
-        counts["spare"] += committed - used - cached
+def _block_states(models: Iterable[ModelStats]) -> Counter[tuple[str, str]]:
+    """By window and state; a model that sleeps has none, of layers without a window."""
+    counts: Counter[tuple[str, str]] = Counter({("none", state): 0 for state in ("used", "cached", "spare")})
+    for group in (group for model in models for group in model.kv_groups):
+        window = "none" if group.window is None else str(group.window)
+        counts[window, "used"] += group.num_used
+        counts[window, "cached"] += group.num_cached
+        counts[window, "spare"] += group.num_spare
     return counts
 
 

@@ -45,6 +45,15 @@ class Limits(msgspec.Struct, kw_only=True):
     """What is odd about what was asked for."""
 
 
+class GroupMemory(msgspec.Struct, kw_only=True):
+    """KV of layers that see equally many tokens, in bytes."""
+
+    window: int | None
+    """How many; null: all."""
+    used: int
+    cached: int
+
+
 class ModelMemory(msgspec.Struct, kw_only=True):
     """Memory of one model, in bytes, and what uses it."""
 
@@ -60,6 +69,7 @@ class ModelMemory(msgspec.Struct, kw_only=True):
     """Committed, and held by nobody, but the next request may find it."""
     guaranteed: int
     """KV that is guaranteed to the model."""
+    groups: list[GroupMemory]
     hit_rate: float | None
     """Share of prompt tokens whose KV was there already, since the worker began; None: no prompt yet."""
     running: int
@@ -171,7 +181,19 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
         committed=model.committed_kv_bytes,
         used=model.used_kv_bytes,
         cached=model.cached_kv_bytes,
+<<<<<<< HEAD
         guaranteed=model.guaranteed_kv_bytes,
+=======
+        minimum=model.guaranteed_kv_bytes,
+        groups=[
+            GroupMemory(
+                window=group.window,
+                used=group.num_used * group.block_bytes,
+                cached=group.num_cached * group.block_bytes,
+            )
+            for group in model.kv_groups
+        ],
+>>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
         hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
         running=model.num_running,
         waiting=model.num_waiting,

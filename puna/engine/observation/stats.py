@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from puna.engine.observation.metrics import ModelMetrics
+from puna.kv.group_stats import GroupStats
 
 
 class ModelStats(msgspec.Struct):
@@ -16,7 +17,7 @@ class ModelStats(msgspec.Struct):
     num_preemptions: int
     """Since the model was loaded for the first time."""
     block_bytes: int
-    """Of one KV block."""
+    """Of a KV block of all layers."""
     used_kv_bytes: int
     """KV blocks that a sequence holds."""
     cached_kv_bytes: int
@@ -29,6 +30,8 @@ class ModelStats(msgspec.Struct):
     """KV memory that no other model takes."""
     weight_bytes: int = 0
     is_asleep: bool = False
+    kv_groups: list[GroupStats] = []
+    """Its KV blocks, by what layers see of a sequence; empty while it sleeps."""
 
 
 class DiskStats(msgspec.Struct):

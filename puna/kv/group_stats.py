@@ -1,0 +1,18 @@
+"""What is told of the KV blocks of a model's layers."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class GroupStats(msgspec.Struct, frozen=True):
+    """Blocks with memory, of layers that see equally many tokens."""
+
+    window: int | None
+    """How many tokens they see; None: all."""
+    block_bytes: int
+    num_used: int
+    """That a sequence or session holds."""
+    num_cached: int
+    """That nobody holds, but the next sequence may find."""
+    num_spare: int
