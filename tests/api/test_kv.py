@@ -71,12 +71,8 @@ def test_all_memory(client):
                 "committed": 0,
                 "used": 0,
                 "cached": 0,
-<<<<<<< HEAD
                 "guaranteed": 0,
-=======
-                "minimum": 0,
                 "groups": [],
->>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
                 "hit_rate": None,
                 "running": 0,
                 "waiting": 0,
@@ -89,15 +85,11 @@ def test_all_memory(client):
                 "committed": 8 * MIB,
                 "used": 5 * MIB,
                 "cached": 2 * MIB,
-<<<<<<< HEAD
                 "guaranteed": MIB,
-=======
-                "minimum": MIB,
                 "groups": [
                     {"window": None, "used": 3 * MIB, "cached": MIB},
                     {"window": 512, "used": 2 * MIB, "cached": MIB},
                 ],
->>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
                 "hit_rate": 0.25,
                 "running": 2,
                 "waiting": 3,

@@ -181,10 +181,7 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
         committed=model.committed_kv_bytes,
         used=model.used_kv_bytes,
         cached=model.cached_kv_bytes,
-<<<<<<< HEAD
         guaranteed=model.guaranteed_kv_bytes,
-=======
-        minimum=model.guaranteed_kv_bytes,
         groups=[
             GroupMemory(
                 window=group.window,
@@ -193,7 +190,6 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
             )
             for group in model.kv_groups
         ],
->>>>>>> 1e0c906 (KV blocks are told by group of layers, in metrics and /api/kv)
         hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
         running=model.num_running,
         waiting=model.num_waiting,
