@@ -41,7 +41,7 @@ ones go first, and yet the lowest does not wait for ever."""
 class EngineCore:
     """Runs the requests of all resident models on one device.
 
-    For one thread: whoever calls step() also calls everything else, but for interrupt(). backend.load() may
+    For one thread, which calls step() and everything else, except for interrupt(). backend.load() may
     run elsewhere, its result then given to attach_model().
     """
 
@@ -68,7 +68,7 @@ class EngineCore:
         self._arrivals = itertools.count()
         self._outputs: list[StepOutput] = []  # of what happened between two steps
         self.under_way: Step | None = None
-        """What step() computes just now: for any thread to see."""
+        """The step that is being computed: for any thread to see."""
         self.is_stalled = False
         """The last step() could do nothing: what requests need is still in use by threads that read files."""
 
@@ -345,7 +345,7 @@ class EngineCore:
         return engine_stats(self._models.values(), self._recorder, self.memory.budget, self.prefixes)
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
-        """What happened in the last `seconds`; None: as far back as is known."""
+        """The events of the last `seconds`; None: all that are still known."""
         return self._recorder.trace(seconds)
 
     def check(self) -> None:

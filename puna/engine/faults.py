@@ -1,4 +1,4 @@
-"""What nobody foresaw: it is logged whole, and told in short to the one request that it concerns."""
+"""Unforeseen exceptions: logged with their traceback, and told in short to the request concerned."""
 
 from __future__ import annotations
 

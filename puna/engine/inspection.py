@@ -1,4 +1,4 @@
-"""What an engine tells of itself, and whether its books are right."""
+"""Statistics of an engine, and a check of its books."""
 
 from __future__ import annotations
 

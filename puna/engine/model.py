@@ -1,4 +1,4 @@
-"""A loaded model: what the device has of it, its KV memory, its requests, what was learned of its steps."""
+"""A loaded model: its device model, its KV memory, its requests, and what its steps cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from puna.kv.model_kv import ModelKv
 
 
 class Model:
-    """It is awake, with KV memory and counted weights, or asleep: then it takes next to no memory."""
+    """A model that is awake, with KV memory and counted weights, or asleep, with next to no memory."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Model:
         self.pace = StreamPace(self.costs)
         self.drafter = DraftModel(device, self.costs, clock)
         self.token_table: TokenTable | None = None
-        """What its tokens stand for, if that is known: then replies have text."""
+        """The bytes of its tokens, if they are known: then replies have text."""
         self.running: list[Sequence] = []
         """In order."""
         self.waiting: list[Sequence] = []
@@ -52,7 +52,7 @@ class Model:
         self.num_requests = 0
         """In the engine: running, waiting, or waiting for a disk."""
         self.is_held = False
-        """Somebody is about to send requests."""
+        """Requests are about to be sent."""
         self.last_used_s = 0.0
         """When it woke, or a request last came or ended."""
         self.served_s = 0.0

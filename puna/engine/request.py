@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out; these structs also travel over the worker's socket."""
+"""Requests to the engine and what they get back; these structs also travel over the worker's socket."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class RequestStats(msgspec.Struct):
 
 
 class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
-    """What one step brought one request."""
+    """The result of one step for one request."""
 
     request_id: str
     text: str = ""

@@ -1,4 +1,4 @@
-"""What can be set about an engine."""
+"""Settings of an engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 DEFAULT_SLOTS = 4
-"""With the slots policy, if nobody says how many."""
+"""With the slots policy, where no number is set."""
 
 CachePolicy = Literal["prefix", "slots"]
 
@@ -45,9 +45,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_batch: int = 256
     """Sequences of one step; if more are running, they take turns. Bounds a step's logits."""
     prefill_tokens: int = 256
-    """Prompt tokens computed in one step. More gains little speed and delays whoever arrives or cancels."""
+    """Prompt tokens computed in one step. More gains little speed and delays arrivals and cancels."""
     min_prefill_tokens: int = 8
-    """Fewest prompt tokens of a step, whoever waits for it: prompts must get on, too."""
+    """Fewest prompt tokens of a step, however many streams wait for it: prompts must get on, too."""
     max_slowdown: float = 1.8
     """While sequences stream, prompt tokens may make their steps so many times as long; more, in proportion,
     for each prompt beside each stream."""

@@ -22,7 +22,7 @@ class Parked(NamedTuple):
 
 
 class MemorySharing:
-    """What is lacking here, and what could be given. Who is alone lacks nothing that others have."""
+    """Memory that this engine lacks and others could give, and memory that it could give to them."""
 
     def __init__(self, memory: EngineMemory, scheduler: Scheduler) -> None:
         self._memory = memory
@@ -40,7 +40,7 @@ class MemorySharing:
             self._budget.elsewhere = reachable
 
     def hope(self) -> None:
-        """For somebody new: all that others have may be had, until they say how much of it."""
+        """A new request may get all that other engines have, until they say how much they can give."""
         self._budget.elsewhere = (self._whole - self._budget.limits).at_least(NOTHING)
 
     def may_come(self, lack: Limits) -> bool:
@@ -68,7 +68,7 @@ class MemorySharing:
         return Short(lack, order[0]) if order and lack else None
 
     def offers(self, asked: Limits, order_s: float) -> list[Offer]:
-        """What could be given of `asked` for somebody who came then, cheapest first; nothing is given up."""
+        """Parts of `asked` that it could give for a request of that order, cheapest first; none is given."""
         offers = self._memory.offers(asked, *self._scheduler.held_bytes(order_s))
         short = self.shortage
         if short is not None and short.order_s < order_s:  # nothing, before that one has got what it lacks

@@ -36,14 +36,14 @@ class CachePolicy(Protocol):
         """The same where release() failed: nothing of it is kept."""
 
     def idle_tables(self) -> list[SequenceTable]:
-        """What it keeps though no sequence runs in it, besides what is found by content."""
+        """Tables that it keeps although no sequence uses them, besides what is found by content."""
 
     def empty_idle(self) -> None:
         """Gives all of that up."""
 
 
 class PrefixPolicy:
-    """Whatever was computed is found by content, as long as memory lasts."""
+    """All computed KV is found by its content, as long as memory lasts."""
 
     def __init__(self, kv: ModelKv) -> None:
         self._kv = kv
@@ -93,7 +93,7 @@ class PrefixPolicy:
         if num_computed // BLOCK_TOKENS > cursor.num_blocks:
             self._record(sequence)
         if num_computed == sequence.num_tokens == sequence.num_prompt:
-            # Those who share the whole prompt need not wait for the end of this sequence.
+            # Sequences that share the whole prompt need not wait for the end of this sequence.
             self._cache.record_tail(cursor, sequence.table, sequence.tokens[: sequence.num_computed])
 
     def shift(self, sequence: Sequence) -> bool:

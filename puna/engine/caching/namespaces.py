@@ -1,4 +1,4 @@
-"""Whose KV is shared with whom."""
+"""Namespaces of KV: only requests with the same salt share it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DIGEST_BYTES = 16
 
 
 class Namespaces:
-    """Names for salts, so that nothing that outlives a request tells a salt itself."""
+    """Names for salts, so that nothing that outlives a request contains the salt itself."""
 
     def __init__(self, key: bytes | None) -> None:
-        """key: who has the same one gives the same names; None: nobody has."""
+        """key: the same key gives the same names; None: a key of its own."""
         self._key = derive_key(secrets.token_bytes(KEY_BYTES) if key is None else key, b"salts")
 
     def of(self, salt: str) -> str:

@@ -1,1 +1,1 @@
-"""Who has memory, who gives way when it is short, and how models come by it."""
+"""The memory of all models: what gives way when it is short, and how models get theirs."""

@@ -1,4 +1,4 @@
-"""What all models of an engine take together, and how one gets more of it."""
+"""The memory of all models of an engine, and how one gets more of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_budget(settings: EngineSettings) -> Budget:
 
 
 class EngineMemory:
-    """The budget, and who makes way when it gets smaller."""
+    """The budget, and what gives way when it gets smaller."""
 
     def __init__(
         self,

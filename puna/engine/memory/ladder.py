@@ -10,7 +10,7 @@
 | weights of idle models | IdleModels | reading them from the file, when they are wanted |
 | running sequences, the last in order first | Scheduler | computing them again |
 
-Whoever takes a block gets spare and cached memory by the way; this is what comes after that. Where several
+Taking a block takes spare and cached memory by the way; this is what comes after that. Where several
 engines share the memory, Level names these rows.
 """
 
@@ -30,18 +30,18 @@ from puna.kv.limits import NOTHING, Limits
 
 
 class Rung(Protocol):
-    """One kind of what no running sequence needs to get on."""
+    """One kind of memory that running sequences can go on without."""
 
     @property
     def num_bytes(self) -> int:
         """At most so much KV memory is gained by giving all of it up, now or soon."""
 
     def give_up_one(self) -> bool:
-        """Gives some of it up, what was used longest ago first; False: there is nothing."""
+        """Gives up the part of it that was used longest ago; False: there is nothing."""
 
 
 class Drafts:
-    """What draft models have computed of running sequences."""
+    """KV that draft models have computed of running sequences."""
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
@@ -58,7 +58,7 @@ class Drafts:
 
 
 class IdleSlots:
-    """What slots keep though no sequence runs in them."""
+    """KV that slots keep although no sequence uses them."""
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models = models
@@ -83,7 +83,7 @@ class IdleSlots:
 
 
 class IdleModels:
-    """Models that nobody uses: asleep, they take neither weights nor KV memory."""
+    """Idle models: asleep, they take neither memory for weights nor for KV."""
 
     def __init__(self, models: Mapping[str, Model], budget: Budget, sleep: Callable[[Model], None]) -> None:
         self._models = models

@@ -11,7 +11,7 @@ from puna.kv.limits import NOTHING, Limits
 
 
 class Level(IntEnum):
-    """What is given up, as in the table of puna/engine/memory/ladder.py: lower levels go first."""
+    """A kind of memory to give up, as in the table of puna/engine/memory/ladder.py: lower levels go first."""
 
     FREE = 0
     """Nobody has it."""
@@ -23,7 +23,7 @@ class Level(IntEnum):
     SLOTS = 6
     IDLE_MODELS = 7
     SEQUENCES = 8
-    """Those that run and come after whoever asks."""
+    """Running sequences that come after the asking one in order."""
     ENDING = 9
     """Nothing that can be given up: what running sequences hold that come first. It is free when they end."""
 

@@ -1,4 +1,4 @@
-"""Says what a model needs that does not fit, and who holds the rest."""
+"""The text for a model that does not fit: what it needs, and what holds the rest."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the engine tells of itself."""
+"""Counters, traces and statistics of the engine."""

@@ -1,4 +1,4 @@
-"""What the engine counts: plain numbers, cheap enough for every token of every step."""
+"""Counters of the engine: plain numbers, cheap enough for every token of every step."""
 
 from __future__ import annotations
 

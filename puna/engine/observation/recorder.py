@@ -1,4 +1,4 @@
-"""Watches the engine at work: what it is told goes into the counters and into the trace."""
+"""Records events of the engine in its counters and its trace."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Recorder:
         )
 
     def trace(self, seconds: float | None = None) -> EngineTrace:
-        """What happened in the last `seconds`; None: as far back as is known."""
+        """The events of the last `seconds`; None: all that are still known."""
         return self._ring.cut(seconds)
 
 

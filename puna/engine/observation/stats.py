@@ -1,4 +1,4 @@
-"""The load of an engine, as it is told to who asks; these structs also travel over the worker's socket."""
+"""The load of an engine, as it is reported; these structs also travel over the worker's socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened lately, for a timeline: a ring of steps and one of events in the lives of requests."""
+"""The latest events, for a timeline: a ring of steps, and one of events in the lives of requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class EngineTrace(msgspec.Struct):
     pid: int
     """Of the process that the engine runs in."""
     begin_ns: int
-    """What happened before is not in here."""
+    """Earlier events have been overwritten."""
     end_ns: int
     steps: list[StepRecord]
     events: list[RequestEvent]
@@ -74,7 +74,7 @@ class TraceRing:
         self.add_event = self._events.append
 
     def cut(self, seconds: float | None = None) -> EngineTrace:
-        """What happened in the last `seconds`; None: everything that is still known."""
+        """The events of the last `seconds`; None: all that are still known."""
         now_ns = self._now_ns()
         begin_ns = self._known_since_ns()
         if seconds is not None:

@@ -1,4 +1,4 @@
-"""What waits for a disk does so in threads of its own; and who waits for those does so for a while only."""
+"""Threads that wait for a disk, and how long the engine waits for such a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_S = 3.0
 
 
 class FileThreads(Protocol):
-    """Threads for what waits for a disk."""
+    """Threads for work that waits for a disk."""
 
     def start(self, kind: ThreadKind, work: Work, done: Work, num_threads: int = 1) -> None:
         """Has so many threads run `work`, behind what was started before, and then the engine's `done`."""
@@ -33,7 +33,7 @@ class DiskWatch:
 
     def wait_s(self, progress: int | None) -> float | None:
         """progress: any number that changes once something was done; None: there is nothing to do.
-        Returns after how many seconds without progress threads are given up: 0: now; None: never.
+        Returns the seconds until the threads are given up if there is no progress; 0: now; None: never.
         """
         now_s = self._clock()
         if progress != self._progress:

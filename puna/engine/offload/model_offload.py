@@ -26,7 +26,7 @@ class Transfer(Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """The disk does not answer: nobody waits for it any more."""
+        """The disk does not answer, and is no longer waited for."""
 
     @property
     def held(self) -> Iterable[GroupBlock]: ...
@@ -67,7 +67,7 @@ class ModelOffload:
     drops: bool = False
     """It was saved, and gives its memory back."""
     waiting: list[Sequence] = field(default_factory=list)
-    """Where it went and was loaded again: what they want may be on its way to disk."""
+    """Sequences of the same model, loaded again: the KV that they want may be on its way to disk."""
 
     @property
     def model_id(self) -> str:

@@ -1,4 +1,4 @@
-"""Cached blocks that stay, for whoever goes on with their tokens."""
+"""Cached blocks that stay, for requests that go on with their tokens."""
 
 from __future__ import annotations
 

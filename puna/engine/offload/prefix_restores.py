@@ -37,7 +37,7 @@ class PrefixRead:
         self.found: list[StoredBlock] = []
         """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
         self.places: list[tuple[int, int]] = []
-        """What has to be read of them: (number in `found`, group of layers)."""
+        """The blocks that have to be read: (number in `found`, group of layers)."""
         self.firsts: list[int] = []
         """The first of them, by group."""
         self.position = 0
@@ -173,25 +173,25 @@ class PrefixRestore:
         return [(group, block) for group in groups for block in self.table.blocks(group)]
 
     def brings(self, model: ModelOffload, wanted: Hashable) -> bool:
-        """Whether who wants this had better wait for it."""
+        """Whether a sequence that wants this should wait for it."""
         return self.model is model and self.wanted == wanted and not self.is_given_up
 
     def give_up(self) -> list[Sequence]:
-        """What was read is lost. Returns those who wait."""
+        """Drops what was read. Returns the sequences that waited for it."""
         self.is_given_up = True
         self.release()
         waiting, self.waiting = self.waiting, []
         return waiting
 
     def release(self) -> None:
-        """What is read then is for nobody."""
+        """Gives its blocks back; what is read after that is dropped."""
         if self.job.lent is not None:
             self.job.lent.take_back()
         self.table.release()
 
 
 class PrefixRestores:
-    """Those of all models. For the engine's thread."""
+    """The restores of all models. For the engine's thread."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class PrefixRestores:
         self._bytes_per_s: float | None = None
 
     def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
-        """Whether the sequence had better wait until it is `ready`."""
+        """Whether the sequence should wait until it is `ready`."""
         tokens = findable_tokens(sequence)
         if len(tokens) < MIN_BLOCKS * BLOCK_TOKENS or self.is_stuck:
             return False
@@ -265,7 +265,7 @@ class PrefixRestores:
             self.ready.append(sequence)
 
     def withdraw(self, sequence: Sequence) -> None:
-        """Forgets a sequence, if it waits. What nobody waits for is given up."""
+        """Forgets a sequence, if it waits. Gives up restores for which no sequence waits."""
         if sequence in self.ready:
             self.ready.remove(sequence)
         restore = next((r for r in self._restores if sequence in r.waiting), None)
@@ -280,11 +280,11 @@ class PrefixRestores:
 
     @property
     def num_bytes(self) -> int:
-        """What give_up_oldest() releases."""
+        """Memory that give_up_oldest() releases."""
         return sum(restore.table.held_bytes for restore in self._restores)
 
     def give_up_oldest(self) -> bool:
-        """For whoever needs its blocks; False: there is none."""
+        """Makes the oldest restore give its blocks up; False: there is none."""
         restore = next((r for r in self._restores if not r.is_given_up), None)
         if restore is None:
             return False
@@ -292,8 +292,8 @@ class PrefixRestores:
         return True
 
     def give_up_stuck(self) -> float | None:
-        """Where the disk does not answer, those who wait for it go on without. Seconds until that has to be
-        looked at again; None: nobody waits.
+        """Lets waiting sequences go on if the disk does not answer. Returns the seconds until the next look; None:
+        no sequence waits.
         """
         going = [restore for restore in self._restores if not restore.is_given_up]
         progress = sum(restore.job.progress for restore in going) + self.num_tokens
@@ -331,14 +331,14 @@ class PrefixRestores:
         blocks = blocks_from(table, [num_known + first for first in job.firsts])
         job.lent = LentBlocks(restore.model.kv, blocks, table.release)
         restore.started_s = self._clock()
-        # Those who run need the cores, too.
+        # Running sequences need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
         assert self.threads is not None
         self.threads.start("read", job.read, lambda: self._finish(restore), num_readers)
         return True
 
     def _pays(self, restore: PrefixRestore) -> bool:
-        """Whether to read what was found takes less time than to compute it; if in doubt, yes."""
+        """Whether reading the found blocks takes less time than computing them; if in doubt, yes."""
         num_blocks, num_bytes = len(restore.job.found), restore.job.num_bytes
         if num_blocks < MIN_BLOCKS:
             return False

@@ -37,14 +37,14 @@ class PrefixSave:
         self.then: Then | None = None
         """To be called when all was written."""
         self.deadline_s: float | None = None
-        """What is not written then, is not written."""
+        """Nothing is written after that."""
         self.num_saved_tokens = 0
         self.progress = 0
         """Nodes that have their files now."""
         self.is_cut_short = False
         """It ended before all was written."""
         self.is_stuck = False
-        """The disk does not answer: nobody waits for it any more."""
+        """The disk does not answer, and is no longer waited for."""
         self._store = store
         self._files = files
         self._clock = clock
@@ -87,13 +87,13 @@ class PrefixSave:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be written."""
+        """Whether writing has ended."""
         if self.deadline_s is not None and self._clock() >= self.deadline_s:
             self.is_cut_short = True
         return self.is_cut_short or self._has_ended
 
     def write(self) -> None:
-        """What was lent. In one thread."""
+        """Writes the blocks that were lent. In one thread."""
         try:
             self._write()
         except OSError as error:
@@ -163,7 +163,7 @@ class PrefixSaves:
 
     @property
     def num_bytes(self) -> int:
-        """What take_back_oldest() gives back."""
+        """Memory that take_back_oldest() gives back."""
         return sum(save.held_bytes for save in self._saves)
 
     def take_back_oldest(self) -> bool:
@@ -193,15 +193,15 @@ class PrefixSaves:
         return True
 
     def hurry(self, model: ModelOffload, seconds: float) -> None:
-        """What is not written until then, is not written."""
+        """Has the model's saves end after so long, complete or not."""
         deadline_s = self._clock() + seconds
         for save in self._saves:
             if save.model is model:
                 save.deadline_s = min(deadline_s, deadline_s if save.deadline_s is None else save.deadline_s)
 
     def give_up_stuck(self) -> float | None:
-        """Where the disk does not answer, gives back what was to be written. Seconds until to look again;
-        None: nothing is written.
+        """Takes back blocks that are to be written if the disk does not answer. Returns the seconds until the next
+        look; None: nothing is being written.
         """
         going = [save for save in self._saves if not save.is_stuck]
         progress = self.num_tokens + sum(save.progress for save in going)

@@ -18,7 +18,7 @@ Done = Callable[[Exception | None], None]
 
 
 class SessionTransfer:
-    """What both ways have in common. `error` says what went wrong in the file thread."""
+    """The common part of saving and loading. `error` says what went wrong in the file thread."""
 
     def __init__(self, saved: SavedSessions, model_id: str, name: str, done: Done) -> None:
         self.model_id = model_id
@@ -95,7 +95,7 @@ class SessionLoad(SessionTransfer):
 
     session: SavedSession
     table: SequenceTable | None = None
-    """What it is read into."""
+    """The blocks into which it is read."""
 
     def open(self) -> None:
         """In the file thread."""

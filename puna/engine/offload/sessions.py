@@ -1,4 +1,4 @@
-"""Sessions: the KV of finished requests, kept under a name for whoever continues them.
+"""Sessions: the KV of finished requests, kept under a name so that later requests continue them.
 
 A session pins blocks that the prefix cache can find, so that a request which begins with the session's tokens
 uses them like any other cached prefix.
@@ -273,7 +273,7 @@ def _unpin(session: Session) -> None:
 
 
 def _forget_unpinned(model: ModelOffload) -> None:
-    """Keeps the list of those that are only remembered from growing for ever."""
+    """Keeps the list of sessions that are only remembered from growing for ever."""
     names = [name for name, session in model.sessions.items() if session.pin is None]
     for name in sorted(names, key=lambda name: model.sessions[name].used_last)[:-_MAX_UNPINNED]:
         del model.sessions[name]

@@ -26,7 +26,7 @@ SAVE_S = 5.0
 """So long an unloaded model, or an engine that ends, goes on writing."""
 _HURRIED_SAVE_S = 0.3  # once somebody waits to read it
 _COUNT_S = 5.0
-"""Others use the directory, too: what is told of it is counted again after so long."""
+"""Other processes use the directory, too: its files are counted again after so long."""
 
 
 class WarmPrefixes:
@@ -74,7 +74,7 @@ class WarmPrefixes:
         return model
 
     def detach(self, model: ModelOffload) -> None:
-        """Closes its KV memory, which nobody else uses any more, once what is in it is on disk."""
+        """Closes its KV memory, which is used for nothing else, once its content is on disk."""
         self.models.remove(model)
         self._leaving.append(model)
         self._begin_save(model, SAVE_S)
@@ -183,7 +183,7 @@ class WarmPrefixes:
 
     @property
     def num_bytes(self) -> int:
-        """What give_up_one() releases."""
+        """Memory that give_up_one() releases."""
         return self._saves.num_bytes + self._restores.num_bytes
 
     def give_up_one(self) -> bool:
@@ -191,7 +191,7 @@ class WarmPrefixes:
         return self._saves.take_back_oldest() or self._restores.give_up_oldest()
 
     def stats(self) -> DiskStats | None:
-        """None: nothing is kept on disk. Who asks again after a while is told what others have done there."""
+        """None: nothing is kept on disk. Changes by other processes are counted some seconds after a call."""
         if self._store is None or self._threads is None:
             return None
         if self._clock() - self._counted_s >= _COUNT_S:
@@ -226,7 +226,7 @@ class WarmPrefixes:
         return self._restores.is_stuck or self._saves.is_stuck
 
     def _give_up_stuck(self) -> float | None:
-        """Where the disk does not answer, nobody waits for it. Seconds until to look again; None: no need."""
+        """Stops waiting for a disk that does not answer. Returns the seconds until the next look, if any."""
         was_stuck = self._is_stuck
         waits_s = self._restores.give_up_stuck(), self._saves.give_up_stuck()
         if self._is_stuck and not was_stuck:

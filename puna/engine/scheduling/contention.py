@@ -1,4 +1,4 @@
-"""Who makes way for whom when memory is short."""
+"""Which sequences make way for others when memory is short."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class Contention:
         self._num_changes = 0  # of who runs
 
     def begin(self) -> None:
-        """Of a step: what running sequences need has changed."""
+        """A step begins: the needs of running sequences have changed."""
         self._demands.clear()
         self._shortages = {model: short for model, short in self._shortages.items() if model.waiting}
 
     def started(self, model: Model, sequence: Sequence) -> None:
-        """It is among those that run now."""
+        """The sequence now runs."""
         self._num_changes += 1
         if model in self._demands:
             self._demands[model] += needed_bytes(sequence)
 
     def stopped(self, model: Model) -> None:
-        """One of its sequences is not, any more."""
+        """One of the model's sequences runs no more."""
         self._num_changes += 1
         self._demands.pop(model, None)
 
@@ -95,14 +95,14 @@ class Contention:
         )
 
     def has_room(self, model: Model, sequence: Sequence, spare_bytes: int = 0) -> bool:
-        """Whether it can start without being preempted as soon as it and the others grow.
+        """Whether it can start and grow, with the others, without being preempted at once.
 
         spare_bytes: that would be available, too.
         """
         return self.missing_bytes(model, sequence) <= spare_bytes
 
     def missing_bytes(self, model: Model, sequence: Sequence) -> int:
-        """What it lacks to start without being preempted as soon as it and the others grow."""
+        """The bytes that are missing for it to start and grow, with the others, without being preempted."""
         kv = model.kv
         others = [other for other in self._models.values() if other.running and other.kv.competes_with(kv)]
         if not others:
@@ -119,14 +119,15 @@ class Contention:
         return needed - kv.available_bytes
 
     def is_guaranteed(self, model: Model, sequence: Sequence) -> bool:
-        """Whether it, and those before it, will take no more than is guaranteed to the model."""
+        """Whether the sequence, with those before it, stays within what is guaranteed to the model."""
         if model.guaranteed_bytes == 0:
             return False
         earlier = [other for other in model.running if other.order < sequence.order]
         return model.kv.is_guaranteed(sum(map(needed_bytes, [*earlier, sequence])))
 
     def victim(self, model: Model, sequence: Sequence, *, is_guaranteed: bool) -> Sequence | None:
-        """Who makes way for a sequence: the last in order, perhaps itself; None: all are before it.
+        """The sequence that makes way for this one: the last in order, perhaps itself; None: all others are
+        earlier.
 
         is_guaranteed: it wants no more than is guaranteed to its model.
         """
@@ -141,7 +142,7 @@ class Contention:
         return None if last is None or last.order < sequence.order else last
 
     def is_infeasible(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
-        """Whether a table for so many tokens is more than there can be."""
+        """Whether a table for so many tokens can never have enough memory."""
         if self._is_refused(model, sequence):
             return True
         table = sequence.table
@@ -149,7 +150,7 @@ class Contention:
         return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.more_bytes
 
     def _is_refused(self, model: Model, sequence: Sequence) -> bool:
-        """Whether it had all memory to itself, and what it lacked is more than anybody could give."""
+        """Whether it lacked memory although nothing else ran, more than could be given up for it."""
         shortage = self._shortages.get(model)
         if shortage is None or shortage.sequence is not sequence or shortage.num_changes != self._num_changes:
             return False
@@ -172,6 +173,6 @@ class Contention:
 
 
 def needed_bytes(sequence: Sequence) -> int:
-    """What it will take for the tokens it has, and for one block to grow."""
+    """The bytes that it will take for its tokens, and for one block to grow."""
     num_tokens = min(sequence.num_tokens, sequence.context_length)
     return sequence.table.missing_bytes(num_tokens) + sequence.table.block_bytes

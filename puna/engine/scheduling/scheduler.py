@@ -59,13 +59,14 @@ class Step(NamedTuple):
 
 
 class Scheduler:
-    """One order over all sequences of all models; who is earlier in it is served first.
+    """One order over all sequences of all models; the earlier one is served first.
 
     A sequence runs once there is room for all its tokens. One that then cannot grow takes the blocks of the
     last one in order, of any model, which waits at its old place. So the first sequence always gets on, and
-    since newcomers come last, with it everybody. Models with work share the device's time by their weights.
+    every sequence becomes the first, since newcomers come last. Models with work share the device's time by
+    their shares.
 
-    How a sequence comes by memory that others hold: Contention.
+    Contention decides which memory a sequence takes from others.
     """
 
     def __init__(self, settings: EngineSettings, models: Mapping[str, Model], ladder: Ladder) -> None:
@@ -117,7 +118,7 @@ class Scheduler:
             model.pace.observe(num_tokens[1], seconds)
 
     def refused(self) -> list[Sequence]:
-        """For whom the queue is too long, latest first; nobody who has run. The caller removes them."""
+        """Sequences beyond the queue's limit, latest first; none that has run. The caller removes them."""
         limit = self._settings.max_queue
         excess = 0 if limit is None else sum(len(model.waiting) for model in self._models.values()) - limit
         if excess <= 0:
@@ -126,12 +127,12 @@ class Scheduler:
         return sorted(new, key=_order, reverse=True)[:excess]
 
     def take_infeasible(self) -> list[Infeasible]:
-        """Who was given up by next_step(); the scheduler knows them no more."""
+        """Sequences that next_step() gave up; the scheduler has forgotten them."""
         infeasible, self._infeasible = self._infeasible, []
         return infeasible
 
     def shortages(self) -> list[tuple[Sequence, int]]:
-        """Who found no room for lack of memory, and how many bytes each lacked."""
+        """Sequences that could not start for lack of memory, and how many bytes each lacked."""
         return [(short.sequence, short.missing_bytes) for short in self._contention.shortages()]
 
     def held_bytes(self, order_s: float) -> tuple[int, int, int]:
@@ -149,7 +150,7 @@ class Scheduler:
         return later, earlier, needed
 
     def preempt_last(self, order_s: float) -> bool:
-        """Has the last in order of those wait who came later than that; False: there is none."""
+        """Preempts the last sequence in order, if it came later than that; False: there is none."""
         gain = [model for model in self._models.values() if model.running and _unguaranteed_bytes(model)]
         last = max((model.running[-1] for model in gain), key=_order, default=None)
         if last is None or last.order[0] <= order_s:
@@ -269,7 +270,7 @@ class Scheduler:
         claimed: set[Hashable],
         slices: list[Slice],
     ) -> None:
-        """What shorter prompts could not use, since they wait for another to compute what they share."""
+        """Gives the first prompt the tokens that shorter ones, waiting for a shared part, have left."""
         if slices and slices[0].sequence is first:
             if s := self._slice(model, first, next_chunk(first, slices[0].num_tokens + budget)):
                 slices[0] = s
@@ -360,7 +361,7 @@ class Scheduler:
 
     @staticmethod
     def _release(model: Model, sequence: Sequence) -> None:
-        """Its blocks go, whatever is wrong with it."""
+        """Releases its blocks, whatever has gone wrong with it."""
         try:
             model.policy.release(sequence)
         except Exception:
@@ -381,5 +382,5 @@ def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
 
 
 def _unguaranteed_bytes(model: Model) -> int:
-    """What is in use beyond what is guaranteed to the model."""
+    """Memory in use beyond what is guaranteed to the model."""
     return max(model.kv.used_bytes - model.guaranteed_bytes, 0)

@@ -31,7 +31,7 @@ class Slice:
 
 
 class Part(NamedTuple):
-    """What one sequence has computed in a step."""
+    """The part of one sequence that a step computes."""
 
     tokens: NDArray[np.int32]
     """All of the sequence."""
@@ -64,7 +64,7 @@ def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl |
 
 
 def num_threads(sequences: Items[Sequence]) -> int | None:
-    """As many as the least modest of them wants: nobody is slowed down by another's wish."""
+    """The largest limit among them, so that none slows another one down; None: no limit."""
     limits = [sequence.request.num_threads for sequence in sequences]
     return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
 

@@ -1,4 +1,4 @@
-"""What a draft model has computed of one sequence, and how good its drafts are."""
+"""The state of a draft model for one sequence: its KV, and how often its drafts are right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_FOR_MEMORY = 256  # steps: everything has to be computed again afterwards
 
 
 class Drafter(Protocol):
-    """A draft model, as those know it whom it drafts for."""
+    """A draft model, as the sequences see it for which it drafts."""
 
     def round_s(self, num_sequences: int) -> float:
         """Seconds for one more draft of each; 0 while that is not known."""

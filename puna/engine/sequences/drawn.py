@@ -1,4 +1,4 @@
-"""What a step brought: each sequence's next tokens, their text, and whether it ends there."""
+"""The result of a step: each sequence's next tokens, their text, and whether it ends there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def advances(slices: Items[Slice], result: SampleResult) -> list[Advance]:
 def logprobs_of(
     slices: Items[Slice], result: SampleResult, table: TokenTable | None
 ) -> dict[Slice, list[TokenLogprob]]:
-    """Of what was drawn for those that want them, one per token. table: of the model's tokens."""
+    """One per drawn token, for the slices that want them. table: of the model's tokens."""
     if not any(s.sequence.with_logprobs for s in slices):
         return {}
     drawn, starts = _logprobs(result, table), result.starts.tolist()

@@ -19,7 +19,7 @@ MAX_DRAFT = 16
 _ENDLESS = 1 << 62  # tokens
 
 Order = tuple[float, int]
-"""Who goes first: smaller is earlier. No two sequences have the same."""
+"""The place in the order of all sequences: the smaller goes first. No two have the same."""
 
 
 def shift_sizes(request: Request, context_length: int) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class Sequence:
         self.table = table
         self.sampler = sampler
         self.text = text
-        """What its tokens say."""
+        """The text of its reply."""
         self._held_logprobs: list[TokenLogprob] = []  # of tokens whose text has not come out yet
         self.record = record
         self.cursor: Cursor | None = None
@@ -87,7 +87,7 @@ class Sequence:
         self.ngrams = NgramDrafter(self.num_prompt, request.stop_tokens) if self.most_drafts else None
         """Drafts from its own text."""
         self.draft = draft
-        """What its draft model knows of it."""
+        """The state of its draft model."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self.history = prompt
         """[at least num_tokens]"""
@@ -143,7 +143,7 @@ class Sequence:
 
     @property
     def is_content_addressed(self) -> bool:
-        """Whether its KV is what any other sequence with the same tokens would have computed."""
+        """Whether any other sequence with the same tokens would have computed the same KV."""
         return self.num_shifts == 0
 
     def skip(self, count: int) -> None:

@@ -27,18 +27,18 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step brought. Sequences in neither list have more of their prompt to compute."""
+    """The result of a step. Sequences in neither list have more of their prompt to compute."""
 
     advances: list[tuple[Slice, Advance]]
     failures: list[Failure]
     logprobs: Mapping[Slice, list[TokenLogprob]] = MappingProxyType({})
-    """Of what was drawn, one per token, for those that want them."""
+    """One per drawn token, for the sequences that want them."""
     was_interrupted: bool = False
     """Nothing was computed: nobody waited for it any more."""
 
 
 class StepRunner:
-    """Runs steps on one device. What goes wrong with one sequence leaves the others alone."""
+    """Runs steps on one device. An error of one sequence leaves the others alone."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.interrupts = Interrupts()
@@ -105,7 +105,7 @@ def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failur
 
 
 def _count(model: Model, slices: Items[Slice], failures: list[Failure]) -> None:
-    """They now have what was computed of them. Adds those with whom that fails, once."""
+    """Counts the slices as computed, and adds the sequences for which that fails to `failures`, each once."""
     for s in slices:
         try:
             s.sequence.num_computed += s.num_tokens

@@ -10,7 +10,7 @@ _NOBODY: set[str] = set()
 
 
 class Interrupts:
-    """Whose step is under way. interrupt() is for any thread, the rest for the engine's."""
+    """Requests of the step that is under way. interrupt() is for any thread, the rest for the engine's."""
 
     def __init__(self) -> None:
         self.control = StepControl()
@@ -24,7 +24,7 @@ class Interrupts:
             self.control.begin()
 
     def end(self) -> None:
-        """It is over, or never came about. Nobody stops it any more."""
+        """The step is over, or never came about: it can no longer be stopped."""
         with self._lock:
             self._wanted = _NOBODY
 
