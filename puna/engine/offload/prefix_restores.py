@@ -292,8 +292,8 @@ class PrefixRestores:
         return True
 
     def give_up_stuck(self) -> float | None:
-        """Lets waiting sequences go on if the disk does not answer. Returns the seconds until the next look; None:
-        no sequence waits.
+        """Lets waiting sequences go on if the disk does not answer. Returns the seconds until the next look;
+        None: no sequence waits.
         """
         going = [restore for restore in self._restores if not restore.is_given_up]
         progress = sum(restore.job.progress for restore in going) + self.num_tokens

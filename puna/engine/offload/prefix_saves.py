@@ -200,7 +200,7 @@ class PrefixSaves:
                 save.deadline_s = min(deadline_s, deadline_s if save.deadline_s is None else save.deadline_s)
 
     def give_up_stuck(self) -> float | None:
-        """Takes back blocks that are to be written if the disk does not answer. Returns the seconds until the next
+        """Takes blocks back if the disk does not answer. Returns the seconds until the next
         look; None: nothing is being written.
         """
         going = [save for save in self._saves if not save.is_stuck]
