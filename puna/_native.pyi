@@ -166,6 +166,8 @@ class SequenceTable:
         """keeps_all: windows do not slide."""
     @property
     def keeps_all(self) -> bool: ...
+    @keeps_all.setter
+    def keeps_all(self, keeps_all: bool) -> None: ...
     @property
     def num_blocks(self) -> int:
         """Entries of each group, held or not."""

@@ -202,7 +202,7 @@ void bind_blocks(nb::module_& m) {
 void bind_tables(nb::module_& m) {
   nb::class_<SequenceTable>(m, "SequenceTable", nb::dynamic_attr())
       .def(nb::init<std::shared_ptr<KvBlocks>, bool>(), nb::arg("kv"), nb::arg("keeps_all") = false)
-      .def_prop_ro("keeps_all", &SequenceTable::keeps_all)
+      .def_prop_rw("keeps_all", &SequenceTable::keeps_all, &SequenceTable::set_keeps_all)
       .def_prop_ro("num_blocks", &SequenceTable::num_blocks)
       .def_prop_ro("held_bytes", &SequenceTable::held_bytes)
       .def_prop_ro("block_bytes", [](const SequenceTable& table) { return table.kv()->block_bytes(); })

@@ -27,6 +27,8 @@ class SequenceTable {
 
   const std::shared_ptr<KvBlocks>& kv() const { return kv_; }
   bool keeps_all() const { return keeps_all_; }
+  // What has slid out already stays out: see can_resume().
+  void set_keeps_all(bool keeps_all) { keeps_all_ = keeps_all; }
   int64_t num_blocks() const { return num_blocks_; }  // entries, held or not
   int64_t num_genuine() const { return num_genuine_; }
   int64_t held_bytes() const;

@@ -17,9 +17,9 @@ from puna.engine.validation import (
     check_draft_model,
     check_request,
     check_stop,
-    context_limit,
     prompt_array,
 )
+from puna.kv.model_kv import ModelKv
 
 
 def new_sequence(
@@ -44,7 +44,7 @@ def new_sequence(
     check_stop(request.stop, model.token_table)
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
-    context_length = context_limit(request, info, model.kv, more_bytes)
+    context_length, num_windows = _context(request, info, model.kv, more_bytes)
     sampler = new_sampler(request.sampling)
     sampler.accept_many(prompt)
     return Sequence(
@@ -54,7 +54,7 @@ def new_sequence(
         namespace=namespace,
         context_length=context_length,
         can_shift=info.can_shift,
-        table=model.kv.new_table(keeps_all=_keeps_all(request, info, context_length)),
+        table=model.kv.new_table(keeps_all=num_windows is None),
         sampler=sampler,
         text=TextStream(model.token_table, request.stop, request.stop_tokens),
         record=record(),
@@ -62,10 +62,35 @@ def new_sequence(
     )
 
 
-def _keeps_all(request: Request, info: ModelInfo, context_length: int) -> bool:
-    """Whether a window would reach, behind a context shift, what had slid out of it before."""
-    most = None if request.max_tokens is None else len(request.prompt) + request.max_tokens
-    if not (request.shift and info.can_shift) or (most is not None and most <= context_length):
-        return False
+def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) -> tuple[int, int | None]:
+    """Tokens that the request's sequence may have, and of how many tokens' windows it may hold all blocks at
+    once; None: of all tokens'.
+
+    Raises InvalidRequest if its prompt has more, or there can be no memory for it.
+    """
+    wanted = info.context_length if request.context_length is None else request.context_length
+    num_prompt = len(request.prompt)
+    length = min(wanted, info.context_length)
+    if num_prompt > length:
+        raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {length}")
+    # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
+    most_bytes = kv.most_bytes_without_leases + more_bytes
+    num_windows = _num_windows(request, info, length)
+    while (fitting := kv.tokens_within(most_bytes, num_windows)) < length:
+        length = fitting  # which shifts earlier, and may need more for that
+        num_windows = _num_windows(request, info, length)
+    if (needed := kv.bytes_for(num_prompt, num_windows)) > kv.most_bytes + more_bytes:
+        raise InvalidRequest(f"the prompt of {num_prompt} tokens {kv.describe_need(needed)}")
+    return length, num_windows
+
+
+def _num_windows(request: Request, info: ModelInfo, context_length: int) -> int | None:
+    """See ModelKv.bytes_for(). When a context shifts, a window is moved to blocks that it had left, or, if it
+    would reach, behind the shift, what had slid out of it before, all blocks have to be there.
+    """
+    last = None if request.max_tokens is None else len(request.prompt) + request.max_tokens
+    if not (request.shift and info.can_shift) or (last is not None and last <= context_length):
+        return 1
     num_moved = context_length - sum(shift_sizes(request, context_length))
-    return any(group.window is not None and group.window > num_moved + 1 for group in info.groups)
+    widest = max((group.window for group in info.groups if group.window is not None), default=0)
+    return None if widest > num_moved + 1 else 2

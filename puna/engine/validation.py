@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.request import Request, SamplingParams
-from puna.kv.model_kv import ModelKv
 from puna.kv.session_manifest import InvalidSessionName, check_session_name
 
 MAX_PRIORITY = 1000
@@ -21,23 +20,6 @@ _INT64 = range(-(2**63), 2**63)
 
 class InvalidRequest(ValueError):
     """A request that cannot be run; the text says why."""
-
-
-def context_limit(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) -> int:
-    """Tokens that this request's sequence may have. more_bytes: that idle models and
-    other engines could give it.
-
-    Raises InvalidRequest if its prompt has more, or there can be no memory for it.
-    """
-    wanted = info.context_length if request.context_length is None else request.context_length
-    num_prompt = len(request.prompt)
-    limit = min(wanted, info.context_length)
-    if num_prompt > limit:
-        raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {limit}")
-    if (needed := kv.bytes_for(num_prompt)) > kv.most_bytes + more_bytes:
-        raise InvalidRequest(f"the prompt of {num_prompt} tokens {kv.describe_need(needed)}")
-    # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
-    return min(limit, kv.tokens_within(kv.most_bytes_without_leases + more_bytes))
 
 
 def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:

@@ -114,19 +114,27 @@ class ModelKv:
                 self.blocks.release(group, [block])
         return num_tokens
 
-    def bytes_for(self, num_tokens: int) -> int:
-        """What a table of so many tokens takes, at most, where windows slide."""
+    def bytes_for(self, num_tokens: int, num_windows: int | None = 1) -> int:
+        """What a table of so many tokens takes, at most.
+
+        num_windows: of how many tokens' windows it holds all blocks at once, where windows slide: of two
+        while a context shifts. None: they do not slide.
+        """
+        num_blocks = blocks_for(num_tokens)
         return sum(
-            memory.block_bytes * min(blocks_for(num_tokens), _most_held(window))
+            memory.block_bytes * min(num_blocks, _most_held(window, num_windows))
             for _, memory, window in self.groups
         )
 
-    def tokens_within(self, num_bytes: int) -> int:
-        """How many tokens a table of that size has room for."""
+    def tokens_within(self, num_bytes: int, num_windows: int | None = 1) -> int:
+        """How many tokens a table of that size has room for. num_windows: as for bytes_for()."""
         most = (memory.num_blocks for _, memory, window in self.groups if window is None)
         counts = range(min(most, default=_MOST_BLOCKS) + 1)
-        num_blocks = bisect_right(counts, num_bytes, key=lambda n: self.bytes_for(n * BLOCK_TOKENS)) - 1
-        return num_blocks * BLOCK_TOKENS
+
+        def size_of(num_blocks: int) -> int:
+            return self.bytes_for(num_blocks * BLOCK_TOKENS, num_windows)
+
+        return (bisect_right(counts, num_bytes, key=size_of) - 1) * BLOCK_TOKENS
 
     @property
     def used_bytes(self) -> int:
@@ -294,8 +302,11 @@ class ModelKv:
     def _usable_bytes(self, num_bytes: int) -> int:
         """What blocks could fill of so much memory: whole extents, if these are not too coarse for it."""
         num_bytes = self.reserved_bytes if self._is_static else min(max(num_bytes, 0), self.reserved_bytes)
-        if len(self.groups) > 1 or self._is_too_coarse_for(num_bytes):
+        if self._is_too_coarse_for(num_bytes):
             return num_bytes
+        if len(self.groups) > 1:  # blocks of each may leave most of an extent unused
+            unused = sum(memory.extent_bytes - memory.block_bytes for _, memory, _ in self.groups)
+            return num_bytes if self._is_static else max(num_bytes - unused, 0)
         _, memory, _ = self.groups[0]
         num_blocks = min(num_bytes // memory.extent_bytes * memory.extent_blocks, memory.num_blocks)
         return num_blocks * memory.block_bytes
@@ -441,9 +452,12 @@ def _num_extents(memory: BlockMemory) -> int:
     return -(-memory.num_blocks // memory.extent_blocks)
 
 
-def _most_held(window: int | None) -> int:
-    """Blocks of one sequence: those that the next token sees, and its own."""
-    return _MOST_BLOCKS if window is None else (window + BLOCK_TOKENS - 2) // BLOCK_TOKENS + 1
+def _most_held(window: int | None, num_windows: int | None) -> int:
+    """Blocks of one sequence. num_windows: see ModelKv.bytes_for()."""
+    if window is None or num_windows is None:
+        return _MOST_BLOCKS
+    # At worst a window begins with the last token of a block, and what moves begins within one.
+    return num_windows * ((window + BLOCK_TOKENS - 2) // BLOCK_TOKENS + 1) + num_windows - 1
 
 
 def _weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:

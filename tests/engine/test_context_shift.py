@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.toy import ToyModel, expected_tokens, run_all, toy_engine, toy_request
+from tests.engine.toy import ToyModel, Windows, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native
 
 
 @pytest.mark.parametrize("num_keep", [0, 1, 5, 16, 24, 48, 62, 63])
-@pytest.mark.parametrize("num_prompt", [1, 30, 63, 64])
-def test_generation_goes_on_past_a_full_context(num_keep: int, num_prompt: int):
-    engine = toy_engine(num_blocks=8)
+@pytest.mark.parametrize(
+    ("num_prompt", "windows"),
+    [(1, (None, 50, 1)), (30, (None,)), (30, (None, 20)), (63, (33,)), (64, (None,))],
+)
+def test_generation_goes_on_past_a_full_context(num_keep: int, num_prompt: int, windows: Windows):
+    engine = toy_engine(ToyModel(windows=windows), num_blocks=4 * len(windows))
     prompt = list(range(num_prompt))
     engine.submit(toy_request("r", prompt, 200, context_length=64, shift=True, num_keep=num_keep))
     results = run_all(engine)
     assert results.last["r"].finish_reason == "length"
-    assert results.tokens["r"] == expected_tokens(prompt, 200, context_length=64, num_keep=num_keep)
+    wanted = expected_tokens(prompt, 200, context_length=64, num_keep=num_keep, windows=windows)
+    assert results.tokens["r"] == wanted
 
 
-def test_a_context_as_large_as_all_memory_shifts_in_place():
-    engine = toy_engine(num_blocks=4)
-    engine.submit(toy_request("r", [1] * 10, 150, shift=True, num_keep=3))
-    assert run_all(engine).tokens["r"] == expected_tokens([1] * 10, 150, context_length=64, num_keep=3)
+@pytest.mark.parametrize(
+    ("windows", "num_blocks", "context"),
+    [
+        ((None,), 4, 64),
+        ((None, 40), 20, 176),  # a window of 4 blocks is moved to as many others, and begins within one more
+        ((None, 40), 8, 64),  # so wide a window keeps all of a context that is so short
+        ((1,), 3, 1000),
+    ],
+)
+def test_a_context_as_large_as_all_memory_shifts_in_place(windows: Windows, num_blocks: int, context: int):
+    engine = toy_engine(ToyModel(windows=windows), num_blocks=num_blocks)
+    engine.submit(toy_request("r", [1] * 10, 1200, shift=True, num_keep=3))
+    wanted = expected_tokens([1] * 10, 1200, context_length=context, num_keep=3, windows=windows)
+    assert run_all(engine).tokens["r"] == wanted
 
 
 @pytest.mark.parametrize("fields", [{}, {"shift": True, "can_shift": False}])

@@ -8,10 +8,9 @@ from random import Random
 import pytest
 
 from puna.backends.base import ModelLoadError
-from puna.engine import EngineCore, EngineSettings
+from puna.engine import EngineCore, EngineSettings, Request
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES
-from puna.kv.blocks import blocks_for
 from tests.engine.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -19,7 +18,11 @@ from tests.engine.toy import (
     ToyBackend,
     ToyClock,
     ToyModel,
+    Windows,
     expected_tokens,
+    toy_bytes_for,
+    toy_context,
+    toy_num_windows,
     toy_request,
 )
 from tests.engine.toy_memory import ToyDeviceMemory
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.native
 FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
 BLOCKS = {"a": 1, "b": 1, "c": 3}
 """Models, and what a block of each takes."""
+WINDOWS: list[Windows] = [(None,), (None,), (None, 20), (None, 33, 7), (40,), (17, 1)]
 LONG = [i % 7 for i in range(9 * BLOCK_TOKENS + 3)]
 NUM_ACTIONS = 150
 _MOST_STEPS = 20_000
@@ -58,6 +62,7 @@ class Chaos:
         self.engine = EngineCore(self.backend, chosen, self.clock)
         self.engine.prefixes.use_threads(self.threads)
         self.budget = self.engine.memory.budget
+        self.windows = {model_id: self.random.choice(WINDOWS) for model_id in BLOCKS}
         self.models: dict[str, ToyModel] = {}  # that are awake
         self.asleep: dict[str, ToyModel] = {}
         self.leases: list[int] = []
@@ -65,7 +70,7 @@ class Chaos:
         self.results = Results()
         self.wanted: dict[str, list[int]] = {}
         self.model_of: dict[str, str] = {}
-        self.num_blocks: dict[str, int] = {}
+        self.num_bytes: dict[str, int] = {}
         self.spoilt: set[str] = set()
         self.squeezed: set[str] = set()
         self.num_idle_steps = 0
@@ -110,6 +115,7 @@ class Chaos:
             list(BLOCKS).index(model_id),
             context_length=self.random.choice([1000, 1000, 250]),
             block_bytes=blocks * BLOCK_BYTES,
+            windows=self.windows[model_id],
             weight_bytes=self.random.choice([0, 5, 11]) * BLOCK_BYTES,
             clock=self.clock,
             step_s=0.001,
@@ -144,37 +150,52 @@ class Chaos:
             cache_prompt=random.random() < 0.8,
             priority=random.choice([-1, 0, 0, 1]),
             session=random.choice([None, None, "s", "t"]) if self.has_sessions else None,
-            shift=False,
+            shift=random.random() < 0.3,
+            context_length=random.choice([None, None, max(len(prompt), 100), len(prompt) + 30]),
+            num_keep=random.choice([0, 5, 40]),
         )
         self.wanted[request_id] = []
         self.model_of[request_id] = model_id
         if model := self.models.get(model_id):
-            most_blocks = self.most_blocks(model_id, leased_bytes=0)
-            context = min(model.info.context_length, most_blocks * BLOCK_TOKENS)
-            if len(prompt) <= context:
-                count = min(max_tokens, max(context - len(prompt), 1))
-                self.wanted[request_id] = expected_tokens(prompt, count, model.salt)
-                length = len(prompt) + count
-                self.num_blocks[request_id] = blocks_for(min(length, model.info.context_length))
-            else:
-                self.squeezed.add(request_id)
+            self.expect(request, model)
         else:
             self.spoilt.add(request_id)
         self.engine.submit(request)
 
-    def most_blocks(self, model_id: str, leased_bytes: int | None = None) -> int:
+    def expect(self, request: Request, model: ToyModel) -> None:
+        """Notes what it must get if there is ever room for it, and what it needs."""
+        info, prompt, max_tokens = model.info, request.prompt, request.max_tokens
+        context = toy_context(request, info, self.most_bytes(request.model_id, leased_bytes=0))
+        if len(prompt) > context:
+            self.squeezed.add(request.id)
+            return
+        count = max_tokens if request.shift else min(max_tokens, max(context - len(prompt), 1))
+        self.wanted[request.id] = expected_tokens(
+            prompt,
+            count,
+            model.salt,
+            context_length=context if request.shift else None,
+            num_keep=request.num_keep,
+            windows=model.windows,
+        )
+        length = min(len(prompt) + count, info.context_length)
+        self.num_bytes[request.id] = toy_bytes_for(info, length, toy_num_windows(request, info, context))
+
+    def most_bytes(self, model_id: str, leased_bytes: int | None = None) -> int:
         """leased_bytes: None: what is leased."""
         leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
-        ((_, memory, _),) = self.engine._models[model_id].kv.groups
+        memories = [group.memory for group in self.engine._models[model_id].kv.groups]
         others = sum(
             self.budget.guaranteed_bytes(other.kv)
             for other in self.engine._models.values()
             if other.id != model_id and other.is_awake
         )
         room = max(self.budget.limit_bytes - leased_bytes - others, 0)
-        if memory.extent_blocks > 1 and room < 8 * memory.extent_bytes:  # it is too coarse
-            return room // memory.block_bytes
-        return room // memory.extent_bytes * memory.extent_blocks
+        if memories[0].extent_blocks > 1 and room < 8 * sum(memory.extent_bytes for memory in memories):
+            return room  # it is too coarse
+        if len(memories) > 1:
+            return max(room - sum(memory.extent_bytes - memory.block_bytes for memory in memories), 0)
+        return room // memories[0].extent_bytes * memories[0].extent_bytes
 
     def step(self) -> None:
         for _ in range(self.random.choice([1, 1, 5, 30])):
@@ -308,7 +329,7 @@ class Chaos:
         assert self.budget.weight_bytes == sum(model.info.weight_bytes for model in self.models.values())
         for request_id in self.unfinished:
             model_id = self.model_of[request_id]
-            if model_id in self.models and self.num_blocks.get(request_id, 0) > self.most_blocks(model_id):
+            if model_id in self.models and self.num_bytes.get(request_id, 0) > self.most_bytes(model_id):
                 self.squeezed.add(request_id)
         for request_id, tokens in self.results.tokens.items():
             wanted = self.wanted[request_id]

@@ -14,8 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.engine.memory.load_errors import ModelDoesNotFit
-from puna.kv import BLOCK_TOKENS
-from puna.kv.blocks import blocks_for
 from tests.engine.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
@@ -25,10 +23,15 @@ from tests.engine.toy import (
     ToyBackend,
     ToyClock,
     ToyModel,
+    Windows,
     expected_tokens,
     run_all,
+    toy_bytes_for,
+    toy_context,
     toy_engine,
+    toy_num_windows,
     toy_request,
+    toy_tokens_within,
 )
 
 pytestmark = pytest.mark.native
@@ -45,12 +48,18 @@ class SteadyClock(ToyClock):
         return self.now_s
 
 
-MODELS: dict[str, Callable[[], ToyModel]] = {
-    "first": lambda: ToyModel(is_habitual=True),
-    "second": lambda: ToyModel(
-        1, context_length=90, block_bytes=3 * BLOCK_BYTES, can_shift=False, is_habitual=True
+MODELS: dict[str, Callable[[Windows], ToyModel]] = {
+    "first": lambda windows: ToyModel(windows=windows, is_habitual=True),
+    "second": lambda windows: ToyModel(
+        1,
+        context_length=90,
+        block_bytes=3 * BLOCK_BYTES,
+        windows=windows,
+        can_shift=False,
+        is_habitual=True,
     ),
 }
+WINDOWS: list[Windows] = [(None,), (None, 20), (None, 33, 7), (24,), (40, 1)]
 
 SESSIONS = ["a", "b"]
 
@@ -89,17 +98,16 @@ requests = st.fixed_dictionaries(
 )
 
 
-def expected(request: Request, model: ToyModel, max_blocks: int, num_leased: int) -> list[int] | None:
+def expected(request: Request, model: ToyModel, most_bytes: int, context: int) -> list[int] | None:
     """The tokens that a request must get; None: it must be refused.
 
-    max_blocks: that the model may have; num_leased: further ones that it may have one day.
+    most_bytes: that the model may have now; context: see toy_context(), with what it may have one day.
     """
-    wanted = model.info.context_length if request.context_length is None else request.context_length
-    context = min(wanted, model.info.context_length)
     num_prompt = len(request.prompt)
-    if not 0 < num_prompt <= min(context, max_blocks * BLOCK_TOKENS):
+    num_windows = toy_num_windows(request, model.info, context) if context else 1
+    needed = toy_bytes_for(model.info, num_prompt, num_windows)
+    if not 0 < num_prompt <= context or needed > most_bytes:
         return None
-    context = min(context, (max_blocks + num_leased) * BLOCK_TOKENS)
     shifts = request.shift and model.info.can_shift
     count = request.max_tokens if shifts else min(request.max_tokens, max(context - num_prompt, 1))
     tokens = expected_tokens(
@@ -109,6 +117,7 @@ def expected(request: Request, model: ToyModel, max_blocks: int, num_leased: int
         is_habitual=model.is_habitual,
         context_length=context if shifts else None,
         num_keep=min(request.num_keep, context - 1),
+        windows=model.windows,
     )
     stops = (i for i, token in enumerate(tokens) if token in request.stop_tokens)
     return tokens[: next(stops, count)]
@@ -125,10 +134,17 @@ class Schedules(RuleBasedStateMachine):
         values=engine_settings,
         may_fail=st.booleans(),
         first=st.lists(requests, min_size=2, max_size=8),
+        windows=st.fixed_dictionaries({model_id: st.sampled_from(WINDOWS) for model_id in MODELS}),
     )
     def start(
-        self, num_blocks: int, values: dict[str, Any], may_fail: bool, first: list[dict[str, Any]]
+        self,
+        num_blocks: int,
+        values: dict[str, Any],
+        may_fail: bool,
+        first: list[dict[str, Any]],
+        windows: dict[str, Windows],
     ) -> None:
+        self.windows = windows
         self.backend, self.clock = ToyBackend(), SteadyClock()
         self.files, self.threads = tempfile.TemporaryDirectory(), FakeThreads()
         chosen = EngineSettings(
@@ -150,7 +166,7 @@ class Schedules(RuleBasedStateMachine):
         self.model_of: dict[str, str] = {}
         self.unfinished: list[str] = []
         self.spoilt: set[str] = set()  # cancelled, or without a model: they may end in the middle
-        self.num_blocks: dict[str, int] = {}  # that a request may come to need
+        self.num_bytes: dict[str, int] = {}  # that a request may come to need
         self.squeezed: set[str] = set()  # for whom there was too little memory at some time
         self.results = Results()
         self.engine.sessions.use_threads(self.threads)
@@ -160,7 +176,7 @@ class Schedules(RuleBasedStateMachine):
             self._submit(**fields)
 
     def _load(self, model_id: str, guaranteed_kv_bytes: int = 0) -> None:
-        model = MODELS[model_id]()
+        model = MODELS[model_id](self.windows[model_id])
         try:
             self.engine.attach_model(model_id, model, guaranteed_bytes=guaranteed_kv_bytes)
         except ModelDoesNotFit:
@@ -169,15 +185,15 @@ class Schedules(RuleBasedStateMachine):
             self.models[model_id] = model
             self.engine.hold_model(model_id, is_held=True)
 
-    def _most_blocks(self, model_id: str, *, are_leases_over: bool = False) -> int:
-        block_bytes = self.models[model_id].info.block_bytes
+    def _most_bytes(self, model_id: str, *, are_leases_over: bool = False) -> int:
+        block_bytes = self.models[model_id].info.groups[0].block_bytes
         others = sum(
             self.budget.guaranteed_bytes(self.engine._models[other].kv)
             for other in self.models
             if other != model_id
         )
         leased = 0 if are_leases_over else self.budget.leased_bytes
-        return max(self.budget.limit_bytes - leased - others, 0) // block_bytes
+        return max(self.budget.limit_bytes - leased - others, 0) // block_bytes * block_bytes
 
     @rule(values=requests, count=st.sampled_from([1, 1, 8]))
     def submit(self, values: dict[str, Any], count: int) -> None:
@@ -187,8 +203,9 @@ class Schedules(RuleBasedStateMachine):
     @rule(model_id=st.sampled_from(list(MODELS)), token=st.integers(0, 5))
     def submit_what_takes_all_memory(self, model_id: str, token: int) -> None:
         if model_id in self.models:
-            num_blocks = max(self._most_blocks(model_id), 1)
-            self._submit(model_id=model_id, prompt=[token] * (16 * num_blocks - 7), max_tokens=5, priority=9)
+            num_tokens = toy_tokens_within(self.models[model_id].info, self._most_bytes(model_id))
+            prompt = [token] * max(num_tokens - 7, 9)
+            self._submit(model_id=model_id, prompt=prompt, max_tokens=5, priority=9)
 
     def _submit(self, **values: Any) -> None:
         request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
@@ -196,11 +213,13 @@ class Schedules(RuleBasedStateMachine):
             request.session is None or self.engine.settings.cache_policy == "prefix"
         )
         if is_possible:
-            model, most_blocks = self.models[request.model_id], self._most_blocks(request.model_id)
-            num_leased = self._most_blocks(request.model_id, are_leases_over=True) - most_blocks
-            wanted = expected(request, model, most_blocks, num_leased)
-            longest = len(request.prompt) + len(wanted or [])
-            self.num_blocks[request.id] = min(blocks_for(longest), blocks_for(model.info.context_length))
+            model, most_bytes = self.models[request.model_id], self._most_bytes(request.model_id)
+            one_day = self._most_bytes(request.model_id, are_leases_over=True)
+            context = toy_context(request, model.info, one_day)
+            wanted = expected(request, model, most_bytes, context)
+            longest = min(len(request.prompt) + len(wanted or []), model.info.context_length)
+            num_windows = toy_num_windows(request, model.info, context) if context else 1
+            self.num_bytes[request.id] = toy_bytes_for(model.info, longest, num_windows)
         self.wanted[request.id] = wanted if is_possible else None
         self.model_of[request.id] = request.model_id
         self.unfinished.append(request.id)
@@ -323,7 +342,7 @@ class Schedules(RuleBasedStateMachine):
             name
             for name in self.unfinished
             if self.model_of[name] in self.models
-            and self.num_blocks.get(name, 0) > self._most_blocks(self.model_of[name])
+            and self.num_bytes.get(name, 0) > self._most_bytes(self.model_of[name])
         }
 
     def _check_results(self) -> None:
@@ -356,8 +375,11 @@ TestSchedules = Schedules.TestCase
 TestSchedules.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.parametrize("num_blocks", [8, 10, 17])
-def test_who_waits_for_memory_waits_no_longer_than_for_one_after_the_other(num_blocks: int):
+@pytest.mark.parametrize(
+    ("num_blocks", "windows"),
+    [(8, (None,)), (10, (None,)), (17, (None,)), (18, (None, 20)), (5, (24,))],
+)
+def test_who_waits_for_memory_waits_no_longer_than_for_one_after_the_other(num_blocks: int, windows: Windows):
     """Steps until each of 32 requests is done, in a pool for a few of them, and in turn on their own."""
     waiting = [
         toy_request(str(i), [i] * (5 + 7 * i % 60), 20 + 13 * i % 50, num_draft=0, priority=i % 3)
@@ -365,7 +387,7 @@ def test_who_waits_for_memory_waits_no_longer_than_for_one_after_the_other(num_b
     ]
 
     def steps(requests: list[Request]) -> dict[str, int]:
-        engine = toy_engine(num_blocks=num_blocks)
+        engine = toy_engine(ToyModel(windows=windows), num_blocks=num_blocks)
         for request in requests:
             engine.submit(request)
         done = {}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.toy import Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
+from tests.engine.toy import Results, ToyModel, Windows, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native
 
@@ -104,7 +104,7 @@ def test_a_session_is_refused():
     assert "prefix cache" in run_all(engine).last["a"].error
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     requests=st.lists(
         st.tuples(
@@ -120,18 +120,27 @@ def test_a_session_is_refused():
     num_blocks=st.integers(6, 30),
     num_slots=st.integers(1, 4),
     multi_user=st.booleans(),
+    windows=st.sampled_from([(None,), (None, 33), (None, 60), (20, 5)]),
 )
 def test_whatever_slots_hold_everybody_gets_their_own_output(
-    requests: list[tuple[int, list[int], int, int, bool]], num_blocks: int, num_slots: int, multi_user: bool
+    requests: list[tuple[int, list[int], int, int, bool]],
+    num_blocks: int,
+    num_slots: int,
+    multi_user: bool,
+    windows: Windows,
 ):
-    engine = slots_engine(num_blocks=num_blocks, max_running=num_slots, multi_user_cache=multi_user)
+    model = ToyModel(windows=windows)
+    num_blocks *= len(windows)
+    engine = slots_engine(model, num_blocks=num_blocks, max_running=num_slots, multi_user_cache=multi_user)
     results = Results()
     wanted = {}
     for index, (start, end, count, delay, shift) in enumerate(requests):
         prompt, context = TALK[:start] + end, 64 if shift else None
         request = toy_request(str(index), prompt, count, context_length=context, shift=shift, num_keep=5)
         engine.submit(request)
-        wanted[str(index)] = expected_tokens(prompt, count, context_length=context, num_keep=5)
+        wanted[str(index)] = expected_tokens(
+            prompt, count, context_length=context, num_keep=5, windows=windows
+        )
         for _ in range(delay):
             results.add(engine.step())
             engine.check()

@@ -21,6 +21,7 @@ from tests.engine.toy import (
     ToyBackend,
     ToyClock,
     ToyModel,
+    Windows,
     expected_tokens,
     run_all,
     toy_request,
@@ -36,6 +37,8 @@ prompts = st.builds(
     st.sampled_from([len(LONG), len(LONG), 8 * BLOCK_TOKENS, 100, 70, 20]),
     st.lists(st.integers(0, 3), max_size=20),
 )
+WINDOWS: list[Windows] = [(None,), (None, 33), (None, 5), (24, 1)]
+"""Of the first model; the other has none."""
 model_ids = st.sampled_from(["a", "b"])
 
 
@@ -46,8 +49,10 @@ class WarmSchedules(RuleBasedStateMachine):
         num_blocks=st.sampled_from([16, 25, 60]),
         num_files=st.sampled_from([12, 30, 1000]),
         max_running=st.sampled_from([None, None, 1]),
+        windows=st.sampled_from(WINDOWS),
     )
-    def start(self, num_blocks: int, num_files: int, max_running: int | None) -> None:
+    def start(self, num_blocks: int, num_files: int, max_running: int | None, windows: Windows) -> None:
+        self.windows = windows
         self.directory = tempfile.TemporaryDirectory()
         self.clock, self.backend, self.threads = ToyClock(), ToyBackend(), FakeThreads()
         engine_settings = EngineSettings(
@@ -60,11 +65,14 @@ class WarmSchedules(RuleBasedStateMachine):
         self.engine = EngineCore(self.backend, engine_settings, self.clock)
         self.engine.prefixes.use_threads(self.threads)
         self.results, self.wanted, self.spoilt = Results(), {}, set()
+        self.models: dict[str, ToyModel] = {}
         for model_id in "ab":
             self.load(model_id)
 
     def load(self, model_id: str) -> None:
-        self.engine.attach_model(model_id, ToyModel("ab".index(model_id), clock=self.clock))
+        windows = self.windows if model_id == "a" else (None,)
+        self.models[model_id] = ToyModel("ab".index(model_id), windows=windows, clock=self.clock)
+        self.engine.attach_model(model_id, self.models[model_id])
 
     @rule(
         prompt=prompts,
@@ -85,7 +93,8 @@ class WarmSchedules(RuleBasedStateMachine):
         self, prompt: list[int], model_id: str, max_tokens: int, is_finished: bool, fields: dict[str, Any]
     ) -> None:
         request_id = f"r{len(self.wanted)}"
-        self.wanted[request_id] = expected_tokens(prompt, max_tokens, salt="ab".index(model_id))
+        model = self.models[model_id]
+        self.wanted[request_id] = expected_tokens(prompt, max_tokens, model.salt, windows=model.windows)
         request = toy_request(request_id, prompt, max_tokens, model_id=model_id, num_draft=0, **fields)
         self.engine.submit(request)
         self.engine.check()

@@ -109,6 +109,51 @@ def expected_tokens(
     return tokens
 
 
+def toy_tokens_within(info: ModelInfo, num_bytes: int, num_windows: int | None = 1) -> int:
+    """How long a sequence can be in so much memory. num_windows: see toy_bytes_for()."""
+    lengths = range(0, info.context_length + BLOCK_TOKENS, BLOCK_TOKENS)
+    return max(n for n in lengths if toy_bytes_for(info, n, num_windows) <= num_bytes)
+
+
+def toy_bytes_for(info: ModelInfo, num_tokens: int, num_windows: int | None = 1) -> int:
+    """What a sequence needs at most. num_windows: of how many tokens' windows it has all blocks; None: of all
+    tokens'.
+    """
+    num_blocks = -(-num_tokens // BLOCK_TOKENS)
+    total = 0
+    for group in info.groups:
+        most = num_blocks
+        if group.window is not None and num_windows is not None:
+            # At worst, a window begins with the last token of a block.
+            most = num_windows * (1 + -(-(group.window - 1) // BLOCK_TOKENS)) + num_windows - 1
+        total += group.block_bytes * min(most, num_blocks)
+    return total
+
+
+def toy_num_windows(request: Request, info: ModelInfo, context_length: int) -> int | None:
+    """Of how many tokens' windows a request may need all blocks at once; None: of all tokens'."""
+    last = None if request.max_tokens is None else len(request.prompt) + request.max_tokens
+    if not (request.shift and info.can_shift) or (last is not None and last <= context_length):
+        return 1
+    num_keep = min(request.num_keep, context_length - 1)
+    num_moved = context_length - num_keep - max((context_length - num_keep) // 2, 1)
+    widest = max((group.window for group in info.groups if group.window is not None), default=0)
+    return None if widest - 1 > num_moved else 2
+
+
+def toy_context(request: Request, info: ModelInfo, num_bytes: int) -> int:
+    """How long a request's sequence can get in so much memory."""
+    wanted = info.context_length if request.context_length is None else request.context_length
+    context = min(wanted, info.context_length, toy_tokens_within(info, num_bytes))
+    while context:
+        num_windows = toy_num_windows(request, info, context)
+        shorter = min(context, toy_tokens_within(info, num_bytes, num_windows))
+        if shorter == context:
+            break
+        context = shorter
+    return context
+
+
 class ToyClock:
     """Seconds, when told so."""
 
@@ -155,6 +200,7 @@ class ToyModel:
             weight_bytes=weight_bytes,
             can_shift=can_shift,
         )
+        self.windows = windows
         self.clock = clock or ToyClock()
         self.step_s = step_s
         self.salt = salt

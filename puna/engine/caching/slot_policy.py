@@ -31,6 +31,7 @@ class SlotPolicy:
         if sequence.table.keeps_all and not slot.table.keeps_all:
             self.cache.empty_slot(slot)
             slot.table, left = sequence.table, prompt
+        slot.table.keeps_all = sequence.table.keeps_all
         sequence.table = slot.table
         sequence.skip(len(prompt) - len(left))
         return True

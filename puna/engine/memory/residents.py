@@ -87,7 +87,7 @@ class Residents:
         except ModelLoadError:
             old.keep_extents()
             return
-        for sequence in model.waiting:
+        for sequence in model.offload.active:  # those that waited for a disk, too
             sequence.table = new.new_table(keeps_all=sequence.table.keeps_all)
         budget.set_guarantee(old, 0)
         budget.set_guarantee(new, model.guaranteed_bytes)
