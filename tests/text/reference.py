@@ -40,7 +40,7 @@ def expected(pieces: list[bytes], stops: list[str], tokens: list[int]) -> Reply:
     text, starts, run = "", [], 0
     for index, token in enumerate(tokens):
         starts.append(len(text))
-        text += decoder.decode(pieces[token])
+        text += _decoded(decoder, pieces[token])
         if (stop := first_stop(text, stops)) is not None:
             sent = [t for t, start in zip(tokens, starts, strict=False) if start < stop]
             return Reply(text[:stop], sent, index + 1, True)
@@ -48,6 +48,15 @@ def expected(pieces: list[bytes], stops: list[str], tokens: list[int]) -> Reply:
         if run > MOST_REPEATS:
             return Reply(text, tokens[: index + 1], index + 1, True)
     return Reply(text, tokens, len(tokens), False)
+
+
+def _decoded(decoder: codecs.IncrementalDecoder, piece: bytes) -> str:
+    text, (held, _) = decoder.decode(piece), decoder.getstate()
+    if held[:1] == b"\xed" and held[1:2] >= b"\xa0":
+        # Python waits for the rest of half a surrogate pair, which can never become a character.
+        decoder.reset()
+        text += "\ufffd" * len(held)
+    return text
 
 
 def added(state: TextStream, tokens: list[int], *, is_last: bool = False) -> tuple[str, list[int], int, bool]:

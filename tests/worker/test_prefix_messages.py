@@ -25,6 +25,12 @@ TOY = Path("0")
 PROMPT = [i % 7 for i in range(1000)]
 
 
+@pytest.fixture(autouse=True)
+def reading_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toy computes faster than any disk."""
+    monkeypatch.setattr("puna.engine.offload.prefix_restores.PrefixRestores._pays", lambda *_: True)
+
+
 async def cached(client: EngineClient, request_id: str, max_tokens: int = 5, **fields: object) -> int:
     """How much of the prompt was cached."""
     request = toy_request(request_id, PROMPT, max_tokens, **fields)
