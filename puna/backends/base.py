@@ -1,4 +1,4 @@
-"""What the engine needs of a device: load a model, keep its KV, run one step of it.
+"""The interface of a device to the engine: load a model, keep its KV, run one step of it.
 
 A device owns its memory: how a block looks, and where it lies, is known to the device alone. The engine hands
 out the numbers of blocks, and says which of them have memory.
@@ -75,7 +75,7 @@ class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine and the daemon know of a loaded model.
+    """A loaded model as the engine and the daemon know it.
 
     groups: those that keep everything first, then those with windows, the widest first.
     kv_type: what keys and values are stored as.
@@ -102,7 +102,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fixed_bytes(self) -> int:
-        """Memory that it takes while it is awake, whatever KV it has."""
+        """Memory that it takes while it is awake, besides its KV."""
         return self.weight_bytes + self.scratch_bytes
 
 
@@ -171,7 +171,7 @@ class KvReservation:
     limit_bytes: int
     """Of all models together; it may be raised later."""
     room_bytes: int
-    """What this one could have now."""
+    """As much as this model could have now."""
     static_tokens: int | None = None
     """All that it will ever have memory for; None: that comes and goes."""
 
@@ -193,7 +193,7 @@ class DeviceModel(Protocol):
         """
 
     def sleep(self) -> None:
-        """It will not be run for a while: keeps only what makes the next step quick."""
+        """Keeps only what makes the next step quick: the model will not run for a while."""
 
     def close(self) -> None: ...
 
@@ -240,6 +240,6 @@ class Backend(Protocol):
         """Raises ModelLoadError for a file that cannot be run."""
 
     def activity(self) -> PoolActivity:
-        """By which it is seen whether a step gets on. From any thread."""
+        """Progress of the threads, by which a step that hangs is told from a long one. From any thread."""
 
     def close(self) -> None: ...

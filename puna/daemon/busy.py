@@ -1,4 +1,4 @@
-"""What is raised where more is asked for than may wait."""
+"""The error for requests beyond those that may wait."""
 
 from __future__ import annotations
 

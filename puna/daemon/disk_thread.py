@@ -1,4 +1,4 @@
-"""What waits for a disk, in a thread that nobody waits for longer than a disk may take."""
+"""A thread for work that waits for a disk, which is itself waited for only as long as a disk may take."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiskThread:
         self._threads = FileThreads(1, name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns or raises; SavedSessionError after ANSWER_S, and `work` may yet be done."""
+        """As `work`. Raises SavedSessionError after ANSWER_S, and `work` may yet be done."""
         future: Future[T] = Future()
         self._threads.submit(lambda: _fulfil(future, work))
         try:

@@ -1,4 +1,4 @@
-"""Where the daemon listens, and what it says when it can't."""
+"""Opens the sockets on which the daemon listens, or says why it cannot."""
 
 from __future__ import annotations
 

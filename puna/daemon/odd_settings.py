@@ -1,4 +1,4 @@
-"""What is accepted but cannot be meant so: it is said, not refused."""
+"""Warnings of settings that are valid, but can hardly be meant so."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _is_there(name: ModelName, store: Store) -> bool:
 
 
 def _similar(name: ModelName, store: Store) -> list[str]:
-    """Those of other namespaces, and of other tags if none was given."""
+    """Models of that name in other namespaces, and with other tags if none was given."""
     tag = name.tag.lower()
     return [
         other.name.short

@@ -1,4 +1,4 @@
-"""Opens models' files, so that no descriptor is lost when whoever asked has gone."""
+"""Opens models' files, so that no descriptor is lost when the request is cancelled."""
 
 from __future__ import annotations
 

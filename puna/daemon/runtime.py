@@ -1,4 +1,4 @@
-"""What the HTTP faces need: models that are resident, and text that they generate."""
+"""The daemon as the HTTP faces use it: resident models, and the text that they generate."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class LoadedStatus:
     """Of its latest request."""
     config: ModelConfig
     kv: ModelStats | None
-    """None: nobody knows just now."""
+    """None: not known now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is known about the worker at one moment."""
+    """The worker's state at one moment."""
 
     stats: EngineStats | None
     """None: no worker is there."""
@@ -171,7 +171,7 @@ class Runtime:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[StepOutput]]:
-        """What steps bring the request, until an output has a finish_reason; its model is held meanwhile.
+        """The request's outputs, step by step, until one has a finish_reason; its model is held meanwhile.
 
         Leaving the context cancels the request. Raises WorkerDied.
         """
@@ -272,7 +272,7 @@ class Runtime:
         return excess
 
     async def trace(self, seconds: float | None) -> tuple[EngineTrace | None, Mapping[str, str]]:
-        """What the engine did in the last `seconds` (None: as far back as it knows; None if there is no
+        """The engine's events of the last `seconds` (None: all that it still knows; None if there is no
         worker), and the models' names by id. Raises TimeoutError as observe() does.
         """
         asking = self.worker.ask(GetTrace(seconds))

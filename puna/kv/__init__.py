@@ -1,4 +1,4 @@
-"""KV memory: which block belongs to whom, what it holds, and how many of them may have memory."""
+"""KV memory: who holds which blocks, what they contain, and how many of them may have memory."""
 
 from typing import TYPE_CHECKING
 

@@ -53,11 +53,11 @@ Report = Callable[[str, Exception | None], None]
 
 
 class UnsoundBlock(OSError):
-    """A file that is not what it should be, whoever made it so."""
+    """A file that is damaged, forged, or comes from elsewhere."""
 
 
 class StoredBlock(NamedTuple):
-    """What files are found by."""
+    """The parts of which file names are made."""
 
     parent: bytes
     """Key of the block before."""
@@ -88,7 +88,7 @@ class BlockFiles:
         self._report = report
 
     def root(self, namespace: str) -> bytes:
-        """What stands for the block before a first one."""
+        """The name in place of the block before a first one."""
         return derive_key(self._names_key, namespace.encode())
 
     def behind(self, parent: bytes, tokens: bytes) -> StoredBlock:

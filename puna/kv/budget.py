@@ -42,7 +42,7 @@ class Budget:
         self.num_releases = 0
         """How often pools have given memory back to their device."""
         self.leased_bytes = 0
-        """By those who have no pool."""
+        """By others than pools."""
         self.weight_bytes = 0
         """Of the models that are awake."""
         self.elsewhere = NOTHING
@@ -51,7 +51,7 @@ class Budget:
         self._guarantees: dict[Reclaimable, int] = {}  # of those that have one
         self._guaranteed: dict[Reclaimable, int] = {}  # the same, or less if they exceed the limits
         self.clock = ReleaseClock()
-        """By which it is seen what was used longest ago."""
+        """Ticks by which releases are ordered, to evict what was used longest ago."""
 
     @property
     def limit_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Budget:
 
     @property
     def taken(self) -> Limits:
-        """What counts against each limit."""
+        """Memory that counts against each limit."""
         return Limits(0, self.weight_bytes).plus(self.committed_bytes + self.leased_bytes)
 
     @property
@@ -90,7 +90,7 @@ class Budget:
 
     @property
     def reclaimable_bytes(self) -> int:
-        """What all pools together could do without."""
+        """Memory that all pools together could do without."""
         return sum(pool.reclaimable_bytes for pool in self._pools)
 
     def join(self, pool: Reclaimable) -> None:
@@ -124,13 +124,13 @@ class Budget:
         return self._guaranteed.get(pool, 0)
 
     def most_bytes(self, pool: Reclaimable | None) -> int:
-        """What the pool (None: a new one) could have if no other used more than its guarantee, and all leases
-        ended.
+        """Memory that the pool (None: a new one) could have if others used no more than their guarantees,
+        and all leases ended.
         """
         return max(self.limit_bytes - self._guaranteed_to_others(pool), 0)
 
     def taken_for_long(self, pool: Reclaimable) -> str:
-        """Who has what of the KV limit, for users, as far as it is not the pool's for a time unknown."""
+        """For users: memory of the KV limit that the pool will not get for an unknown time, by holder."""
         limit = self.memory_limit_bytes - self.weight_bytes
         taken = {
             "are leased to others": self.leased_bytes,
@@ -140,7 +140,7 @@ class Budget:
         return " and ".join(f"{binary_size(size)} {what}" for what, size in taken.items() if size)
 
     def free_bytes(self, asking: Reclaimable | None) -> int:
-        """What `asking` (None: somebody without a pool) could commit now; negative while there is debt."""
+        """Memory that `asking` (None: others than pools) could commit now; negative while there is debt."""
         promised = sum(
             max(guaranteed - pool.committed_bytes, 0)
             for pool, guaranteed in self._guaranteed.items()
@@ -149,12 +149,12 @@ class Budget:
         return self.limit_bytes - self.committed_bytes - self.leased_bytes - promised
 
     def available_bytes(self, asking: Reclaimable | None) -> int:
-        """What `asking` could commit, besides the memory it can do without itself."""
+        """Memory that `asking` could commit, besides the memory that it can do without itself."""
         given = (min(p.reclaimable_bytes, self._above_guarantee(p)) for p in self._others(asking))
         return self.free_bytes(asking) + sum(given)
 
     def uncached_bytes(self, asking: Reclaimable | None) -> int:
-        """What `asking` could commit, besides its own spare memory, without anything being evicted."""
+        """Memory that `asking` could commit without evictions, besides its own spare memory."""
         given = (min(p.spare_bytes, self._above_guarantee(p)) for p in self._others(asking))
         return self.free_bytes(asking) + sum(given)
 
@@ -201,13 +201,13 @@ class Budget:
         self.num_releases += 1
 
     def count_lease(self, num_bytes: int) -> None:
-        """Of memory that somebody without a pool has already, whatever the limits are."""
+        """Counts memory that is leased already, whatever the limits are."""
         self.leased_bytes += num_bytes
         self._share_out()
         self.shrink()
 
     def lease(self, num_bytes: int) -> bool:
-        """Takes memory for somebody without a pool: what is free, spare or cached above the guarantees.
+        """Takes memory for others than pools: what is free, spare or cached above the guarantees.
 
         False, and nothing taken, if there is not that much.
         """
@@ -225,7 +225,7 @@ class Budget:
         self._share_out()
 
     def held_bytes(self, besides: Reclaimable) -> int:
-        """What other pools cannot do without."""
+        """Memory that other pools cannot do without."""
         return sum(map(held_bytes, self._others(besides)))
 
     def shortage(self, pool: Reclaimable, weight_bytes: int, guarantee_bytes: int) -> Shortage | None:
@@ -310,7 +310,7 @@ class Budget:
         return (pool for pool in self._pools if pool is not asking)
 
     def _evictable(self, asking: Reclaimable | None) -> dict[Reclaimable, int]:
-        """Of whose content others gain by an eviction, and by how many bytes."""
+        """Pools by whose evictions others gain, and by how many bytes."""
         gains = {pool: self._above_guarantee(pool) - pool.spare_bytes for pool in self._others(asking)}
         return {pool: gain for pool, gain in gains.items() if gain > 0}
 

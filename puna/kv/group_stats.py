@@ -1,4 +1,4 @@
-"""What is told of the KV blocks of a model's layers."""
+"""Numbers of KV blocks, by group of a model's layers."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class GroupStats(msgspec.Struct, frozen=True):
     num_used: int
     """That a sequence or session holds."""
     num_cached: int
-    """That nobody holds, but the next sequence may find."""
+    """Not held, but found by later sequences."""
     num_spare: int

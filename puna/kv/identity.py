@@ -1,4 +1,4 @@
-"""What must be equal for KV to mean the same."""
+"""The identity of KV: where it is equal, blocks mean the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LAYOUT = 3
 
 
 class KvIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a model's KV, whoever computed it."""
+    """The identity of a model's KV, in whichever process it was computed."""
 
     model_id: str
     """Digest of the weights."""
@@ -30,5 +30,5 @@ class KvIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_needed_block(group: KvGroup, num_blocks: int) -> int:
-    """Of the group's blocks, the first that the token behind so many full ones sees."""
+    """The first of the group's blocks that the token behind so many full ones sees."""
     return 0 if group.window is None else max(num_blocks * BLOCK_TOKENS - group.window + 1, 0) // BLOCK_TOKENS

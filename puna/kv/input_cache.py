@@ -17,7 +17,7 @@ class Embedding:
     """An input that is no token: a vector that stands in place of a token's, as of a part of an image."""
 
     content: bytes
-    """What makes it equal to another one: the vector, or a hash of what it was computed from."""
+    """Makes equal embeddings equal: the vector, or a hash of its source."""
     num_following: int = 0
     """How many of the next inputs must be computed in one batch with it: they form a group."""
 
@@ -39,12 +39,12 @@ class ShiftError(InputCacheError):
 
 @dataclass(eq=False, slots=True)
 class InputCacheSlot:
-    """Who runs a sequence in a slot uses `table` as the sequence's, and adds to `inputs` what is computed."""
+    """A sequence that runs in a slot uses its table, and adds its computed inputs to `inputs`."""
 
     id: int
     table: SequenceTable
     inputs: list[Input] = field(default_factory=list)
-    """Whose KV the table holds."""
+    """The inputs whose KV the table holds."""
     namespace: str = ""
     """Only prompts of the same one may use what it holds."""
     in_use: bool = False

@@ -115,7 +115,7 @@ class ModelKv:
         return num_tokens
 
     def bytes_for(self, num_tokens: int, num_windows: int | None = 1) -> int:
-        """What a table of so many tokens takes, at most.
+        """Memory that a table of so many tokens takes at most.
 
         num_windows: of how many tokens' windows it holds all blocks at once, where windows slide: of two
         while a context shifts. None: they do not slide.
@@ -138,12 +138,12 @@ class ModelKv:
 
     @property
     def used_bytes(self) -> int:
-        """In blocks that somebody holds."""
+        """In blocks that tables or sessions hold."""
         return sum(pool.num_used * memory.block_bytes for pool, memory, _ in self.groups)
 
     @property
     def cached_bytes(self) -> int:
-        """In blocks that nobody holds, but the next sequence may find."""
+        """In blocks that are not held, but can be found by later sequences."""
         return sum(pool.num_cached * memory.block_bytes for pool, memory, _ in self.groups)
 
     @property
@@ -195,19 +195,19 @@ class ModelKv:
 
     @property
     def must_shrink(self) -> bool:
-        """Whether what is given back is gone: to fall below a limit, or to those to whom it is guaranteed."""
+        """Whether freed memory goes elsewhere: a limit is exceeded, or a guarantee of others unmet."""
         return not self._is_static and self._budget.debt_bytes > 0
 
     def keep_extents(self) -> None:
-        """It is never too coarse: there is no address space for a finer one."""
+        """From now on it is never too coarse: there is no address space for finer extents."""
         self._keeps_extents = True
 
     def is_guaranteed(self, num_bytes: int) -> bool:
-        """Whether so much more is within what is guaranteed to the model."""
+        """Whether so many more bytes are within what is guaranteed to the model."""
         return self.used_bytes + num_bytes <= self._budget.guaranteed_bytes(self)
 
     def unguaranteed_bytes(self, num_bytes: int) -> int:
-        """Of so much more, what is beyond that."""
+        """The part of so many more bytes that is beyond the guarantee."""
         return max(num_bytes - max(self._budget.guaranteed_bytes(self) - self.used_bytes, 0), 0)
 
     def gives_to(self, other: ModelKv) -> bool:
@@ -216,15 +216,15 @@ class ModelKv:
         return is_above and not (self._is_static or other._is_static)
 
     def competes_with(self, other: ModelKv) -> bool:
-        """Whether they take memory from the same."""
+        """Whether both take their memory from the same budget."""
         return self is other or not (self._is_static or other._is_static)
 
     def is_all_held_by(self, table: SequenceTable) -> bool:
-        """Whether nobody else has memory in use, in any model."""
+        """Whether no other table has memory in use, in any model."""
         return self.used_bytes == table.held_bytes and self._budget.held_bytes(besides=self) == 0
 
     def describe_need(self, num_bytes: int) -> str:
-        """For users: why there is not so much."""
+        """For users: why there is not so much memory."""
         needed = f"needs {binary_size(num_bytes)} of KV memory"
         if self._is_refused:
             return f"{needed}, more than the device has left"
@@ -293,14 +293,14 @@ class ModelKv:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the device had no more memory, and nobody has given it any back since then."""
+        """Whether the device had no more memory, and has been given none back since then."""
         return self._refused_at == self._budget.num_releases
 
     def _fresh_bytes(self) -> int:
         return 0 if self._is_refused else max(self._budget.available_bytes(self), 0)
 
     def _usable_bytes(self, num_bytes: int) -> int:
-        """What blocks could fill of so much memory: whole extents, if these are not too coarse for it."""
+        """The part of it that blocks could fill: whole extents, if these are not too coarse for it."""
         num_bytes = self.reserved_bytes if self._is_static else min(max(num_bytes, 0), self.reserved_bytes)
         if self._is_too_coarse_for(num_bytes):
             return num_bytes

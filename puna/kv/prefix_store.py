@@ -1,4 +1,4 @@
-"""The directory in which prefixes outlive their model: how much it may take, and who goes first."""
+"""The directory in which prefixes outlive their model: how much it may take, and which files go first."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class PrefixStore:
                         yield root.subdirectory(name)
 
     def _redate(self, files: list[_File], now_ns: int) -> None:
-        """What a wrong clock dated in the future would count as used last until then. Its order stays."""
+        """Dates files anew that a wrong clock dated in the future: they would go last. Their order stays."""
         future = [file for file in files if file.modified_ns > now_ns]
         for rank, file in enumerate(reversed(future)):
             with suppress(OSError):

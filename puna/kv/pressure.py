@@ -10,7 +10,7 @@ from pathlib import Path
 from puna.config.cgroup import control_groups, read_text
 
 STALLED_SHARE = 0.1
-"""Of the time, that somebody waited for memory: more is pressure."""
+"""Part of the time that tasks waited for memory: more is pressure."""
 
 _SOME_TOTAL = re.compile(r"^some .*\btotal=(\d+)$", re.MULTILINE)
 

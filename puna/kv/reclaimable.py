@@ -1,4 +1,4 @@
-"""What the budget needs of the pools that share it."""
+"""The interface of pools to the budget that they share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reclaimable(Protocol):
 
 
 def held_bytes(pool: Reclaimable) -> int:
-    """What the pool cannot do without."""
+    """Memory that the pool cannot do without."""
     return pool.committed_bytes - pool.reclaimable_bytes
 
 

@@ -49,7 +49,7 @@ def short_digest(model_id: str) -> str:
 
 
 class SavedSession(NamedTuple):
-    """What its manifest says is true; its blocks were not looked at yet."""
+    """A session whose manifest is authentic; its blocks have not been read yet."""
 
     header: SessionHeader
     tokens: bytes
@@ -199,7 +199,7 @@ class SavedSessions:
         raise SavedSessionError(f"session '{name}' {_OLD}")
 
     def _root(self) -> StateDirectory:
-        """As it is: whoever only reads makes nothing."""
+        """The directory as it is: reading creates nothing."""
         return StateDirectory.open(self.path, make=False)
 
 

@@ -1,4 +1,4 @@
-"""What a saved session is: its tokens, whose KV it is, and where its blocks are found.
+"""The manifest of a saved session: its tokens, the identity of its KV, and its blocks.
 
 All integers are little-endian. A MAC is the keyed BLAKE3 of all that comes before it, other MACs left out; so
 the tokens are sound only behind their header. Blocks are named after the tokens, see block_files.
@@ -60,7 +60,7 @@ def check_session_name(name: str) -> None:
 
 
 class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manifest says of its session."""
+    """The content of a manifest."""
 
     kv: KvIdentity
     kernels: str
@@ -79,7 +79,7 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_bytes(self) -> int:
-        """Of its block files."""
+        """In its block files."""
         end = blocks_for(self.num_tokens)
         groups = zip(self.kv.groups, self.first_blocks, strict=True)
         return sum((end - first) * (HEADER_BYTES + group.block_bytes) for group, first in groups)

@@ -1,4 +1,4 @@
-"""Where state outlives the process. What others may have put there is neither touched nor believed.
+"""A directory for state that outlives the process. Files of other users are neither touched nor believed.
 
 Everything goes by descriptor, relative to a directory that was checked when it was opened: a name in it never
 leads elsewhere, and nobody waits for the other end of a pipe.

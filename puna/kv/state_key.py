@@ -1,4 +1,4 @@
-"""The key with which state on disk is authenticated: nobody else can make anything that is believed."""
+"""The key that authenticates state on disk: files that were made without it are not believed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _read(path: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, and never in place of one that another process was faster to make."""
+    """Writes the key whole or not at all, and never over one that another process made first."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}-{secrets.token_hex(8)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

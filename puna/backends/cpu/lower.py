@@ -76,7 +76,7 @@ class _Lowering:
         return True
 
     def _residual(self, node: Node) -> Value | None:
-        """What is added to the linear's output, if that is the only use of the output."""
+        """The value that is added to the linear's output, if that is the only use of the output."""
         add = self._add_of.get(node.output.id)
         if add is None or self._uses[node.output.id] != 1:
             return None

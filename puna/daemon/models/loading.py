@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class LoadedModel:
-    """What all requests to one GGUF file share, also while it sleeps."""
+    """A GGUF file in memory, shared by all requests to it, also while it sleeps."""
 
     id: str
     model: StoredModel
@@ -90,7 +90,7 @@ class ModelLoader:
         log.info("unloaded %s", model.model.name.short)
 
     async def unload_deleted(self) -> None:
-        """What sleeps although its file has gone: it would keep the disk from having its space."""
+        """Unloads sleeping models whose file is deleted: they would keep its space on disk."""
         asleep = self.residency.asleep()
         for model in await asyncio.to_thread(_deleted, asleep):
             await self.residency.unload(model.id)

@@ -21,7 +21,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Models(Protocol[T_contra]):
-    """What can be done with a model that was loaded."""
+    """The operations on a loaded model."""
 
     async def sleep(self, model: T_contra) -> bool:
         """Has it give back its memory. Must not raise; False: it cannot be woken, and is to be unloaded."""
@@ -115,7 +115,7 @@ class Residency(Generic[T]):
             await entry.gone.wait()
 
     def lose(self, key: str) -> None:
-        """The model takes no more requests, and is unloaded when those that run are done."""
+        """The model takes no more requests, and is unloaded when its running ones are done."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.for_good = True
@@ -131,7 +131,7 @@ class Residency(Generic[T]):
         return sorted(entries, key=lambda entry: entry.expires_at, reverse=True)
 
     async def close(self) -> None:
-        """Stops timers and pending loads; what is loaded is left to whoever ends the worker."""
+        """Stops timers and pending loads; loaded models end with the worker."""
         entries = list(self._entries.values())
         for entry in entries:
             entry.leaving = True

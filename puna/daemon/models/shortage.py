@@ -1,4 +1,4 @@
-"""Says who has what exceeds a limit that was lowered."""
+"""The text about memory that is in use beyond a limit that was lowered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from puna.engine.observation.stats import EngineStats
 
 
 def describe_excess(excess_bytes: int, stats: EngineStats, *, is_elastic: bool) -> str:
-    """A sentence for users: who has what exceeds a limit that was lowered, and when it goes."""
+    """A sentence for users: who holds memory beyond a limit that was lowered, and when they give it back."""
     awake = [model for model in stats.models if not model.is_asleep]
     used = sum(model.used_kv_bytes for model in awake)
     committed, weights = (

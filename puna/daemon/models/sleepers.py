@@ -46,7 +46,7 @@ class Sleepers(Generic[T]):
             await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Waits for the unloads that are under way; who sleeps is left to whoever ends the worker."""
+        """Waits for the unloads that are under way; sleeping models end with the worker."""
         await asyncio.gather(*self._unloads.values(), return_exceptions=True)
 
     def _start_unload(self, key: str) -> None:

@@ -1,1 +1,1 @@
-"""What the daemon asks of text workers: models whose prompts can be built, and jobs for who is free."""
+"""The daemon's side of text workers: their models, and jobs for those that are free."""

@@ -1,4 +1,4 @@
-"""What the daemon keeps of a model's text side."""
+"""The text side of a model, as the daemon keeps it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TextModel:
     token_table: int
     """Descriptors of sealed memory."""
     files: FileIdentity
-    """What all of it was made of."""
+    """The file of which all of it was made."""
     number: int = field(default_factory=lambda: next(_numbers))
     is_closed: bool = False
     has_killed: bool = False
@@ -79,7 +79,7 @@ class UnusedModels:
         return self._models.pop(files, None)
 
     def close(self) -> None:
-        """What comes later is closed at once."""
+        """Closes all; models that are added later are closed at once."""
         self._max_bytes = 0
         for model in self._models.values():
             model.close()

@@ -1,4 +1,4 @@
-"""What the daemon asks its text workers."""
+"""The jobs that text workers do for the daemon."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TextPool:
         self._workers.start()
 
     async def close(self) -> None:
-        """Ends the processes; whoever waits for an answer gets WorkerDied."""
+        """Ends the processes; calls that wait for an answer raise WorkerDied."""
         await self._workers.close()
         self._unused.close()
 
@@ -86,7 +86,7 @@ class TextPool:
 
     @contextmanager
     def _counted(self, num_bytes: int) -> Iterator[None]:
-        """A description. Nobody waits for those who do not read theirs: raises ServerBusy."""
+        """A description. Raises ServerBusy where too many clients do not read theirs."""
         is_large = num_bytes > _LARGE_BYTES
         if is_large and self._num_large >= _MAX_LARGE:
             raise ServerBusy

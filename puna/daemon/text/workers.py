@@ -36,7 +36,7 @@ _PATIENCE_S = 0.02
 _IDLE_S = 30.0
 """...and ends after so long without a job."""
 _MAX_FAILURES = 3
-"""In a row; then those who wait are told that no worker can be started."""
+"""In a row; then waiting jobs fail: no worker can be started."""
 _MAX_ATTACHED = 16
 """Models that one worker knows."""
 
@@ -47,11 +47,11 @@ class Job(Generic[T]):
 
     message: Call[T]
     descriptors: Sequence[int]
-    """Open as long as somebody waits for the answer."""
+    """Open as long as the answer is waited for."""
     key: object
     """The model, or the file."""
     model: TextModel | None = None
-    """What the worker must know."""
+    """The message for the worker."""
     is_long: bool = False
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     was_interrupted: bool = False

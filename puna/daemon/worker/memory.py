@@ -29,13 +29,13 @@ _LAST_S = math.inf
 
 
 class Client(Caller, Protocol):
-    """What puna.worker.engine.client.EngineClient does."""
+    """As puna.worker.engine.client.EngineClient."""
 
     on_short: Callable[[Short], None]
 
 
 class Worker(Protocol):
-    """What puna.daemon.worker.supervisor.WorkerSupervisor does."""
+    """As puna.daemon.worker.supervisor.WorkerSupervisor."""
 
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R:
         """Waits for a worker. Raises WorkerDied."""
@@ -46,14 +46,14 @@ class Worker(Protocol):
 
 @dataclass(slots=True)
 class _Place:
-    """What one worker has, and its successor when it dies."""
+    """Limits and leases of one worker, which its successor gets when it dies."""
 
     limits: Limits
     leased_bytes: int = 0
 
 
 class _Found(NamedTuple):
-    """What a worker would give."""
+    """The offer of a worker."""
 
     giver: Worker
     offer: Offer
@@ -142,7 +142,7 @@ class WorkersMemory:
 
     @property
     def _nobodys(self) -> Limits:
-        """What no worker has; negative where the whole was lowered, and they have not given it yet."""
+        """The part that no worker has; negative while the whole was lowered, and they have not given it."""
         return self._whole - total(place.limits for place in self._places.values())
 
     def _limits_of(self, worker: Worker, reachable: Limits | None = None) -> SetLimits:

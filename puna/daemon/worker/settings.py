@@ -1,4 +1,4 @@
-"""Of what is set about puna, what concerns an engine worker."""
+"""The settings that concern an engine worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puna.worker.engine.messages import WorkerSettings
 
 
 def worker_settings(settings: Settings, state_key: bytes | None) -> WorkerSettings:
-    """What a worker is started with. state_key: None: it keeps nothing on disk."""
+    """Arguments of a new worker. state_key: None: it keeps nothing on disk."""
     return WorkerSettings(
         engine=EngineSettings(
             kv_limit_bytes=settings.kv_limit_bytes,

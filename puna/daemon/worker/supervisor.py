@@ -35,7 +35,7 @@ _SAVE_TIMEOUT_S = 6.0
 
 
 class Client(Caller, Protocol):
-    """What puna.worker.engine.client.EngineClient does; raises WorkerDied throughout."""
+    """As puna.worker.engine.client.EngineClient; every method raises WorkerDied."""
 
     on_short: Callable[[Short], None]
 
@@ -44,7 +44,7 @@ class Client(Caller, Protocol):
 
 
 class EngineProcess(Process, Protocol):
-    """What puna.worker.engine.process.WorkerProcess does."""
+    """As puna.worker.engine.process.WorkerProcess."""
 
     @property
     def client(self) -> Client: ...
@@ -54,7 +54,7 @@ class EngineProcess(Process, Protocol):
 
 @dataclass(slots=True)
 class _Model:
-    """What it takes to load a model again."""
+    """The arguments for loading a model again."""
 
     source: ModelSource
     name: str
@@ -107,7 +107,7 @@ class WorkerSupervisor:
         self._child.start()
 
     async def call(self, message: Call[R], descriptors: Sequence[int] = ()) -> R:
-        """For what need not be remembered for later workers. Raises what the message says."""
+        """For messages that need not be repeated to later workers. Raises what the message says."""
         process = await self._child.current()
         try:
             return await process.client.call(message, descriptors)
@@ -115,7 +115,7 @@ class WorkerSupervisor:
             raise self._child.died(process) from error
 
     async def ask(self, message: Call[R]) -> R | None:
-        """What the worker answers; None while there is none. Neither waits for one nor starts one."""
+        """The worker's answer; None while there is no worker: it is neither waited for nor started."""
         if self._child.process is None or self._child.is_closing:
             return None
         try:

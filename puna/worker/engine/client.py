@@ -42,7 +42,7 @@ class EngineClient:
         return await self._calls.call(message, descriptors)
 
     def tell(self, message: Hold) -> None:
-        """What is not answered."""
+        """Sends a message that has no answer."""
         self._calls.tell(message)
 
     def stream(self, request: Request) -> OutputStream:
@@ -91,7 +91,7 @@ class EngineClient:
 
 
 class OutputStream:
-    """What steps bring one request, until an output has a finish_reason.
+    """Outputs of one request, step by step, until one has a finish_reason.
 
     To be used in an `async with`: leaving it cancels the request, if it is not finished.
     """

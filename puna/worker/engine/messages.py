@@ -1,4 +1,4 @@
-"""What the daemon and an engine worker say to each other; more in puna.worker.calls."""
+"""Messages between the daemon and an engine worker; more in puna.worker.calls."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ CROSSING: Crossing = (
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is started with."""
+    """Arguments of a new worker."""
 
     engine: EngineSettings = EngineSettings()
     num_threads: int | None = None
     """That compute; None: one for each core."""
     kv_type: str = "f16"
-    """What keys and values are stored as."""
+    """The type in which keys and values are stored."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class GetStats(Call[EngineStats], frozen=True, tag=True):
 
 
 class GetTrace(Call[EngineTrace], frozen=True, tag=True):
-    """What the engine did."""
+    """Asks for the engine's latest events."""
 
     seconds: float | None = None
     """Only in the last ones; None: as far back as it knows."""
@@ -121,7 +121,7 @@ class SetLimits(Call[int], frozen=True, tag=True):
 
 
 class GetOffers(Call[list[Offer]], frozen=True, tag=True):
-    """What a worker could give up for somebody who is Short, cheapest first; nothing is given up."""
+    """Asks what a worker could give up for one that is Short, cheapest first; nothing is given up."""
 
     asked: Limits
     order_s: float
@@ -146,11 +146,11 @@ class Leased(msgspec.Struct, frozen=True):
 
 
 class Lease(Call[Leased], frozen=True, tag=True):
-    """Memory of the budget for somebody outside the worker."""
+    """Leases memory of the budget for use outside the worker."""
 
     num_bytes: int
     is_held: bool = False
-    """They have it already, from an earlier worker: it is counted whatever the limits are."""
+    """It was granted by an earlier worker, and is counted whatever the limits are."""
 
 
 class EndLease(Call[None], frozen=True, tag=True):
@@ -168,7 +168,7 @@ class SavePrefixes(Call[None], frozen=True, tag=True):
 
 
 class ListSessions(Call[list[SessionStatus]], frozen=True, tag=True):
-    """Those in memory, or that were there."""
+    """Asks for the sessions that are in memory, or were."""
 
 
 class EraseModel(Call[None], frozen=True, tag=True):
@@ -211,7 +211,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
-    """Of a request whose outputs nobody reads, or its end; one that is finished is ignored."""
+    """The outputs of a request are not read, or again; ignored if the request is finished."""
 
     request_id: str
     paused: bool

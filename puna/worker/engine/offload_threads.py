@@ -28,7 +28,7 @@ class _Job:
         """Whether this was the last thread."""
         try:
             self.work()
-        except Exception:  # the job tells by what it has done; whoever waits for it must go on
+        except Exception:  # the job tells by what it has done; the engine must go on
             log.exception("KV on disk")
         with self.lock:
             self.num_threads -= 1
@@ -36,7 +36,7 @@ class _Job:
 
 
 class OffloadThreads:
-    """What the engine's offload takes for FileThreads. For the engine's thread.
+    """The worker's FileThreads. For the engine's thread.
 
     call_soon: has the engine's thread call a function.
     """

@@ -198,7 +198,7 @@ class EngineServer:
                 self._answer_with(call, lambda: self._result(message))
 
     def _result(self, message: object) -> object:
-        """Of what the engine's thread does at once."""
+        """The result of a message that the engine's thread handles at once."""
         engine = self._engine
         match message:
             case Sleep(model_id):
@@ -276,7 +276,7 @@ class EngineServer:
             close_all(asked.descriptors)
 
     def _end(self, call: int, error: Exception | None) -> None:
-        """Of what was not done at once."""
+        """Answers a message that was not handled at once."""
         if error is None:
             self._calls.answer(call, None)
         else:
@@ -317,7 +317,7 @@ class EngineServer:
                 self._tell_one(output)
 
     def _tell_one(self, output: StepOutput) -> None:
-        """What cannot be sent is replaced by an error of that request alone."""
+        """An output that cannot be sent is replaced by an error of that request alone."""
         try:
             self._calls.tell(Outputs([output]))
         except ProtocolError as error:

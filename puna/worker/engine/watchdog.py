@@ -30,7 +30,7 @@ _LATEST_S = 1.5
 
 
 class Look(NamedTuple):
-    """What is seen at one moment."""
+    """The state of a step at one moment."""
 
     now_s: float
     step: Step | None
