@@ -8,6 +8,7 @@ from puna._native import TextStream
 from puna.backends.base import ModelInfo
 from puna.engine.model import Model
 from puna.engine.observation.recorder import RequestRecord
+from puna.engine.offload.session_status import NEEDS_PREFIX_TREE
 from puna.engine.request import Request
 from puna.engine.sequences.samplers import new_sampler
 from puna.engine.sequences.sequence import Order, Sequence, shift_sizes
@@ -40,7 +41,7 @@ def new_sequence(
     prompt = prompt_array(request.prompt, info.vocab_size)
     check_request(request, info.vocab_size)
     if request.session is not None and settings.cache_policy != "prefix":
-        raise InvalidRequest("sessions are found through the prefix cache, which is not in use")
+        raise InvalidRequest(NEEDS_PREFIX_TREE)
     check_stop(request.stop, model.token_table)
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)

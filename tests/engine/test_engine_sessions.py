@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from puna.engine import EngineCore, Request
-from puna.engine.offload.session_status import UnknownSession
+from puna.engine.offload.session_status import NEEDS_PREFIX_TREE, UnknownSession
 from tests.engine.fake_threads import FakeThreads, PromptThreads
 from tests.engine.saved_sessions import load, save
 from tests.engine.toy import POISON, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
@@ -109,10 +109,10 @@ def test_slots_keep_no_sessions():
     engine = toy_engine(cache_policy="slots")
     engine.submit(toy_request("r", PROMPT, session="a"))
     (output,) = engine.step()
-    assert (output.finish_reason, output.error) == (
-        "error",
-        "sessions are found through the prefix cache, which is not in use",
-    )
+    assert (output.finish_reason, output.error) == ("error", NEEDS_PREFIX_TREE)
+    errors: list[Exception | None] = []
+    engine.sessions.load("m", "a", errors.append)
+    assert str(errors[0]) == NEEDS_PREFIX_TREE
 
 
 def test_one_that_never_ran_leaves_it_too():

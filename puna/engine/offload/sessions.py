@@ -19,7 +19,12 @@ from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import LentBlocks, blocks_from, hold_blocks
 from puna.engine.offload.model_offload import ModelOffload, Session
 from puna.engine.offload.pinned_prefix import PinnedPrefix
-from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
+from puna.engine.offload.session_status import (
+    NEEDS_PREFIX_TREE,
+    SessionError,
+    SessionStatus,
+    UnknownSession,
+)
 from puna.engine.offload.session_transfers import Done, SessionLoad, SessionSave, SessionTransfer
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
@@ -37,6 +42,7 @@ class Sessions:
     ) -> None:
         """clock: seconds. models: those awake, whenever they are."""
         self._saved = _saved_sessions(settings)
+        self._policy = settings.cache_policy
         self._watch = DiskWatch(clock)
         self._threads: FileThreads | None = None
         self._models = models
@@ -133,8 +139,10 @@ class Sessions:
         calls `done` with None, SessionError or SavedSessionError.
         """
         try:
+            if self._policy != "prefix":
+                raise SessionError(NEEDS_PREFIX_TREE)
             load = SessionLoad(self._disk(), model_id, name, done)
-        except SavedSessionError as error:
+        except (SessionError, SavedSessionError) as error:
             done(error)
             return
         self._start(load, load.open, lambda: self._read(load))

@@ -66,3 +66,9 @@ def source_of(name: ModelName) -> PackageSource | None:
     if name.key[:3] == (DEFAULT_HOST, DEFAULT_NAMESPACE, _PYPI):
         return PackageSource(name.tag) if _PACKAGE.fullmatch(name.tag) else None
     return _PINNED.get(name.short.lower())
+
+
+def similar_names(name: ModelName) -> list[str]:
+    """Names in the table of the same model with another tag."""
+    model = name.short.lower().partition(":")[0]
+    return [known for known in _PINNED if known.partition(":")[0] == model]
