@@ -1,5 +1,5 @@
-// What we got wrong. Python sees an AssertionError: books that are wrong must not be used, but the process
-// lives.
+// Errors of this code itself. Python sees an AssertionError: books that are wrong must not be used, but the
+// process lives.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
   };
 }
 
-// Whoever finishes a tile's last piece puts the segments together, in their order.
+// The thread that finishes a tile's last piece adds its segments, in their order.
 void run_piece(const Step& step, const AttentionArgs& args, const AttentionTile& tile, int64_t piece) {
   const Kernels& kernels = *step.plan.kernels;
   kernels.attention_segments(args, tile.first_segment_of(piece), tile.first_segment_of(piece + 1));

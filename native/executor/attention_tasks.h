@@ -58,7 +58,7 @@ class AttentionTiles {
   AttentionTile tile_;
 };
 
-// What the stages of a step need beside the activations.
+// Memory that the stages of a step need beside the activations.
 struct AttentionNeeds {
   int64_t partial_floats = 0;
   int64_t split_tiles = 0;

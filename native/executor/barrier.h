@@ -1,4 +1,4 @@
-// Where the threads of one step meet between stages that depend on each other.
+// The threads of one step meet here between stages that depend on each other.
 #pragma once
 
 #include <atomic>

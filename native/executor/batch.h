@@ -8,7 +8,7 @@
 
 namespace puna {
 
-// Where the keys and values of a group of layers lie.
+// The place of a group's keys and values.
 struct BlockTables {
   std::span<const int32_t> entries;  // [S, width] position p lies in entry p / 16
   int64_t num_tables, width;

@@ -1,4 +1,4 @@
-// What this machine's processor can do, for display and for choosing kernels (select_kernels in kernels.h).
+// Features of this machine's processor, for display and for choosing kernels (select_kernels in kernels.h).
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@
 
 namespace puna {
 
-// What the threads of a step share beside the activations.
+// State that the threads of a step share, beside the activations.
 struct SharedWork {
   explicit SharedWork(int threads) : num_threads(threads), barrier(threads), shares(threads) {}
 
@@ -27,7 +27,7 @@ struct SharedWork {
     is_cut = false;
   }
 
-  // Whoever arrives last knows that nobody is taking work before the barrier any more.
+  // When the last thread arrives, none is taking work before the barrier any more.
   void wait(ThreadActivity& activity) {
     barrier.wait(activity, [this] {
       shares.reset();
@@ -38,7 +38,7 @@ struct SharedWork {
 
   const int num_threads;
   Barrier barrier;
-  // What has been taken since the last barrier.
+  // Work that was taken since the last barrier.
   WorkShares shares;
   alignas(64) std::atomic<int64_t> claimed{0};
   StepControl* control = nullptr;

@@ -22,7 +22,7 @@
 
 namespace puna {
 
-// What the rows of a buffer are: all tokens of a step, or those whose logits are wanted.
+// The rows of a buffer: all tokens of a step, or those whose logits are wanted.
 enum class Domain { kTokens, kRows };
 
 struct Buffer {
@@ -128,7 +128,7 @@ struct Plan {
   int result = -1;
 };
 
-// Where a token's keys and values go.
+// The place of a token's keys and values.
 struct KvSlot {
   uint8_t* block;
   int slot;

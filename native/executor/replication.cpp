@@ -27,7 +27,7 @@ bool writes_only_replicated(const Plan& plan, const TokenStage& stage) {
   });
 }
 
-// What a stage writes that is not replicated is not either.
+// Outputs of a stage that is not replicated are not replicated either.
 void share_written(Plan& plan, const Stage& stage) {
   const auto share = [&](int b) {
     if (b != kNoBuffer) plan.buffers[static_cast<size_t>(b)].replicated = false;

@@ -46,7 +46,7 @@ struct Step {
   float* floats(int buffer, int64_t row) const { return reinterpret_cast<float*>(bytes(buffer, row)); }
 };
 
-// What one thread does of one row: pieces [begin, end) of the stage's `pieces`.
+// The part of one row that one thread does: pieces [begin, end) of the stage's `pieces`.
 struct RowRun {
   const Step& step;
   const Kernels& kernels;

@@ -1,4 +1,4 @@
-// What the threads of a pool are at, as other threads see it: by this a step that hangs is told from a long
+// The activity of a pool's threads, as other threads see it: by this a step that hangs is told from a long
 // one.
 #pragma once
 

@@ -21,7 +21,7 @@ namespace puna {
 
 namespace {
 
-// What top and debuggers show.
+// The name that top and debuggers show.
 void name_this_thread([[maybe_unused]] int thread) {
 #if defined(__linux__)
   pthread_setname_np(pthread_self(), ("puna-worker-" + std::to_string(thread)).c_str());

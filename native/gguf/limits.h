@@ -1,4 +1,4 @@
-// What a file may ask of us: far above any real file, and low enough that a hostile one costs little.
+// Limits on what a file may ask for: far above any real file, and low enough that a hostile one costs little.
 #pragma once
 
 #include <cstddef>

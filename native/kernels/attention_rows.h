@@ -1,4 +1,4 @@
-// What attention works on at a time: query rows against a group of blocks. Part of attention.cpp.
+// The unit of work of attention: query rows against a group of blocks. Part of attention.cpp.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -56,7 +56,7 @@ PUNA_INLINE void prefetch_lines(const uint8_t* p) {
   if constexpr (kBytes > 64) prefetch_lines<kBytes - 64>(p + 64);
 }
 
-// What a group of 64 positions adds to the output rows of one set of registers.
+// Adds a group of 64 positions to the output rows of one set of registers.
 template <int kRows>
 struct Weighting {
   alignas(64) float weight[kRows][kGroupTokens];

@@ -1,4 +1,4 @@
-// What every instruction set provides. Chosen once, at run time (select_kernels). All functions are single
+// The functions of every instruction set. Chosen once, at run time (select_kernels). All functions are single
 // threaded: the executor splits work over rows, heads and tokens, never over a sum, so results do not depend
 // on the number of threads, tokens or sequences in a step (batch invariance).
 #pragma once

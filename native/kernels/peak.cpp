@@ -1,4 +1,4 @@
-// What this instruction set could do at best: the roofs that measured kernels are held against.
+// Peak throughput of this instruction set: the roofs that measured kernels are held against.
 #include "kernels/functions.h"
 #include "simd/simd.h"
 

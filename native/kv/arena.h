@@ -48,7 +48,7 @@ class Arena {
   // Unmaps, once the last mapping() is gone. Further calls do nothing.
   void close();
 
-  // What a view of a block holds on to, so that it outlives close().
+  // Owner of the memory for views of blocks, so that they outlive close().
   std::shared_ptr<uint8_t> mapping() const { return mapping_; }
 
  private:

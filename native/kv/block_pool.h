@@ -1,4 +1,4 @@
-// Who owns which block of one group's memory.
+// The blocks of one group: their owners, and which are free.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the blocks of an arena lie: extents, one after the other, each with the same number of blocks at its
+// The places of an arena's blocks: extents, one after the other, each with the same number of blocks at its
 // start and, behind them, what is left of its whole pages.
 #pragma once
 

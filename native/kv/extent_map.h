@@ -38,7 +38,7 @@ class ExtentMap {
   int64_t oldest() const { return unused_.first(); }
   int64_t oldest_tick() const { return unused_.first() < 0 ? -1 : extents_[unused_.first()].tick; }
 
-  // What happens to a block.
+  // Changes of a block's state.
   void spare_used(int64_t block);
   void cached_used(int64_t block);
   void used_cached(int64_t block, int64_t tick);

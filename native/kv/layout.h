@@ -9,8 +9,8 @@ namespace puna {
 inline constexpr int kBlockTokens = 16;  // tokens of one KV block; also the lanes of a vector
 inline constexpr int kKvGroup = 32;      // values that share a scale, in the quantized types
 
-// What keys and values are stored as. The quantized types keep a half float scale per 32 values of a head, as
-// GGML's types of these names do, and round alike; the last group of a head may hold fewer values.
+// Types in which keys and values are stored. The quantized types keep a half float scale per 32 values of a
+// head, as GGML's types of these names do, and round alike; the last group of a head may hold fewer values.
 //
 // Per KV head, one head after the other ([][4] are the 4 values of a word that a dot product takes at once):
 //

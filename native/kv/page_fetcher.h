@@ -21,7 +21,7 @@ class PageFetcher {
   // Queues pages for the thread, which the first call starts. Where none can be, pages come when written.
   void fetch(uint8_t* begin, int64_t bytes);
 
-  // Whether this process is a child of the one that made it: then it does nothing and must not be destroyed.
+  // This process is a child of the one that made it: it does nothing here, and must not be destroyed.
   bool is_forked() const { return owner_ != getpid(); }
 
   // Forgets what is queued and waits for what is under way: no page comes after that.

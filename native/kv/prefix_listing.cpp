@@ -22,7 +22,7 @@ std::vector<int32_t> PrefixListing::next(int64_t limit) {
         pool.num_references(block) > 0 && node >= 0 && kv_->tree().node(node).is_full())
       list(node, nodes);
   }
-  // Whatever was released since then is listed already, or used again.
+  // A block that was released since then is listed already, or used again.
   const bool is_valid = block_ >= 0 && pool.is_cached(block_) && pool.tick(block_) == tick_;
   int32_t block = is_valid ? block_ : pool.newest_cached();
   for (; block >= 0; block = pool.older_cached(block)) {

@@ -54,7 +54,7 @@ std::optional<PrefixTree::Partial> PrefixTree::find_partial(const Cursor& cursor
   const Tokens wanted = block_of(tokens.first(std::min(tokens.size(), end)), cursor.num_blocks);
   if (parent < 0 || wanted.empty()) return std::nullopt;
   Partial best = {-1, 0};
-  // What stands further away has no more in common.
+  // Children further away have no more in common.
   const auto visit = [&](int32_t node) {
     const int64_t common = num_common(nodes_[node].tokens(), wanted);
     if (common <= best.num_tokens) return true;

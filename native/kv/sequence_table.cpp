@@ -127,7 +127,7 @@ std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
   return fork;
 }
 
-// What becomes of one group's entries when tokens are removed.
+// The changes to one group's entries when tokens are removed.
 struct SequenceTable::Shift {
   int64_t moved_from, moved_to, num_moved;  // positions, and tokens that move down
   int64_t begin, end;                       // entries that are written to

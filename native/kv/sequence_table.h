@@ -27,7 +27,7 @@ class SequenceTable {
 
   const std::shared_ptr<KvBlocks>& kv() const { return kv_; }
   bool keeps_all() const { return keeps_all_; }
-  // What has slid out already stays out: see can_resume().
+  // Blocks that have slid out stay out: see can_resume().
   void set_keeps_all(bool keeps_all) { keeps_all_ = keeps_all; }
   int64_t num_blocks() const { return num_blocks_; }  // entries, held or not
   int64_t num_genuine() const { return num_genuine_; }
@@ -60,7 +60,7 @@ class SequenceTable {
   void truncate(int64_t num_tokens);
   void release() { truncate(0); }
 
-  // Whether the table has what the token behind the first `num_tokens` sees.
+  // Whether the table has all blocks that the token behind the first `num_tokens` sees.
   bool can_resume(int64_t num_tokens) const;
   // A second table with the first `num_tokens` tokens, behind which it can resume: full blocks are shared,
   // the tokens of a last, partial one are moved. Null if there are no blocks for them.

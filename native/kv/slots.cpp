@@ -36,7 +36,7 @@ float scale_of(const uint8_t* scales, int64_t group, int slot) {
   return half_to_float(half);
 }
 
-// What a q8_0 group's bytes stand for.
+// The values of a q8_0 group.
 void read_q8(const uint8_t* bytes, float scale, float* values) {
   for (int i = 0; i < kKvGroup; ++i) values[i] = static_cast<float>(bytes[i] - 128) * scale;
 }

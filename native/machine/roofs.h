@@ -1,4 +1,4 @@
-// What the machine can do at best, measured now: other processes lower both figures.
+// Peak throughput of the machine, measured now: other processes lower both figures.
 #pragma once
 
 #include <cstdint>

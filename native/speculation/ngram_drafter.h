@@ -49,7 +49,7 @@ class NgramDrafter {
   size_t match_length_ = 0;
   size_t source_ = 0;
   size_t num_slots_;
-  // Where the second token of a pair of this hash stood last; -1: nowhere. Empty before the first update().
+  // Latest position of the second token of a pair with this hash; -1: none. Empty before the first update().
   std::vector<int32_t> latest_;
   std::vector<int32_t> previous_;  // by token: where such a pair stood before the one that ends here
 };

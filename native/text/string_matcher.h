@@ -12,7 +12,7 @@ namespace puna {
 
 class StringMatcher {
  public:
-  // What the text so far ends with: the longest beginning of a string. 0: none.
+  // State: the longest beginning of a string with which the text ends; 0: none.
   using State = int32_t;
 
   // Empty strings are never found. Throws Error if they are too long.

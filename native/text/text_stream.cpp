@@ -47,7 +47,7 @@ bool TextStream::take(int32_t token) {
   return found_stop_ || repeats(bytes);
 }
 
-// What is found goes, with all behind it.
+// A stop string that is found is cut, with all behind it.
 bool TextStream::find_stop() {
   if (!stops_) return false;
   while (num_searched_ < text_.size()) {

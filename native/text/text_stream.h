@@ -17,7 +17,7 @@
 
 namespace puna {
 
-// What a step adds to a reply.
+// The part of a reply that a step adds.
 struct TextPiece {
   std::string text;             // complete characters that cannot be part of a stop string any more
   std::vector<int32_t> tokens;  // whose text begins in `text`

@@ -54,7 +54,7 @@ class Packer {
 
 }  // namespace
 
-// What is there for one algorithm only.
+// Parts that only one algorithm has.
 struct VocabularyBuilder::Tables {
   Algorithm algorithm;
   std::vector<int32_t> byte_tokens = {};

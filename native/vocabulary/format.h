@@ -19,7 +19,7 @@ enum class TokenKind : uint8_t {
   kByte = 6,
 };
 
-// What is known of a token, in one byte: its kind, and these bits.
+// Properties of a token, in one byte: its kind, and these bits.
 constexpr uint8_t kKindMask = 7;
 constexpr uint8_t kEndsGeneration = 8;
 constexpr uint8_t kStripsSpaceAfter = 16;  // swallows the whitespace behind it
@@ -27,7 +27,7 @@ constexpr uint8_t kAllTraits = kKindMask | kEndsGeneration | kStripsSpaceAfter;
 
 enum class Algorithm : uint32_t { kBytePairs, kSentencePiece };
 
-// What a model wants besides its tokens.
+// Settings of a model's tokenizer besides its tokens.
 struct Conventions {
   int32_t bos = -1, eos = -1, unknown = -1;  // -1: none
   bool add_bos = false, add_eos = false;
@@ -48,7 +48,7 @@ struct TextSlot {
   int32_t token = -1;        // -1: free
 };
 
-// What two neighbours become; a slot of the table of merges.
+// The token that two neighbours become; a slot of the table of merges.
 struct MergeSlot {
   uint32_t left = 0, right = 0;
   int32_t rank = -1;  // -1: free
