@@ -175,8 +175,8 @@ class WorkersMemory:
             free = self._nobodys.at_least(NOTHING)
             reachable = free + await self._gather(lack - free, wanted - free, order_s, worker)
             self._places[worker].limits += self._nobodys.at_least(NOTHING).at_most(wanted)
-            hopeless = None if reachable.covers(lack) else reachable
-            await worker.ask(self._limits_of(worker, hopeless))
+            reach = None if reachable.covers(lack) else reachable
+            await worker.ask(self._limits_of(worker, reach))
 
     async def _gather(
         self, lack: Limits, wanted: Limits, order_s: float, asking: Worker | None = None
