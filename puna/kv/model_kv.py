@@ -18,7 +18,7 @@ from puna.kv.blocks import BLOCK_TOKENS, blocks_for
 from puna.kv.budget import Budget
 from puna.kv.group_stats import GroupStats
 
-_FEWEST_EXTENTS = 8  # of each group, within the limits: with fewer, blocks had better get memory one by one
+_FEWEST_EXTENTS = 8  # of a group, within the limits: with fewer, blocks had better get memory one by one
 _SLICE = 4096  # extents or blocks that one call deals with, where many may have to be
 
 _FOREVER = 2**63 - 1
@@ -304,9 +304,8 @@ class ModelKv:
         num_bytes = self.reserved_bytes if self._is_static else min(max(num_bytes, 0), self.reserved_bytes)
         if self._is_too_coarse_for(num_bytes):
             return num_bytes
-        if len(self.groups) > 1:  # blocks of each may leave most of an extent unused
-            unused = sum(memory.extent_bytes - memory.block_bytes for _, memory, _ in self.groups)
-            return num_bytes if self._is_static else max(num_bytes - unused, 0)
+        if len(self.groups) > 1:
+            return num_bytes if self._is_static else max(num_bytes - sum(map(_most_unused, self.groups)), 0)
         _, memory, _ = self.groups[0]
         num_blocks = min(num_bytes // memory.extent_bytes * memory.extent_blocks, memory.num_blocks)
         return num_blocks * memory.block_bytes
@@ -314,7 +313,7 @@ class ModelKv:
     def _is_too_coarse_for(self, num_bytes: int) -> bool:
         if self._is_static or self._keeps_extents or all(m.extent_blocks == 1 for _, m, _ in self.groups):
             return False
-        return num_bytes < _FEWEST_EXTENTS * self.extent_bytes
+        return num_bytes < _FEWEST_EXTENTS * max(memory.extent_bytes for _, memory, _ in self.groups)
 
     def _find_memory(self, counts: list[int]) -> bool:
         """Makes so many blocks of each group spare, of fresh memory, then of the oldest content. False, and
@@ -446,6 +445,13 @@ class ModelKv:
             with suppress(DeviceOutOfMemory):
                 for extent in self._commit(index, 1):
                     group.memory.prefetch(extent)
+
+
+def _most_unused(group: _Group) -> int:
+    """Bytes of extents that a sequence mostly leaves unused at most: of one; a window may lie in two more."""
+    memory = group.memory
+    num_extents = 1 if group.window is None or memory.extent_blocks == 1 else 3
+    return num_extents * memory.extent_bytes - memory.block_bytes
 
 
 def _num_extents(memory: BlockMemory) -> int:

@@ -184,6 +184,7 @@ class Chaos:
     def most_bytes(self, model_id: str, leased_bytes: int | None = None) -> int:
         """leased_bytes: None: what is leased."""
         leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
+        model = self.models[model_id]
         memories = [group.memory for group in self.engine._models[model_id].kv.groups]
         others = sum(
             self.budget.guaranteed_bytes(other.kv)
@@ -191,10 +192,13 @@ class Chaos:
             if other.id != model_id and other.is_awake
         )
         room = max(self.budget.limit_bytes - leased_bytes - others, 0)
-        if memories[0].extent_blocks > 1 and room < 8 * sum(memory.extent_bytes for memory in memories):
+        if memories[0].extent_blocks > 1 and room < 8 * max(memory.extent_bytes for memory in memories):
             return room  # it is too coarse
         if len(memories) > 1:
-            return max(room - sum(memory.extent_bytes - memory.block_bytes for memory in memories), 0)
+            for group, memory in zip(model.info.groups, memories, strict=True):
+                num_extents = 3 if group.window and memory.extent_blocks > 1 else 1
+                room -= num_extents * memory.extent_bytes - memory.block_bytes
+            return max(room, 0)
         return room // memories[0].extent_bytes * memories[0].extent_bytes
 
     def step(self) -> None:

@@ -87,6 +87,8 @@ class Residents:
         except ModelLoadError:
             old.keep_extents()
             return
+        if new.is_too_coarse:  # the device has no finer ones
+            new.keep_extents()
         for sequence in model.offload.active:  # those that waited for a disk, too
             sequence.table = new.new_table(keeps_all=sequence.table.keeps_all)
         budget.set_guarantee(old, 0)

@@ -10,6 +10,7 @@ from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS
+from puna.kv.blocks import blocks_for
 
 _order = attrgetter("order")
 
@@ -159,10 +160,15 @@ class Contention:
         return is_alone and missing > self._ladder.pinned_bytes + self._ladder.more_bytes
 
     def most_at_once(self, model: Model, sequence: Sequence) -> int:
-        """Of its next tokens, where layers have windows: these slide when a step has ended."""
-        table = sequence.table
-        room = model.kv.most_bytes + self._ladder.more_bytes - table.held_bytes
-        num_blocks = table.num_blocks + max(room // table.block_bytes, 1)
+        """How many of its next tokens to compute in one step, where layers have windows: these slide when a
+        step has ended, so a long chunk needs more than is kept of it. No running sequence makes way for that.
+        """
+        self._demands.pop(model, None)  # what others have taken since is not to be counted twice
+        running = [other for other in self._models.values() if other.running]
+        competing = [other for other in running if other.kv.competes_with(model.kv)]
+        demand = sum(map(self._demand, competing)) - needed_bytes(sequence)
+        room = model.kv.available_bytes + self._ladder.num_bytes - demand
+        num_blocks = sequence.table.num_blocks + max(room // sequence.table.block_bytes, 1)
         return max(num_blocks * BLOCK_TOKENS - sequence.position, 1)
 
     def _demand(self, model: Model) -> int:
@@ -170,6 +176,15 @@ class Contention:
         if model not in self._demands:
             self._demands[model] = sum(map(needed_bytes, model.running))
         return self._demands[model]
+
+
+def half_chunk(sequence: Sequence, num_tokens: int) -> int:
+    """Fewer of its next tokens, for which the table needs half as many blocks; as many if that is one."""
+    table, length = sequence.table, sequence.position + num_tokens
+    num_blocks = blocks_for(length) - table.num_blocks
+    if num_blocks <= 1:
+        return num_tokens
+    return (table.num_blocks + num_blocks // 2) * BLOCK_TOKENS - sequence.position
 
 
 def needed_bytes(sequence: Sequence) -> int:

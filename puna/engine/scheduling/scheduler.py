@@ -12,7 +12,7 @@ from typing import NamedTuple
 from puna.engine.faults import unforeseen
 from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
-from puna.engine.scheduling.contention import Contention, needed_bytes
+from puna.engine.scheduling.contention import Contention, half_chunk, needed_bytes
 from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.sequence import Sequence
@@ -297,22 +297,27 @@ class Scheduler:
     def _slice(self, model: Model, sequence: Sequence, num_tokens: int) -> Slice | None:
         """None: there is no room for it, and it does not run any more."""
         try:
-            if model.kv.has_windows:
+            if model.kv.has_windows and num_tokens > 1:
                 num_tokens = min(num_tokens, self._contention.most_at_once(model, sequence))
-            has_room = self._make_room(model, sequence, num_tokens)
+            num_tokens = self._make_room(model, sequence, num_tokens)
         except Exception as error:  # is its own
             self._fail(model, sequence, error)
             return None
-        return Slice(sequence, num_tokens) if has_room else None
+        return Slice(sequence, num_tokens) if num_tokens else None
 
-    def _make_room(self, model: Model, sequence: Sequence, num_tokens: int) -> bool:
-        """Grows the table for the next tokens, at the cost of later sequences; False: it no longer runs."""
+    def _make_room(self, model: Model, sequence: Sequence, num_tokens: int) -> int:
+        """Grows the table for the next tokens, at the cost of later sequences, or for fewer of them where
+        layers have windows. Returns how many; 0: it no longer runs.
+        """
         while not _fits(model, sequence, num_tokens):
             length = min(sequence.position + num_tokens, sequence.context_length)
             if self._contention.is_infeasible(model, sequence, length):
                 self._give_up(model, sequence, length)
-                return False
+                return 0
             if self._contention.give_way():
+                continue
+            if model.kv.has_windows and (fewer := half_chunk(sequence, num_tokens)) < num_tokens:
+                num_tokens = fewer
                 continue
             missing = sequence.table.missing_bytes(sequence.position + num_tokens)
             is_guaranteed = model.kv.is_guaranteed(missing)
@@ -322,14 +327,14 @@ class Scheduler:
             has_all = is_alone and not model.kv.is_too_coarse  # or there is more for it in a finer one
             if has_all and not self._contention.may_get_more:
                 self._give_up(model, sequence, length)
-                return False
+                return 0
             self._preempt(self._models[victim.model_id], victim)
             if has_all:
                 missing = needed_bytes(sequence) - model.kv.available_bytes
                 self._contention.found_no_room(model, sequence, missing)
             if victim is sequence:
-                return False
-        return True
+                return 0
+        return num_tokens
 
     def _give_up(self, model: Model, sequence: Sequence, num_tokens: int) -> None:
         table = sequence.table
