@@ -80,11 +80,11 @@ def weight_bytes(memory: Json) -> int:
 
 def model_lines(memory: Json, width: int | None = None) -> list[str]:
     """A table of the models, none if there are none. width: what lines may take; None: what they need."""
-    rows = [_cells(model) for model in memory["models"]]
+    rows = [row for model in memory["models"] for row in (_cells(model), *_group_cells(model))]
     if memory["leased"]:
         leased = binary_size(memory["leased"])
         rows.append({"NAME": "(others)", "COMMITTED": leased, "IN USE": leased})
-    if len(rows) > 1:
+    if len(memory["models"]) + bool(memory["leased"]) > 1:
         rows.append(_total_cells(memory))
     if not rows:
         return []
@@ -129,6 +129,19 @@ def _cells(model: Json) -> dict[str, str]:
         "HITS": "-" if model["hit_rate"] is None else f"{model['hit_rate']:.0%}",
         "REQUESTS": "asleep" if model["state"] == "asleep" else _requests(model),
     }
+
+
+def _group_cells(model: Json) -> list[dict[str, str]]:
+    """Of each group of layers, where there are several."""
+    groups = model["groups"] if len(model["groups"]) > 1 else []
+    return [
+        {
+            "NAME": "  all tokens" if group["window"] is None else f"  window {group['window']}",
+            "IN USE": binary_size(group["used"]),
+            "CACHED": binary_size(group["cached"]),
+        }
+        for group in groups
+    ]
 
 
 def _total_cells(memory: Json) -> dict[str, str]:

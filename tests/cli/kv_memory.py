@@ -18,6 +18,7 @@ def kv_model(name: str, **fields: Any) -> dict[str, Any]:
         "used": 0,
         "cached": 0,
         "guaranteed": 0,
+        "groups": [],
         "hit_rate": None,
         "running": 0,
         "waiting": 0,

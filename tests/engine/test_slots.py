@@ -101,7 +101,7 @@ def test_what_slots_keep_is_dropped_with_the_cache_and_with_the_model():
 def test_a_session_is_refused():
     engine = slots_engine()
     engine.submit(toy_request("a", TALK, 3, session="s"))
-    assert "prefix cache" in run_all(engine).last["a"].error
+    assert "prefix tree" in run_all(engine).last["a"].error
 
 
 @settings(max_examples=40, deadline=None)
