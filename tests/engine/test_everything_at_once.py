@@ -175,7 +175,7 @@ class Chaos:
             count,
             model.salt,
             context_length=context if request.shift else None,
-            num_keep=request.num_keep,
+            num_keep=min(request.num_keep, context - 1),
             windows=model.windows,
         )
         length = min(len(prompt) + count, info.context_length)
