@@ -77,8 +77,8 @@ def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) ->
     # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
     most_bytes = kv.most_bytes_without_leases + more_bytes
     num_windows = _num_windows(request, info, length)
-    while (fitting := kv.tokens_within(most_bytes, num_windows)) < length:
-        length = fitting  # which shifts earlier, and may need more for that
+    while kv.bytes_for(length, num_windows) > most_bytes:
+        length = kv.tokens_within(most_bytes, num_windows)  # which shifts earlier, and may need more for that
         num_windows = _num_windows(request, info, length)
     if (needed := kv.bytes_for(num_prompt, num_windows)) > kv.most_bytes + more_bytes:
         raise InvalidRequest(f"the prompt of {num_prompt} tokens {kv.describe_need(needed)}")

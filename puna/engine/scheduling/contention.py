@@ -39,12 +39,14 @@ class Contention:
         self._models = models
         self._ladder = ladder
         self._demands: dict[Model, int] = {}
+        self._most: dict[Model, int] = {}  # as _most_bytes(), of the step that begins
         self._shortages: dict[Model, Shortage] = {}
         self._num_changes = 0  # of who runs
 
     def begin(self) -> None:
         """A step begins: the needs of running sequences have changed."""
         self._demands.clear()
+        self._most.clear()
         self._shortages = {model: short for model, short in self._shortages.items() if model.waiting}
 
     def started(self, model: Model, sequence: Sequence) -> None:
@@ -65,11 +67,12 @@ class Contention:
 
     def give_way(self) -> bool:
         """Gives up something that no running sequence needs to get on; False: there is nothing."""
+        self._most.clear()
         return self._ladder.give_up_one()
 
     def give_way_to(self, model: Model, sequence: Sequence) -> bool:
         """The same, but not in vain: only if the sequence could then start."""
-        return self.has_room(model, sequence, self._ladder.num_bytes) and self._ladder.give_up_one()
+        return self.has_room(model, sequence, self._ladder.num_bytes) and self.give_way()
 
     def found_no_room(self, model: Model, sequence: Sequence, missing_bytes: int) -> None:
         """It had to give back what it had taken. missing_bytes: see missing_bytes()."""
@@ -109,9 +112,7 @@ class Contention:
         if not others:
             return 0
         # Without room to grow where it could never have that.
-        needed = min(
-            needed_bytes(sequence), kv.most_bytes + self._ladder.more_bytes - sequence.table.held_bytes
-        )
+        needed = min(needed_bytes(sequence), self._most_bytes(model) - sequence.table.held_bytes)
         needed += self._demand(model)
         if not kv.is_guaranteed(needed):  # or nobody else can take it
             needed += sum(
@@ -148,7 +149,7 @@ class Contention:
             return True
         table = sequence.table
         missing = table.missing_bytes(num_tokens)
-        return missing > 0 and table.held_bytes + missing > model.kv.most_bytes + self._ladder.more_bytes
+        return missing > 0 and table.held_bytes + missing > self._most_bytes(model)
 
     def _is_refused(self, model: Model, sequence: Sequence) -> bool:
         """Whether it lacked memory although nothing else ran, more than could be given up for it."""
@@ -170,6 +171,12 @@ class Contention:
         room = model.kv.available_bytes + self._ladder.num_bytes - demand
         num_blocks = sequence.table.num_blocks + max(room // sequence.table.block_bytes, 1)
         return max(num_blocks * BLOCK_TOKENS - sequence.position, 1)
+
+    def _most_bytes(self, model: Model) -> int:
+        """What a table could take if everybody else gave up all that is not guaranteed to them."""
+        if model not in self._most:
+            self._most[model] = model.kv.most_bytes + self._ladder.more_bytes
+        return self._most[model]
 
     def _demand(self, model: Model) -> int:
         """Bytes that the running sequences of a model will take for the tokens they have, and to grow."""
