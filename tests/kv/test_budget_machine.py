@@ -91,7 +91,7 @@ class BudgetMachine(RuleBasedStateMachine):
         table = owner.fake.table()
         if table.grow(16 * count):
             if not is_owing:
-                assert owner.kv.used_bytes <= owner.kv.most_bytes
+                assert owner.kv.used_bytes <= self.budget.most_bytes(owner.kv) - self.budget.leased_bytes
         else:
             owner.fake.release(table)
             assert which < 2 or count * 64 > available
