@@ -100,6 +100,11 @@ NodeView node_view(const KvBlocks& kv, int32_t index) {
 // A KvBlocks' tree, as Python sees it.
 struct Tree {
   std::shared_ptr<KvBlocks> kv;
+
+  PrefixTree& of(const SequenceTable& table) const {
+    require(table.kv() == kv, "a table of another model");
+    return kv->tree();
+  }
 };
 
 std::optional<nb::tuple> find_partial(const Tree& tree, const Cursor& cursor, const TokenArray& tokens,
@@ -187,7 +192,14 @@ void bind_blocks(nb::module_& m) {
             for (const int32_t block : blocks) kv.groups().at(group).pool.release(block);
           },
           nb::arg("group"), nb::arg("blocks"))
-      .def("evict", &KvBlocks::evict, nb::arg("group"))
+      .def(
+          "evict",
+          [](KvBlocks& kv, size_t group) {
+            require(kv.groups().at(group).pool.num_cached() > 0, "nothing is cached in group",
+                    static_cast<int64_t>(group));
+            kv.evict(group);
+          },
+          nb::arg("group"))
       .def("evict_extents", &KvBlocks::evict_extents, nb::arg("before"), nb::arg("spare_bytes"),
            nb::arg("at_most"))
       .def("oldest_unused",
@@ -260,7 +272,7 @@ void bind_tree(nb::module_& m) {
       .def(
           "follow",
           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens, int64_t limit) {
-            return tree.kv->tree().follow(cursor, table, view(tokens), limit);
+            return tree.of(table).follow(cursor, table, view(tokens), limit);
           },
           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"), nb::arg("limit"))
       .def("find_partial", &find_partial, nb::arg("cursor"), nb::arg("tokens"), nb::arg("limit"))
@@ -273,13 +285,13 @@ void bind_tree(nb::module_& m) {
       .def(
           "record",
           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
-            tree.kv->tree().record(cursor, table, view(tokens));
+            tree.of(table).record(cursor, table, view(tokens));
           },
           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
       .def(
           "record_tail",
           [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
-            tree.kv->tree().record_tail(cursor, table, view(tokens));
+            tree.of(table).record_tail(cursor, table, view(tokens));
           },
           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
       .def(

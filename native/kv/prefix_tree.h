@@ -86,7 +86,9 @@ class PrefixTree {
   int64_t slot(int32_t node, size_t group) const {
     return node * static_cast<int64_t>(groups_.size()) + static_cast<int64_t>(group);
   }
-  bool is_alive(const Cursor& cursor) const { return nodes_[cursor.node].number == cursor.number; }
+  bool is_alive(const Cursor& cursor) const {
+    return cursor.node < nodes_.size() && nodes_[cursor.node].number == cursor.number;
+  }
   bool is_current(const Cursor& cursor, const SequenceTable& table) const;
   int32_t top(const Cursor& cursor) const;
   int32_t top_for_insertion(const Cursor& cursor);

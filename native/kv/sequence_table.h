@@ -33,8 +33,8 @@ class SequenceTable {
   int64_t num_genuine() const { return num_genuine_; }
   int64_t held_bytes() const;
   // The first held entry of a group. Entries before it are -1.
-  int64_t first(size_t group) const { return groups_[group].first; }
-  const std::vector<int32_t>& blocks(size_t group) const { return groups_[group].blocks; }
+  int64_t first(size_t group) const { return groups_.at(group).first; }
+  const std::vector<int32_t>& blocks(size_t group) const { return groups_.at(group).blocks; }
   int32_t entry(size_t group, int64_t index) const {
     return groups_[group].blocks[static_cast<size_t>(index)];
   }

@@ -381,7 +381,9 @@ class ModelKv:
         """
         if self._give_back_surplus(counts) or self._budget.give_back(self):
             return True
-        while any(group.num_given(count) for group, count in zip(self.groups, counts, strict=True)):
+        while self.oldest_release() is not None:
+            if not any(group.num_given(count) for group, count in zip(self.groups, counts, strict=True)):
+                break
             self.evict(1, None)
             if self._give_back_surplus(counts):
                 return True
