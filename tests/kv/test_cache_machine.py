@@ -42,7 +42,7 @@ MODELS = st.one_of(
 
 @dataclass
 class Holder:
-    """A sequence. Once it has removed tokens, its KV is no longer what its tokens say."""
+    """A sequence. Once it has removed tokens, its KV is no longer what its tokens say, but for the first."""
 
     kv: FakeKv
     table: SequenceTable
@@ -50,7 +50,12 @@ class Holder:
     salt: str
     tokens: list[int] = field(default_factory=list)
     values: list[Value] = field(default_factory=list)
-    shifted: bool = False
+    num_genuine: int | None = None
+    """Full blocks before what has moved; None: nothing has."""
+
+    @property
+    def shifted(self) -> bool:
+        return self.num_genuine is not None
 
     def record(self, tail: bool, num_tokens: int | None = None) -> None:
         """Also of what was shifted: the tree must not take it."""
@@ -186,7 +191,7 @@ class CacheMachine(RuleBasedStateMachine):
                 holder.salt,
                 holder.tokens[:count],
                 holder.values[:count],
-                holder.shifted,
+                None if holder.num_genuine is None or count <= holder.num_genuine else holder.num_genuine,
             )
             self.holders.append(fork)
 
@@ -204,7 +209,13 @@ class CacheMachine(RuleBasedStateMachine):
             moved = [(content, rotation + begin - end) for content, rotation in holder.values[end:]]
             holder.values[begin:] = moved
             del holder.tokens[begin:end]
-            holder.shifted = holder.shifted or end < num_tokens
+            if end < num_tokens:
+                genuine = begin // 16 * 16
+                holder.num_genuine = (
+                    genuine if holder.num_genuine is None else min(holder.num_genuine, genuine)
+                )
+            elif holder.num_genuine is not None and begin <= holder.num_genuine:
+                holder.num_genuine = None
             holder.record(tail=True)
         else:
             assert [array.tolist() for array in holder.table.arrays()] == before
