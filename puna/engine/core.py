@@ -70,7 +70,7 @@ class EngineCore:
         self.under_way: Step | None = None
         """The step that is being computed: for any thread to see."""
         self.is_stalled = False
-        """The last step() could do nothing: what requests need is still in use by threads that read files."""
+        """The last step() could do nothing: requests wait for memory that others hold, or for a disk."""
 
     @property
     def has_work(self) -> bool:
@@ -228,7 +228,7 @@ class EngineCore:
         model.num_requests += 1
         model.last_used_s = self._clock()
         try:
-            if not self.prefixes.begin(self._models[sequence.model_id].offload, sequence):
+            if not self.prefixes.begin(model.offload, sequence):
                 self._scheduler.add(sequence)
         except Exception as error:  # is its own
             self._outputs.append(self._finish(sequence, "error", unforeseen(request.id, error)))
@@ -367,30 +367,28 @@ class EngineCore:
                 sequence.draft = None
 
     def _finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
+        model = self._models[sequence.model_id]
         try:
-            self.prefixes.end(self._models[sequence.model_id].offload, sequence)
+            self.prefixes.end(model.offload, sequence)
         except Exception:  # takes nothing from what it has got
             log.exception("request %s may still be waited for with what is on disk", sequence.id)
         self._scheduler.remove(sequence)
         del self._sequences[sequence.id]
-        model = self._models[sequence.model_id]
         model.num_requests -= 1
         model.last_used_s = self._clock()
         try:
-            self._keep_session(sequence, reason)
+            self._keep_session(model, sequence, reason)
         except Exception as fault:  # is its own
             reason, error = "error", unforeseen(sequence.id, fault)
         self.memory.settle()
         return sequence.finish(reason, error)
 
-    def _keep_session(self, sequence: Sequence, reason: FinishReason) -> None:
+    def _keep_session(self, model: Model, sequence: Sequence, reason: FinishReason) -> None:
         name = sequence.request.session
         if name is not None and reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             to_disk = sequence.request.cache_to_disk
-            self.sessions.keep(
-                self._models[sequence.model_id].offload, name, tokens, sequence.namespace, to_disk=to_disk
-            )
+            self.sessions.keep(model.offload, name, tokens, sequence.namespace, to_disk=to_disk)
 
     def _commit(self, outcome: Outcome) -> list[StepOutput]:
         now_ns = self._recorder.now_ns()

@@ -37,7 +37,7 @@ class EngineMemory:
         self,
         settings: EngineSettings,
         models: Mapping[str, Model],
-        pins: list[Rung],
+        pins: list[tuple[Level, Rung]],
         sleep: Callable[[Model], None],
         clock: Callable[[], float],
     ) -> None:
@@ -50,7 +50,9 @@ class EngineMemory:
         self._clock = clock
         self._is_elastic = settings.elastic
         self._idle = IdleModels(models, self.budget, sleep)
-        self.ladder = Ladder([Drafts(models), *pins], self._idle if settings.elastic else None, self.budget)
+        self.ladder = Ladder(
+            [(Level.DRAFTS, Drafts(models)), *pins], self._idle if settings.elastic else None, self.budget
+        )
         self._has_failed = False  # to settle, the last time
 
     def enter(self, model: Model, kv: ModelKv) -> None:
@@ -104,14 +106,11 @@ class EngineMemory:
             budget.available_bytes(None),
         )
         cached = [model for model in self._models.values() if model.is_awake and model.kv.cached_bytes]
-        pins = zip(
-            (Level.DRAFTS, Level.TRANSFERS, Level.SESSIONS, Level.SLOTS), self.ladder.pins, strict=True
-        )
         gains = [
             (Level.FREE, NOTHING, 0.0),
             (Level.SPARE, NOTHING.plus(uncached - free), 0.0),
             (Level.CACHED, NOTHING.plus(available - uncached), self._unused_s(cached)),
-            *((level, NOTHING.plus(rung.num_bytes), 0.0) for level, rung in pins),
+            *((level, NOTHING.plus(rung.num_bytes), 0.0) for level, rung in self.ladder.pins),
             (Level.IDLE_MODELS, self._idle.gives, self._unused_s(idle)),
             (Level.SEQUENCES, NOTHING.plus(later_bytes), 0.0),
             (Level.ENDING, NOTHING.plus(earlier_bytes + needed_bytes), 0.0),

@@ -6,7 +6,7 @@
 | cached KV, used longest ago first | Budget | computing or reading it, if somebody comes for it |
 | KV of draft models | Drafts | drafts, for a while |
 | transfers to and from a disk | WarmPrefixes, Sessions | what was to be kept, or read |
-| idle slots, sessions | IdleSlots, Sessions | as cached KV; sessions are somebody's wish |
+| sessions, then idle slots | Sessions, IdleSlots | as cached KV; sessions are somebody's wish |
 | weights of idle models | IdleModels | reading them from the file, when they are wanted |
 | running sequences, the last in order first | Scheduler | computing them again |
 
@@ -22,6 +22,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.memory.offers import Level
 from puna.engine.model import Model
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import Budget
@@ -129,10 +130,10 @@ class IdleModels:
 class Ladder:
     """The rungs below running sequences."""
 
-    def __init__(self, rungs: Items[Rung], idle: IdleModels | None, budget: Budget) -> None:
-        """rungs: the first go first, and before idle models. idle: None: those keep their memory."""
-        self.pins = tuple(rungs)
-        self._rungs = (*rungs, *([idle] if idle else []))
+    def __init__(self, pins: Items[tuple[Level, Rung]], idle: IdleModels | None, budget: Budget) -> None:
+        """pins: the first go first, and before idle models. idle: None: those keep their memory."""
+        self.pins = tuple(pins)
+        self._rungs = (*(rung for _, rung in pins), *([idle] if idle else []))
         self._idle = idle
         self._budget = budget
 
@@ -143,7 +144,7 @@ class Ladder:
     @property
     def pinned_bytes(self) -> int:
         """On the rungs before idle models."""
-        return sum(rung.num_bytes for rung in self.pins)
+        return sum(rung.num_bytes for _, rung in self.pins)
 
     @property
     def idle_bytes(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from puna.backends.base import KvReservation, ModelLoadError
 from puna.engine.memory.engine_memory import EngineMemory
 from puna.engine.memory.ladder import IdleSlots, Rung
+from puna.engine.memory.offers import Level
 from puna.engine.model import Model
 from puna.engine.offload.sessions import Sessions
 from puna.engine.offload.warm_prefixes import WarmPrefixes
@@ -30,7 +31,11 @@ class Residents:
         """models: by id, those asleep included. end_requests: of a model that falls asleep."""
         self.prefixes = WarmPrefixes(settings, clock)
         self.sessions = Sessions(settings, clock, self.prefixes.models)
-        pins: list[Rung] = [self.prefixes, self.sessions, IdleSlots(models)]
+        pins: list[tuple[Level, Rung]] = [
+            (Level.TRANSFERS, self.prefixes),
+            (Level.SESSIONS, self.sessions),
+            (Level.SLOTS, IdleSlots(models)),
+        ]
         self.memory = EngineMemory(settings, models, pins, self.sleep, clock)
         self._settings = settings
         self._clock = clock

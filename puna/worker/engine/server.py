@@ -56,7 +56,7 @@ TEND_S = 0.01
 SHORT_S = 0.05
 """So often the daemon is told what memory is lacking that other workers may have."""
 STALL_S = 0.002
-"""So long to wait where requests need memory that other threads are about to give back."""
+"""So long to wait where all requests wait for memory or a disk."""
 
 
 class _Do(msgspec.Struct):
