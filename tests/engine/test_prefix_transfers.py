@@ -252,3 +252,19 @@ def test_of_a_window_only_what_it_reaches_is_needed(
     assert len(restore.found) == num_found - num_known if num_found else not restore.found
     assert [num_known + number for number, group in restore.places if group == 1] == list(read)
     assert sum(group == 0 for _, group in restore.places) == len(restore.found)
+
+
+def test_a_long_prompt_of_which_no_window_is_on_disk_is_looked_through(tmp_path: Path):
+    groups = (
+        KvGroup(num_layers=1, block_bytes=64),
+        KvGroup(num_layers=1, block_bytes=64, window=20),
+    )
+    identity = KvIdentity(model_id="m", kv_type="f16", groups=groups)
+    files = PrefixStore(tmp_path, bytes(32), 1 << 30).files(identity, "cpu")
+    tokens = np.arange(3000 * BLOCK_TOKENS, dtype=np.int32)
+    for block in files.chain("", tokens.tobytes()):
+        files.write(block, np.zeros(64, np.uint8), b"", 0)
+    read = PrefixRead(files, "", tokens, 0)
+    read.probe()
+    assert read.found == []
+    assert read.progress == 1

@@ -107,13 +107,18 @@ class PrefixRead:
 
     def _num_resumable(self, wanted: list[StoredBlock], num_found: int) -> int:
         """Of so many that are there of groups without a window: as far as windows have what they reach."""
-        for group, shape in enumerate(self._files.groups):
-            number = num_found if shape.window is not None else 0
-            while number > self._first_needed(group, num_found):
-                number -= 1
-                if not self._files.has(wanted[number], group):
-                    return self._num_resumable(wanted, number)
+        while (missing := self._last_missing(wanted, num_found)) is not None:
+            num_found = missing
         return num_found
+
+    def _last_missing(self, wanted: list[StoredBlock], num_found: int) -> int | None:
+        """The last block within a window behind so many of which that group has no file."""
+        windowed = (group for group, shape in enumerate(self._files.groups) if shape.window is not None)
+        for group in windowed:
+            for number in reversed(range(self._first_needed(group, num_found), num_found)):
+                if not self._files.has(wanted[number], group):
+                    return number
+        return None
 
     def _first_needed(self, group: int, num_found: int) -> int:
         """Of what was found: the first that the token behind it sees. What is in memory has what it sees."""

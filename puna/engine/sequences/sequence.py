@@ -117,7 +117,7 @@ class Sequence:
     @property
     def fits_block(self) -> bool:
         """Whether the next token has a place in the context, and in a block that the table holds."""
-        position = self.num_computed - self.num_shifts * self.num_discard
+        position = self.position
         return position % BLOCK_TOKENS != 0 and position < self.context_length
 
     @property
