@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
-from tests.engine.toy import run_all
+from tests.engine.toy import Results, run_all
 from tests.forward import load_file
 from tests.tiny import Tiny, write_tiny
 
@@ -56,41 +57,49 @@ def requests() -> list[Request]:
 
 def generate(
     backend: CpuBackend, path: Path, requests: list[Request], **settings: int
-) -> tuple[dict[str, list[int]], int]:
-    """(tokens by request, number of preemptions)"""
+) -> dict[str, list[int]]:
     engine = EngineCore(backend, EngineSettings(**settings))
     engine.attach_model("model", load_file(backend, path))
     for request in requests:
         engine.submit(request)
     tokens = run_all(engine).tokens
-    num_preemptions = engine.stats().models[0].num_preemptions
     engine.close()
-    return tokens, num_preemptions
+    return tokens
 
 
 @pytest.fixture(scope="module")
 def alone(backend: CpuBackend, path: Path) -> dict[str, list[int]]:
     tokens: dict[str, list[int]] = {}
     for request in requests():
-        tokens |= generate(backend, path, [request])[0]
+        tokens |= generate(backend, path, [request])
     assert all(len(answer) == 110 for answer in tokens.values())
     return tokens
 
 
 def test_together(backend: CpuBackend, path: Path, alone: dict[str, list[int]]) -> None:
-    assert generate(backend, path, requests())[0] == alone
+    assert generate(backend, path, requests()) == alone
 
 
 def test_in_small_chunks(backend: CpuBackend, path: Path, alone: dict[str, list[int]]) -> None:
-    assert generate(backend, path, requests(), prefill_tokens=5, max_batch=3)[0] == alone
+    assert generate(backend, path, requests(), prefill_tokens=5, max_batch=3) == alone
 
 
 def test_preempted(backend: CpuBackend, path: Path, alone: dict[str, list[int]]) -> None:
     model = load_file(backend, path)
-    block_bytes = model.info.block_bytes
-    model.close()
-    tokens, num_preemptions = generate(
-        backend, path, requests(), kv_limit_bytes=LIMIT_BLOCKS * block_bytes, prefill_tokens=20
+    engine = EngineCore(
+        backend, EngineSettings(kv_limit_bytes=LIMIT_BLOCKS * model.info.block_bytes, prefill_tokens=20)
     )
+    engine.attach_model("model", model)
+    *later, first, second = requests()
+    results = Results()
+    for request in (first, second):
+        engine.submit(request)
+    while not results.tokens.get(second.id):
+        results.add(engine.step())
+    for request in later:  # come before them, and take what they need
+        engine.submit(msgspec.structs.replace(request, priority=1))
+    tokens = run_all(engine, results).tokens
+    num_preemptions = engine.stats().models[0].num_preemptions
+    engine.close()
     assert num_preemptions > 0
     assert tokens == alone
