@@ -687,7 +687,7 @@ class ProgramBuilder:
         tensors: Sequence[str | None] = (),
         **attributes: int | float | str | NDArray[np.float32],
     ) -> None:
-        """An op of puna/graph/ops.py; inputs and outputs are buffers.
+        """An op of puna/graph/ops; inputs and outputs are buffers.
 
         Linear takes several outputs, with a weight and a bias for each; with one, it may add a second input.
         Rope works in place. Attention may have a tensor: a score for each head [num_heads], of a position

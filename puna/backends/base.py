@@ -44,7 +44,10 @@ class Batch:
     tokens, positions: [T], the sequences' new tokens one after the other, positions contiguous in each.
     sequence_starts: [S + 1], sequence s owns tokens[sequence_starts[s]:sequence_starts[s + 1]].
     block_tables: for each group of layers [S, B], row s lists the KV blocks of sequence s; position p lies in
-        entry p // 16. Entries that no token of the step sees are never followed.
+        entry p // 16. Entries that no token of the step sees are never followed. For a group of recurrent
+        layers [S, 2]: the block with the state behind the tokens before the step (-1: the first token of the
+        sequence is in the step), and the block that gets the state behind the step's tokens and those of its
+        drafts that are accepted; both may be the same, and only the second is written.
     rows: [R], indexes into tokens, ascending, whose next token is wanted.
     drafts, draft_starts: what sequences are thought to go on with. Of those that have rows, the i-th has the
         drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
@@ -65,19 +68,23 @@ class Batch:
 
 
 class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers that keep the KV of the same tokens, and so share blocks."""
+    """Layers that keep the KV of the same tokens, or a state behind the same number of them, and so share
+    blocks.
+    """
 
     num_layers: int
     block_bytes: int
-    """Of these layers, for BLOCK_TOKENS tokens."""
+    """Of these layers: the KV of BLOCK_TOKENS tokens, or the state behind however many."""
     window: int | None = None
     """How many of the latest tokens a token sees, itself included; None: all."""
+    is_state: bool = False
+    """Whether a block is the state of recurrent layers: a step makes a new one of it."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A loaded model as the engine and the daemon know it.
 
-    groups: those that keep everything first, then those with windows, the widest first.
+    groups: those that keep everything first, then those with windows, the widest first, recurrent ones last.
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
@@ -98,7 +105,12 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def block_bytes(self) -> int:
         """KV memory of BLOCK_TOKENS tokens that all layers keep."""
-        return sum(group.block_bytes for group in self.groups)
+        return sum(group.block_bytes for group in self.groups if not group.is_state)
+
+    @property
+    def state_bytes(self) -> int:
+        """The state of a sequence, whatever its length; 0 without recurrent layers."""
+        return sum(group.block_bytes for group in self.groups if group.is_state)
 
     @property
     def fixed_bytes(self) -> int:
@@ -155,7 +167,7 @@ class BlockMemory(Protocol):
         Token i goes from source_begin + i to destination_begin + i, in ascending order; the tables may share
         blocks where tokens go down. Keys are rotated by as many positions as they move; bits stay as they are
         where that is 0. Raises NativeError, with nothing written, for a range or a block that does not exist,
-        and for a rotation unless ModelInfo.can_shift.
+        and for a rotation unless ModelInfo.can_shift. Not for groups of recurrent layers.
         """
 
     def close(self) -> None:

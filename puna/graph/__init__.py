@@ -2,13 +2,14 @@
 
 from puna.graph.graph import Graph, Node, Tracer, Value
 from puna.graph.shapes import GraphError, Shapes, TensorShape
-from puna.graph.states import FullAttention, SlidingWindow, StateSpec
+from puna.graph.states import FullAttention, Recurrent, SlidingWindow, StateSpec
 
 __all__ = [
     "FullAttention",
     "Graph",
     "GraphError",
     "Node",
+    "Recurrent",
     "Shapes",
     "SlidingWindow",
     "StateSpec",

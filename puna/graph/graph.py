@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from puna.graph.ops import Attention, Op
+from puna.graph.ops import Op, Stateful
 from puna.graph.shapes import GraphError, Shapes
-from puna.graph.states import StateSpec
+from puna.graph.states import Recurrent, StateSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,22 @@ class Tracer:
     def op(self, op: Op, *inputs: Value) -> Value:
         """What the op makes of the inputs. Raises GraphError if it cannot."""
         output = Value(len(self.nodes), op.width(self.shapes, [value.width for value in inputs]))
-        if isinstance(op, Attention):
-            if op.layer in self.states:
-                raise GraphError(f"layer {op.layer} has two attentions")
-            self.states[op.layer] = op.state
+        if isinstance(op, Stateful):
+            self._keep(op.layer, op.state(self.shapes))
         self.nodes.append(Node(op, inputs, op.tensors(self.shapes), output))
         return output
 
+    def _keep(self, layer: int, state: StateSpec) -> None:
+        """Recurrent states of a layer are one."""
+        known = self.states.get(layer)
+        if isinstance(known, Recurrent) and isinstance(state, Recurrent):
+            state = Recurrent(known.num_values + state.num_values)
+        elif known is not None:
+            raise GraphError(f"layer {layer} has two attentions")
+        self.states[layer] = state
+
     def graph(self, result: Value) -> Graph:
         if missing := [layer for layer in range(max(self.states, default=-1)) if layer not in self.states]:
-            raise GraphError(f"layer {missing[0]} has no attention")
+            raise GraphError(f"layer {missing[0]} keeps nothing")
         states = tuple(self.states[layer] for layer in sorted(self.states))
         return Graph(nodes=tuple(self.nodes), result=result, states=states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -36,6 +37,17 @@ class Shapes:
         """(columns, rows)"""
         columns, rows = self._shape(tensor, 2)
         return columns, rows
+
+    def cube(self, tensor: str) -> tuple[int, int, int]:
+        """(columns, rows, matrices)"""
+        columns, rows, matrices = self._shape(tensor, 3)
+        return columns, rows, matrices
+
+    def size(self, tensor: str) -> int:
+        """Values in all, of whatever dimensions. Raises GraphError if it is missing."""
+        if tensor not in self.tensors:
+            raise GraphError(f"tensor {tensor} is missing")
+        return math.prod(self.tensors[tensor].shape)
 
     def _shape(self, tensor: str, dimensions: int) -> tuple[int, ...]:
         """Without trailing ones beyond so many dimensions."""

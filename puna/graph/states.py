@@ -17,4 +17,11 @@ class SlidingWindow:
     size: int
 
 
-StateSpec = FullAttention | SlidingWindow
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """A state of so many float32 values, whatever the number of tokens: each token changes it."""
+
+    num_values: int
+
+
+StateSpec = FullAttention | SlidingWindow | Recurrent

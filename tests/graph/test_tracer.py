@@ -57,7 +57,7 @@ def test_short_norm_weight_means_norm_per_head(g: Tracer) -> None:
 def test_a_graph_says_what_each_layer_keeps(g: Tracer) -> None:
     x = g.op(Embed("embd"))
     g.op(Attention(1, 2, 2, 4, 1.0, window=5), x, x, x)
-    with pytest.raises(GraphError, match="layer 0 has no attention"):
+    with pytest.raises(GraphError, match="layer 0 keeps nothing"):
         g.graph(x)
     g.op(Attention(0, 2, 2, 4, 1.0), x, x, x)
     assert g.graph(x).states == (FullAttention(), SlidingWindow(5))

@@ -1,4 +1,4 @@
-// Every op there is, named as in puna/graph/ops.py. A file of this folder has a family of them: what each
+// Every op there is, named as in puna/graph/ops. A file of this folder has a family of them: what each
 // needs to be possible, the stages it becomes, how the work is cut, and how it is done.
 #pragma once
 

@@ -1,0 +1,37 @@
+"""The op set that architectures are written in. Every value is float32 [tokens, width].
+
+What an op computes is in the first line of its description: (inputs) -> output. Its fields are its
+attributes, which a device gets by their names.
+"""
+
+from puna.graph.ops.attention import Attention, Rope
+from puna.graph.ops.elementwise import Activation, Add, Columns, Glu, Mul, Scale, Softcap
+from puna.graph.ops.experts import Moe
+from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows
+from puna.graph.ops.norms import L2Norm, RmsNorm
+from puna.graph.ops.op import Op, Stateful
+from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
+
+__all__ = [
+    "Activation",
+    "Add",
+    "Attention",
+    "Columns",
+    "Embed",
+    "GatedDeltaNet",
+    "Glu",
+    "HeadLinear",
+    "L2Norm",
+    "Linear",
+    "Moe",
+    "Mul",
+    "Op",
+    "RmsNorm",
+    "Rope",
+    "Rows",
+    "Scale",
+    "SelectiveScan",
+    "ShortConv",
+    "Softcap",
+    "Stateful",
+]

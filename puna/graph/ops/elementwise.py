@@ -1,0 +1,65 @@
+"""What is computed column by column, and columns taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from puna.graph.ops.op import Op
+from puna.graph.shapes import GraphError, Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Add(Op):
+    """(a, b) -> a + b"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mul(Op):
+    """(a, b) -> a * b"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Op):
+    """(x) -> factor * x"""
+
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class Softcap(Op):
+    """(x) -> cap * tanh(x / cap)"""
+
+    cap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Activation(Op):
+    """(x) -> function(x). function: silu, gelu, relu, sigmoid or softplus."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Glu(Op):
+    """(gate, up) -> activation(gate) * up (Shazeer, 2020). activation: silu, gelu or relu."""
+
+    activation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Op):
+    """(x) -> of every `period` consecutive columns, the `size` from `begin` on."""
+
+    begin: int
+    size: int
+    period: int
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        (width,) = inputs
+        if not 0 <= self.begin < self.begin + self.size <= self.period or width % self.period:
+            raise GraphError(
+                f"a width of {width} has no columns {self.begin} to {self.begin + self.size} of every "
+                f"{self.period}"
+            )
+        return width // self.period * self.size

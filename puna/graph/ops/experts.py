@@ -1,0 +1,60 @@
+"""Feed-forward parts of which each token uses a few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from puna.graph.ops.op import Op
+from puna.graph.shapes import GraphError, Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Moe(Op):
+    """(x, logits) -> sum over a token's chosen experts of weight * down(activation(gate(x), up(x))).
+
+    logits: [tokens, experts], the router's. Scores are their softmax ("softmax"), their sigmoid ("sigmoid"),
+    or the logits themselves, softmaxed over the chosen ("chosen_softmax"). The `num_used` highest are chosen,
+    after `{name}.exp_probs_b.bias` is added where the file has it, ties by index; with num_groups > 1 only
+    among the num_groups_used groups whose two highest sum up highest (DeepSeek-V3). Their weights are the
+    scores without that bias, divided by their sum if `normalized`, times `scale`, and are applied to what the
+    experts give. Sums go in the order of choice, the highest first.
+
+    activation: silu or gelu of gate, times up; or "swiglu_oai" (gpt-oss: clamped at 7, alpha 1.702).
+
+    Tensors: `{name}.ffn_{gate,up,down}_exps.weight` [columns, rows, experts], or gate and up in one
+    `ffn_gate_up_exps`, gate first; and their biases [rows, experts] where the file has them.
+    """
+
+    name: str
+    num_used: int
+    scores: str
+    normalized: bool
+    scale: float
+    activation: str
+    num_groups: int = 1
+    num_groups_used: int = 1
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        (width, num_experts), names = inputs, self.tensors(shapes)
+        gate, up, down = (None if name is None else shapes.cube(name) for name in names[:3])
+        assert gate is not None
+        assert down is not None
+        hidden = gate[1] if up is not None else gate[1] // 2
+        fits = gate == (width, gate[1], num_experts) and up in (None, gate)
+        if not fits or down != (hidden, width, num_experts):
+            raise GraphError(
+                f"tensors {self.name}.ffn_*_exps do not fit {num_experts} experts for {width} columns"
+            )
+        if not 0 < self.num_used <= num_experts or num_experts % self.num_groups:
+            raise GraphError(f"{self.name}: {self.num_used} of {num_experts} experts cannot be chosen")
+        return width
+
+    def tensors(self, shapes: Shapes) -> tuple[str | None, ...]:
+        """(gate or gate and up, up, down, their biases, the bias of the choice)"""
+        is_fused = f"{self.name}.ffn_gate_up_exps.weight" in shapes
+        parts = ("gate_up", None, "down") if is_fused else ("gate", "up", "down")
+        names = [None if part is None else f"{self.name}.ffn_{part}_exps" for part in parts]
+        weights = [None if name is None else f"{name}.weight" for name in names]
+        biases = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]
+        return (*weights, *(bias if bias in shapes else None for bias in biases))

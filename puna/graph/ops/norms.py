@@ -1,0 +1,39 @@
+"""Rows brought to a common size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from puna.graph.ops.op import Op, Weighted
+from puna.graph.shapes import GraphError, Shapes
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNorm(Weighted):
+    """(x) -> x / rms(x) * weight over consecutive groups as long as the weight (Zhang & Sennrich, 2019)."""
+
+    name: str
+    eps: float
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        (width,), group = inputs, shapes.vector(self.weight)
+        if width % group:
+            raise GraphError(
+                f"tensor {self.weight} has {group} values, which does not divide a width of {width}"
+            )
+        return width
+
+
+@dataclass(frozen=True, slots=True)
+class L2Norm(Op):
+    """(x) -> x / max(|x|, eps) over consecutive groups of `size` columns."""
+
+    size: int
+    eps: float
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        (width,) = inputs
+        if width % self.size:
+            raise GraphError(f"groups of {self.size} do not divide a width of {width}")
+        return width
