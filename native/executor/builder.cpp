@@ -138,17 +138,18 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   matrix(name, size, 1);
-  return vector(name).first;
+  return values(name, size);
 }
 
-std::pair<const float*, int64_t> ProgramBuilder::vector(const std::string& name) {
-  const int64_t size = plan_.file->weight(name).cols;
-  const Weight weight = matrix(name, size, 1);
+const float* ProgramBuilder::values(const std::string& name, int64_t count) {
+  const Weight weight = plan_.file->weight(name);
+  require(weight.cols * weight.rows == count, "tensor " + name + " has " + text(weight.cols * weight.rows) +
+                                                  " values where the model needs " + text(count));
   require(is_float(weight.type),
           "tensor " + name + " is " + type_name(weight.type) + " where the model needs F32, F16 or BF16");
-  auto values = std::make_unique<float[]>(static_cast<size_t>(size));
-  dequantize(weight.type, weight.data, values.get(), size);
-  return {plan_.constants.emplace_back(std::move(values)).get(), size};
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(count));
+  dequantize(weight.type, weight.data, copy.get(), count);
+  return plan_.constants.emplace_back(std::move(copy)).get();
 }
 
 const float* ProgramBuilder::constant(std::span<const float> values) {

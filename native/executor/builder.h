@@ -61,7 +61,7 @@ class ProgramBuilder {
 
   Weight matrix(const std::string& name, int64_t cols, int64_t rows) const;
   const float* vector(const std::string& name, int64_t size);
-  std::pair<const float*, int64_t> vector(const std::string& name);  // and its size
+  const float* values(const std::string& name, int64_t count);  // of one or two dimensions
   const float* constant(std::span<const float> values);
 
   std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables;

@@ -60,6 +60,17 @@ def test_rms_norm(evaluate, group: int, dtype: type) -> None:
     np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_rms_norm_with_a_weight_for_each_group(evaluate) -> None:
+    x, weight = random(TOKENS, 96), random(3, 16)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.op("RmsNorm", [x], [x], ["norm"], eps=1e-6)
+        return x, 96
+
+    expected = reference.rms_norm(x.astype(float), np.ones(16), 1e-6, 16) * np.tile(weight.ravel(), 2)
+    np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_rms_norm_in_place(evaluate) -> None:
     x, weight = random(TOKENS, 64), random(16)
 
@@ -94,6 +105,31 @@ def test_binary(evaluate, op: str) -> None:
         return out, WIDTH
 
     np.testing.assert_array_equal(evaluate([a, b], define), a + b if op == "Add" else a * b)
+
+
+def test_one_column_multiplies_all(evaluate) -> None:
+    x, factors = random(TOKENS, WIDTH), random(TOKENS, 1)
+
+    def define(b: ProgramBuilder, x: int, factors: int) -> tuple[int, int]:
+        out = b.buffer(WIDTH)
+        b.op("Mul", [x, factors], [out])
+        return out, WIDTH
+
+    np.testing.assert_array_equal(evaluate([x, factors], define), x * factors)
+
+
+@pytest.mark.parametrize("op", ["AddVector", "MulVector"])
+@pytest.mark.parametrize("width", [WIDTH, 512])
+def test_with_a_vector(evaluate, op: str, width: int) -> None:
+    x, vector = random(TOKENS, width), random(width)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(width)
+        b.op(op, [x], [out], ["vector"])
+        return out, width
+
+    expected = x + vector if op == "AddVector" else x * vector
+    np.testing.assert_array_equal(evaluate([x], define, {"vector": vector}), expected)
 
 
 def test_scale(evaluate) -> None:

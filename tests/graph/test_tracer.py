@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from puna.graph import FullAttention, GraphError, Shapes, SlidingWindow, Tracer
-from puna.graph.ops import Add, Attention, Embed, Linear, RmsNorm, Rope
+from puna.graph.ops import Add, Attention, Embed, Linear, Mul, RmsNorm, Rope
 
 pytestmark = pytest.mark.unit
 
@@ -24,6 +24,7 @@ TENSORS = {
     "head_norm.weight": Shape((4,)),
     "odd_norm.weight": Shape((3,)),
     "up.weight": Shape((8, 12)),
+    "cube.weight": Shape((8, 12, 2)),
     "biased.weight": Shape((8, 6, 1, 1)),
     "biased.bias": Shape((6,)),
     "badly_biased.weight": Shape((8, 6)),
@@ -39,6 +40,11 @@ def g() -> Tracer:
 def test_widths_follow_from_shapes(g: Tracer) -> None:
     x = g.op(Embed("embd"))
     assert (x.width, g.op(Linear("up"), x).width, g.op(Linear("biased"), x).width) == (8, 12, 6)
+
+
+def test_a_vector_is_a_matrix_of_one_row(g: Tracer) -> None:
+    x = g.op(Embed("embd"))
+    assert g.op(Mul(), x, g.op(Linear("norm"), x)).width == 8
 
 
 def test_bias_is_used_where_the_file_has_one(g: Tracer) -> None:
@@ -73,7 +79,7 @@ def test_a_graph_says_what_each_layer_keeps(g: Tracer) -> None:
             lambda g, x: g.op(Linear("up"), g.op(Linear("up"), x)),
             "up.weight has rows of 8 values where the model needs 12",
         ),
-        (lambda g, x: g.op(Linear("norm"), x), "norm.weight has 1 dimensions"),
+        (lambda g, x: g.op(Linear("cube"), x), "cube.weight has 3 dimensions"),
         (
             lambda g, x: g.op(Linear("badly_biased"), x),
             "badly_biased.bias has 5 values where the model needs 6",

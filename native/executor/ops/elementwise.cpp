@@ -31,8 +31,47 @@ void add(ProgramBuilder& builder, const OpCall& call) {
   elementwise<2>(builder, call, builder.kernels().add);
 }
 
+// Each row of x times the one value of the row of factors.
+void mul_rows(ProgramBuilder& builder, const OpCall& call) {
+  const int x = call.inputs[0], factors = call.inputs[1], out = call.outputs[0];
+  const int64_t width = builder.width(out);
+  builder.expect_width(x, width);
+  const auto run = [=](const RowRun& row) {
+    const int64_t first = row.first(width);
+    row.kernels.scale(row.at(x) + first, row.at(factors)[0], row.count(width), row.at(out) + first);
+  };
+  const Domain domain = builder.common_domain(call.inputs);
+  builder.append(builder.token_stage(domain), {call.inputs, out, pieces_of_columns(width), run});
+}
+
 void mul(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(2, 1, 0);
+  if (builder.width(call.inputs[1]) == 1) return mul_rows(builder, call);
   elementwise<2>(builder, call, builder.kernels().mul);
+}
+
+using BinaryKernel = void (*)(const float* a, const float* b, int64_t n, float* out);
+
+// function(x, the tensor's values) for each row.
+void with_vector(ProgramBuilder& builder, const OpCall& call, BinaryKernel function) {
+  call.expect(1, 1, 1);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(out);
+  builder.expect_width(x, width);
+  const float* values = builder.vector(call.tensor(0), width);
+  const auto run = [=](const RowRun& row) {
+    const int64_t first = row.first(width);
+    function(row.at(x) + first, values + first, row.count(width), row.at(out) + first);
+  };
+  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, pieces_of_columns(width), run});
+}
+
+void add_vector(ProgramBuilder& builder, const OpCall& call) {
+  with_vector(builder, call, builder.kernels().add);
+}
+
+void mul_vector(ProgramBuilder& builder, const OpCall& call) {
+  with_vector(builder, call, builder.kernels().mul);
 }
 
 void scale(ProgramBuilder& builder, const OpCall& call) {
@@ -66,7 +105,8 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
 }
 
 constexpr OpDefinition kOps[] = {
-    {"Add", add}, {"Mul", mul}, {"Scale", scale}, {"Softcap", softcap}, {"Glu", glu},
+    {"Add", add},     {"AddVector", add_vector}, {"Mul", mul}, {"MulVector", mul_vector},
+    {"Scale", scale}, {"Softcap", softcap},      {"Glu", glu},
 };
 
 }  // namespace

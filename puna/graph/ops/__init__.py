@@ -5,7 +5,17 @@ attributes, which a device gets by their names.
 """
 
 from puna.graph.ops.attention import Attention, Rope
-from puna.graph.ops.elementwise import Activation, Add, Columns, Glu, Mul, Scale, Softcap
+from puna.graph.ops.elementwise import (
+    Activation,
+    Add,
+    AddVector,
+    Columns,
+    Glu,
+    Mul,
+    MulVector,
+    Scale,
+    Softcap,
+)
 from puna.graph.ops.experts import Moe
 from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows
 from puna.graph.ops.norms import L2Norm, RmsNorm
@@ -15,6 +25,7 @@ from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
 __all__ = [
     "Activation",
     "Add",
+    "AddVector",
     "Attention",
     "Columns",
     "Embed",
@@ -25,6 +36,7 @@ __all__ = [
     "Linear",
     "Moe",
     "Mul",
+    "MulVector",
     "Op",
     "RmsNorm",
     "Rope",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from puna.graph.ops.op import Op
 from puna.graph.shapes import GraphError, Shapes
@@ -16,7 +17,45 @@ class Add(Op):
 
 @dataclass(frozen=True, slots=True)
 class Mul(Op):
-    """(a, b) -> a * b"""
+    """(a, b) -> a * b; a b of one column multiplies all of a's."""
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        a, b = inputs
+        return a if b == 1 else super().width(shapes, inputs)
+
+
+class _WithVector(Op):
+    """Reads a tensor that has a value for each column."""
+
+    __slots__ = ()
+    tensor: str
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        (width,) = inputs
+        if (size := shapes.size(self.tensor)) != width:
+            raise GraphError(f"tensor {self.tensor} has {size} values where the model needs {width}")
+        return width
+
+    def tensors(self, _: Shapes) -> tuple[str | None, ...]:
+        return (self.tensor,)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AddVector(_WithVector):
+    """(x) -> x + the tensor's values"""
+
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class MulVector(_WithVector):
+    """(x) -> x * the tensor's values"""
+
+    tensor: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,26 @@ from puna.graph.shapes import GraphError, Shapes
 
 @dataclass(frozen=True, slots=True)
 class RmsNorm(Weighted):
-    """(x) -> x / rms(x) * weight over consecutive groups as long as the weight (Zhang & Sennrich, 2019)."""
+    """(x) -> x / rms(x) * weight over consecutive groups as long as the weight (Zhang & Sennrich, 2019).
+
+    A weight of several rows has one for each group in turn.
+    """
 
     name: str
     eps: float
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
-        (width,), group = inputs, shapes.vector(self.weight)
-        if width % group:
+        (width,), (columns, rows) = inputs, shapes.matrix(self.weight)
+        if width % (columns * rows):
             raise GraphError(
-                f"tensor {self.weight} has {group} values, which does not divide a width of {width}"
+                f"tensor {self.weight} has {columns * rows} values, which does not divide a width of {width}"
             )
         return width
 
 
 @dataclass(frozen=True, slots=True)
 class L2Norm(Op):
-    """(x) -> x / max(|x|, eps) over consecutive groups of `size` columns."""
+    """(x) -> x / sqrt(|x|^2 + eps) over consecutive groups of `size` columns."""
 
     size: int
     eps: float
