@@ -26,8 +26,12 @@ class GgufFile {
   // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, or a type
   // that cannot be dequantized.
   Weight weight(std::string_view name) const;
+  // A tensor of three dimensions as matrices. Error for more, or a type that cannot be dequantized.
+  WeightStack weights(std::string_view name) const;
 
  private:
+  const TensorEntry& known_type(std::string_view name) const;
+
   explicit GgufFile(std::shared_ptr<GgufMetadata> metadata)
       : metadata_(std::move(metadata)), mapping_(metadata_->file()) {}
 

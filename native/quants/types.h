@@ -65,6 +65,19 @@ struct Weight {
   const uint8_t* row(int64_t r) const { return data + static_cast<size_t>(r) * row_bytes; }
 };
 
+// Equally large weights, one for each head or expert.
+struct WeightStack {
+  Weight first;
+  int64_t count;
+  size_t stride;  // bytes from one to the next
+
+  Weight at(int64_t i) const {
+    Weight weight = first;
+    weight.data += static_cast<size_t>(i) * stride;
+    return weight;
+  }
+};
+
 // One row or any whole number of blocks to float32; exact as ggml's reference. num_values: a multiple of
 // the type's block_elements. Error unless can_dequantize(type).
 void dequantize(TensorType type, const uint8_t* src, float* dst, int64_t num_values);
