@@ -1,4 +1,7 @@
-"""Which architectures there are: each is one file, named as GGUF names it, with one function `trace`."""
+"""Which architectures there are: each is one file, named as GGUF names it, with one function `trace`.
+
+Python's names have underscores where GGUF's have hyphens.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
-from puna.models.decoder import Decoder
+from puna.models.decoder import Decoder, num_prediction_layers
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
 from puna.models.rope import FreqFactors
@@ -58,8 +61,8 @@ def trace_model(
     used: set[str] = set()
     result = trace(tracer, p, _freq_factors(tensors, read_floats, used))
     graph = tracer.graph(result)
-    _check_all_are_used(p.architecture, tensors, used | graph.tensors())
     d = Decoder.read(p)
+    _check_all_are_used(p.architecture, tensors, used | graph.tensors() | _of_prediction(p, d, tensors))
     return TracedModel(
         architecture=p.architecture,
         graph=graph,
@@ -75,7 +78,7 @@ def import_architectures() -> None:
 
 
 def _trace_function(architecture: str) -> TraceFunction:
-    return cast(TraceFunction, import_module(f"puna.models.{architecture}").trace)
+    return cast(TraceFunction, import_module(f"puna.models.{architecture.replace('-', '_')}").trace)
 
 
 def _freq_factors(
@@ -97,6 +100,13 @@ def _freq_factors(
         return read_floats(_FREQ_FACTORS).reshape(count)
 
     return read
+
+
+def _of_prediction(p: Hyperparameters, d: Decoder, tensors: Mapping[str, TensorShape]) -> set[str]:
+    """Of layers behind those that are used."""
+    layers = range(d.num_layers, d.num_layers + num_prediction_layers(p))
+    prefixes = tuple(f"blk.{layer}." for layer in layers)
+    return {name for name in tensors if name.startswith(prefixes)}
 
 
 def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], used: set[str]) -> None:

@@ -6,14 +6,22 @@ import math
 from collections.abc import Callable
 
 from puna.graph import GraphError, Tracer, Value
-from puna.graph.ops import Add, Attention, Embed, Glu, Linear, RmsNorm, Rope, Rows, Scale, Softcap
+from puna.graph.ops import Add, Attention, Embed, Glu, Linear, Moe, RmsNorm, Rope, Rows, Scale, Softcap
 from puna.models.decoder import Decoder
 
 
-def pre_norm_decoder(g: Tracer, d: Decoder, attention: Callable[[int, Value], Value]) -> Value:
-    """Logits of a stack of layers x + attention(norm(x)), x + gated(norm(x)).
+def pre_norm_decoder(
+    g: Tracer,
+    d: Decoder,
+    attention: Callable[[int, Value], Value],
+    feed_forward: Callable[[int, Value], Value] | None = None,
+    *,
+    ffn_norm: str = "ffn_norm",
+) -> Value:
+    """Logits of a stack of layers x + attention(norm(x)), x + feed_forward(norm(x)).
 
-    attention: (layer, normalised x) -> what the layer's attention adds.
+    attention: (layer, normalised x) -> what the layer's attention adds. feed_forward: the same of its second
+    half, which without one is a gated one with SiLU, behind the norm of that name.
     """
     x = g.op(Embed("token_embd"))
     for layer in range(d.num_layers):
@@ -21,7 +29,9 @@ def pre_norm_decoder(g: Tracer, d: Decoder, attention: Callable[[int, Value], Va
         x = g.op(Add(), x, attention(layer, norm(g, d, x, f"{block}.attn_norm")))
         if layer == d.num_layers - 1:
             x = g.op(Rows(), x)  # no later token attends to what follows, so only the rows to sample need it
-        x = g.op(Add(), x, gated(g, norm(g, d, x, f"{block}.ffn_norm"), block, "silu"))
+        y = norm(g, d, x, f"{block}.{ffn_norm}")
+        y = gated(g, y, block, "silu") if feed_forward is None else feed_forward(layer, y)
+        x = g.op(Add(), x, y)
     return logits(g, norm(g, d, x, "output_norm"))
 
 
@@ -81,6 +91,7 @@ def causal_attention(
     scale: float | None = None,
     window: int = 0,
     softcap: float = 0.0,
+    sinks: str = "",
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
@@ -94,12 +105,18 @@ def causal_attention(
         scale=d.head_dim**-0.5 if scale is None else scale,
         window=window,
         softcap=softcap,
+        sinks=sinks,
     )
     q, k, v = qkv
     return g.op(Linear(f"blk.{layer}.attn_output"), g.op(attention, g.op(rope, q), g.op(rope, k), v))
 
 
-def gated(g: Tracer, x: Value, block: str, activation: str) -> Value:
-    """down(activation(gate(x)) * up(x))"""
-    gate, up = g.op(Linear(f"{block}.ffn_gate"), x), g.op(Linear(f"{block}.ffn_up"), x)
-    return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))
+def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:
+    """down(activation(gate(x)) * up(x)); suffix: "_shexp" for experts that all tokens share."""
+    gate, up, down = (Linear(f"{block}.ffn_{part}{suffix}") for part in ("gate", "up", "down"))
+    return g.op(down, g.op(Glu(activation), g.op(gate, x), g.op(up, x)))
+
+
+def experts(g: Tracer, x: Value, moe: Moe) -> Value:
+    """What the experts give that the router chooses."""
+    return g.op(moe, x, g.op(Linear(f"{moe.name}.ffn_gate_inp"), x))

@@ -6,6 +6,13 @@ import msgspec
 
 from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperparameters
 
+PREDICTION_LAYERS = "nextn_predict_layers"
+
+
+def num_prediction_layers(p: Hyperparameters) -> int:
+    """Layers behind the others that only predict further tokens (MTP); they are not used."""
+    return p.integer(PREDICTION_LAYERS, 0, minimum=0)
+
 
 class Decoder(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a decoder-only transformer; the largest allowed are several times those of any real model."""
@@ -31,12 +38,20 @@ class Decoder(msgspec.Struct, frozen=True, kw_only=True):
         if num_heads % num_kv_heads:
             raise HyperparameterError(f"{num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
         head_dim = p.integer("attention.key_length", max(1, width // num_heads), maximum=1024)
-        if p.integer("attention.value_length", head_dim) != head_dim:
+        if (
+            not p.has("attention.value_length_mla")
+            and p.integer("attention.value_length", head_dim) != head_dim
+        ):
             raise HyperparameterError(
                 f"metadata {p.key('attention.value_length')} differs from the key length"
             )
+        num_layers, num_more = p.integer("block_count", maximum=1024), num_prediction_layers(p)
+        if num_more >= num_layers:
+            raise HyperparameterError(
+                f"metadata {p.key(PREDICTION_LAYERS)} is {num_more} of {num_layers} layers"
+            )
         return cls(
-            num_layers=p.integer("block_count", maximum=1024),
+            num_layers=num_layers - num_more,
             width=width,
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,

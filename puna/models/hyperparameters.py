@@ -53,6 +53,13 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
+    def flag(self, name: str) -> bool:
+        """A truth value; False if there is none of that name."""
+        value = self._get(name, False)
+        if not isinstance(value, bool):
+            raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a truth value")
+        return value
+
     def flags(self, name: str, count: int) -> list[bool] | None:
         """An array of so many truth values; None if there is no array of that name."""
         value = self._metadata.get(self.key(name))

@@ -76,9 +76,16 @@ def _scaled(
             p.integer("context_length", maximum=MAX_CONTEXT),
             maximum=MAX_CONTEXT,
         )
-        scale = p.number("rope.scaling.attn_factor", 1.0) * (1.0 + 0.1 * math.log(factor))
+        scale = p.number("rope.scaling.attn_factor", 1.0)
+        if not p.number("rope.scaling.yarn_log_multiplier", 0.0):  # DeepSeek's: the scores' scale has it all
+            scale *= 1.0 + 0.1 * math.log(factor)
         return _yarn(inv_freq, factor, dim, base, original), scale
     raise HyperparameterError(f"rope scaling {described(kind)} is not supported (none, linear, yarn are)")
+
+
+def yarn_factor(p: Hyperparameters) -> float:
+    """By how much YaRN stretches the context; 1 if the file asks for none."""
+    return _scaling_factor(p) if p.text("rope.scaling.type", "none") == "yarn" else 1.0
 
 
 def _scaling_factor(p: Hyperparameters) -> float:

@@ -4,12 +4,13 @@ What an op computes is in the first line of its description: (inputs) -> output.
 attributes, which a device gets by their names.
 """
 
-from puna.graph.ops.attention import Attention, Rope
+from puna.graph.ops.attention import Attention, LatentAttention, Rope
 from puna.graph.ops.elementwise import (
     Activation,
     Add,
     AddVector,
     Columns,
+    Concat,
     Glu,
     Mul,
     MulVector,
@@ -28,11 +29,13 @@ __all__ = [
     "AddVector",
     "Attention",
     "Columns",
+    "Concat",
     "Embed",
     "GatedDeltaNet",
     "Glu",
     "HeadLinear",
     "L2Norm",
+    "LatentAttention",
     "Linear",
     "Moe",
     "Mul",

@@ -15,23 +15,26 @@ from puna.graph.states import FullAttention, SlidingWindow, StateSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rope(Op):
-    """(x) -> x with the first dimensions of each head rotated by its token's position (Su et al., 2021).
+    """(x) -> x with dimensions of each head rotated by its token's position (Su et al., 2021).
 
     style: "normal" rotates the pairs (2i, 2i + 1), "neox" the pairs (i, i + n / 2).
     inv_freq: float32 [rotary dimensions / 2], angle per position; scaling of any kind is already in it.
     scale: factor on cosine and sine (YaRN's attention factor).
+    begin: the first dimension of a head that is rotated.
     """
 
     head_dim: int
     style: str
     inv_freq: NDArray[np.float32]
     scale: float = 1.0
+    begin: int = 0
 
     def width(self, _: Shapes, inputs: Sequence[int]) -> int:
         (width,), rotary_dim = inputs, 2 * len(self.inv_freq)
-        if rotary_dim > self.head_dim or width % self.head_dim:
+        if rotary_dim > self.head_dim - self.begin or width % self.head_dim:
             raise GraphError(
-                f"cannot rotate {rotary_dim} dimensions of heads of {self.head_dim} in a width of {width}"
+                f"cannot rotate {rotary_dim} dimensions, from {self.begin} on, of heads of {self.head_dim} in "
+                f"a width of {width}"
             )
         return width
 
@@ -42,6 +45,7 @@ class Attention(Stateful):
 
     window: 0, or how many of the latest tokens are seen.
     softcap: scores become softcap * tanh(score / softcap); 0 for none.
+    sinks: "", or a tensor with a score for each head, which takes weight and has no value (gpt-oss).
     """
 
     layer: int
@@ -51,15 +55,45 @@ class Attention(Stateful):
     scale: float
     window: int = 0
     softcap: float = 0.0
+    sinks: str = ""
 
-    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
         if tuple(inputs) != (q, kv, kv):
             raise GraphError(
                 f"layer {self.layer}: q, k, v are {', '.join(map(str, inputs))} wide, where {self.num_heads} "
                 f"heads and {self.num_kv_heads} KV heads of {self.head_dim} need {q}, {kv}, {kv}"
             )
+        if self.sinks and (size := shapes.vector(self.sinks)) != self.num_heads:
+            raise GraphError(f"tensor {self.sinks} has {size} values where there are {self.num_heads} heads")
         return q
+
+    def tensors(self, _: Shapes) -> tuple[str, ...]:
+        return (self.sinks,) if self.sinks else ()
 
     def state(self, _: Shapes) -> StateSpec:
         return SlidingWindow(self.window) if self.window else FullAttention()
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention(Stateful):
+    """(q, k) -> softmax(scale * q k^T) v over all tokens, where v is the first value_dim columns of k.
+
+    k, a single head of head_dim, joins the paged cache first; nothing else is kept (MLA, DeepSeek-V2, in its
+    absorbed form: q has been multiplied with what makes keys of latents).
+    """
+
+    layer: int
+    num_heads: int
+    head_dim: int
+    value_dim: int
+    scale: float
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        needed = (self.num_heads * self.head_dim, self.head_dim)
+        if tuple(inputs) != needed or not 0 < self.value_dim <= self.head_dim:
+            raise GraphError(f"layer {self.layer}: widths of {inputs} where latents need {needed}")
+        return self.num_heads * self.value_dim
+
+    def state(self, _: Shapes) -> StateSpec:
+        return FullAttention()

@@ -1,4 +1,4 @@
-"""What is computed column by column, and columns taken out."""
+"""What is computed column by column, and columns taken out and put together."""
 
 from __future__ import annotations
 
@@ -102,3 +102,15 @@ class Columns(Op):
                 f"{self.period}"
             )
         return width // self.period * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Op):
+    """(a, b) -> in each of num_runs equal runs of columns, those of a and then those of b."""
+
+    num_runs: int
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        if any(width % self.num_runs for width in inputs):
+            raise GraphError(f"widths of {inputs} are not {self.num_runs} equal runs")
+        return sum(inputs)
