@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.synthetic import write_qwen3_4b
+from benchmarks.synthetic.gpt_oss import GPT_OSS_20B
+from benchmarks.synthetic.model import SyntheticModel
+from benchmarks.synthetic.qwen3 import QWEN3_4B, QWEN3_30B_A3B
+from benchmarks.synthetic.qwen35 import QWEN35_4B
+from benchmarks.synthetic.writing import write_model
 from benchmarks.variants import write_variant
 from puna.gguf import read_metadata
 from puna.registry import ModelName, ModelNotFound, Store
@@ -19,6 +23,12 @@ from puna.worker.text.reading import read_record
 
 STORE = Path.home() / ".cache" / "puna-bench"
 _PUBLISHED = {"Q4_1": ModelName.parse("smollm2:135m"), "Gemma3": ModelName.parse("gemma3:270m")}
+_SYNTHETIC: dict[str, SyntheticModel] = {
+    "Qwen3-4B": QWEN3_4B.model(),
+    "Qwen3.5-4B": QWEN35_4B.model(),
+    "Qwen3-30B-A3B": QWEN3_30B_A3B.model(),
+    "gpt-oss-20b": GPT_OSS_20B.model(),
+}
 _LARGE_BYTES = 1 << 30
 _CHUNK_BYTES = 16 << 20
 
@@ -45,6 +55,9 @@ FILES = {
     "F16": "SmolLM2-135M F16",
     "Gemma3": "Gemma 3 270M Q4_K_M",
     "Qwen3-4B": "Qwen3-4B shape Q4_K_M, synthetic",
+    "Qwen3.5-4B": "Qwen3.5-4B shape Q4_K_M, synthetic",
+    "Qwen3-30B-A3B": "Qwen3-30B-A3B shape (8 layers) Q4_K_M, synthetic",
+    "gpt-oss-20b": "gpt-oss-20b shape (6 layers) MXFP4, synthetic",
 }
 """Name on the command line -> title in the table. Q4_1 and Gemma3 are as published, the others are made."""
 
@@ -54,8 +67,8 @@ def bench_file(name: str) -> BenchFile:
     store = Store(STORE)
     if (published := _PUBLISHED.get(name)) is not None:
         return BenchFile(FILES[name], STORE, published.short, _pulled(store, published))
-    if name == "Qwen3-4B":
-        return _made(store, name, "qwen3-4b:synthetic", write_qwen3_4b)
+    if (synthetic := _SYNTHETIC.get(name)) is not None:
+        return _made(store, name, f"{name.lower()}:synthetic", partial(write_model, synthetic))
     source = _pulled(store, _PUBLISHED["Q4_1"])
     return _made(store, name, f"smollm2:135m-{name.lower()}", partial(_write_variant, source, name))
 
