@@ -10,7 +10,7 @@ from types import TracebackType
 import msgspec
 
 from puna.chat.messages import Message
-from puna.chat.prompt import PromptRequest, build_prompts
+from puna.chat.prompt import Prompt, PromptRequest, build_prompts
 from puna.engine.request import GenerationError, SamplingParams
 from puna.local import Completion, Engine
 
@@ -84,10 +84,16 @@ class LLM:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        boundaries: Sequence[int] = (),
     ) -> Iterator[Chunk]:
-        """The completion of one prompt as it comes. Closing the iterator cancels the request."""
+        """The completion of one prompt as it comes. Closing the iterator cancels the request.
+
+        boundaries: see Engine.add_request().
+        """
         engine = self.engine
-        seq_id = engine.add_request(prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling)
+        seq_id = engine.add_request(
+            prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling, boundaries=boundaries
+        )
         num_sent = 0
         try:
             while (completion := engine.completion(seq_id)) is None:
@@ -124,14 +130,20 @@ class LLM:
     ) -> Iterator[Chunk]:
         """The same as it comes."""
         prompt = self._chat_prompt(messages)
-        return self.stream(prompt, max_tokens=max_tokens, stop=stop, sampling=sampling)
+        return self.stream(
+            prompt.tokens,
+            max_tokens=max_tokens,
+            stop=stop,
+            sampling=sampling,
+            boundaries=prompt.boundaries,
+        )
 
     def _finish(self, seq_id: int) -> Completion:
         while (completion := self.engine.completion(seq_id)) is None:
             self.engine.step()
         return completion
 
-    def _chat_prompt(self, messages: Sequence[Message | Mapping[str, object]]) -> list[int]:
+    def _chat_prompt(self, messages: Sequence[Message | Mapping[str, object]]) -> Prompt:
         engine = self.engine
         if engine.chat_template is None:
             raise GenerationError("the model has no chat template that can be used")
@@ -139,9 +151,10 @@ class LLM:
             messages=msgspec.convert([_builtins(message) for message in messages], list[Message]),
             context_length=engine.info.context_length,
             truncate=False,
+            with_boundaries=engine.info.state_bytes > 0,
         )
         (prompt,) = build_prompts(request, engine.chat_template, engine.tokenizer)
-        return prompt.tokens
+        return prompt
 
 
 def _builtins(message: Message | Mapping[str, object]) -> object:

@@ -116,6 +116,7 @@ class Engine:
         num_keep: int = 0,
         priority: int = 0,
         cache_salt: str = "",
+        boundaries: Sequence[int] = (),
     ) -> int:
         """Queues a prompt, as text or tokens, and returns its sequence id.
 
@@ -126,6 +127,8 @@ class Engine:
             tokens; give `max_new_tokens` or a stop string then.
         priority: each step counts as having come a minute earlier.
         cache_salt: what was computed is used again only by prompts with the same one.
+        boundaries: positions in the prompt, ascending, where later ones are likely to part from it: there,
+            the state of recurrent layers is kept.
         """
         seq_id = next(self._next_id)
         self._sequences[seq_id] = _Sequence()
@@ -143,6 +146,7 @@ class Engine:
                 num_keep=num_keep,
                 priority=priority,
                 cache_salt=cache_salt,
+                boundaries=list(boundaries),
             )
         )
         return seq_id

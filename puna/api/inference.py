@@ -199,6 +199,7 @@ def _prompt_request(
         num_keep=options.num_keep,
         truncate=request.truncate,
         shift=request.shift,
+        with_boundaries=resident.info.state_bytes > 0,
     )
 
 
@@ -220,6 +221,7 @@ def _engine_request(
         id=request_id,
         model_id=resident.model.weights_id,
         prompt=prompt.tokens,
+        boundaries=prompt.boundaries,
         sampling=options.sampling(num_logprobs=num_logprobs, choice=choice),
         max_tokens=options.max_tokens(resident.context_length),
         stop_tokens=list(resident.text.end_of_generation),

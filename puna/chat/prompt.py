@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from puna.chat.boundaries import find_boundaries
 from puna.chat.errors import PromptError
 from puna.chat.messages import Message
 from puna.chat.thinking import ends_with_open_tag, without_old_thoughts
@@ -31,6 +33,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the reply begins with thoughts already open; None: it has none."""
     num_keep: int
     """How many tokens at the front stay when the context is full."""
+    boundaries: list[int] = []
+    """Positions in `tokens`, ascending, where later prompts are likely to part from this one, the last where
+    the reply is asked for; none if it is no conversation, or they are not wanted."""
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,6 +65,8 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Whether messages, or the middle of a prompt, may be left out to make it fit..."""
     shift: bool = True
     """...the latter only if tokens may be left out later, too."""
+    with_boundaries: bool = False
+    """Whether to say where later prompts may part from a conversation's, which takes rendering more of it."""
 
     @property
     def num_chars(self) -> int:
@@ -123,8 +130,6 @@ class _Builder:
         messages = [*request.embedded, *requested]
         if request.system and not (requested and requested[0].role == "system"):
             messages.insert(0, Message("system", request.system))
-        if request.forgets_thoughts:
-            messages = without_old_thoughts(messages)
         return self._conversation(messages)
 
     def _conversation(self, messages: list[Message]) -> Prompt:
@@ -137,7 +142,12 @@ class _Builder:
         if request.context:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
             prompt = [*request.context, *continuation]
-        return self._fitted(text, prompt, ends_with_open_tag(text) if request.think else None)
+        fitted = self._fitted(text, prompt, ends_with_open_tag(text) if request.think else None)
+        if request.with_boundaries and self._template is not None and len(fitted.tokens) == len(prompt):
+            num_before = len(prompt) - len(tokens) - self._tokenizer.add_eos
+            found = find_boundaries(messages, self._render, text, tokens, self._tokenizer)
+            return msgspec.structs.replace(fitted, boundaries=[num_before + position for position in found])
+        return fitted
 
     def _encoded(self, messages: list[Message]) -> tuple[str, list[int]]:
         """The rendered messages as text and as tokens, without BOS and EOS of the tokenizer."""
@@ -155,10 +165,13 @@ class _Builder:
             tokens = [*tokens, eos_id]
         return tokens
 
-    def _render(self, messages: list[Message]) -> str:
+    def _render(self, messages: Sequence[Message], asks: bool = True) -> str:
+        """asks: for a reply."""
+        if self._request.forgets_thoughts:
+            messages = without_old_thoughts(messages)
         if self._template is None:
             return "".join(message.content for message in messages if message.role in ("user", "assistant"))
-        return self._template.render(messages, **self._variables)
+        return self._template.render(messages, add_generation_prompt=asks, **self._variables)
 
     def _fitted(self, text: str, tokens: list[int], inside_thoughts: bool | None = None) -> Prompt:
         """With tokens that leave room in the context for at least one more."""

@@ -43,6 +43,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     model_id: str
     prompt: list[int]
+    boundaries: list[int] = []
+    """Positions in the prompt, ascending, where later prompts are likely to part from it: of a conversation,
+    the last is where the reply is asked for. Of use to models with recurrent layers only."""
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     """None: until a stop token or the end of the context."""

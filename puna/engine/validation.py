@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
 
 def check_request(request: Request, vocab_size: int) -> None:
     """All but its prompt. Raises InvalidRequest."""
+    if any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):
+        raise InvalidRequest("boundaries are not ascending positions in the prompt")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
     if request.num_draft is not None and request.num_draft < 0:
@@ -67,6 +70,8 @@ def check_stop(stop: list[str], table: TokenTable | None) -> None:
 
 def check_draft_model(draft: ModelInfo, info: ModelInfo) -> None:
     """Raises InvalidRequest."""
+    if draft.state_bytes:
+        raise InvalidRequest("the draft model has recurrent layers, which cannot take back what they drafted")
     if draft.vocab_size != info.vocab_size:
         raise InvalidRequest(
             f"the draft model's vocabulary has {draft.vocab_size} tokens, the model's {info.vocab_size}"

@@ -112,6 +112,11 @@ class Tokenizer:
         """Also of control tokens, which are not shown. Raises TokenizerError if there is no such token."""
         return self._vocabulary.token_bytes(self._checked(token))
 
+    def control_positions(self, tokens: Sequence[int]) -> list[int]:
+        """Where control tokens stand among these, all of which exist."""
+        kinds = np.frombuffer(self._traits, np.uint8)[np.array(tokens, np.int32)] & KIND_MASK
+        return np.flatnonzero(kinds == TokenKind.CONTROL).tolist()
+
     def token_table(self) -> bytes:
         """What the engine needs to turn tokens into text: the blob of a TokenTable."""
         return self._vocabulary.token_table()
