@@ -11,6 +11,9 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from tests import tiny_layers, tiny_weights
+from tests.tiny_layers import Tensors
+
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
@@ -32,7 +35,37 @@ class Tiny:
     tied: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
     freq_factors: bool = False
+    one_projection: bool = False
+    """Of what a delta net is made of, as in older files of Qwen3-Next."""
+    layer_tensors: Callable[[Tiny, int], Tensors] = tiny_layers.transformer
+    output_norm: str = "output_norm.weight"
 
+
+EXPERTS = {"expert_count": 7, "expert_used_count": 3, "expert_feed_forward_length": 64}
+DELTA_NET = {
+    "full_attention_interval": 3,
+    "rope.dimension_count": 16,
+    "ssm.conv_kernel": 4,
+    "ssm.group_count": 3,
+    "ssm.inner_size": 96,
+    "ssm.state_size": 16,
+    "ssm.time_step_rank": 6,
+}
+QWEN35 = DELTA_NET | {"rope.dimension_sections": [3, 3, 2, 0], "nextn_predict_layers": 1}
+MAMBA2 = {
+    "ssm.conv_kernel": 4,
+    "ssm.group_count": 2,
+    "ssm.inner_size": 192,
+    "ssm.state_size": 24,
+    "ssm.time_step_rank": 12,
+}
+GRANITE = MAMBA2 | {
+    "attention.head_count_kv": [0, 2, 0],
+    "attention.scale": 0.3,
+    "embedding_scale": 3.0,
+    "logit_scale": 1.5,
+    "residual_scale": 0.6,
+}
 
 TINY = {
     "llama": Tiny("llama"),
@@ -80,6 +113,73 @@ TINY = {
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
 }
 
+HYBRIDS = {
+    "qwen35": Tiny(
+        "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=tiny_layers.qwen35
+    ),
+    "qwen35moe": Tiny(
+        "qwen35moe",
+        layers=4,
+        qk_norm=True,
+        tied=False,
+        metadata=QWEN35 | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        layer_tensors=tiny_layers.qwen35,
+    ),
+    "qwen3next": Tiny(
+        "qwen3next",
+        layers=3,
+        qk_norm=True,
+        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        layer_tensors=tiny_layers.qwen35,
+    ),
+    "qwen3next-one-projection": Tiny(
+        "qwen3next",
+        layers=3,
+        qk_norm=True,
+        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        one_projection=True,
+        layer_tensors=tiny_layers.qwen35,
+    ),
+    "lfm2": Tiny(
+        "lfm2",
+        layers=4,
+        qk_norm=True,
+        metadata={"attention.head_count_kv": [0, 0, 2, 0], "shortconv.l_cache": 3},
+        layer_tensors=tiny_layers.lfm2,
+        output_norm="token_embd_norm.weight",
+    ),
+    "lfm2moe": Tiny(
+        "lfm2moe",
+        layers=3,
+        qk_norm=True,
+        metadata=EXPERTS
+        | {
+            "attention.head_count_kv": [0, 3, 0],
+            "expert_gating_func": 2,
+            "leading_dense_block_count": 1,
+            "shortconv.l_cache": 4,
+        },
+        kv_heads=3,
+        layer_tensors=tiny_layers.lfm2,
+        output_norm="token_embd_norm.weight",
+    ),
+    "granitehybrid": Tiny(
+        "granitehybrid",
+        layers=3,
+        metadata=GRANITE | {"rope.scaling.finetuned": False},
+        layer_tensors=tiny_layers.granite_hybrid,
+    ),
+    "granitehybrid-experts": Tiny(
+        "granitehybrid",
+        layers=3,
+        ffn=64,
+        tied=False,
+        metadata=GRANITE | EXPERTS | {"expert_shared_feed_forward_length": 64, "ssm.group_count": 1},
+        layer_tensors=tiny_layers.granite_hybrid,
+    ),
+    "mamba2": Tiny("mamba2", layers=3, heads=0, metadata=MAMBA2, layer_tensors=tiny_layers.mamba2),
+}
+
 
 def byte_level_vocabulary() -> tuple[list[str], list[int], list[str]]:
     """(tokens, token types, merges) of a byte-level BPE: all bytes, a few merges, the special tokens."""
@@ -110,18 +210,11 @@ def write_tiny(
     rng = np.random.default_rng(seed)
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
-        if name == "rope_freqs.weight":
-            writer.add_tensor(name, np.linspace(1.0, 8.0, shape[0]).astype(np.float32))
-        elif len(shape) == 1:
-            centre = 0.0 if name.endswith(".bias") else 1.0
-            if name.endswith("post_ffw_norm.weight"):
-                centre = 0.1  # llama.cpp rounds GELU to half precision: let little come of it
-            writer.add_tensor(name, (centre + 0.1 * rng.standard_normal(shape)).astype(np.float32))
-        else:
-            weight = (rng.standard_normal(shape) * 0.7 / np.sqrt(shape[1])).astype(np.float32)
-            if name == "token_embd.weight":
-                weight *= np.float32(3.0)
+        weight = tiny_weights.values(name, shape, rng)
+        if tiny_weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
+        else:
+            writer.add_tensor(name, weight)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -136,16 +229,9 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_embedding_length(tiny.width)
     writer.add_feed_forward_length(tiny.ffn)
     writer.add_head_count(tiny.heads)
-    writer.add_head_count_kv(tiny.kv_heads)
-    writer.add_key_length(tiny.head_dim)
-    writer.add_value_length(tiny.head_dim)
-    writer.add_rope_dimension_count(tiny.head_dim)
-    writer.add_rope_freq_base(10000.0)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(tokens))
-    for key, value in tiny.metadata.items():
-        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}[type(value)]
-        add(f"{tiny.architecture}.{key}", value)
+    _write_hyperparameters(writer, tiny)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(tokens)
@@ -157,35 +243,34 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_add_bos_token(False)
 
 
-def _tensors(tiny: Tiny) -> dict[str, tuple[int, ...]]:
-    """Name -> shape in numpy order."""
-    q, kv = tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
-    vocab = len(byte_level_vocabulary()[0])
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (vocab, tiny.width),
-        "output_norm.weight": (tiny.width,),
+def _write_hyperparameters(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
+    of_attention = {
+        "attention.head_count_kv": tiny.kv_heads,
+        "attention.key_length": tiny.head_dim,
+        "attention.value_length": tiny.head_dim,
+        "rope.dimension_count": tiny.head_dim,
+        "rope.freq_base": 10000.0,
     }
+    add = {
+        bool: writer.add_bool,
+        float: writer.add_float32,
+        int: writer.add_uint32,
+        list: writer.add_array,
+        str: writer.add_string,
+    }
+    for key, value in ((of_attention if tiny.heads else {}) | tiny.metadata).items():
+        add[type(value)](f"{tiny.architecture}.{key}", value)
+
+
+def _tensors(tiny: Tiny) -> Tensors:
+    """Name -> shape in numpy order."""
+    vocab = len(byte_level_vocabulary()[0])
+    tensors: Tensors = {"token_embd.weight": (vocab, tiny.width), tiny.output_norm: (tiny.width,)}
     if not tiny.tied:
-        shapes["output.weight"] = (vocab, tiny.width)
+        tensors["output.weight"] = (vocab, tiny.width)
     if tiny.freq_factors:
-        shapes["rope_freqs.weight"] = (tiny.head_dim // 2,)
-    for i in range(tiny.layers):
-        layer: dict[str, tuple[int, ...]] = {
-            "attn_norm.weight": (tiny.width,),
-            "attn_q.weight": (q, tiny.width),
-            "attn_k.weight": (kv, tiny.width),
-            "attn_v.weight": (kv, tiny.width),
-            "attn_output.weight": (tiny.width, q),
-            "ffn_norm.weight": (tiny.width,),
-            "ffn_gate.weight": (tiny.ffn, tiny.width),
-            "ffn_up.weight": (tiny.ffn, tiny.width),
-            "ffn_down.weight": (tiny.width, tiny.ffn),
-        }
-        if tiny.qkv_bias:
-            layer |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
-        if tiny.post_norm:
-            layer |= {"post_attention_norm.weight": (tiny.width,), "post_ffw_norm.weight": (tiny.width,)}
-        if tiny.qk_norm:
-            layer |= {"attn_q_norm.weight": (tiny.head_dim,), "attn_k_norm.weight": (tiny.head_dim,)}
-        shapes |= {f"blk.{i}.{name}": shape for name, shape in layer.items()}
-    return shapes
+        tensors["rope_freqs.weight"] = (tiny.head_dim // 2,)
+    for layer in range(tiny.layers):
+        shapes = tiny.layer_tensors(tiny, layer)
+        tensors |= {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}
+    return tensors

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
-from puna.models.decoder import Decoder, num_prediction_layers
+from puna.models.decoder import Stack
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
 from puna.models.rope import FreqFactors
@@ -60,14 +60,13 @@ def trace_model(
     tracer = Tracer(Shapes(tensors))
     used: set[str] = set()
     result = trace(tracer, p, _freq_factors(tensors, read_floats, used))
-    graph = tracer.graph(result)
-    d = Decoder.read(p)
-    _check_all_are_used(p.architecture, tensors, used | graph.tensors() | _of_prediction(p, d, tensors))
+    graph, stack = tracer.graph(result), Stack.read(p)
+    _check_all_are_used(p.architecture, tensors, used | graph.tensors() | _of_prediction(stack, tensors))
     return TracedModel(
         architecture=p.architecture,
         graph=graph,
-        context_length=d.context_length,
-        num_layers=d.num_layers,
+        context_length=stack.context_length,
+        num_layers=stack.num_layers,
     )
 
 
@@ -102,9 +101,9 @@ def _freq_factors(
     return read
 
 
-def _of_prediction(p: Hyperparameters, d: Decoder, tensors: Mapping[str, TensorShape]) -> set[str]:
+def _of_prediction(stack: Stack, tensors: Mapping[str, TensorShape]) -> set[str]:
     """Of layers behind those that are used."""
-    layers = range(d.num_layers, d.num_layers + num_prediction_layers(p))
+    layers = range(stack.num_layers, stack.num_layers + stack.num_prediction_layers)
     prefixes = tuple(f"blk.{layer}." for layer in layers)
     return {name for name in tensors if name.startswith(prefixes)}
 

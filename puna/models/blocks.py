@@ -6,33 +6,51 @@ import math
 from collections.abc import Callable
 
 from puna.graph import GraphError, Tracer, Value
-from puna.graph.ops import Add, Attention, Embed, Glu, Linear, Moe, RmsNorm, Rope, Rows, Scale, Softcap
-from puna.models.decoder import Decoder
+from puna.graph.ops import (
+    Activation,
+    Add,
+    Attention,
+    Embed,
+    Glu,
+    Linear,
+    Moe,
+    Mul,
+    RmsNorm,
+    Rope,
+    Rows,
+    Scale,
+    Softcap,
+)
+from puna.models.decoder import Decoder, Stack
 
 
 def pre_norm_decoder(
     g: Tracer,
     d: Decoder,
-    attention: Callable[[int, Value], Value],
+    mixer: Callable[[int, Value], Value],
     feed_forward: Callable[[int, Value], Value] | None = None,
     *,
     ffn_norm: str = "ffn_norm",
+    output_norm: str = "output_norm",
+    embedding_scale: float = 1.0,
 ) -> Value:
-    """Logits of a stack of layers x + attention(norm(x)), x + feed_forward(norm(x)).
+    """Logits of a stack of layers x + mixer(norm(x)), x + feed_forward(norm(x)).
 
-    attention: (layer, normalised x) -> what the layer's attention adds. feed_forward: the same of its second
-    half, which without one is a gated one with SiLU, behind the norm of that name.
+    mixer: (layer, normalised x) -> what the layer's attention or recurrence adds. feed_forward: the same of
+    its second half, which without one is a gated one with SiLU, behind the norm of that name.
     """
     x = g.op(Embed("token_embd"))
+    if embedding_scale != 1.0:
+        x = g.op(Scale(embedding_scale), x)
     for layer in range(d.num_layers):
         block = f"blk.{layer}"
-        x = g.op(Add(), x, attention(layer, norm(g, d, x, f"{block}.attn_norm")))
+        x = g.op(Add(), x, mixer(layer, norm(g, d, x, f"{block}.attn_norm")))
         if layer == d.num_layers - 1:
-            x = g.op(Rows(), x)  # no later token attends to what follows, so only the rows to sample need it
+            x = g.op(Rows(), x)  # no later token sees what follows, so only the rows to sample need it
         y = norm(g, d, x, f"{block}.{ffn_norm}")
         y = gated(g, y, block, "silu") if feed_forward is None else feed_forward(layer, y)
         x = g.op(Add(), x, y)
-    return logits(g, norm(g, d, x, "output_norm"))
+    return logits(g, norm(g, d, x, output_norm))
 
 
 def post_norm_decoder(
@@ -55,7 +73,7 @@ def post_norm_decoder(
     return g.op(Softcap(softcap), y) if softcap else y
 
 
-def norm(g: Tracer, d: Decoder, x: Value, name: str) -> Value:
+def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
     """Over the whole width, or over each head where the weight is as long as a head."""
     return g.op(RmsNorm(name, d.norm_eps), x)
 
@@ -85,17 +103,18 @@ def causal_attention(
     g: Tracer,
     d: Decoder,
     layer: int,
-    rope: Rope,
+    rope: Rope | None,
     qkv: tuple[Value, Value, Value],
     *,
     scale: float | None = None,
     window: int = 0,
     softcap: float = 0.0,
     sinks: str = "",
+    gate: Value | None = None,
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
-    scale: of scores; without one it is 1 / sqrt(head_dim).
+    scale: of scores; without one it is 1 / sqrt(head_dim). gate: its sigmoid multiplies what heads give.
     """
     attention = Attention(
         layer=layer,
@@ -108,7 +127,12 @@ def causal_attention(
         sinks=sinks,
     )
     q, k, v = qkv
-    return g.op(Linear(f"blk.{layer}.attn_output"), g.op(attention, g.op(rope, q), g.op(rope, k), v))
+    if rope is not None:
+        q, k = g.op(rope, q), g.op(rope, k)
+    seen = g.op(attention, q, k, v)
+    if gate is not None:
+        seen = g.op(Mul(), seen, g.op(Activation("sigmoid"), gate))
+    return g.op(Linear(f"blk.{layer}.attn_output"), seen)
 
 
 def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:

@@ -1,4 +1,4 @@
-"""Hyperparameters that decoder-only transformers share."""
+"""Hyperparameters that decoder-only models share."""
 
 from __future__ import annotations
 
@@ -6,24 +6,40 @@ import msgspec
 
 from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperparameters
 
-PREDICTION_LAYERS = "nextn_predict_layers"
 
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a stack of layers; the largest allowed are several times those of any real model.
 
-def num_prediction_layers(p: Hyperparameters) -> int:
-    """Layers behind the others that only predict further tokens (MTP); they are not used."""
-    return p.integer(PREDICTION_LAYERS, 0, minimum=0)
-
-
-class Decoder(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a decoder-only transformer; the largest allowed are several times those of any real model."""
+    num_prediction_layers: those behind them that only predict further tokens (MTP); they are not used.
+    """
 
     num_layers: int
+    num_prediction_layers: int
     width: int
+    norm_eps: float
+    context_length: int
+
+    @classmethod
+    def read(cls, p: Hyperparameters) -> Stack:
+        num_blocks = p.integer("block_count", maximum=1024)
+        num_more = p.integer("nextn_predict_layers", 0, minimum=0, maximum=num_blocks - 1)
+        return Stack(
+            num_layers=num_blocks - num_more,
+            num_prediction_layers=num_more,
+            width=p.integer("embedding_length", maximum=1 << 17),
+            norm_eps=p.number("attention.layer_norm_rms_epsilon"),
+            context_length=p.integer("context_length", maximum=MAX_CONTEXT),
+        )
+
+
+class Decoder(Stack, frozen=True, kw_only=True):
+    """Sizes of a stack with attention in some or all of its layers."""
+
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    norm_eps: float
-    context_length: int
+    has_attention: tuple[bool, ...]
+    """For each layer, whether the file gives it KV heads."""
 
     @property
     def width_per_head(self) -> int:
@@ -32,30 +48,31 @@ class Decoder(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, p: Hyperparameters) -> Decoder:
-        width = p.integer("embedding_length", maximum=1 << 17)
+        stack = Stack.read(p)
         num_heads = p.integer("attention.head_count", maximum=1024)
-        num_kv_heads = p.integer("attention.head_count_kv", num_heads, maximum=num_heads)
-        if num_heads % num_kv_heads:
+        kv_heads = _kv_heads(p, stack, num_heads)
+        num_kv_heads = max(kv_heads)
+        if num_kv_heads == 0 or num_heads % num_kv_heads:
             raise HyperparameterError(f"{num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
-        head_dim = p.integer("attention.key_length", max(1, width // num_heads), maximum=1024)
-        if (
-            not p.has("attention.value_length_mla")
-            and p.integer("attention.value_length", head_dim) != head_dim
-        ):
+        head_dim = p.integer("attention.key_length", max(1, stack.width // num_heads), maximum=1024)
+        has_latents = p.has("attention.value_length_mla")
+        if not has_latents and p.integer("attention.value_length", head_dim) != head_dim:
             raise HyperparameterError(
                 f"metadata {p.key('attention.value_length')} differs from the key length"
             )
-        num_layers, num_more = p.integer("block_count", maximum=1024), num_prediction_layers(p)
-        if num_more >= num_layers:
-            raise HyperparameterError(
-                f"metadata {p.key(PREDICTION_LAYERS)} is {num_more} of {num_layers} layers"
-            )
         return cls(
-            num_layers=num_layers - num_more,
-            width=width,
+            **msgspec.structs.asdict(stack),
             num_heads=num_heads,
             num_kv_heads=num_kv_heads,
             head_dim=head_dim,
-            norm_eps=p.number("attention.layer_norm_rms_epsilon"),
-            context_length=p.integer("context_length", maximum=MAX_CONTEXT),
+            has_attention=tuple(count > 0 for count in kv_heads),
         )
+
+
+def _kv_heads(p: Hyperparameters, stack: Stack, num_heads: int) -> list[int]:
+    """Of each layer: as many in all that have attention; 0 where a layer has none."""
+    name, num_blocks = "attention.head_count_kv", stack.num_layers + stack.num_prediction_layers
+    counts = p.integers(name, num_blocks, num_heads, maximum=num_heads)[: stack.num_layers]
+    if len(set(counts) - {0}) > 1:
+        raise HyperparameterError(f"metadata {p.key(name)} differs from layer to layer")
+    return counts

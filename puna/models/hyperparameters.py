@@ -46,6 +46,19 @@ class Hyperparameters:
             )
         return value
 
+    def integers(self, name: str, count: int, default: int | None = None, *, maximum: int) -> list[int]:
+        """An array of so many whole numbers in [0, maximum], or one that stands for all of them."""
+        values = self._get(name, default)
+        if not isinstance(values, np.ndarray):
+            return [self.integer(name, default, minimum=0, maximum=maximum)] * count
+        if values.dtype.kind not in "iu" or values.shape != (count,):
+            raise HyperparameterError(
+                f"metadata {self.key(name)} is {described(values)}, not {count} whole numbers"
+            )
+        if values.size and not 0 <= values.min() <= values.max() <= maximum:
+            raise HyperparameterError(f"metadata {self.key(name)} has values beyond 0 and {maximum}")
+        return [int(value) for value in values]
+
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number."""
         value = self._get(name, default)
@@ -53,9 +66,9 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
-    def flag(self, name: str) -> bool:
-        """A truth value; False if there is none of that name."""
-        value = self._get(name, False)
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A truth value."""
+        value = self._get(name, default)
         if not isinstance(value, bool):
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a truth value")
         return value

@@ -39,9 +39,11 @@ class Shape:
     shape: tuple[int, ...]
 
 
-def test_values_per_layer_are_accepted_when_all_are_equal() -> None:
-    p = Hyperparameters(metadata(**{"attention.head_count_kv": np.array([2, 2])}))
-    assert Decoder.read(p).num_kv_heads == 2
+def test_layers_have_equally_many_kv_heads_or_no_attention() -> None:
+    d = Decoder.read(Hyperparameters(metadata(**{"attention.head_count_kv": np.array([0, 2])})))
+    assert (d.num_kv_heads, d.has_attention) == (2, (False, True))
+    d = Decoder.read(Hyperparameters(metadata(nextn_predict_layers=1)))
+    assert (d.num_layers, d.has_attention) == (1, (True,))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,12 @@ def test_values_per_layer_are_accepted_when_all_are_equal() -> None:
         ({"block_count": True}, "llama.block_count is True, not an integer"),
         ({"block_count": 0}, "llama.block_count is 0, not between 1 and"),
         ({"block_count": 1 << 40}, "not between 1 and"),
-        ({"attention.head_count_kv": np.array([2, 4])}, "head_count_kv is an array of 2"),
+        ({"attention.head_count_kv": np.array([2, 4])}, "head_count_kv differs from layer to layer"),
+        ({"attention.head_count_kv": np.array([0, 0])}, "8 heads cannot be shared out over 0 KV heads"),
+        ({"attention.head_count_kv": np.array([2])}, "head_count_kv is an array of 1, not 2 whole numbers"),
+        ({"attention.head_count_kv": np.array([2, -2])}, "head_count_kv has values beyond 0 and 8"),
+        ({"attention.head_count_kv": np.array([True, True])}, "not 2 whole numbers"),
+        ({"nextn_predict_layers": 2}, "nextn_predict_layers is 2, not between 0 and 1"),
         ({"attention.head_count_kv": 3}, "8 heads cannot be shared out over 3 KV heads"),
         ({"attention.layer_norm_rms_epsilon": float("nan")}, "not a finite number"),
         ({"attention.value_length": 4}, "value_length differs"),

@@ -21,7 +21,7 @@ class Mul(Op):
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         a, b = inputs
-        return a if b == 1 else super().width(shapes, inputs)
+        return a if b == 1 else Op.width(self, shapes, inputs)
 
 
 class _WithVector(Op):

@@ -1,0 +1,44 @@
+"""Random values of a tiny model's tensors, with which logits are lively and states neither fade nor grow."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# What files keep in F32 though it has several dimensions.
+_FLOATS = (
+    "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
+    "shortconv.conv.weight",
+    "ssm_conv1d.weight",
+    "ssm_norm.weight",
+    "ssm_a",
+    "ssm_d",
+)
+
+
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether quantized files have it quantized."""
+    return len(shape) > 1 and not name.endswith(_FLOATS)
+
+
+def values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    return _values(name, shape, rng).astype(np.float32)
+
+
+def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    noise = rng.standard_normal(shape)
+    if name == "rope_freqs.weight":
+        return np.linspace(1.0, 8.0, shape[0])
+    if name.endswith("ssm_a"):
+        return -rng.uniform(1.0, 8.0, shape)
+    if name.endswith("ssm_dt.bias"):  # a state loses between a thousandth and most of itself with each token
+        return np.log(np.expm1(np.exp(rng.uniform(np.log(0.001), np.log(0.2), shape))))
+    if name.endswith(("conv1d.weight", "conv.weight")):
+        return noise * 0.5
+    if name.endswith(("norm.weight", "ssm_d")):
+        # llama.cpp rounds GELU to half precision: let little come of it
+        return (0.1 if name.endswith("post_ffw_norm.weight") else 1.0) + 0.1 * noise
+    if len(shape) == 1 and not name.endswith("gate_inp_shexp.weight"):
+        return 0.1 * noise
+    return noise * (2.1 if name == "token_embd.weight" else 0.7) / np.sqrt(shape[-1])
