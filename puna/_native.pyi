@@ -126,13 +126,14 @@ class KvBlocks:
 
     def __init__(
         self,
-        groups: Sequence[tuple[int, int, int, int, int]],
+        groups: Sequence[tuple[int, int, int, int, int, int]],
         clock: ReleaseClock,
         supply: Callable[[list[int]], bool],
         runs_low: Callable[[int], None],
         movers: Sequence[Callable[[NDArray[np.int32], NDArray[np.int32], int, int, int], None]],
     ) -> None:
-        """groups: blocks, bytes of a block, blocks of an extent, bytes of an extent, window (0: none).
+        """groups: blocks, bytes of a block, blocks of an extent, bytes of an extent, window (0: none),
+            whether it keeps states (0: it does not); at most the last one does.
         supply: makes so many blocks of each group spare; False: there are not so many.
         runs_low: told which group has hardly any spare blocks left, if its extents have several.
         movers: BlockMemory.move of each group.
@@ -159,7 +160,8 @@ class KvBlocks:
 
 class SequenceTable:
     """The KV blocks of one sequence: of each group of layers a table, whose entry p // 16 holds the token at
-    position p. Blocks have one reference for each table that holds them; see native/kv/sequence_table.h.
+    position p; of recurrent layers the state behind some number of tokens, and a block for the next one.
+    Blocks have one reference for each table that holds them; see native/kv/sequence_table.h.
     """
 
     def __init__(self, kv: KvBlocks, keeps_all: bool = False) -> None:
@@ -176,12 +178,21 @@ class SequenceTable:
     @property
     def block_bytes(self) -> int:
         """Of one block of each group."""
+    @property
+    def state(self) -> int | None:
+        """The block with the state of recurrent layers; None before the first token, and if it is lost."""
+    @property
+    def state_position(self) -> int:
+        """How many tokens its state is behind; -1: it is lost."""
+    @property
+    def needs_state_block(self) -> bool:
+        """Whether grow() must be called before the next step: there is no block to write the state to."""
     def first_held(self, group: int = 0) -> int:
         """The first entry that is held, as are all behind it."""
     def blocks(self, group: int = 0) -> list[int]:
-        """Those that are held."""
+        """Those that are held: of recurrent layers the state, and what the next step writes besides."""
     def arrays(self) -> tuple[NDArray[np.int32], ...]:
-        """[num_blocks] of each group; 0 where nothing is held."""
+        """[num_blocks] of each group that holds tokens; 0 where nothing is held."""
     def missing_bytes(self, num_tokens: int) -> int:
         """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
     def grow(self, num_tokens: int, position: int = 0) -> bool:
@@ -189,6 +200,10 @@ class SequenceTable:
 
         position: of the next token that will be computed: if the table ends before what it sees in a window,
         entries before that are not held.
+
+        With recurrent layers there is a block to write the state to, then: the present one if nobody else
+        has it and the prefix tree does not know it, or else a fresh one. If memory lacks for that and nobody
+        else has the present one, the tree forgets it.
         """
     def slide(self, position: int) -> None:
         """Lets go of what neither the token at `position` nor a later one sees: those before it must stay."""
@@ -200,8 +215,14 @@ class SequenceTable:
         """
     def release(self) -> None:
         """Gives all blocks back."""
+    def stepped(self, num_tokens: int) -> None:
+        """A step has ended that wrote the state behind so many tokens, where there are recurrent layers."""
+    def failed(self) -> None:
+        """A step has failed: a state that it was to write in place is lost."""
     def can_resume(self, num_tokens: int) -> bool:
-        """Whether it has what the token behind the first `num_tokens` sees."""
+        """Whether it has what the token behind the first `num_tokens` sees. Recurrent layers see the state
+        behind so many tokens; before the first one they need none.
+        """
     def fork(self, num_tokens: int) -> SequenceTable | None:
         """A second table with the first `num_tokens` tokens, behind which this one can resume.
 
@@ -213,12 +234,15 @@ class SequenceTable:
 
         Blocks that change and are shared are copied, those of this table alone change in place and are
         forgotten by the prefix tree. Whatever lies behind `num_tokens` is given back. False, and nothing
-        changed, if blocks are short or a window would reach what slid out of it. If the device raises, the
-        table's KV is lost. What has moved, and what is computed behind it, never enters the tree.
+        changed, if blocks are short, a window would reach what slid out of it, or there is a state. If the
+        device raises, the table's KV is lost. What has moved, and what is computed behind it, never enters
+        the tree.
         """
 
 def gather_tables(tables: Sequence[SequenceTable]) -> tuple[NDArray[np.int32], ...]:
-    """[S, B] of each group; 0 where nothing is held, and past a table's end."""
+    """[S, B] of each group; 0 where nothing is held, and past a table's end. Of recurrent layers [S, 2]: the
+    block with the state (-1: there is none before the first token), and the one to write; grow() saw to that.
+    """
 
 class Cursor:
     """How far the front of a sequence's table is known to the prefix tree."""
@@ -227,6 +251,11 @@ class Cursor:
         """to_disk: whether what is recorded or found through it may be written to a disk."""
     @property
     def num_blocks(self) -> int: ...
+    @property
+    def num_matched(self) -> int:
+        """With recurrent layers: how many tokens of the sequence, from the first on, follow() found the KV
+        of, whether or not there was a snapshot to use it with. There it parts from what is known.
+        """
     @property
     def node(self) -> int | str:
         """Of the last known block; the namespace, if there is none."""
@@ -273,6 +302,10 @@ class PrefixTree:
         covered and every group has what the token behind them sees; advances the cursor. A table that has
         other blocks behind the cursor stays as it is.
 
+        With recurrent layers, the table goes on behind the furthest snapshot that is further than its own
+        state, in place of what it has behind the cursor. Of a snapshot within a block the tokens are copied;
+        where memory lacks for that, it is one at the end of a block.
+
         tokens: all of the sequence. Returns the number of tokens covered from the first on.
         """
     def find_partial(
@@ -298,6 +331,19 @@ class PrefixTree:
         """As record(), and makes the partial last block findable, for find_partial().
 
         The table's owner may write on behind these tokens. They are recorded again by the next call.
+        """
+    def snapshot(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
+        """As record_tail(), and makes the table's state, which is behind all of the tokens, findable: the
+        table writes elsewhere from now on. Where such a one is known, the table gets that in place of its
+        own.
+        """
+    def snapshots(self, cursor: Cursor, tokens: NDArray[np.int32]) -> list[int]:
+        """How many tokens the snapshots are behind, ascending, that are on the cursor's path, and in the
+        block behind it.
+        """
+    def age(self, cursor: Cursor, tokens: NDArray[np.int32], position: int) -> bool:
+        """Makes the snapshot behind the first `position` tokens, on the cursor's path, the first to be
+        evicted of all content. False: there is none, or somebody holds it.
         """
     def forget(self, block: int, group: int = 0) -> None:
         """The block's content can no longer be found, nor what cannot do without it."""

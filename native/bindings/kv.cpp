@@ -59,7 +59,7 @@ BlockArray array_of(const std::vector<int32_t>& blocks) {
 
 nb::tuple gather_tables(const std::vector<const SequenceTable*>& tables) {
   nb::list arrays;
-  const size_t num_groups = tables.empty() ? 0 : tables[0]->kv()->num_groups();
+  const size_t num_groups = tables.empty() ? 0 : tables[0]->kv()->num_token_groups();
   size_t width = 0;
   for (const SequenceTable* table : tables) width = std::max(width, static_cast<size_t>(table->num_blocks()));
   for (size_t group = 0; group < num_groups; ++group) {
@@ -68,7 +68,28 @@ nb::tuple gather_tables(const std::vector<const SequenceTable*>& tables) {
       fill(tables[row]->blocks(group), array.data() + row * width);
     arrays.append(array);
   }
+  if (tables.empty() || !tables[0]->kv()->has_states()) return nb::tuple(arrays);
+  TableArray states = rows_of(tables.size(), 2);
+  for (size_t row = 0; row < tables.size(); ++row) {
+    const SequenceState& state = tables[row]->state();
+    require(state.position() >= 0 && state.written() >= 0, "a step without a state");
+    states.data()[2 * row] = state.block();
+    states.data()[2 * row + 1] = state.written();
+  }
+  arrays.append(states);
   return nb::tuple(arrays);
+}
+
+std::vector<int32_t> held_blocks(const SequenceTable& table, size_t group) {
+  if (table.kv()->has_states() && group == table.kv()->num_token_groups()) {
+    std::vector<int32_t> held;
+    const SequenceState& state = table.state();
+    if (state.block() >= 0) held.push_back(state.block());
+    if (state.written() >= 0 && state.written() != state.block()) held.push_back(state.written());
+    return held;
+  }
+  const std::vector<int32_t>& blocks = table.blocks(group);
+  return {blocks.begin() + table.first(group), blocks.end()};
 }
 
 KvBlocks::Move move_with(std::vector<Mover> movers) {
@@ -112,6 +133,13 @@ std::optional<nb::tuple> find_partial(const Tree& tree, const Cursor& cursor, co
   const auto found = tree.kv->tree().find_partial(cursor, view(tokens), limit);
   if (!found) return std::nullopt;
   return nb::make_tuple(blocks_of(*tree.kv, found->node), found->num_tokens);
+}
+
+bool age(const Tree& tree, const Cursor& cursor, const TokenArray& tokens, int64_t position) {
+  const int32_t block = tree.kv->tree().find_snapshot(cursor, view(tokens), position);
+  if (block < 0 || !tree.kv->states().pool.is_cached(block)) return false;
+  tree.kv->states().pool.make_oldest(block);
+  return true;
 }
 
 std::optional<std::vector<NodeView>> next_listed(PrefixListing& listing, int64_t limit) {
@@ -164,7 +192,8 @@ void bind_blocks(nb::module_& m) {
              std::vector<Mover> movers) {
             std::vector<GroupSpec> specs;
             for (const auto& group : groups)
-              specs.push_back({{group.at(0), group.at(1), group.at(2), group.at(3)}, group.at(4)});
+              specs.push_back(
+                  {{group.at(0), group.at(1), group.at(2), group.at(3)}, group.at(4), group.at(5) != 0});
             new (self) KvBlocks(specs, std::move(clock), std::move(supply), std::move(runs_low),
                                 move_with(std::move(movers)));
           },
@@ -218,18 +247,20 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("num_blocks", &SequenceTable::num_blocks)
       .def_prop_ro("held_bytes", &SequenceTable::held_bytes)
       .def_prop_ro("block_bytes", [](const SequenceTable& table) { return table.kv()->block_bytes(); })
+      .def_prop_ro("state",
+                   [](const SequenceTable& table) -> std::optional<int32_t> {
+                     const int32_t block = table.state().block();
+                     return block < 0 ? std::nullopt : std::optional(block);
+                   })
+      .def_prop_ro("state_position", [](const SequenceTable& table) { return table.state().position(); })
+      .def_prop_ro("needs_state_block",
+                   [](const SequenceTable& table) { return table.state().needs_block(); })
       .def("first_held", &SequenceTable::first, nb::arg("group") = 0)
-      .def(
-          "blocks",
-          [](const SequenceTable& table, size_t group) {
-            const std::vector<int32_t>& blocks = table.blocks(group);
-            return std::vector<int32_t>(blocks.begin() + table.first(group), blocks.end());
-          },
-          nb::arg("group") = 0)
+      .def("blocks", &held_blocks, nb::arg("group") = 0)
       .def("arrays",
            [](const SequenceTable& table) {
              nb::list arrays;
-             for (size_t group = 0; group < table.kv()->num_groups(); ++group)
+             for (size_t group = 0; group < table.kv()->num_token_groups(); ++group)
                arrays.append(array_of(table.blocks(group)));
              return nb::tuple(arrays);
            })
@@ -238,6 +269,8 @@ void bind_tables(nb::module_& m) {
       .def("slide", &SequenceTable::slide, nb::arg("position"))
       .def("truncate", &SequenceTable::truncate, nb::arg("num_tokens"))
       .def("release", &SequenceTable::release)
+      .def("stepped", &SequenceTable::stepped, nb::arg("num_tokens"))
+      .def("failed", &SequenceTable::failed)
       .def("can_resume", &SequenceTable::can_resume, nb::arg("num_tokens"))
       .def("fork", &SequenceTable::fork, nb::arg("num_tokens"))
       .def("remove", &SequenceTable::remove, nb::arg("begin"), nb::arg("end"), nb::arg("num_tokens"));
@@ -253,6 +286,7 @@ void bind_tree(nb::module_& m) {
           },
           nb::arg("namespace"), nb::arg("to_disk") = true)
       .def_ro("num_blocks", &Cursor::num_blocks)
+      .def_ro("num_matched", &Cursor::num_matched)
       .def_prop_ro("node", &node_of);
   nb::class_<NodeView>(m, "PrefixNode")
       .def_ro("number", &NodeView::number)
@@ -294,6 +328,19 @@ void bind_tree(nb::module_& m) {
             tree.of(table).record_tail(cursor, table, view(tokens));
           },
           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
+      .def(
+          "snapshot",
+          [](Tree& tree, Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
+            tree.of(table).snapshot(cursor, table, view(tokens));
+          },
+          nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
+      .def(
+          "snapshots",
+          [](const Tree& tree, const Cursor& cursor, const TokenArray& tokens) {
+            return tree.kv->tree().snapshots(cursor, view(tokens));
+          },
+          nb::arg("cursor"), nb::arg("tokens"))
+      .def("age", &age, nb::arg("cursor"), nb::arg("tokens"), nb::arg("position"))
       .def(
           "forget", [](Tree& tree, int32_t block, size_t group) { tree.kv->tree().forget(group, block); },
           nb::arg("block"), nb::arg("group") = 0)

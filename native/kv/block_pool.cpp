@@ -82,6 +82,14 @@ void BlockPool::set_node(int32_t block, int32_t node) {
   extents_.cached_spare(block);
 }
 
+void BlockPool::make_oldest(int32_t block) {
+  require(is_cached(block), "made the oldest though it is not cached: block", block);
+  blocks_[block].tick = --clock_->first_tick;
+  cached_.remove(blocks_, block);
+  cached_.push_front(blocks_, block);
+  if (spec_.extent_blocks == 1) extents_.make_oldest(block, clock_->first_tick);
+}
+
 void BlockPool::check() const {
   int64_t num_used = 0, num_cached = 0, num_spare = 0;
   std::vector<ExtentMap::Count> counts(static_cast<size_t>(blocks_.size() / spec_.extent_blocks + 1), {0, 0});

@@ -11,9 +11,11 @@
 
 namespace puna {
 
-// The order in which blocks were released, over all pools that have it.
+// The order in which blocks were released, over all pools that have it. Those that were made the oldest come
+// before all others.
 struct ReleaseClock {
-  int64_t ticks = 0;
+  int64_t ticks = int64_t{1} << 62;
+  int64_t first_tick = ticks;
 };
 
 // How a device divides a group's memory.
@@ -50,6 +52,8 @@ class BlockPool {
   // The node of the prefix tree that has the block; -1: none.
   int32_t node(int32_t block) const { return is_known(block) ? blocks_[block].node : -1; }
   void set_node(int32_t block, int32_t node);  // -1: a cached block becomes spare
+
+  void make_oldest(int32_t block);  // one that is cached, as if it had been released first of all
 
   // Released longest ago, and last.
   int32_t oldest_cached() const { return cached_.first(); }

@@ -98,6 +98,12 @@ void ExtentMap::cached_spare(int64_t block) {
   empty_.insert(extent);
 }
 
+void ExtentMap::make_oldest(int64_t extent, int64_t tick) {
+  extents_[extent].tick = tick;
+  unused_.remove(extents_, static_cast<int32_t>(extent));
+  unused_.push_front(extents_, static_cast<int32_t>(extent));
+}
+
 void ExtentMap::became_used(int64_t extent) {
   --num_unused_;
   unused_blocks_ -= num_blocks_in(extent);

@@ -44,6 +44,7 @@ class ExtentMap {
   void used_cached(int64_t block, int64_t tick);
   void used_spare(int64_t block, int64_t tick);
   void cached_spare(int64_t block);
+  void make_oldest(int64_t extent, int64_t tick);  // an unused one with cached blocks
 
   struct Count {
     int32_t used, cached;

@@ -22,6 +22,14 @@ class IndexList {
     ++size_;
   }
 
+  void push_front(ChunkedArray<T>& items, int32_t index) {
+    items[index].previous = -1;
+    items[index].next = first_;
+    (first_ < 0 ? last_ : items[first_].previous) = index;
+    first_ = index;
+    ++size_;
+  }
+
   void remove(ChunkedArray<T>& items, int32_t index) {
     const T& item = items[index];
     (item.previous < 0 ? first_ : items[item.previous].next) = item.next;

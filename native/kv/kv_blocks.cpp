@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/assertion.h"
+
 namespace puna {
 namespace {
 
@@ -11,7 +13,8 @@ constexpr int64_t kFewSpare = 4;
 
 LayerGroups groups_of(const std::vector<GroupSpec>& specs, const std::shared_ptr<ReleaseClock>& clock) {
   LayerGroups groups;
-  for (const GroupSpec& spec : specs) groups.push_back({BlockPool(spec.blocks, clock), spec.window});
+  for (const GroupSpec& spec : specs)
+    groups.push_back({BlockPool(spec.blocks, clock), spec.window, spec.is_state});
   return groups;
 }
 
@@ -24,7 +27,11 @@ KvBlocks::KvBlocks(const std::vector<GroupSpec>& groups, std::shared_ptr<Release
       supply_(std::move(supply)),
       runs_low_(std::move(runs_low)),
       move_(std::move(move)) {
-  for (const LayerGroup& group : groups_) block_bytes_ += group.pool.spec().block_bytes;
+  require(!groups_.empty(), "a model without layers");
+  for (const LayerGroup& group : groups_) {
+    require(!group.is_state || &group == &groups_.back(), "states come last");
+    if (!group.is_state) block_bytes_ += group.pool.spec().block_bytes;
+  }
 }
 
 bool KvBlocks::acquire(const BlockCounts& counts, BlockLists& blocks) {
@@ -83,20 +90,27 @@ int64_t KvBlocks::spare_bytes() const {
 }
 
 int32_t KvBlocks::last_used_child(int32_t node) const {
-  const BlockPool& pool = groups_[0].pool;
   int32_t last = -1;
   int64_t when = -1;
   tree_.visit_children(node, [&](int32_t child) {
-    const int32_t block = tree_.block(child, 0);
-    const int64_t used = block < 0                        ? 0
-                         : pool.num_references(block) > 0 ? std::numeric_limits<int64_t>::max()
-                                                          : pool.tick(block);
+    const int64_t used = last_use(child);
     if (used > when) {
       last = child;
       when = used;
     }
     return false;
   });
+  return last;
+}
+
+int64_t KvBlocks::last_use(int32_t node) const {
+  int64_t last = 0;
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    const int32_t block = tree_.block(node, group);
+    const BlockPool& pool = groups_[group].pool;
+    if (pool.num_references(block) > 0) return std::numeric_limits<int64_t>::max();
+    if (block >= 0) last = std::max(last, pool.tick(block));
+  }
   return last;
 }
 

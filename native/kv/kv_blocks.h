@@ -14,6 +14,7 @@ namespace puna {
 struct GroupSpec {
   BlockSpec blocks;
   int64_t window;  // 0: all tokens are kept
+  bool is_state;   // only of the last group
 };
 
 // Some blocks of each group.
@@ -40,12 +41,16 @@ class KvBlocks {
            RunsLow runs_low, Move move);
 
   size_t num_groups() const { return groups_.size(); }
+  // Those whose blocks hold tokens; the group behind them, if there is one, holds states.
+  size_t num_token_groups() const { return num_groups() - has_states(); }
+  bool has_states() const { return groups_.back().is_state; }
+  LayerGroup& states() { return groups_.back(); }
   LayerGroup& group(size_t index) { return groups_[index]; }
   const LayerGroup& group(size_t index) const { return groups_[index]; }
   LayerGroups& groups() { return groups_; }
   PrefixTree& tree() { return tree_; }
   const PrefixTree& tree() const { return tree_; }
-  int64_t block_bytes() const { return block_bytes_; }  // one of each group
+  int64_t block_bytes() const { return block_bytes_; }  // of 16 tokens in all layers
 
   // One reference to each; false, and nothing changed, if there are not so many of every group.
   bool acquire(const BlockCounts& counts, BlockLists& blocks);
@@ -61,13 +66,14 @@ class KvBlocks {
   // Makes cached blocks spare, at most about so many; false: none are left.
   bool drop_cached(int64_t at_most);
   int64_t spare_bytes() const;
-  // Of a node's children, the one whose block of the first group was used last; -1: it has none.
+  // Of a node's children, the one whose blocks were used last; -1: it has none.
   int32_t last_used_child(int32_t node) const;
 
   void check() const;
 
  private:
   int64_t oldest_group() const;
+  int64_t last_use(int32_t node) const;
 
   LayerGroups groups_;
   PrefixTree tree_;

@@ -1,5 +1,5 @@
-// Layers of a model that keep the KV of the same tokens: they share blocks, and have block tables of their
-// own.
+// Layers of a model that keep the KV of the same tokens, or the state behind them: they share blocks, and
+// have block tables of their own.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ namespace puna {
 struct LayerGroup {
   BlockPool pool;
   int64_t window;  // the latest tokens that a token sees, itself included; 0: all
+  bool is_state;   // a block is what recurrent layers keep of all tokens before
 
-  bool is_full() const { return window == 0; }
+  bool is_full() const { return window == 0 && !is_state; }
 
   // The first token that the one at `position` sees, if there is one before it.
   int64_t first_seen(int64_t position) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -19,10 +20,11 @@ class SequenceTable;
 // How far the front of a sequence's table is known to the tree.
 struct Cursor {
   std::string name_space;
-  bool to_disk = true;     // whether what is recorded or found through it may be written to a disk
-  int64_t num_blocks = 0;  // known ones
-  int32_t node = -1;       // of the last of them
-  int64_t number = -1;     // the node's
+  bool to_disk = true;      // whether what is recorded or found through it may be written to a disk
+  int64_t num_blocks = 0;   // known ones
+  int32_t node = -1;        // of the last of them
+  int64_t number = -1;      // the node's
+  int64_t num_matched = 0;  // tokens of the sequence that follow() found, whether or not they are usable
 };
 
 // A tree over the blocks of a model; the path from a root to a node spells the tokens before it. A root is a
@@ -33,6 +35,10 @@ struct Cursor {
 // still be walked through the node, but no sequence can go on within a window behind it. Without a block of
 // another group a node goes, and with it what builds on it; without any block, when nothing builds on it; and
 // partial blocks as soon as one is missing.
+//
+// A block of recurrent layers is a snapshot: the state behind a node's tokens, which few nodes have. One that
+// was taken within a block is that of a partial node, with or without the blocks that hold these tokens; what
+// else begins with them can be copied from, too.
 //
 // Every table that holds a node's block of a group without a window also holds those of its ancestors, in its
 // first entries; so ancestors are free, and evicted, last.
@@ -48,6 +54,10 @@ class PrefixTree {
   // Appends to the table, retained, the blocks that hold the next tokens, while at most `limit` tokens are
   // covered and every group has what the token behind them sees; advances the cursor. A table that has other
   // blocks behind the cursor stays as it is. tokens: all of the sequence. Returns how many are covered.
+  //
+  // With recurrent layers, the table goes on behind the furthest snapshot that is further than its own state,
+  // in place of what it has behind the cursor; of a snapshot within a block the tokens are copied. Where
+  // memory lacks for that, it is one at the end of a block.
   int64_t follow(Cursor& cursor, SequenceTable& table, Tokens tokens, int64_t limit);
 
   // The node behind the cursor that has most of the next tokens at its start, and how many; never more than
@@ -62,6 +72,15 @@ class PrefixTree {
   // As record(), and makes the partial last block findable, for find_partial(). The table's owner may write
   // on behind these tokens.
   void record_tail(Cursor& cursor, SequenceTable& table, Tokens tokens);
+
+  // As record_tail(), and makes the table's state findable, which is behind all of the tokens. If such a one
+  // is known, the table gets that in place of its own.
+  void snapshot(Cursor& cursor, SequenceTable& table, Tokens tokens);
+
+  // Positions of the snapshots among the tokens up to the cursor and in the block behind it, ascending.
+  std::vector<int64_t> snapshots(const Cursor& cursor, Tokens tokens) const;
+  // The block of the snapshot at a position; -1: there is none.
+  int32_t find_snapshot(const Cursor& cursor, Tokens tokens, int64_t position) const;
 
   // The block's content changes, or its memory is needed: it can no longer be found.
   void forget(size_t group, int32_t block);
@@ -92,11 +111,29 @@ class PrefixTree {
   bool is_current(const Cursor& cursor, const SequenceTable& table) const;
   int32_t top(const Cursor& cursor) const;
   int32_t top_for_insertion(const Cursor& cursor);
-  bool has_all_blocks(int32_t node) const;
+  bool has_all_tokens(int32_t node) const;
+  bool has_any_tokens(int32_t node) const;
   bool has_any_block(int32_t node) const;
 
-  int64_t walk(const Cursor& cursor, const SequenceTable& table, Tokens tokens, int64_t limit,
-               std::vector<int32_t>& path) const;
+  // What follow() finds: the path behind the cursor, and how much of it can be used.
+  struct Match {
+    std::vector<int32_t> path;
+    size_t num_usable = 0;
+    // A snapshot behind more: of a partial node behind some of the path, and what to copy its tokens from.
+    int32_t snapshot = -1;
+    size_t num_before = 0;
+    Partial copied = {-1, 0};
+  };
+  Match walk(const Cursor& cursor, const SequenceTable& table, Tokens tokens, int64_t limit) const;
+  int64_t follow_state(Cursor& cursor, SequenceTable& table, Match& match);
+  int64_t num_matched(const Cursor& cursor, const Match& match, Tokens tokens, int64_t limit) const;
+  Partial find_most(int32_t parent, Tokens wanted) const;
+  void take(Cursor& cursor, const std::vector<int32_t>& path);
+  // The snapshot within the block behind `parent` that has most of the wanted tokens before it.
+  Partial find_odd(int32_t parent, Tokens wanted, const std::function<bool(int64_t)>& is_usable) const;
+  int32_t find_copyable(int32_t parent, Tokens start) const;
+  void record_blocks(Cursor& cursor, SequenceTable& table, Tokens own, int64_t num_full);
+  void drop_tokens(int32_t node);
   void advance(Cursor& cursor, int32_t node);
   void admit_to_disk(const Cursor& cursor, int32_t node);
   int32_t insert(const Cursor& cursor, int32_t parent, Tokens tokens, SequenceTable& table);
@@ -110,6 +147,8 @@ class PrefixTree {
   void check_node(int32_t index) const;
 
   LayerGroups& groups_;
+  const bool has_states_;
+  const size_t num_token_groups_;
   ChunkedArray<PrefixNode> nodes_;
   ChunkedArray<int32_t> blocks_;  // of each node one of each group, or -1
   SiblingOrder siblings_;

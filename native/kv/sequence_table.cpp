@@ -13,7 +13,7 @@ int64_t blocks_for(int64_t num_tokens) { return (num_tokens + kBlockTokens - 1) 
 }  // namespace
 
 int64_t SequenceTable::held_bytes() const {
-  int64_t bytes = 0;
+  int64_t bytes = state_.held_bytes();
   for (size_t group = 0; group < groups_.size(); ++group)
     bytes += (num_blocks_ - first(group)) * kv_->group(group).pool.spec().block_bytes;
   return bytes;
@@ -30,17 +30,25 @@ int64_t SequenceTable::missing_bytes(int64_t num_tokens) const {
     const int64_t missing = std::max<int64_t>(needed - (num_blocks_ - first(group)), 0);
     bytes += missing * kv_->group(group).pool.spec().block_bytes;
   }
+  if (state_.needs_block() && !state_.is_only_known()) bytes += kv_->states().pool.spec().block_bytes;
   return bytes;
 }
 
 bool SequenceTable::grow(int64_t num_tokens, int64_t position) {
-  const int64_t num_blocks = blocks_for(num_tokens);
-  if (num_blocks <= num_blocks_) return true;
+  const int64_t num_blocks = std::max(blocks_for(num_tokens), num_blocks_);
+  if (num_blocks == num_blocks_ && !state_.needs_block()) return true;
   BlockCounts counts;
   for (size_t group = 0; group < groups_.size(); ++group)
     counts.push_back(num_blocks - std::clamp(first_needed(group, position), num_blocks_, num_blocks));
+  if (state_.exists()) counts.push_back(state_.needs_block());
   BlockLists fresh;
-  if (!kv_->acquire(counts, fresh)) return false;
+  if (!kv_->acquire(counts, fresh)) {
+    if (!state_.needs_block() || !state_.is_only_known()) return false;
+    counts.back() = 0;
+    if (!kv_->acquire(counts, fresh)) return false;
+    kv_->tree().forget(groups_.size(), state_.block());
+  }
+  if (state_.exists() && counts.back() > 0) state_.take(fresh.back()[0]);
   for (size_t group = 0; group < groups_.size(); ++group) {
     Entries& entries = groups_[group];
     const int64_t begin = num_blocks - counts[group];
@@ -74,6 +82,7 @@ void SequenceTable::truncate(int64_t num_tokens) {
       require(kv_->tree().num_recorded(group, block) <= cut, "truncation of what is recorded of block",
               block);
     }
+  state_.truncate(num_tokens);
   // Last first: so they leave the cache in that order.
   for (int64_t index = num_blocks_; index-- > kept;)
     for (size_t group = 0; group < groups_.size(); ++group)
@@ -89,6 +98,7 @@ void SequenceTable::truncate(int64_t num_tokens) {
 
 bool SequenceTable::can_resume(int64_t num_tokens) const {
   if (num_tokens > num_blocks_ * kBlockTokens) return false;
+  if (state_.exists() && num_tokens > 0 && num_tokens != state_.position()) return false;
   for (size_t group = 0; group < groups_.size(); ++group)
     if (num_tokens > 0 && groups_[group].valid > first_seen(group, num_tokens)) return false;
   return true;
@@ -99,8 +109,11 @@ std::unique_ptr<SequenceTable> SequenceTable::fork(int64_t num_tokens) const {
   const int64_t num_full = num_tokens / kBlockTokens;
   const bool is_partial = num_tokens % kBlockTokens != 0;
   auto fork = std::make_unique<SequenceTable>(kv_, keeps_all_);
+  BlockCounts counts(kv_->num_groups(), 0);
+  std::fill_n(counts.begin(), groups_.size(), is_partial);
   BlockLists fresh;
-  if (!kv_->acquire(BlockCounts(groups_.size(), is_partial), fresh)) return nullptr;
+  if (!kv_->acquire(counts, fresh)) return nullptr;
+  if (state_.exists() && num_tokens > 0) fork->state_.adopt(state_.block(), num_tokens);
   fork->num_blocks_ = blocks_for(num_tokens);
   fork->num_genuine_ = num_tokens <= num_genuine_ ? kAll : num_genuine_;
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -156,6 +169,7 @@ SequenceTable::Shift SequenceTable::plan_shift(size_t group, int64_t begin, int6
 bool SequenceTable::remove(int64_t begin, int64_t end, int64_t num_tokens) {
   require(0 <= begin && begin < end && end <= num_tokens && num_tokens <= num_blocks_ * kBlockTokens,
           "removal of tokens that are not there");
+  if (state_.exists()) return false;
   const int64_t num_left = num_tokens - (end - begin);
   std::vector<Shift> shifts;
   BlockCounts counts;
@@ -211,18 +225,74 @@ void SequenceTable::apply(size_t group, const Shift& shift, const std::vector<in
   entries.valid = shift.valid;
 }
 
-void SequenceTable::adopt(size_t group, const std::vector<int32_t>& blocks) {
+namespace {
+
+// References to blocks, for a while.
+class Hold {
+ public:
+  explicit Hold(KvBlocks& kv) : kv_(kv) {}
+  Hold(const Hold&) = delete;
+  ~Hold() {
+    for (size_t i = held_.size(); i-- > 0;) kv_.group(held_[i].first).pool.release(held_[i].second);
+  }
+  void add(size_t group, int32_t block) {
+    if (block < 0) return;
+    kv_.group(group).pool.retain(block);
+    held_.emplace_back(group, block);
+  }
+
+ private:
+  KvBlocks& kv_;
+  std::vector<std::pair<size_t, int32_t>> held_;
+};
+
+}  // namespace
+
+bool SequenceTable::resume(int64_t num_blocks, const std::vector<int32_t>& path, PrefixTree::Partial copied,
+                           int32_t state) {
+  const PrefixTree& tree = kv_->tree();
+  const bool is_partial = copied.num_tokens > 0;
+  BlockCounts counts(kv_->num_groups(), 0);
+  BlockLists fresh;
+  Hold hold(*kv_);  // or taking blocks might evict these
+  hold.add(groups_.size(), state);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (const int32_t node : path) hold.add(group, tree.block(node, group));
+    if (is_partial) hold.add(group, tree.block(copied.node, group));
+    counts[group] = is_partial;
+  }
+  if (!kv_->acquire(counts, fresh)) return false;
+  truncate(num_blocks * kBlockTokens);
+  const int64_t begin = (num_blocks + static_cast<int64_t>(path.size())) * kBlockTokens;
+  adopt(path, begin + copied.num_tokens);
+  state_.adopt(state, begin + copied.num_tokens);
+  if (!is_partial) return true;
+  ++num_blocks_;
+  for (size_t group = 0; group < groups_.size(); ++group) groups_[group].blocks.push_back(fresh[group][0]);
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<int32_t> source = blocks(group);
+    source.back() = tree.block(copied.node, group);
+    kv_->move(group, {source, blocks(group), begin, begin, copied.num_tokens});
+  }
+  return true;
+}
+
+void SequenceTable::adopt(const std::vector<int32_t>& path, int64_t position) {
+  for (size_t group = 0; group < groups_.size(); ++group) adopt(group, path, position);
+  num_blocks_ += static_cast<int64_t>(path.size());
+}
+
+void SequenceTable::adopt(size_t group, const std::vector<int32_t>& path, int64_t position) {
   Entries& entries = groups_[group];
-  const int64_t end = num_blocks_ + static_cast<int64_t>(blocks.size());
-  const int64_t needed = first_needed(group, end * kBlockTokens);
-  const int64_t begin = std::min(std::max(needed, num_blocks_), end);
+  const int64_t end = num_blocks_ + static_cast<int64_t>(path.size());
+  const int64_t begin = std::clamp(first_needed(group, position), num_blocks_, end);
   if (begin > num_blocks_) {
     let_go(group, entries.first, num_blocks_);
     set_first(entries, begin);
   }
   entries.blocks.resize(static_cast<size_t>(end), -1);
   for (int64_t index = begin; index < end; ++index) {
-    const int32_t block = blocks[static_cast<size_t>(index - num_blocks_)];
+    const int32_t block = kv_->tree().block(path[static_cast<size_t>(index - num_blocks_)], group);
     kv_->group(group).pool.retain(block);
     entries.blocks[static_cast<size_t>(index)] = block;
   }

@@ -25,6 +25,12 @@ class SiblingOrder {
     return node;
   }
 
+  // Whether there is exactly one child, a full block.
+  bool is_single_full(int32_t parent) const {
+    const int32_t child = nodes_[parent].children;
+    return child >= 0 && nodes_[child].is_full() && nodes_[child].left < 0 && nodes_[child].right < 0;
+  }
+
   void insert(int32_t node) { insert(nodes_[nodes_[node].parent].children, node); }
 
   void erase(int32_t node) {

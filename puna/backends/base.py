@@ -186,6 +186,8 @@ class KvReservation:
     """As much as this model could have now."""
     static_tokens: int | None = None
     """All that it will ever have memory for; None: that comes and goes."""
+    static_states: int = 0
+    """Then: blocks of a group of recurrent layers."""
 
 
 class DeviceModel(Protocol):

@@ -25,6 +25,7 @@ class BlockGroup(NamedTuple):
     pool: BlockPool
     memory: BlockMemory
     window: int | None
+    is_state: bool
 
     def num_given(self, num_blocks: int) -> int:
         """Extents without blocks in use that it can do without once so many of its blocks are taken."""
@@ -51,8 +52,8 @@ class BlockSupply:
         """model: for whom it asks the budget."""
         self.blocks = KvBlocks(
             [
-                (m.num_blocks, m.block_bytes, m.extent_blocks, m.extent_bytes, group.window or 0)
-                for group, m in zip(groups, memories, strict=True)
+                (m.num_blocks, m.block_bytes, m.extent_blocks, m.extent_bytes, g.window or 0, int(g.is_state))
+                for g, m in zip(groups, memories, strict=True)
             ],
             budget.clock,
             _weakly(self.find),
@@ -60,7 +61,7 @@ class BlockSupply:
             [memory.move for memory in memories],
         )
         self.groups = tuple(
-            BlockGroup(self.blocks.pool(i), memory, group.window)
+            BlockGroup(self.blocks.pool(i), memory, group.window, group.is_state)
             for i, (group, memory) in enumerate(zip(groups, memories, strict=True))
         )
         self.is_static = False
@@ -73,7 +74,7 @@ class BlockSupply:
         """Memory that trim() would give back."""
         if self.is_static:
             return 0
-        return sum(pool.num_empty * memory.extent_bytes for pool, memory, _ in self.groups)
+        return sum(group.pool.num_empty * group.memory.extent_bytes for group in self.groups)
 
     @property
     def is_refused(self) -> bool:

@@ -16,3 +16,5 @@ class GroupStats(msgspec.Struct, frozen=True):
     num_cached: int
     """Not held, but found by later sequences."""
     num_spare: int
+    is_state: bool = False
+    """A block is the state of a sequence's recurrent layers, or a snapshot of it."""

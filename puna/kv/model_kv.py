@@ -37,8 +37,11 @@ class ModelKv:
         self.groups = self._supply.groups
         self.tree = PrefixTree(self.blocks)
         self.has_windows = any(group.window is not None for group in groups)
-        self.block_bytes = sum(memory.block_bytes for memory in memories)
-        """Of one block of each group."""
+        self.has_states = any(group.is_state for group in groups)
+        self.block_bytes = sum(m.block_bytes for g, m in zip(groups, memories, strict=True) if not g.is_state)
+        """Of 16 tokens in all layers that keep them."""
+        self.state_bytes = sum(m.block_bytes for g, m in zip(groups, memories, strict=True) if g.is_state)
+        """Of a sequence's state; 0 without recurrent layers."""
         self.extent_bytes = sum(memory.extent_bytes for memory in memories)
         self._budget = budget
         self._keeps_extents = False
@@ -54,9 +57,12 @@ class ModelKv:
         self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32], limit: int
     ) -> int:
         """Copies the beginning of a block that goes on differently behind the cursor, where the table ends.
+        Nothing where there are recurrent layers: a state is that behind all of a table's tokens.
 
         tokens, limit: as for PrefixTree.follow(). Returns how many tokens the table has got.
         """
+        if self.has_states:
+            return 0
         found = self.tree.find_partial(cursor, tokens, limit)
         if found is None:
             return 0
@@ -76,20 +82,22 @@ class ModelKv:
         return num_tokens
 
     def bytes_for(self, num_tokens: int, num_windows: int | None = 1) -> int:
-        """Memory that a table of so many tokens takes at most.
+        """Memory that a table of so many tokens takes at most, with one state where there are recurrent
+        layers: what it takes for another one while it reads a snapshot, it can do without.
 
         num_windows: of how many tokens' windows it holds all blocks at once, where windows slide: of two
         while a context shifts. None: they do not slide.
         """
         num_blocks = blocks_for(num_tokens)
         return sum(
-            memory.block_bytes * min(num_blocks, _most_held(window, num_windows))
-            for _, memory, window in self.groups
+            group.memory.block_bytes * min(num_blocks, _most_held(group, num_windows))
+            for group in self.groups
         )
 
     def tokens_within(self, num_bytes: int, num_windows: int | None = 1) -> int:
         """How many tokens a table of that size has room for. num_windows: as for bytes_for()."""
-        most = (memory.num_blocks for _, memory, window in self.groups if window is None)
+        keep_all = (group for group in self.groups if group.window is None and not group.is_state)
+        most = (group.memory.num_blocks for group in keep_all)
         counts = range(min(most, default=_MOST_BLOCKS) + 1)
 
         def size_of(num_blocks: int) -> int:
@@ -100,24 +108,24 @@ class ModelKv:
     @property
     def used_bytes(self) -> int:
         """In blocks that tables or sessions hold."""
-        return sum(pool.num_used * memory.block_bytes for pool, memory, _ in self.groups)
+        return sum(pool.num_used * memory.block_bytes for pool, memory, *_ in self.groups)
 
     @property
     def cached_bytes(self) -> int:
         """In blocks that are not held, but can be found by later sequences."""
-        return sum(pool.num_cached * memory.block_bytes for pool, memory, _ in self.groups)
+        return sum(pool.num_cached * memory.block_bytes for pool, memory, *_ in self.groups)
 
     @property
     def committed_bytes(self) -> int:
         return sum(
             (_num_extents(memory) - pool.num_uncommitted) * memory.extent_bytes
-            for pool, memory, _ in self.groups
+            for pool, memory, *_ in self.groups
         )
 
     @property
     def reserved_bytes(self) -> int:
         """Address space."""
-        return sum(_num_extents(memory) * memory.extent_bytes for _, memory, _ in self.groups)
+        return sum(_num_extents(memory) * memory.extent_bytes for _, memory, *_ in self.groups)
 
     @property
     def spare_bytes(self) -> int:
@@ -129,12 +137,12 @@ class ModelKv:
         """Memory that trim() would give back if all that is cached were evicted."""
         if self._supply.is_static:
             return 0
-        return sum(pool.num_unused * memory.extent_bytes for pool, memory, _ in self.groups)
+        return sum(pool.num_unused * memory.extent_bytes for pool, memory, *_ in self.groups)
 
     @property
     def available_bytes(self) -> int:
         """That tables could take now."""
-        free = ((pool.num_spare + pool.num_cached) * memory.block_bytes for pool, memory, _ in self.groups)
+        free = ((pool.num_spare + pool.num_cached) * memory.block_bytes for pool, memory, *_ in self.groups)
         return sum(free) + self._supply.fresh_bytes
 
     @property
@@ -213,17 +221,24 @@ class ModelKv:
 
     def close(self) -> None:
         """Gives everything back. Nobody holds any of it."""
-        num_used = sum(pool.num_used for pool, _, _ in self.groups)
+        num_used = sum(pool.num_used for pool, *_ in self.groups)
         assert num_used == 0, f"close with {num_used} blocks in use"
         self._budget.release(self.committed_bytes)
         self._budget.leave(self)
-        for _, memory, _ in self.groups:
+        for _, memory, *_ in self.groups:
             memory.close()
 
     def group_stats(self) -> list[GroupStats]:
         return [
-            GroupStats(window, memory.block_bytes, pool.num_used, pool.num_cached, pool.num_spare)
-            for pool, memory, window in self.groups
+            GroupStats(
+                group.window,
+                group.memory.block_bytes,
+                group.pool.num_used,
+                group.pool.num_cached,
+                group.pool.num_spare,
+                group.is_state,
+            )
+            for group in self.groups
         ]
 
     def check(self) -> None:
@@ -237,13 +252,13 @@ class ModelKv:
     def _usable_bytes(self, num_bytes: int) -> int:
         """The part of it that blocks could fill: whole extents, if these are not too coarse for it."""
         if self._supply.is_static:
-            return sum(memory.num_blocks * memory.block_bytes for _, memory, _ in self.groups)
+            return sum(memory.num_blocks * memory.block_bytes for _, memory, *_ in self.groups)
         num_bytes = min(max(num_bytes, 0), self.reserved_bytes)
         if self._is_too_coarse_for(num_bytes):
             return num_bytes
         if len(self.groups) > 1:
             return max(num_bytes - sum(map(_most_unused, self.groups)), 0)
-        _, memory, _ = self.groups[0]
+        memory = self.groups[0].memory
         num_blocks = min(num_bytes // memory.extent_bytes * memory.extent_blocks, memory.num_blocks)
         return num_blocks * memory.block_bytes
 
@@ -251,10 +266,10 @@ class ModelKv:
         if (
             self._supply.is_static
             or self._keeps_extents
-            or all(m.extent_blocks == 1 for _, m, _ in self.groups)
+            or not (divisible := [m.extent_bytes for _, m, *_ in self.groups if m.extent_blocks > 1])
         ):
             return False
-        return num_bytes < _FEWEST_EXTENTS * max(memory.extent_bytes for _, memory, _ in self.groups)
+        return num_bytes < _FEWEST_EXTENTS * max(divisible)
 
 
 def _most_unused(group: BlockGroup) -> int:
@@ -268,8 +283,11 @@ def _num_extents(memory: BlockMemory) -> int:
     return -(-memory.num_blocks // memory.extent_blocks)
 
 
-def _most_held(window: int | None, num_windows: int | None) -> int:
+def _most_held(group: BlockGroup, num_windows: int | None) -> int:
     """Blocks of one sequence. num_windows: see ModelKv.bytes_for()."""
+    if group.is_state:
+        return 1
+    window = group.window
     if window is None or num_windows is None:
         return _MOST_BLOCKS
     # At worst a window begins with the last token of a block, and what moves begins within one.

@@ -5,6 +5,7 @@ The model is one whose next token depends on its whole context, read back throug
 Lost, overwritten or misplaced KV therefore changes the output, and what it should be is known without it. As
 in a real model, what is kept of a token depends on all that was before it when it was computed, and on its
 position: KV that was shifted is not what a fresh computation would give, and is moved with its positions.
+Its recurrent layers keep a hash of all tokens before, and how many these are.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tests.engine.toy_memory import ToyDeviceMemory, ToyMemory
 VOCABULARY = 97
 POISON = VOCABULARY - 1  # a prompt with this token makes the step fail
 BLOCK_BYTES = 4 * BLOCK_TOKENS  # a token's value and position, 16 bits each
+STATE_BYTES = 16 * BLOCK_BYTES
 COARSE = 64  # blocks of a large extent
 GREEDY = SamplingParams(temperature=0)
 _CYCLE = 6
@@ -63,6 +65,16 @@ def toy_logits(tokens: NDArray[np.int32], salt: int = 0) -> NDArray[np.float32]:
     return _logits_behind([toy_values(_NOTHING, tokens)], salt)
 
 
+def toy_state(tokens: Iterable[int], before: int = 1) -> int:
+    """What recurrent layers keep of `tokens` behind a state."""
+    return zlib.crc32(bytes(tokens), before)
+
+
+def _state_values(state: int, last: int) -> Values:
+    """As those of a token that the next one sees."""
+    return np.array([state & 0xFFFF, state >> 16, last], np.uint16)
+
+
 def _begin(position: int, window: int | None) -> int:
     """The first position that a token sees."""
     return 0 if window is None else max(position - window + 1, 0)
@@ -90,20 +102,24 @@ def expected_tokens(
     context_length: int | None = None,
     num_keep: int = 0,
     windows: Windows = (None,),
+    has_state: bool = False,
 ) -> list[int]:
     """What greedy sampling must give, with context shift where a context length is given."""
     groups, pending, tokens = [_NOTHING for _ in windows], prompt, []
+    length, state = 0, toy_state(())
     for _ in range(count):
-        length = len(groups[0])
         if context_length is not None and length + len(pending) > context_length:
             end = num_keep + max((length - num_keep) // 2, 1)
             groups = [np.concatenate([values[:num_keep], values[end:]]) for values in groups]
+            length -= end - num_keep
         groups = [
             np.concatenate([values, toy_values(values, pending, window)])
             for values, window in zip(groups, windows, strict=True)
         ]
-        last = len(groups[0]) - 1
-        seen = [values[_begin(last, window) :] for values, window in zip(groups, windows, strict=True)]
+        length, state = length + len(pending), toy_state(pending, state)
+        seen = [values[_begin(length - 1, window) :] for values, window in zip(groups, windows, strict=True)]
+        if has_state:
+            seen.append(_state_values(state, pending[-1]))
         pending = [int(_logits_behind(seen, salt, is_habitual).argmax())]
         tokens += pending
     return tokens
@@ -116,13 +132,13 @@ def toy_tokens_within(info: ModelInfo, num_bytes: int, num_windows: int | None =
 
 
 def toy_bytes_for(info: ModelInfo, num_tokens: int, num_windows: int | None = 1) -> int:
-    """What a sequence needs at most. num_windows: of how many tokens' windows it has all blocks; None: of all
-    tokens'.
+    """What a sequence needs at most, with one state. num_windows: of how many tokens' windows it has all
+    blocks; None: of all tokens'.
     """
     num_blocks = -(-num_tokens // BLOCK_TOKENS)
     total = 0
     for group in info.groups:
-        most = num_blocks
+        most = 1 if group.is_state else num_blocks
         if group.window is not None and num_windows is not None:
             # At worst, a window begins with the last token of a block.
             most = num_windows * (1 + -(-(group.window - 1) // BLOCK_TOKENS)) + num_windows - 1
@@ -168,6 +184,7 @@ class ToyModel:
     """Checks every batch as the real executor does.
 
     windows: of each group of layers, in the order of ModelInfo.groups; block_bytes: of each.
+    state_bytes: of the recurrent layers; 0: there are none. Then tokens cannot move.
     is_habitual: the next token is mostly one that often followed the last, so that drafts may be right.
     clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
@@ -182,6 +199,7 @@ class ToyModel:
         block_bytes: int = BLOCK_BYTES,
         *,
         windows: Windows = (None,),
+        state_bytes: int = 0,
         is_habitual: bool = False,
         can_shift: bool = True,
         weight_bytes: int = 0,
@@ -190,15 +208,18 @@ class ToyModel:
         extent_blocks: int | None = None,
         device_memory: ToyDeviceMemory | None = None,
     ) -> None:
+        groups = [KvGroup(num_layers=1, block_bytes=block_bytes, window=window) for window in windows]
+        if state_bytes:
+            groups.append(KvGroup(num_layers=1, block_bytes=state_bytes, is_state=True))
         self.info = ModelInfo(
             architecture="toy",
             vocab_size=VOCABULARY,
             context_length=context_length,
-            num_layers=len(windows),
-            groups=tuple(KvGroup(num_layers=1, block_bytes=block_bytes, window=window) for window in windows),
+            num_layers=len(groups),
+            groups=tuple(groups),
             kv_type="f16",
             weight_bytes=weight_bytes,
-            can_shift=can_shift,
+            can_shift=can_shift and not state_bytes,
         )
         self.windows = windows
         self.clock = clock or ToyClock()
@@ -211,6 +232,7 @@ class ToyModel:
         self.threads: list[int | None] = []
         self.is_asleep = False
         self.closed = False
+        self._states: list[int] = []  # behind each token of the step
 
     def reserve(self, reservation: KvReservation) -> tuple[ToyMemory, ...]:
         assert not self.closed
@@ -221,21 +243,29 @@ class ToyModel:
         if reservation.room_bytes < fewest * extent_blocks * group.block_bytes:
             extent_blocks = 1
         num_blocks = _MOST_BLOCKS
+        if group.is_state:
+            extent_blocks = 1
         if reservation.static_tokens is not None:
             num_blocks = -(-reservation.static_tokens // BLOCK_TOKENS)
+            num_blocks = reservation.static_states if group.is_state else num_blocks
         return ToyMemory(
             num_blocks, group.block_bytes, extent_blocks, self.device_memory, can_shift=self.info.can_shift
         )
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
         logits = self.logits(batch, kv)
-        return sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
+        result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
+        if self.info.state_bytes:
+            self._store_states(batch, kv[-1], result)
+        return result
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         """[R, VOCABULARY]"""
         assert not self.closed
         self.is_asleep = False
         self._check(batch)
+        if self.info.state_bytes:
+            states = self._states_of(batch, kv[-1])
         if POISON in batch.tokens:
             raise NativeError("poisoned")
         self.steps.append(np.diff(batch.sequence_starts).tolist())
@@ -245,6 +275,10 @@ class ToyModel:
         seen: list[list[Values]] = [[] for _ in rows]
         for group, memory, tables in zip(self.info.groups, kv, batch.block_tables, strict=True):
             assert isinstance(memory, ToyMemory)
+            if group.is_state:
+                for of_row, row in zip(seen, batch.rows, strict=True):
+                    of_row.append(_state_values(states[row], int(batch.tokens[row])))
+                continue
             self._store(batch, memory, tables, group.window)
             for of_row, sequence, row in zip(seen, rows, batch.rows, strict=True):
                 last = int(batch.positions[row])
@@ -259,6 +293,37 @@ class ToyModel:
             first = int(batch.positions[start])
             before = memory.values(table, _begin(first, window), first)
             memory.store(table, first, toy_values(before, batch.tokens[start:end], window))
+
+    def _states_of(self, batch: Batch, memory: BlockMemory) -> list[int]:
+        """Behind each of the batch's tokens. What is to be written is undefined until the step has ended."""
+        assert isinstance(memory, ToyMemory)
+        tables = batch.block_tables[-1]
+        starts = [
+            memory.state(int(read), int(batch.positions[start]), toy_state(()))
+            for (read, _), start in zip(tables, batch.sequence_starts[:-1], strict=True)
+        ]
+        memory.spoil(tables[:, 1].tolist())
+        states: list[int] = []
+        for state, (start, end) in zip(starts, pairwise(batch.sequence_starts), strict=True):
+            for token in batch.tokens[start:end].tolist():
+                state = toy_state([token], state)
+                states.append(state)
+        self._states = states
+        return states
+
+    def _store_states(self, batch: Batch, memory: BlockMemory, result: SampleResult) -> None:
+        """Those behind each sequence's own tokens and the drafts that were right."""
+        assert isinstance(memory, ToyMemory)
+        num_rejected = np.zeros(len(batch.sequence_starts) - 1, np.int32)
+        if batch.drafts is not None and batch.draft_starts is not None:
+            complete = np.unique(np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1)
+            num_right = np.maximum(np.diff(result.starts) - 1, 0)
+            num_rejected[complete] = np.diff(batch.draft_starts) - num_right
+        for (_, block), end, rejected in zip(
+            batch.block_tables[-1].tolist(), batch.sequence_starts[1:], num_rejected, strict=True
+        ):
+            last = int(end) - 1 - int(rejected)
+            memory.store_state(block, int(batch.positions[last]) + 1, self._states[last])
 
     def sleep(self) -> None:
         assert not self.closed
@@ -277,7 +342,10 @@ class ToyModel:
             assert (np.diff(batch.positions[start:end]) == 1).all()
         assert len(batch.block_tables) == len(self.info.groups)
         for group, tables in zip(self.info.groups, batch.block_tables, strict=True):
-            _check_tables(batch, tables, group.window)
+            if group.is_state:
+                _check_states(batch, tables)
+            else:
+                _check_tables(batch, tables, group.window)
 
 
 def _check_tables(batch: Batch, tables: NDArray[np.int32], window: int | None) -> None:
@@ -289,6 +357,17 @@ def _check_tables(batch: Batch, tables: NDArray[np.int32], window: int | None) -
         others += table[seen:first].tolist()
     assert len(set(written)) == len(written), "two sequences write to one block"
     assert set(written).isdisjoint(others), "one sequence writes what another reads"
+
+
+def _check_states(batch: Batch, tables: NDArray[np.int32]) -> None:
+    assert tables.shape == (len(batch.sequence_starts) - 1, 2)
+    reads, writes = tables[:, 0].tolist(), tables[:, 1].tolist()
+    assert min(writes) >= 0, "a state is written nowhere"
+    assert len(set(writes)) == len(writes), "two sequences write to one state"
+    for index, write in enumerate(writes):
+        assert write not in reads[:index] + reads[index + 1 :], "one sequence writes the state of another"
+    at_start = [position == 0 for position in batch.positions[batch.sequence_starts[:-1]]]
+    assert [read == -1 for read in reads] == at_start, "a state at the start, or none behind it"
 
 
 class ToyBackend:

@@ -31,7 +31,8 @@ class ToyDeviceMemory:
 
 
 class ToyMemory:
-    """A BlockMemory. Of each token it has a value and a position; what lies behind those is never touched.
+    """A BlockMemory. Of each token it has a value and a position, or of all tokens a state and their number;
+    what lies behind those is never touched.
 
     Who uses a block without memory is told so, and where a block lies has nothing to do with its number.
     """
@@ -115,6 +116,26 @@ class ToyMemory:
         """Those of the positions from `first` on."""
         for position, value in enumerate(values, first):
             self._slot(table, position)[:] = value, position
+
+    def state(self, block: int, num_tokens: int, empty: int) -> int:
+        """That behind so many tokens. empty: the one behind none, which lies nowhere."""
+        if block < 0:
+            return empty
+        length, state = self._state(block)
+        assert length == num_tokens, f"the state behind {length} tokens is read as that behind {num_tokens}"
+        return int(state)
+
+    def store_state(self, block: int, num_tokens: int, state: int) -> None:
+        self._state(block)[:] = num_tokens, state
+
+    def spoil(self, blocks: Sequence[int]) -> None:
+        """The contents of blocks are undefined for now."""
+        for block in blocks:
+            self._place[block][:] = _GARBAGE
+
+    def _state(self, block: int) -> NDArray[np.uint64]:
+        """[2]: number of tokens, state"""
+        return self._place[block][:16].view(np.uint64)
 
     def _slot(self, table: NDArray[np.int32], position: int) -> NDArray[np.uint16]:
         return self._tokens(int(table[position // BLOCK_TOKENS]))[position % BLOCK_TOKENS]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.backends.base import KvGroup
-from puna.kv import BLOCK_TOKENS, Budget, ModelKv, SequenceTable
+from puna.kv import BLOCK_TOKENS, Budget, ModelKv, SequenceTable, gather_tables
 from tests.kv.fake_memory import FakeDevice, FakeMemory
 
 Value = tuple[object, int]
@@ -31,6 +31,7 @@ class Shape(NamedTuple):
     extent_blocks: int = 1
     waste_bytes: int = 0
     window: int | None = None
+    is_state: bool = False
 
 
 @dataclass
@@ -100,9 +101,11 @@ class FakeKv:
         total_bytes = sum(memory.num_blocks * memory.extent_bytes for memory in self.memories)
         self.budget = budget or Budget(total_bytes)
         groups = [
-            KvGroup(num_layers=1, block_bytes=shape.block_bytes, window=shape.window) for shape in shapes
+            KvGroup(num_layers=1, block_bytes=shape.block_bytes, window=shape.window, is_state=shape.is_state)
+            for shape in shapes
         ]
-        self.windows = [shape.window for shape in shapes]
+        self.windows = [shape.window for shape in shapes if not shape.is_state]
+        self.states = self.memories[-1] if shapes[-1].is_state else None
         self.kv = ModelKv(groups, self.memories, self.budget)
         self.tree = self.kv.tree
         self.tables: list[SequenceTable] = []
@@ -140,6 +143,29 @@ class FakeKv:
             assert recorded <= slot, f"write to recorded token {slot} of block {block}"
             self.memories[group].put(block, slot, value)
 
+    def step(self, table: SequenceTable, values: Sequence[Value], begin: int) -> None:
+        """Computes values[begin:] and the state behind them, where grow() has made room."""
+        for position in range(begin, len(values)):
+            self.write(table, position, values[position])
+        if self.states is None:
+            return
+        read, written = gather_tables([table])[-1][0].tolist()
+        self.require_state(table, values[:begin])
+        assert (read < 0) == (begin == 0)
+        pool = self.pool(len(self.windows))
+        assert pool.num_references(written) == 1, f"write to shared state {written}"
+        assert self.tree.num_recorded(written, len(self.windows)) == 0, f"write to snapshot {written}"
+        self.states.put(written, 0, values[-1])
+        table.stepped(len(values))
+
+    def require_state(self, table: SequenceTable, values: Sequence[Value]) -> None:
+        """The table's state is the one behind these tokens."""
+        if self.states is None:
+            return
+        assert table.state_position == len(values)
+        held = None if table.state is None else self.states.get(table.state, 0)
+        assert held == (values[-1] if values else None)
+
     def fill(self, table: SequenceTable, values: Sequence[Value], begin: int) -> None:
         """Writes values[begin:] where the table holds blocks for them, as if they came from a disk."""
         for group, array in enumerate(table.arrays()):
@@ -162,8 +188,9 @@ class FakeKv:
         return 0 if window is None or table.keeps_all else max(num_tokens - window + 1, 0)
 
     def require(self, table: SequenceTable, values: Sequence[Value]) -> None:
-        """The table reads these, in every group, as far as the next token sees."""
-        for group in range(len(self.memories)):
+        """The table reads these, in every group, as far as the next token sees, and the state behind them."""
+        self.require_state(table, values)
+        for group in range(len(self.windows)):
             first = self.first_seen(table, len(values), group)
             assert self.values(table, len(values), group) == list(values[first:])
 
@@ -173,6 +200,8 @@ class FakeKv:
             references = self.pool(group).references()
             held = [block for table in self.tables for block in table.blocks(group)]
             assert {block: held.count(block) for block in held} == references
+            if group == len(self.windows):
+                continue
             arrays = [table.arrays()[group] for table in self.tables]
             for array, table in zip(arrays, self.tables, strict=True):
                 first = table.first_held(group)

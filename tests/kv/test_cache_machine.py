@@ -28,8 +28,12 @@ TEXTS = st.builds(
 CHUNKS = st.sampled_from([1, 7, 16, 40, 100])
 WINDOWS = st.sampled_from([2, 9, 16, 17, 18, 33, 50])
 WASTE = st.sampled_from([0, 16])
-FULL = st.builds(Shape, st.just(24), st.sampled_from([64, 128]), st.integers(1, 4), WASTE, st.none())
-WINDOWED = st.builds(Shape, st.just(24), st.sampled_from([64, 192]), st.integers(1, 3), WASTE, WINDOWS)
+FULL = st.builds(
+    Shape, st.just(24), st.sampled_from([64, 128]), st.integers(1, 4), WASTE, st.none(), st.just(False)
+)
+WINDOWED = st.builds(
+    Shape, st.just(24), st.sampled_from([64, 192]), st.integers(1, 3), WASTE, WINDOWS, st.just(False)
+)
 MODELS = st.one_of(
     st.tuples(FULL),
     st.tuples(FULL, WINDOWED),

@@ -73,7 +73,8 @@ def reserve_arena(group: KvGroup, reservation: KvReservation) -> Arena:
     """Address space. Raises NativeError if the system does not grant it."""
     extent = plan_extent(group.block_bytes, reservation.room_bytes)
     if reservation.static_tokens is not None:
-        return _arena(group, extent, -(-reservation.static_tokens // BLOCK_TOKENS))
+        num_blocks = -(-reservation.static_tokens // BLOCK_TOKENS)
+        return _arena(group, extent, reservation.static_states if group.is_state else num_blocks)
     # Limits may be raised later. Where address space is limited, too, they cannot be.
     limit_bytes = reservation.limit_bytes
     most, least = max(total_bytes(), limit_bytes), max(limit_bytes, extent.num_bytes)

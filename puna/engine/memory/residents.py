@@ -17,6 +17,8 @@ from puna.kv.blocks import blocks_for
 from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 
+_STATIC_STATES = 4  # of recurrent layers, for each place: two of a sequence that steps, the others snapshots
+
 
 class Residents:
     """Has models wake and sleep, and keeps what outlives their KV memory."""
@@ -105,10 +107,12 @@ class Residents:
         """room_bytes: what the model could have now. Raises ModelLoadError."""
         info, settings = model.device.info, self._settings
         context = min(settings.static_context or info.context_length, info.context_length)
-        static_tokens = (settings.num_places or DEFAULT_SLOTS) * blocks_for(context) * BLOCK_TOKENS
+        num_places = settings.num_places or DEFAULT_SLOTS
+        static_tokens = num_places * blocks_for(context) * BLOCK_TOKENS
         reservation = KvReservation(
             limit_bytes=self.memory.budget.limit_bytes,
             room_bytes=room_bytes,
             static_tokens=None if settings.elastic else static_tokens,
+            static_states=_STATIC_STATES * num_places,
         )
         return ModelKv(info.groups, model.device.reserve(reservation), self.memory.budget)
