@@ -52,6 +52,7 @@ def _cased_words(upper: str, lower: str, contraction: str, digits: str) -> str:
 
 # Only ASCII letters have a case here; all others count as both.
 _UPPER, _LOWER = r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]"
+_UPPER_OR_MARK, _LOWER_OR_MARK = r"[[\p{L}\p{M}]&&[^a-z]]", r"[[\p{L}\p{M}]&&[^A-Z]]"
 
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 # The long range has spaces in it, which llama.cpp does not take for part of it.
@@ -82,7 +83,8 @@ _DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]
 _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     (DEFAULT_NAME, _DEFAULT),
     (
-        "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling",
+        "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling jina-es "
+        "jina-de jina-v2-es jina-v2-de",
         PreTokenizer((_GPT2,)),
     ),
     (
@@ -91,10 +93,11 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     ),
     ("falcon", PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]"))),
     (
-        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+        "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
         PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
     ),
-    ("dbrx smaug-bpe glm4 chatglm-bpe", PreTokenizer((_LLAMA3,))),
+    ("dbrx smaug-bpe chatglm-bpe", PreTokenizer((_LLAMA3,))),
+    ("glm4 glm5", PreTokenizer((_LLAMA3,), ignore_merges=True)),
     ("minicpm5", PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), ignore_merges=True)),
     (
         "jais-2",
@@ -135,6 +138,13 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
         PreTokenizer((_cased_words(_UPPER, _LOWER, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),)),
     ),
     (
+        "granite-embed-multi-97m",
+        PreTokenizer(
+            (_cased_words(_UPPER_OR_MARK, _LOWER_OR_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),),
+            ignore_merges=True,
+        ),
+    ),
+    (
         "tekken",
         PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), ignore_merges=True, add_bos=True),
     ),
@@ -142,6 +152,18 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     ("poro-chat bloom gpt3-finnish", PreTokenizer((_BLOOM,))),
     ("viking", PreTokenizer((_BLOOM, r"\p{N}"))),
     ("deepseek-v3 hunyuan-dense joyai-llm hy_v4", PreTokenizer(_DEEPSEEK3)),
+    (
+        "spark2_5",
+        PreTokenizer(
+            (
+                *_DEEPSEEK3[:2],
+                _DEEPSEEK3[2]
+                .replace(r" ?[\p{P}\p{S}]+[\r\n]*", r" ?[\p{P}\p{S}]+")
+                .replace(r"\s*[\r\n]+", r"[\r\n]"),
+                r"\p{N}",
+            )
+        ),
+    ),
     (
         "deepseek-coder",
         PreTokenizer((r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _CJK_AND_BETWEEN, r"\p{N}")),
