@@ -83,8 +83,8 @@ _DEFAULT = PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]
 _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     (DEFAULT_NAME, _DEFAULT),
     (
-        "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling jina-es "
-        "jina-de jina-v2-es jina-v2-de",
+        "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling "
+        "jina-es jina-de jina-v2-es jina-v2-de",
         PreTokenizer((_GPT2,)),
     ),
     (

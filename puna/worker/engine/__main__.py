@@ -14,7 +14,7 @@ def main() -> int:
     from puna._native import catch_bus_errors
     from puna.backends import import_devices, open_device
     from puna.engine import EngineCore
-    from puna.models.architectures import import_architectures
+    from puna.models.tracing import import_architectures
     from puna.worker.cage import enter
     from puna.worker.cage.engine_rules import engine_rules
     from puna.worker.calls import CallServer

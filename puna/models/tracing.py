@@ -1,7 +1,4 @@
-"""Which architectures there are: each is one file, named as GGUF names it, with one function `trace`.
-
-Python's names have underscores where GGUF's have hyphens.
-"""
+"""Architectures applied to files."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
+from puna.models.architectures import ARCHITECTURES
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
@@ -22,7 +20,6 @@ from puna.models.rope import FreqFactors
 
 _FREQ_FACTORS = "rope_freqs.weight"
 _OF_IMAGES = ("mm.", "v.")
-ARCHITECTURES = ("gemma2", "gemma3", "llama", "qwen2", "qwen3")
 
 TraceFunction = Callable[[Tracer, Hyperparameters, FreqFactors | None], Value]
 
@@ -77,7 +74,9 @@ def import_architectures() -> None:
 
 
 def _trace_function(architecture: str) -> TraceFunction:
-    return cast(TraceFunction, import_module(f"puna.models.{architecture.replace('-', '_')}").trace)
+    return cast(
+        TraceFunction, import_module(f"puna.models.architectures.{architecture.replace('-', '_')}").trace
+    )
 
 
 def _freq_factors(
