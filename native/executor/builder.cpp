@@ -24,7 +24,8 @@ ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string
 }
 
 void ProgramBuilder::op(const OpCall& call) {
-  for (const OpFamily family : {kAttentionOps, kElementwiseOps, kLinearOps, kNormOps, kRopeOps, kRowOps}) {
+  for (const OpFamily family :
+       {kAttentionOps, kElementwiseOps, kExpertOps, kLinearOps, kNormOps, kRopeOps, kRowOps}) {
     for (const OpDefinition& definition : family)
       if (definition.name == call.name) return definition.build(*this, call);
   }
@@ -136,6 +137,16 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
   return weight;
 }
 
+WeightStack ProgramBuilder::matrices(const std::string& name, int64_t cols, int64_t rows,
+                                     int64_t count) const {
+  const WeightStack stack = plan_.file->weights(name);
+  require(stack.first.cols == cols && stack.first.rows == rows && stack.count == count,
+          "tensor " + name + " has shape [" + text(stack.first.cols) + ", " + text(stack.first.rows) + ", " +
+              text(stack.count) + "] where the model needs [" + text(cols) + ", " + text(rows) + ", " +
+              text(count) + "]");
+  return stack;
+}
+
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   matrix(name, size, 1);
   return values(name, size);
@@ -159,12 +170,13 @@ const float* ProgramBuilder::constant(std::span<const float> values) {
 }
 
 void ProgramBuilder::link_linear_stages() {
-  std::vector<size_t> linears;
-  for (size_t i = 0; i < plan_.stages.size(); ++i) {
-    if (std::holds_alternative<LinearStage>(plan_.stages[i])) linears.push_back(i);
+  const auto is_linear = [](const Stage& stage) { return std::holds_alternative<LinearStage>(stage); };
+  const auto first = std::find_if(plan_.stages.begin(), plan_.stages.end(), is_linear);
+  auto next = static_cast<size_t>(first - plan_.stages.begin());
+  for (size_t i = plan_.stages.size(); i-- > 0;) {
+    if (auto* experts = std::get_if<ExpertStage>(&plan_.stages[i])) experts->next = next;
+    if (auto* linear = std::get_if<LinearStage>(&plan_.stages[i])) linear->next = std::exchange(next, i);
   }
-  for (size_t i = 0; i < linears.size(); ++i)
-    std::get<LinearStage>(plan_.stages[linears[i]]).next = linears[(i + 1) % linears.size()];
 }
 
 void ProgramBuilder::place_layers(bool by_window) {

@@ -60,6 +60,7 @@ class ProgramBuilder {
   void write(int buffer, Domain domain, int stage, std::span<const int> inputs);
 
   Weight matrix(const std::string& name, int64_t cols, int64_t rows) const;
+  WeightStack matrices(const std::string& name, int64_t cols, int64_t rows, int64_t count) const;
   const float* vector(const std::string& name, int64_t size);
   const float* values(const std::string& name, int64_t count);  // of one or two dimensions
   const float* constant(std::span<const float> values);

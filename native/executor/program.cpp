@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
+#include "executor/experts/expert_step.h"
 #include "executor/move_kv.h"
 #include "executor/step.h"
 #include "executor/step_control.h"
@@ -68,7 +69,8 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size;
+  return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size +
+         expert_results_.size;
 }
 
 int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
@@ -77,7 +79,7 @@ int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) con
 
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  token_memory_ = output_memory_ = replicas_ = attention_partials_ = {};
+  token_memory_ = output_memory_ = replicas_ = attention_partials_ = expert_results_ = {};
   plan_.file->mapping().release_pages();
 }
 
@@ -96,6 +98,20 @@ void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
   memory.size = size;
 }
 
+// Floats of one thread.
+int64_t Program::most_expert_results(const Batch& batch) const {
+  int64_t most = 0;
+  for (const Stage& stage : plan_.stages) {
+    const auto* experts = std::get_if<ExpertStage>(&stage);
+    if (experts == nullptr) continue;
+    const auto rows =
+        static_cast<int64_t>(experts->domain == Domain::kTokens ? batch.tokens.size() : batch.rows.size());
+    const int64_t visits = rows * experts->layer->num_used;
+    if (visits > 0) most = std::max(most, visits * down_rows(visits));
+  }
+  return most;
+}
+
 void Program::prepare(const Batch& batch, int num_threads) {
   reserve(token_memory_, plan_.token_row_bytes, static_cast<int64_t>(batch.tokens.size()));
   reserve(output_memory_, plan_.output_row_bytes, static_cast<int64_t>(batch.rows.size()));
@@ -104,6 +120,7 @@ void Program::prepare(const Batch& batch, int num_threads) {
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, batch, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
+  reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads, most_expert_results(batch));
   if (static_cast<int64_t>(work_->attention_arrivals.size()) < needs.split_tiles)
     work_->attention_arrivals = std::vector<std::atomic<int32_t>>(static_cast<size_t>(needs.split_tiles));
 }
@@ -115,6 +132,8 @@ void Program::run_stages(const Step& step) const noexcept {
       if (is_replicated(step, *tokens)) continue;
     } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
       run_stage(step, *linear, work_->shares);
+    } else if (const auto* experts = std::get_if<ExpertStage>(&stage)) {
+      run_stage(step, *experts, work_->shares);
     } else {
       run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
     }
@@ -132,6 +151,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(batch, threads);
+  const int64_t expert_results = most_expert_results(batch);
   work_->begin(control);
   Step shared{
       .plan = plan_,
@@ -144,12 +164,14 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .kv_slots = kv_slots_,
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
+      .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
       .activity = pool.activity(),
       .control = control,
   };
   const auto body = [&](int thread) {
     Step step = shared;
     step.thread = thread;
+    step.expert_results += expert_results * thread;
     step.replicas += (plan_.token_row_bytes + plan_.output_row_bytes) * thread;
     run_stages(step);
   };

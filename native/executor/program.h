@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "executor/batch.h"
+#include "executor/experts/expert_layer.h"
 #include "executor/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernels.h"
@@ -86,7 +87,16 @@ struct AttentionStage {
   }
 };
 
-using Stage = std::variant<TokenStage, LinearStage, AttentionStage>;
+enum class ExpertPhase { kOrderVisits, kGateUp, kDown };
+
+struct ExpertStage {
+  Domain domain;
+  ExpertPhase phase;
+  std::shared_ptr<const ExpertLayer> layer;
+  size_t next = 0;  // index of the linear stage that is run after it, or first in the next step
+};
+
+using Stage = std::variant<TokenStage, LinearStage, AttentionStage, ExpertStage>;
 
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
@@ -181,6 +191,7 @@ class Program {
   };
   static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
   void prepare(const Batch& batch, int num_threads);
+  int64_t most_expert_results(const Batch& batch) const;
   void run_stages(const Step& step) const noexcept;
 
   const Plan plan_;
@@ -189,6 +200,7 @@ class Program {
   Memory token_memory_, output_memory_;
   Memory replicas_;               // one row of both domains for each thread
   Memory attention_partials_;     // sums over segments of contexts that several threads share
+  Memory expert_results_;         // of each thread
   std::vector<KvSlot> kv_slots_;  // [groups][T]
   std::unique_ptr<SharedWork> work_;
 };

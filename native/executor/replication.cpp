@@ -37,6 +37,10 @@ void share_written(Plan& plan, const Stage& stage) {
     for (const TokenOp& op : tokens->ops) share(op.out);
   } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
     for (const LinearPart& part : linear->parts) share(part.out);
+  } else if (const auto* experts = std::get_if<ExpertStage>(&stage)) {
+    const ExpertLayer& layer = *experts->layer;
+    for (const int b : {layer.runs, layer.row_of_visit, layer.visit_of_choice, layer.hidden, layer.out})
+      share(b);
   } else {
     share(std::get<AttentionStage>(stage).out);
   }

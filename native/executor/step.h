@@ -24,6 +24,7 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
+  float* expert_results;       // this thread's own
   ThreadActivity& activity;    // told of each task, in stages whose shares take long
   const StepControl* control;  // null: nobody stops the step
 
@@ -68,5 +69,9 @@ inline bool is_replicated(const Step& step, const TokenStage& stage) {
 void run_stage(const Step& step, const TokenStage& stage) noexcept;
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept;
+void run_stage(const Step& step, const ExpertStage& stage, WorkShares& shares) noexcept;
+
+// What this thread reads first of the linear stage with that index; nullptr if there is no such stage.
+const uint8_t* first_weights(const Step& step, size_t linear_stage);
 
 }  // namespace puna

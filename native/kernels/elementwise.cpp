@@ -23,6 +23,12 @@ PUNA_INLINE f32x16 gelu(f32x16 x) {
 
 PUNA_INLINE f32x16 relu(f32x16 x) { return max(x, f32x16{}); }
 
+// Of gpt-oss: sigmoid(1.702 gate) * gate * (up + 1), with both kept within 7.
+PUNA_INLINE f32x16 swiglu_oai(f32x16 gate, f32x16 up) {
+  const f32x16 x = min(gate, splat(7.0f)), y = max(min(up, splat(7.0f)), splat(-7.0f));
+  return x / (1.0f + exp(x * -1.702f)) * (y + 1.0f);
+}
+
 // Four interleaved sums: enough to hide the latency of fma.
 PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
   f32x16 sums[4] = {};
@@ -113,11 +119,25 @@ void glu(Activation activation, const float* gate, const float* up, int64_t n, f
     case Activation::kRelu:
       map(gate, up, n, out, [](f32x16 g, f32x16 u) { return relu(g) * u; });
       break;
+    case Activation::kSwigluOai:
+      map(gate, up, n, out, [](f32x16 g, f32x16 u) { return swiglu_oai(g, u); });
+      break;
   }
 }
 
 void add(const float* a, const float* b, int64_t n, float* out) {
   map(a, b, n, out, [](f32x16 u, f32x16 v) { return u + v; });
+}
+
+void weighted_sum(const float* x, int64_t stride, const int32_t* rows, const float* weights, int64_t count,
+                  int64_t n, float* out) {
+  for (int64_t c = 0; c < n; c += kLanes) {
+    const int64_t lanes = n - c < kLanes ? n - c : kLanes;
+    f32x16 sum = {};
+    for (int64_t i = 0; i < count; ++i)
+      sum = fma(load_partial(x + rows[i] * stride + c, lanes), splat(weights[i]), sum);
+    store_partial(out + c, sum, lanes);
+  }
 }
 
 void mul(const float* a, const float* b, int64_t n, float* out) {

@@ -36,8 +36,8 @@ PUNA_INLINE f32x16 load_partial_floats(const uint8_t* p, int64_t n) {
 // are no sums yet. kPrefetch: of as many rows behind them, which lie too far apart for the hardware to see
 // that they follow one another.
 template <TensorType kType, bool kPrefetch, int kRows, int kTokens>
-void multiply_rows(const uint8_t* w, int64_t stride, const float* x, int64_t x_stride, int64_t columns,
-                   bool first, TokenSums* group_sums) {
+void multiply_rows(const uint8_t* w, int64_t stride, const float* const* x, int64_t columns, bool first,
+                   TokenSums* group_sums) {
   f32x16 sums[kRows][kTokens];
   PUNA_UNROLL(4)
   for (int r = 0; r < kRows; ++r) {
@@ -62,7 +62,7 @@ void multiply_rows(const uint8_t* w, int64_t stride, const float* x, int64_t x_s
     }
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
-      const f32x16 activations = load(x + t * x_stride + k);
+      const f32x16 activations = load(x[t] + k);
       PUNA_UNROLL(4)
       for (int r = 0; r < kRows; ++r) sums[r][t] = fma(weights[r], activations, sums[r][t]);
     }
@@ -73,7 +73,7 @@ void multiply_rows(const uint8_t* w, int64_t stride, const float* x, int64_t x_s
       const f32x16 weights = load_partial_floats<kType>(w + r * stride + k * kFloatBytes<kType>, columns - k);
       PUNA_UNROLL(8)
       for (int t = 0; t < kTokens; ++t)
-        sums[r][t] = fma(weights, load_partial(x + t * x_stride + k, columns - k), sums[r][t]);
+        sums[r][t] = fma(weights, load_partial(x[t] + k, columns - k), sums[r][t]);
     }
   }
   PUNA_UNROLL(4)
@@ -85,25 +85,24 @@ void multiply_rows(const uint8_t* w, int64_t stride, const float* x, int64_t x_s
 
 // multiply_rows for 1 to kFloatTokens tokens and any number of rows.
 template <TensorType kType, bool kPrefetch, int kRows, int kTokens = kFloatTokens>
-void multiply_tokens(int64_t num_tokens, const uint8_t* w, int64_t stride, const float* x, int64_t x_stride,
+void multiply_tokens(int64_t num_tokens, const uint8_t* w, int64_t stride, const float* const* x,
                      int64_t columns, bool first, TokenSums* sums) {
   if constexpr (kTokens > 1) {
     if (num_tokens < kTokens)
-      return multiply_tokens<kType, kPrefetch, kRows, kTokens - 1>(num_tokens, w, stride, x, x_stride,
-                                                                   columns, first, sums);
+      return multiply_tokens<kType, kPrefetch, kRows, kTokens - 1>(num_tokens, w, stride, x, columns, first,
+                                                                   sums);
   }
-  multiply_rows<kType, kPrefetch, kRows, kTokens>(w, stride, x, x_stride, columns, first, sums);
+  multiply_rows<kType, kPrefetch, kRows, kTokens>(w, stride, x, columns, first, sums);
 }
 template <TensorType kType, bool kPrefetch>
-void multiply_group(int64_t num_rows, int64_t num_tokens, const uint8_t* w, int64_t stride, const float* x,
-                    int64_t x_stride, int64_t columns, bool first, TokenSums* sums) {
+void multiply_group(int64_t num_rows, int64_t num_tokens, const uint8_t* w, int64_t stride,
+                    const float* const* x, int64_t columns, bool first, TokenSums* sums) {
   int64_t r = 0;
   for (; r + kFloatRows <= num_rows; r += kFloatRows)
-    multiply_tokens<kType, kPrefetch, kFloatRows>(num_tokens, w + r * stride, stride, x, x_stride, columns,
-                                                  first, sums + r);
+    multiply_tokens<kType, kPrefetch, kFloatRows>(num_tokens, w + r * stride, stride, x, columns, first,
+                                                  sums + r);
   for (; r < num_rows; ++r)
-    multiply_tokens<kType, kPrefetch, 1>(num_tokens, w + r * stride, stride, x, x_stride, columns, first,
-                                         sums + r);
+    multiply_tokens<kType, kPrefetch, 1>(num_tokens, w + r * stride, stride, x, columns, first, sums + r);
 }
 
 // Adds bias and residual, and stores rows [row, row + num_rows) of tokens [token, token + num_tokens).

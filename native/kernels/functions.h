@@ -19,6 +19,7 @@
   X(rope_neox)           \
   X(glu)                 \
   X(add)                 \
+  X(weighted_sum)        \
   X(mul)                 \
   X(scale)               \
   X(softcap)             \

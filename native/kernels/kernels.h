@@ -13,14 +13,15 @@ namespace puna {
 
 inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
-enum class Activation : int { kSilu = 0, kGelu = 1, kRelu = 2 };
+enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai };
 
 // out[t * out_stride + r] = sum_k W[r][k] * x[t][k]  (+ bias[r])  (+ residual[t * out_stride + r])
 // for r in [row_begin, row_end), t in [0, num_tokens). row_begin is a multiple of kRowTile; row_end too, or
 // the last row. residual may be out itself.
 struct LinearArgs {
   const Weight* weight;
-  const void* x;  // rows of quantized_row_bytes(cols) if needs_quantized_input, else of cols floats
+  const void* x;          // rows of quantized_row_bytes(cols) if needs_quantized_input, else of cols floats
+  const int32_t* x_rows;  // [num_tokens] the row of each token; nullptr: in order
   int64_t num_tokens;
   int64_t row_begin;
   int64_t row_end;
@@ -125,6 +126,10 @@ struct Kernels {
                     const float* sin);
   void (*glu)(Activation activation, const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
+  // The sum of `count` rows of x, each times its weight, in order: row rows[i] begins at x + rows[i] *
+  // stride.
+  void (*weighted_sum)(const float* x, int64_t stride, const int32_t* rows, const float* weights,
+                       int64_t count, int64_t n, float* out);
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);

@@ -101,7 +101,7 @@ PUNA_INLINE void multiply_block(const WeightBlock* const (&w)[kTiles],
 
 template <Correction kCorrection, int kLargest, int kTiles, int kTokens>
 void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num_blocks, int zero_shift,
-                     const uint8_t* x, int64_t x_stride, PairSums* pair_sums, SpreadFetch& fetch) {
+                     const TokenRows<kTokens>& x, PairSums* pair_sums, SpreadFetch& fetch) {
   SpreadFetch weights = fetch;  // in registers
   f32x16 sums[kTiles][kTokens];
   PUNA_UNROLL(8)
@@ -116,10 +116,9 @@ void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num
     for (int tile = 0; tile < kTiles; ++tile) w[tile] = blocks + tile * tile_blocks + i;
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
-      activations[t] = reinterpret_cast<const ActivationBlock*>(x + t * x_stride) + i;
-      // The next tokens' rows begin elsewhere: a new stream, which the hardware would notice too late.
+      activations[t] = reinterpret_cast<const ActivationBlock*>(x.row[t]) + i;
       if (kTokens == kTokenGroup)
-        prefetch_soon(reinterpret_cast<uintptr_t>(activations[t]) + kTokens * x_stride);
+        prefetch_soon(reinterpret_cast<uintptr_t>(x.next[t]) + i * sizeof(ActivationBlock));
     }
     if (kTokens == kTokenGroup) weights.fetch_some();
     multiply_block<kCorrection, kLargest>(w, activations, zero_shift, sums);
@@ -151,11 +150,11 @@ struct QuantizedMethod {
     Format::unpack(in, columns / kBlockValues, blocks);
   }
   template <int kTiles, int kTokens>
-  PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const uint8_t* x, int64_t x_stride,
+  PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const TokenRows<kTokens>& x,
                             PairSums* sums, SpreadFetch& fetch) {
     multiply_blocks<Format::kCorrection, largest_value(kType), kTiles, kTokens>(
-        blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x,
-        x_stride, sums, fetch);
+        blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x, sums,
+        fetch);
   }
 };
 

@@ -12,9 +12,9 @@
 //   packed_bytes(columns)        of a weight row in the file
 //   activation_bytes(columns)    of a row of x
 //   unpack(p, stride, columns, blocks, ahead)   columns of 16 rows; ahead: what is fetched meanwhile
-//   multiply<tiles, tokens>(blocks, columns, x, x_stride, sums, fetch)   the second tile's blocks follow a
-//                                whole chunk of the first's; a whole group of tokens fetches some of `fetch`
-//                                beside every kBlockValues columns
+//   multiply<tiles, tokens>(blocks, columns, x, sums, fetch)   the second tile's blocks follow a whole chunk
+//                                of the first's; a whole group of tokens fetches some of `fetch` beside every
+//                                kBlockValues columns
 #pragma once
 
 #include "kernels/activation_block.h"
@@ -30,6 +30,14 @@ inline constexpr int kPairRows = kPairTiles * kRowTile;
 inline constexpr int kMaxTokens = 512;
 
 typedef float PairSums[kPairRows];  // of one token
+
+// Where a few tokens' activations begin, and those of the tokens that come next: new streams, which the
+// hardware would notice too late.
+template <int kTokens>
+struct TokenRows {
+  const uint8_t* row[kTokens];
+  const uint8_t* next[kTokens];
+};
 
 template <typename Method>
 struct alignas(64) PairBuffer {
@@ -109,13 +117,27 @@ struct PairTask {
   // computed.
   template <int kTiles, int kTokens>
   inline __attribute__((always_inline)) void multiply(int64_t k, int64_t columns, int64_t first) {
-    const int64_t x_stride = Method::activation_bytes(args.weight->cols);
-    const uint8_t* x = static_cast<const uint8_t*>(args.x) + (token + first) * x_stride;
     const bool last = k + columns == args.weight->cols;
     if (last) prefetch_results(first + kTokenGroup);
-    Method::template multiply<kTiles, kTokens>(buffer.blocks[0], columns, x + Method::activation_bytes(k),
-                                               x_stride, buffer.sums + first, fetch);
+    Method::template multiply<kTiles, kTokens>(buffer.blocks[0], columns, rows<kTokens>(first, k),
+                                               buffer.sums + first, fetch);
     if (last) store_sums(args, buffer.sums + first, token + first, kTokens, row, num_rows);
+  }
+
+  // From column k on.
+  template <int kTokens>
+  inline __attribute__((always_inline)) TokenRows<kTokens> rows(int64_t first, int64_t k) const {
+    const int64_t stride = Method::activation_bytes(args.weight->cols);
+    const uint8_t* x = static_cast<const uint8_t*>(args.x) + Method::activation_bytes(k);
+    TokenRows<kTokens> rows;
+    PUNA_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) {
+      const int64_t at = token + first + t;
+      const int64_t next = at + kTokens < token + num_tokens ? at + kTokens : at;
+      rows.row[t] = x + (args.x_rows ? args.x_rows[at] : at) * stride;
+      rows.next[t] = x + (args.x_rows ? args.x_rows[next] : next) * stride;
+    }
+    return rows;
   }
 
   inline __attribute__((always_inline)) void prefetch_results(int64_t first) const {

@@ -63,3 +63,48 @@ def attention(
     weights /= weights.sum(-1, keepdims=True)
     weights = weights[..., : len(k)]
     return np.einsum("hqk,khd->qhd", weights, v).reshape(len(q), -1)
+
+
+def softmax(x: Array) -> Array:
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def largest(x: Array, count: int) -> NDArray[np.int64]:
+    """Their places in each row, the largest first, of equal ones the first."""
+    return np.argsort(-x, axis=-1, kind="stable")[..., :count]
+
+
+def choose_experts(
+    logits: Array,
+    num_used: int,
+    scores: str,
+    *,
+    normalized: bool,
+    scale: float,
+    groups: tuple[int, int] = (1, 1),
+    choice_bias: NDArray[np.float32] | None = None,
+) -> tuple[NDArray[np.int64], Array]:
+    """(experts, weights) [tokens, num_used]. groups: how many there are, and are used."""
+    x = {"softmax": softmax(logits), "sigmoid": 1 / (1 + np.exp(-logits)), "chosen_softmax": logits}[scores]
+    ranks = x if choice_bias is None else x + choice_bias
+    if groups[0] > 1:
+        grouped = ranks.reshape(len(x), groups[0], -1)
+        used = largest(np.sort(grouped, axis=-1)[..., -2:].sum(-1), groups[1])
+        is_used = np.zeros((len(x), groups[0]), bool)
+        np.put_along_axis(is_used, used, values=True, axis=-1)
+        ranks = np.where(is_used[..., None], grouped, -np.inf).reshape(ranks.shape)
+    experts = largest(ranks, num_used)
+    weights = np.take_along_axis(x, experts, axis=-1)
+    if scores == "chosen_softmax":
+        weights = softmax(weights)
+    if normalized:
+        weights = weights / np.maximum(weights.sum(-1, keepdims=True), 6.103515625e-5)
+    return experts, weights * scale
+
+
+def gated(name: str, gate: Array, up: Array) -> Array:
+    if name == "swiglu_oai":
+        gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+        return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+    return activation(name, gate) * up

@@ -82,7 +82,7 @@ def test_rms_norm_in_place(evaluate) -> None:
     np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu", "relu"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", "swiglu_oai"])
 def test_glu(evaluate, activation: str) -> None:
     gate, up = random(TOKENS, WIDTH, scale=8), random(TOKENS, WIDTH, seed=1)
 
@@ -91,7 +91,7 @@ def test_glu(evaluate, activation: str) -> None:
         b.op("Glu", [gate, up], [out], activation=activation)
         return out, WIDTH
 
-    expected = reference.activation(activation, gate.astype(float)) * up
+    expected = reference.gated(activation, gate.astype(float), up.astype(float))
     np.testing.assert_allclose(evaluate([gate, up], define), expected, rtol=2e-6, atol=1e-6)
 
 

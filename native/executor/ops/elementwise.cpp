@@ -89,13 +89,6 @@ void softcap(ProgramBuilder& builder, const OpCall& call) {
   elementwise<1>(builder, call, run);
 }
 
-Activation activation_named(const std::string& name) {
-  if (name == "silu") return Activation::kSilu;
-  if (name == "gelu") return Activation::kGelu;
-  if (name == "relu") return Activation::kRelu;
-  throw Error("unknown activation \"" + name + "\" (silu, gelu, relu)");
-}
-
 void glu(ProgramBuilder& builder, const OpCall& call) {
   const auto run = [glu = builder.kernels().glu, activation = activation_named(call.text("activation"))](
                        const float* gate, const float* up, int64_t n, float* out) {
@@ -110,6 +103,14 @@ constexpr OpDefinition kOps[] = {
 };
 
 }  // namespace
+
+Activation activation_named(const std::string& name) {
+  if (name == "silu") return Activation::kSilu;
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "relu") return Activation::kRelu;
+  if (name == "swiglu_oai") return Activation::kSwigluOai;
+  throw Error("unknown activation \"" + name + "\" (silu, gelu, relu, swiglu_oai)");
+}
 
 const OpFamily kElementwiseOps = kOps;
 

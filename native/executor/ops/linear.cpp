@@ -6,10 +6,8 @@
 #include "executor/step.h"
 
 namespace puna {
-namespace {
 
-// The rows of x as kernels for block-quantized weights read them.
-int quantized(ProgramBuilder& builder, int x) {
+int quantized_rows(ProgramBuilder& builder, int x) {
   return builder.copy_of(x, [&] {
     const int64_t cols = builder.width(x);
     const int out = builder.scratch(builder.kernels().quantized_row_bytes(cols));
@@ -22,6 +20,8 @@ int quantized(ProgramBuilder& builder, int x) {
     return out;
   });
 }
+
+namespace {
 
 LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
   const int x = call.inputs[0], out = call.outputs[index];
@@ -36,7 +36,7 @@ LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
                   .residual = call.inputs.size() > 1 ? call.inputs[1] : kNoBuffer};
   if (call.tensors[2 * index + 1]) part.bias = builder.vector(call.tensor(2 * index + 1), rows);
   if (part.residual != kNoBuffer) builder.expect_width(part.residual, rows);
-  if (needs_quantized_input(part.weight.type)) part.x = quantized(builder, x);
+  if (needs_quantized_input(part.weight.type)) part.x = quantized_rows(builder, x);
   return part;
 }
 
@@ -99,8 +99,7 @@ const uint8_t* unit_weights(const LinearStage& stage, int64_t unit) {
 // What a thread reads after its units up to `end`: more of its share, or the beginning of the next stage's.
 const uint8_t* weights_after(const Step& step, const LinearStage& stage, int64_t count, int64_t end) {
   if (end < WorkShares::begin(step.thread + 1, count, step.num_threads)) return unit_weights(stage, end);
-  const auto& next = std::get<LinearStage>(step.plan.stages[stage.next]);
-  return unit_weights(next, WorkShares::begin(step.thread, num_units(next), step.num_threads));
+  return first_weights(step, stage.next);
 }
 
 void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64_t begin, int64_t end,
@@ -108,6 +107,7 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
   step.plan.kernels->linear({
       .weight = &part.weight,
       .x = step.bytes(part.x, 0),
+      .x_rows = nullptr,
       .num_tokens = num_rows,
       .row_begin = begin * kUnitRows,
       .row_end = std::min(end * kUnitRows, part.weight.rows),
@@ -120,6 +120,12 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
 }
 
 }  // namespace
+
+const uint8_t* first_weights(const Step& step, size_t linear_stage) {
+  if (linear_stage == step.plan.stages.size()) return nullptr;
+  const auto& stage = std::get<LinearStage>(step.plan.stages[linear_stage]);
+  return unit_weights(stage, WorkShares::begin(step.thread, num_units(stage), step.num_threads));
+}
 
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept {
   const int64_t num_rows = step.num_rows(stage.domain);

@@ -15,6 +15,11 @@ struct OpDefinition {
 };
 
 using OpFamily = std::span<const OpDefinition>;
-extern const OpFamily kAttentionOps, kElementwiseOps, kLinearOps, kNormOps, kRopeOps, kRowOps;
+extern const OpFamily kAttentionOps, kElementwiseOps, kExpertOps, kLinearOps, kNormOps, kRopeOps, kRowOps;
+
+// What ops of several families use.
+Activation activation_named(const std::string& name);
+// The rows of x as kernels for block-quantized weights read them: a buffer.
+int quantized_rows(ProgramBuilder& builder, int x);
 
 }  // namespace puna

@@ -81,7 +81,11 @@ class Activation(Op):
 
 @dataclass(frozen=True, slots=True)
 class Glu(Op):
-    """(gate, up) -> activation(gate) * up (Shazeer, 2020). activation: silu, gelu or relu."""
+    """(gate, up) -> activation(gate) * up (Shazeer, 2020).
+
+    activation: silu, gelu, relu; or "swiglu_oai" (gpt-oss): min(gate, 7) sigmoid(1.702 min(gate, 7)) times
+    1 + up, up kept within 7.
+    """
 
     activation: str
 

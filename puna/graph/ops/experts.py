@@ -20,7 +20,7 @@ class Moe(Op):
     scores without that bias, divided by their sum if `normalized`, times `scale`, and are applied to what the
     experts give. Sums go in the order of choice, the highest first.
 
-    activation: silu or gelu of gate, times up; or "swiglu_oai" (gpt-oss: clamped at 7, alpha 1.702).
+    activation: as of Glu.
 
     Tensors: `{name}.ffn_{gate,up,down}_exps.weight` [columns, rows, experts], or gate and up in one
     `ffn_gate_up_exps`, gate first; and their biases [rows, experts] where the file has them.
