@@ -281,9 +281,6 @@ class PrefixNode:
 class PrefixListing:
     """The nodes that may be written to a disk: those that sequences use, then those used last; none
     before what it builds on. What is recorded after it has begun is left out.
-
-    A node with a block of recurrent layers has a snapshot; where that was taken within a block, it may have
-    no others. A partial block that is being written is left out.
     """
 
     def next(self, limit: int) -> list[PrefixNode] | None:
@@ -321,8 +318,7 @@ class PrefixTree:
         """
     def next_key(self, cursor: Cursor, tokens: NDArray[np.int32]) -> tuple[int | str, bytes]:
         """Names the block behind the cursor with the sequence's next tokens, as far as there are any: to
-        compute what has an equal key is to compute the same. With recurrent layers, the block behind all
-        that is known, with or without a snapshot.
+        compute what has an equal key is to compute the same.
         """
     def record(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> None:
         """Makes the full blocks behind the cursor findable and advances it.

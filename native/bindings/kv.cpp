@@ -110,26 +110,12 @@ nb::tuple blocks_of(const KvBlocks& kv, int32_t node) {
   return nb::tuple(blocks);
 }
 
-// The same, but for a partial block that is being written to.
-nb::tuple settled_blocks_of(const KvBlocks& kv, int32_t node) {
-  const auto is_held = [&](size_t group) {
-    return kv.group(group).pool.num_references(kv.tree().block(node, group)) > 0;
-  };
-  bool is_written = false;
-  for (size_t group = 0; group < kv.num_token_groups(); ++group)
-    is_written |= !kv.tree().node(node).is_full() && is_held(group);
-  nb::list blocks;
-  for (size_t group = 0; group < kv.num_groups(); ++group)
-    blocks.append(is_written && group < kv.num_token_groups() ? -1 : kv.tree().block(node, group));
-  return nb::tuple(blocks);
-}
-
 NodeView node_view(const KvBlocks& kv, int32_t index) {
   const PrefixNode& node = kv.tree().node(index);
   const int32_t next = kv.last_used_child(index);
   const Tokens following = next < 0 ? Tokens() : kv.tree().node(next).tokens();
   return {node.number, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
-          settled_blocks_of(kv, index)};
+          blocks_of(kv, index)};
 }
 
 // A KvBlocks' tree, as Python sees it.
@@ -326,9 +312,8 @@ void bind_tree(nb::module_& m) {
       .def("find_partial", &find_partial, nb::arg("cursor"), nb::arg("tokens"), nb::arg("limit"))
       .def(
           "next_key",
-          [](const Tree& tree, const Cursor& cursor, const TokenArray& tokens) {
-            const Cursor end = tree.kv->tree().end_of_known(cursor, view(tokens));
-            return nb::make_tuple(node_of(end), bytes_of(block_of(view(tokens), end.num_blocks)));
+          [](const Tree&, const Cursor& cursor, const TokenArray& tokens) {
+            return nb::make_tuple(node_of(cursor), bytes_of(block_of(view(tokens), cursor.num_blocks)));
           },
           nb::arg("cursor"), nb::arg("tokens"))
       .def(

@@ -10,49 +10,31 @@ constexpr int64_t kSeenPerListed = 16;
 }  // namespace
 
 std::vector<int32_t> PrefixListing::next(int64_t limit) {
+  const BlockPool& pool = kv_->group(0).pool;
   std::vector<int32_t> nodes;
   int64_t budget = kSeenPerListed * limit;
   const auto goes_on = [&] { return static_cast<int64_t>(nodes.size()) < limit && budget-- > 0; };
-  for (Progress& progress : pools_)
-    for (const BlockPool& pool = *progress.pool; progress.num_seen < pool.num_known(); ++progress.num_seen) {
-      if (!goes_on()) return nodes;
-      const auto block = static_cast<int32_t>(progress.num_seen);
-      if (const int32_t node = pool.node(block);
-          pool.num_references(block) > 0 && node >= 0 && is_settled(pool, node))
-        list(node, nodes);
-    }
-  while (Progress* progress = newest()) {
+  for (; num_seen_ < pool.num_known(); ++num_seen_) {
     if (!goes_on()) return nodes;
-    list(progress->pool->node(progress->block), nodes);
-    progress->block = progress->pool->older_cached(progress->block);
-    progress->is_done = progress->block < 0;
-    if (!progress->is_done) progress->tick = progress->pool->tick(progress->block);
+    const auto block = static_cast<int32_t>(num_seen_);
+    // The partial block of a running sequence is being written to.
+    if (const int32_t node = pool.node(block);
+        pool.num_references(block) > 0 && node >= 0 && kv_->tree().node(node).is_full())
+      list(node, nodes);
+  }
+  // A block that was released since then is listed already, or used again.
+  const bool is_valid = block_ >= 0 && pool.is_cached(block_) && pool.tick(block_) == tick_;
+  int32_t block = is_valid ? block_ : pool.newest_cached();
+  for (; block >= 0; block = pool.older_cached(block)) {
+    if (!goes_on()) {
+      block_ = block;
+      tick_ = pool.tick(block);
+      return nodes;
+    }
+    list(pool.node(block), nodes);
   }
   is_done_ = true;
   return nodes;
-}
-
-// The partial block of a running sequence is being written to; a snapshot never is.
-bool PrefixListing::is_settled(const BlockPool& pool, int32_t node) const {
-  return kv_->tree().node(node).is_full() || &pool != &kv_->group(0).pool || kv_->num_token_groups() == 0;
-}
-
-// Whose block was released last, of those that are cached and not listed.
-PrefixListing::Progress* PrefixListing::newest() {
-  Progress* newest = nullptr;
-  for (Progress& progress : pools_) {
-    // A block that was released since then is listed already, or used again.
-    const BlockPool& pool = *progress.pool;
-    const bool is_valid =
-        progress.block >= 0 && pool.is_cached(progress.block) && pool.tick(progress.block) == progress.tick;
-    if (progress.is_done) continue;
-    if (!is_valid) progress.block = pool.newest_cached();
-    progress.is_done = progress.block < 0;
-    if (progress.is_done) continue;
-    progress.tick = pool.tick(progress.block);
-    if (newest == nullptr || progress.tick > newest->tick) newest = &progress;
-  }
-  return newest;
 }
 
 void PrefixListing::list(int32_t node, std::vector<int32_t>& nodes) {

@@ -68,16 +68,6 @@ int64_t PrefixTree::num_matched(const Cursor& cursor, const Match& match, Tokens
   return num_blocks * kBlockTokens + next.num_tokens;
 }
 
-Cursor PrefixTree::end_of_known(const Cursor& cursor, Tokens tokens) const {
-  Cursor end = cursor;
-  for (int32_t node = has_states_ ? top(cursor) : -1; node >= 0;) {
-    const Tokens next = block_of(tokens, end.num_blocks);
-    if (next.size() < kBlockTokens || (node = siblings_.find(node, next)) < 0) break;
-    advance(end, node);
-  }
-  return end;
-}
-
 void PrefixTree::take(Cursor& cursor, const std::vector<int32_t>& path) {
   for (const int32_t node : path) admit_to_disk(cursor, node);
   if (path.empty()) return;
@@ -326,7 +316,7 @@ bool PrefixTree::has_any_block(int32_t node) const {
   return has_any_tokens(node) || (has_states_ && block(node, num_token_groups_) >= 0);
 }
 
-void PrefixTree::advance(Cursor& cursor, int32_t node) const {
+void PrefixTree::advance(Cursor& cursor, int32_t node) {
   ++cursor.num_blocks;
   cursor.node = node;
   cursor.number = nodes_[node].number;

@@ -60,10 +60,6 @@ class PrefixTree {
   // memory lacks for that, it is one at the end of a block.
   int64_t follow(Cursor& cursor, SequenceTable& table, Tokens tokens, int64_t limit);
 
-  // As the cursor, but behind all known full blocks where there are recurrent layers: follow() may find no
-  // snapshot there.
-  Cursor end_of_known(const Cursor& cursor, Tokens tokens) const;
-
   // The node behind the cursor that has most of the next tokens at its start, and how many; never more than
   // `limit` tokens from the sequence's first on. Its blocks are for copying, and not retained.
   std::optional<Partial> find_partial(const Cursor& cursor, Tokens tokens, int64_t limit) const;
@@ -138,7 +134,7 @@ class PrefixTree {
   int32_t find_copyable(int32_t parent, Tokens start) const;
   void record_blocks(Cursor& cursor, SequenceTable& table, Tokens own, int64_t num_full);
   void drop_tokens(int32_t node);
-  void advance(Cursor& cursor, int32_t node) const;
+  void advance(Cursor& cursor, int32_t node);
   void admit_to_disk(const Cursor& cursor, int32_t node);
   int32_t insert(const Cursor& cursor, int32_t parent, Tokens tokens, SequenceTable& table);
   void unify(int32_t node, SequenceTable& table, int64_t index);
