@@ -286,6 +286,22 @@ class PrefixListing:
     def next(self, limit: int) -> list[PrefixNode] | None:
         """About `limit` of them, perhaps none though more will follow; None: that was all."""
 
+class UnsavedNodes:
+    """The nodes that may be written to a disk and have no files yet, in the order in which they came, since
+    this began. Those of shorter prefixes than `min_blocks` come once something longer builds on them.
+    """
+
+    def __init__(self, tree: PrefixTree, min_blocks: int) -> None: ...
+    @property
+    def num_fresh(self) -> int:
+        """At most so many will be taken."""
+    def take(self, limit: int) -> list[PrefixNode]:
+        """About `limit` of them, none before what it builds on; perhaps none though more will follow."""
+    def put_back(self, nodes: list[PrefixNode]) -> None:
+        """These have got no files after all, and come first again."""
+    def forget(self) -> None:
+        """Those so far come only where something new builds on them."""
+
 class PrefixTree:
     """Finds blocks by the tokens whose KV they hold; see native/kv/prefix_tree.h.
 
@@ -350,6 +366,10 @@ class PrefixTree:
     def num_recorded(self, block: int, group: int = 0) -> int:
         """Tokens at the start of the block that can be found."""
     def list_nodes(self) -> PrefixListing: ...
+    def path_to(self, node: PrefixNode) -> tuple[str, bytes] | None:
+        """Namespace and tokens, int32, of all that the node builds on; None: it is gone."""
+    def touch(self, nodes: list[PrefixNode]) -> None:
+        """The cached blocks of these, and of all that they build on, count as used now."""
 
 # --- tokenizing ---
 

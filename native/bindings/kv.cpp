@@ -13,6 +13,7 @@
 #include "bindings/bindings.h"
 #include "kv/prefix_listing.h"
 #include "kv/sequence_table.h"
+#include "kv/unsaved_nodes.h"
 
 namespace nb = nanobind;
 
@@ -27,7 +28,7 @@ using Mover = std::function<void(BlockArray, BlockArray, int64_t, int64_t, int64
 
 // What Python sees of a node.
 struct NodeView {
-  int64_t number;
+  PrefixTree::NodeId id;
   nb::object parent;
   nb::bytes tokens, following;
   nb::tuple blocks;
@@ -114,7 +115,7 @@ NodeView node_view(const KvBlocks& kv, int32_t index) {
   const PrefixNode& node = kv.tree().node(index);
   const int32_t next = kv.last_used_child(index);
   const Tokens following = next < 0 ? Tokens() : kv.tree().node(next).tokens();
-  return {node.number, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
+  return {{index, node.number}, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
           blocks_of(kv, index)};
 }
 
@@ -147,6 +148,31 @@ std::optional<std::vector<NodeView>> next_listed(PrefixListing& listing, int64_t
   std::vector<NodeView> nodes;
   for (const int32_t node : listing.next(limit)) nodes.push_back(node_view(*listing.kv(), node));
   return nodes;
+}
+
+std::vector<NodeView> take_unsaved(UnsavedNodes& unsaved, int64_t limit) {
+  std::vector<NodeView> nodes;
+  for (const int32_t node : unsaved.take(limit)) nodes.push_back(node_view(*unsaved.kv(), node));
+  return nodes;
+}
+
+std::vector<PrefixTree::NodeId> ids_of(const std::vector<NodeView>& nodes) {
+  std::vector<PrefixTree::NodeId> ids;
+  for (const NodeView& node : nodes) ids.push_back(node.id);
+  return ids;
+}
+
+std::optional<nb::tuple> path_to(const Tree& tree, const NodeView& view) {
+  const PrefixTree& of = tree.kv->tree();
+  if (!of.is_alive(view.id)) return std::nullopt;
+  std::vector<int32_t> tokens;
+  int32_t node = of.node(view.id.index).parent;
+  for (; !of.node(node).is_root(); node = of.node(node).parent) {
+    const Tokens own = of.node(node).tokens();
+    tokens.insert(tokens.end(), own.rbegin(), own.rend());
+  }
+  std::ranges::reverse(tokens);
+  return nb::make_tuple(of.name_space(node), bytes_of(tokens));
 }
 
 nb::object node_of(const Cursor& cursor) {
@@ -289,12 +315,26 @@ void bind_tree(nb::module_& m) {
       .def_ro("num_matched", &Cursor::num_matched)
       .def_prop_ro("node", &node_of);
   nb::class_<NodeView>(m, "PrefixNode")
-      .def_ro("number", &NodeView::number)
+      .def_prop_ro("number", [](const NodeView& node) { return node.id.number; })
       .def_ro("parent", &NodeView::parent)
       .def_ro("tokens", &NodeView::tokens)
       .def_ro("following", &NodeView::following)
       .def_ro("blocks", &NodeView::blocks);
   nb::class_<PrefixListing>(m, "PrefixListing").def("next", &next_listed, nb::arg("limit"));
+  nb::class_<UnsavedNodes>(m, "UnsavedNodes")
+      .def(
+          "__init__",
+          [](UnsavedNodes* self, const Tree& tree, int64_t min_blocks) {
+            new (self) UnsavedNodes(tree.kv, min_blocks);
+          },
+          nb::arg("tree"), nb::arg("min_blocks"))
+      .def_prop_ro("num_fresh", &UnsavedNodes::num_fresh)
+      .def("take", &take_unsaved, nb::arg("limit"))
+      .def("forget", &UnsavedNodes::forget)
+      .def(
+          "put_back",
+          [](UnsavedNodes& unsaved, const std::vector<NodeView>& nodes) { unsaved.put_back(ids_of(nodes)); },
+          nb::arg("nodes"));
   nb::class_<Tree>(m, "PrefixTree")
       .def(nb::init<std::shared_ptr<KvBlocks>>(), nb::arg("kv"))
       .def(
@@ -351,6 +391,10 @@ void bind_tree(nb::module_& m) {
           },
           nb::arg("block"), nb::arg("group") = 0)
       .def_prop_ro("num_nodes", [](const Tree& tree) { return tree.kv->tree().num_nodes(); })
+      .def("path_to", &path_to, nb::arg("node"))
+      .def(
+          "touch", [](Tree& tree, const std::vector<NodeView>& nodes) { tree.kv->touch(ids_of(nodes)); },
+          nb::arg("nodes"))
       .def("list_nodes", [](const Tree& tree) { return PrefixListing(tree.kv); });
 }
 

@@ -1,7 +1,9 @@
 #include "kv/kv_blocks.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <unordered_set>
 #include <utility>
 
 #include "base/assertion.h"
@@ -81,6 +83,25 @@ bool KvBlocks::drop_cached(int64_t at_most) {
     }
   }
   return false;
+}
+
+void KvBlocks::touch(const std::vector<PrefixTree::NodeId>& nodes) {
+  std::unordered_set<int32_t> seen;
+  std::vector<int32_t> path;
+  for (const PrefixTree::NodeId& id : nodes)
+    for (int32_t node = id.index; tree_.is_alive(id) && !tree_.node(node).is_root() && seen.insert(node).second;
+         node = tree_.node(node).parent)
+      path.push_back(node);
+  // The deeper ones first: they go first, too.
+  std::ranges::sort(path, std::greater(), [&](int32_t node) { return tree_.node(node).number; });
+  for (const int32_t node : path)
+    for (size_t group = 0; group < groups_.size(); ++group) {
+      BlockPool& pool = groups_[group].pool;
+      if (const int32_t block = tree_.block(node, group); block >= 0 && pool.is_cached(block)) {
+        pool.retain(block);
+        pool.release(block);
+      }
+    }
 }
 
 int64_t KvBlocks::spare_bytes() const {

@@ -66,6 +66,8 @@ class KvBlocks {
   // Makes cached blocks spare, at most about so many; false: none are left.
   bool drop_cached(int64_t at_most);
   int64_t spare_bytes() const;
+  // The cached blocks of these nodes, and of all that they build on, were used now.
+  void touch(const std::vector<PrefixTree::NodeId>& nodes);
   // Of a node's children, the one whose blocks were used last; -1: it has none.
   int32_t last_used_child(int32_t node) const;
 

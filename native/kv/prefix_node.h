@@ -21,6 +21,7 @@ struct PrefixNode {
   uint32_t priority = 0;          // there; random
   uint8_t num_tokens = 0;
   bool memory_only = false;  // nobody who allows it on a disk has needed its tokens
+  uint16_t saved = 0;        // groups whose blocks have files, as bits
   int32_t token_ids[kBlockTokens];
 
   Tokens tokens() const { return {token_ids, num_tokens}; }

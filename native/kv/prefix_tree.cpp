@@ -1,10 +1,15 @@
 #include "kv/prefix_tree.h"
 
+#include <algorithm>
+
 #include "base/assertion.h"
 #include "kv/sequence_table.h"
 
 namespace puna {
 namespace {
+
+// Models with more groups have the last ones share a bit.
+uint16_t saved_bit(size_t group) { return static_cast<uint16_t>(1U << std::min<size_t>(group, 15)); }
 
 // Of the first `limit` tokens, those of the block `index`.
 Tokens wanted_of(Tokens tokens, int64_t index, int64_t limit) {
@@ -323,7 +328,29 @@ void PrefixTree::advance(Cursor& cursor, int32_t node) {
 }
 
 void PrefixTree::admit_to_disk(const Cursor& cursor, int32_t node) {
-  nodes_[node].memory_only &= !cursor.to_disk;
+  if (!nodes_[node].memory_only || !cursor.to_disk) return;
+  nodes_[node].memory_only = false;
+  note(node);
+}
+
+bool PrefixTree::is_unsaved(int32_t node) const {
+  for (size_t group = 0; group < groups_.size(); ++group)
+    if (block(node, group) >= 0 && !(nodes_[node].saved & saved_bit(group))) return true;
+  return false;
+}
+
+void PrefixTree::set_saved(int32_t node, bool is_saved) {
+  uint16_t groups = 0;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    if (block(node, group) >= 0) groups |= saved_bit(group);
+  uint16_t& saved = nodes_[node].saved;
+  saved = static_cast<uint16_t>(is_saved ? saved | groups : saved & ~groups);
+}
+
+void PrefixTree::note(int32_t node) {
+  if (!notes_fresh_ || nodes_[node].memory_only) return;
+  if (fresh_.empty() || fresh_.back().index != node || fresh_.back().number != nodes_[node].number)
+    fresh_.push_back({node, nodes_[node].number});
 }
 
 // A node for the table's block behind the cursor, which has none. Shorter ones that the same blocks have are
@@ -388,7 +415,9 @@ void PrefixTree::set_block(int32_t node, size_t group, int32_t block) {
   int32_t& known = blocks_[slot(node, group)];
   if (known >= 0) groups_[group].pool.set_node(known, -1);
   known = block;
-  if (block >= 0) groups_[group].pool.set_node(block, node);
+  if (block < 0) return;
+  groups_[group].pool.set_node(block, node);
+  if (!(nodes_[node].saved & saved_bit(group))) note(node);
 }
 
 void PrefixTree::remove_subtree(int32_t node) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <deque>
 #include <optional>
 #include <random>
 #include <string>
@@ -47,6 +48,11 @@ class PrefixTree {
   struct Partial {
     int32_t node;
     int64_t num_tokens;
+  };
+
+  struct NodeId {
+    int32_t index;
+    int64_t number;
   };
 
   explicit PrefixTree(LayerGroups& groups);
@@ -97,6 +103,15 @@ class PrefixTree {
     siblings_.visit_from(node, {}, visit);
   }
   const std::string& name_space(int32_t root) const { return names_.at(root); }
+  bool is_alive(const NodeId& id) const {
+    return id.index < nodes_.size() && nodes_[id.index].number == id.number;
+  }
+
+  // Nodes that have got blocks, or may be written to a disk, since these were taken out; see UnsavedNodes.
+  std::deque<NodeId>& fresh() { return fresh_; }
+  void note_fresh() { notes_fresh_ = true; }
+  bool is_unsaved(int32_t node) const;
+  void set_saved(int32_t node, bool is_saved);  // all blocks that it has
 
   // Throws AssertionFailure unless the tree hangs together, and each block stands in it once.
   void check() const;
@@ -105,9 +120,7 @@ class PrefixTree {
   int64_t slot(int32_t node, size_t group) const {
     return node * static_cast<int64_t>(groups_.size()) + static_cast<int64_t>(group);
   }
-  bool is_alive(const Cursor& cursor) const {
-    return cursor.node < nodes_.size() && nodes_[cursor.node].number == cursor.number;
-  }
+  bool is_alive(const Cursor& cursor) const { return is_alive(NodeId{cursor.node, cursor.number}); }
   bool is_current(const Cursor& cursor, const SequenceTable& table) const;
   int32_t top(const Cursor& cursor) const;
   int32_t top_for_insertion(const Cursor& cursor);
@@ -136,6 +149,7 @@ class PrefixTree {
   void drop_tokens(int32_t node);
   void advance(Cursor& cursor, int32_t node);
   void admit_to_disk(const Cursor& cursor, int32_t node);
+  void note(int32_t node);
   int32_t insert(const Cursor& cursor, int32_t parent, Tokens tokens, SequenceTable& table);
   void unify(int32_t node, SequenceTable& table, int64_t index);
   int32_t new_node(int32_t parent, Tokens tokens);
@@ -157,6 +171,8 @@ class PrefixTree {
   std::minstd_rand random_{std::random_device{}()};
   int32_t free_ = -1;  // a list, by `parent`
   int64_t num_nodes_ = 0, next_number_ = 0;
+  std::deque<NodeId> fresh_;
+  bool notes_fresh_ = false;
 };
 
 // Of the tokens of a sequence, those of its block `index`; fewer than a block's at their end.

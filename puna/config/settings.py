@@ -51,6 +51,8 @@ class Settings:
     """(name, bytes): KV memory that is guaranteed to models."""
     kv_dir: Path = field(default_factory=lambda: Path.home() / ".puna" / "kv")
     kv_disk_bytes: int | None = None
+    kv_bytes_per_day: int = 64 << 30
+    write_behind: bool = True
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
     state_key: Path = field(default_factory=lambda: Path.home() / ".puna" / "state.key")
     kv_type: str = "f16"

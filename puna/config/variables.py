@@ -201,6 +201,20 @@ VARIABLES: tuple[Variable, ...] = (
         _parse_most_on_disk,
         "most that KV of earlier prompts takes on disk; 0: none is kept there",
     ),
+    Variable(
+        "PUNA_KV_WRITES",
+        "kv_bytes_per_day",
+        "64GiB",
+        _parse_most_on_disk,
+        "most of it that is written in a day, so that disks last",
+    ),
+    Variable(
+        "PUNA_KV_WRITE_BEHIND",
+        "write_behind",
+        "true",
+        _parse_switch,
+        "whether it is written while models are busy, too, and so outlives a crash",
+    ),
     Variable("PUNA_KV_DIR", "kv_dir", "~/.puna/kv", Path, "directory of that"),
     Variable("PUNA_SESSIONS", "sessions", "~/.puna/sessions", Path, "directory of saved sessions"),
     Variable(

@@ -29,6 +29,10 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Directory where prefixes outlive their model; None: they don't."""
     kv_disk_bytes: int | None = None
     """Most that they may take there; None: a share of what is free."""
+    kv_bytes_per_day: int = 64 << 30
+    """Most that is written there in a day."""
+    write_behind: bool = True
+    """Prefixes are written there as they are computed; else only those of idle models."""
     sessions_dir: str | None = None
     """Directory where sessions are saved; None: they are not."""
     state_key: bytes | None = None

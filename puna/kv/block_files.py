@@ -19,7 +19,7 @@ import hmac
 import os
 import stat
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,6 +48,9 @@ _HINT = struct.Struct(f"<I{_TOKENS_BYTES}s")
 _HINT_OFFSET = _FRONT.size + _MAC_BYTES
 HEADER_BYTES = 256  # the block then starts on the border of a cache line
 
+_PIECE_BYTES = 1 << 20
+
+Pause = Callable[[], None]
 Report = Callable[[str, Exception | None], None]
 """Told (what went wrong, why). Nobody has to do anything about it."""
 
@@ -122,6 +125,11 @@ class BlockFiles:
                 return bytes(tokens[: TOKEN_BYTES * num_tokens])
         return b""
 
+    def set_modified(self, block: StoredBlock, modified_ns: int, group: int = 0) -> None:
+        """Changes the age of a file, if there is one."""
+        with suppress(OSError):
+            self._existing().set_modified(block.file_name(group), modified_ns)
+
     def read(self, block: StoredBlock, target: NDArray[np.uint8], group: int = 0) -> None:
         """Fills target [block_bytes]. Raises UnsoundBlock, OSError."""
         self._read(block, target.data, group)
@@ -166,19 +174,31 @@ class BlockFiles:
         following: bytes,
         modified_ns: int,
         group: int = 0,
+        pause: Pause | None = None,
     ) -> bool:
         """Makes a file, of the given age, if there is none; otherwise its hint and its age are changed.
 
-        content: [block_bytes]. Whether one was made. Raises OSError where none could be made at all.
+        content: [block_bytes]. pause: called now and then while a large one is written. Whether one was
+        made. Raises OSError where none could be made at all.
         """
-        if self._renew(block, following, modified_ns, group):
+        if self.renew(block, following, modified_ns, group):
             return False
         try:
-            self.replace(block, content, following, modified_ns, group)
+            self.replace(block, content, following, modified_ns, group, pause)
         except IsADirectoryError as error:
             self._report("a directory is in the way of a cached prefix", error)
             return False
         return True
+
+    def renew(self, block: StoredBlock, following: bytes, modified_ns: int, group: int = 0) -> bool:
+        """Changes hint and age of a file; False: there is none."""
+        name = block.file_name(group)
+        with suppress(OSError), self._existing().opened(name, os.O_WRONLY) as file:
+            if self._may_be_one(os.fstat(file), group):
+                os.pwrite(file, _packed_hint(following), _HINT_OFFSET)
+                os.utime(file, ns=(modified_ns, modified_ns))
+                return True
+        return False  # nothing, or nothing that we made
 
     def replace(
         self,
@@ -187,15 +207,17 @@ class BlockFiles:
         following: bytes,
         modified_ns: int,
         group: int = 0,
+        pause: Pause | None = None,
     ) -> None:
         """Makes a file whatever is there. Raises OSError."""
         front = self._front(block, group)
-        header = (front + self._mac(front, content.data) + _packed_hint(following)).ljust(HEADER_BYTES, b"\0")
+        mac = self._mac(front, content.data, pause)
+        header = (front + mac + _packed_hint(following)).ljust(HEADER_BYTES, b"\0")
         try:
-            self._make(block.file_name(group), [header, content.data], modified_ns)
+            self._make(block.file_name(group), header, content.data, modified_ns, pause)
         except FileNotFoundError:  # the directory is not there, or no longer
             self._directory = self._open_directory(True)
-            self._make(block.file_name(group), [header, content.data], modified_ns)
+            self._make(block.file_name(group), header, content.data, modified_ns, pause)
 
     def sync(self, block: StoredBlock, group: int = 0) -> None:
         """Waits until the file is on disk. Raises OSError."""
@@ -215,25 +237,23 @@ class BlockFiles:
         block_bytes = self.groups[group].block_bytes
         return _FRONT.pack(_MAGIC, VERSION, num_tokens, group, block_bytes, block.parent, block.tokens)
 
-    def _mac(self, front: bytes, content: memoryview) -> bytes:
-        return blake3(front, key=self._mac_key).update(content).digest()
+    def _mac(self, front: bytes, content: memoryview, pause: Pause | None = None) -> bytes:
+        mac = blake3(front, key=self._mac_key)
+        for piece in _pieces(content, pause):
+            mac.update(piece)
+        return mac.digest()
 
-    def _renew(self, block: StoredBlock, following: bytes, modified_ns: int, group: int) -> bool:
-        name = block.file_name(group)
-        with suppress(OSError), self._existing().opened(name, os.O_WRONLY) as file:
-            if self._may_be_one(os.fstat(file), group):
-                os.pwrite(file, _packed_hint(following), _HINT_OFFSET)
-                os.utime(file, ns=(modified_ns, modified_ns))
-                return True
-        return False  # nothing, or nothing that we made
-
-    def _make(self, name: str, parts: list[bytes | memoryview], modified_ns: int) -> None:
+    def _make(
+        self, name: str, header: bytes, content: memoryview, modified_ns: int, pause: Pause | None
+    ) -> None:
         directory = self._existing()
         file, temporary = directory.create_temporary()
         try:
             try:
-                if os.writev(file, parts) != sum(map(len, parts)):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                for piece in _pieces(content, pause):
+                    if os.writev(file, [header, piece]) != len(header) + len(piece):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    header = b""
                 os.utime(file, ns=(modified_ns, modified_ns))
             finally:
                 os.close(file)
@@ -242,6 +262,13 @@ class BlockFiles:
             with suppress(OSError):
                 directory.remove(temporary)
             raise
+
+
+def _pieces(content: memoryview, pause: Pause | None) -> Iterator[memoryview]:
+    for begin in range(0, len(content), _PIECE_BYTES):
+        if begin and pause is not None:
+            pause()
+        yield content[begin : begin + _PIECE_BYTES]
 
 
 def _packed_hint(following: bytes) -> bytes:

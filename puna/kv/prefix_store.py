@@ -18,6 +18,7 @@ from puna.config.sizes import binary_size
 from puna.kv.block_files import SUFFIX, VERSION, BlockFiles
 from puna.kv.identity import KvIdentity
 from puna.kv.state_directory import StateDirectory, UnsafeState
+from puna.kv.write_allowance import WriteAllowance
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +44,18 @@ class PrefixStore:
     younger than what builds on it.
     """
 
-    def __init__(self, root: Path, key: bytes, limit_bytes: int | None = None) -> None:
+    def __init__(
+        self, root: Path, key: bytes, limit_bytes: int | None = None, bytes_per_day: int = 2**63
+    ) -> None:
         """key: who knows another one finds nothing here, and makes nothing that is believed.
         limit_bytes: None: 8 GiB or a tenth of what is free, whichever is less, once open() was called.
+        bytes_per_day: may be written.
         """
         self.root = root
         self.limit_bytes = limit_bytes or 0
         self.num_bytes = 0
         """As far as this process knows."""
+        self.allowance = WriteAllowance(self._root, bytes_per_day)
         self._key = key
         self._has_limit = limit_bytes is not None
         self._lock = threading.Lock()

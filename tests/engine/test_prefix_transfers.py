@@ -14,7 +14,9 @@ from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.prefix_restores import PrefixRead
-from puna.engine.offload.prefix_saves import PrefixSave
+from puna.engine.offload.prefix_save import PrefixSave
+from puna.engine.offload.save_sources import ListedNodes
+from puna.engine.offload.throughput import Throughput
 from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
 from puna.kv.block_files import StoredBlock
 from puna.kv.identity import KvIdentity
@@ -57,7 +59,15 @@ class Kv:
 
     def begin_save(self) -> PrefixSave:
         """Of all that is cached."""
-        save = PrefixSave(self.store, self.model, self.files, lambda: 0.0, lambda: False)
+        save = PrefixSave(
+            self.store,
+            self.model,
+            self.files,
+            ListedNodes(self.model, self.files),
+            Throughput(),
+            lambda: 0.0,
+            lambda: False,
+        )
         assert save.lend()
         return save
 
@@ -123,7 +133,7 @@ def test_what_is_being_written_to_a_file_comes_back_at_once(kv: Kv, monkeypatch:
 
 
 def test_what_was_evicted_meanwhile_is_not_saved(kv: Kv, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.engine.offload.prefix_saves._FEW", 10)
+    monkeypatch.setattr("puna.engine.offload.save_sources._FEW", 10)
     kv.fill()
     save = kv.begin_save()
     assert kv.num_used < 41, "a few at a time"
@@ -194,7 +204,7 @@ def test_blocks_are_older_the_farther_they_are_from_the_first(kv: Kv):
     restore = kv.restore()
 
     def ages() -> list[int]:
-        (directory,) = kv.store.root.iterdir()
+        (directory,) = (path for path in kv.store.root.iterdir() if path.is_dir())
         return [-(directory / block.file_name()).stat().st_mtime_ns for block in restore.found]
 
     before = ages()

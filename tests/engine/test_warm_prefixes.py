@@ -6,81 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine import EngineCore
-from puna.engine.offload import prefix_saves
+from puna.engine.offload import prefix_save
 from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
-from tests.engine.fake_threads import FakeThreads
-from tests.engine.toy import (
-    BLOCK_BYTES,
-    Results,
-    ToyModel,
-    expected_tokens,
-    run_all,
-    toy_engine,
-    toy_request,
-)
+from tests.engine.disk_desk import OTHER, PROMPT, Desk
+from tests.engine.toy import BLOCK_BYTES, ToyModel, expected_tokens, run_all
 
 pytestmark = pytest.mark.native
-
-PROMPT = [i % 7 for i in range(20 * BLOCK_TOKENS + 5)]
-OTHER = [1, *PROMPT]
-
-
-class Desk:
-    """An engine with a disk."""
-
-    def __init__(self, directory: Path, model: ToyModel | None = None, **settings: object) -> None:
-        self.threads = FakeThreads()
-        self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), **settings)
-        self.engine.prefixes.use_threads(self.threads)
-        self.threads.run()
-        self._num_requests = 0
-
-    def submit(self, prompt: list[int], **fields: object) -> str:
-        self._num_requests += 1
-        request_id = f"r{self._num_requests}"
-        self.engine.submit(toy_request(request_id, prompt, **fields))
-        return request_id
-
-    def run(self) -> Results:
-        results = Results()
-        while self.engine.has_work or self.threads.has_work:
-            run_all(self.engine, results)
-            self.threads.run()
-            self.engine.check()
-        return results
-
-    def say(self, prompt: list[int], **fields: object) -> int:
-        """How many tokens were cached; checks the answer."""
-        request_id = self.submit(prompt, **fields)
-        results = self.run()
-        assert results.tokens[request_id] == expected_tokens(prompt, 10)
-        return results.last[request_id].stats.cached_tokens
-
-    def offload(self, model_id: str = "toy") -> None:
-        (model,) = [model for model in self.engine.prefixes.models if model.model_id == model_id]
-        self.engine.prefixes.offload(model)
-
-    def reload(self) -> None:
-        self.engine.unload_model("toy")
-        self.engine.attach_model("toy", ToyModel(clock=self.engine._clock))
-
-    @property
-    def model(self) -> object:
-        return self.engine.stats().models[0]
-
-    @property
-    def disk(self) -> object:
-        return self.engine.stats().disk
-
-    def close(self) -> None:
-        self.engine.prefixes.stop()
-        self.threads.run()
-        self.engine.close()
-        assert self.engine.prefixes._num_running == 0
-        assert self.engine.memory.budget.committed_bytes == 0
 
 
 @pytest.fixture
@@ -413,7 +346,7 @@ def test_those_who_run_take_the_memory_that_is_read_into(tmp_path: Path):
 
 
 def test_those_who_run_take_the_memory_that_is_written(tmp_path: Path):
-    desk = Desk(tmp_path, num_blocks=40)
+    desk = Desk(tmp_path, num_blocks=40, write_behind=False)
     desk.say(PROMPT)
     desk.engine._clock.now_s += 10
     desk.engine.prefixes.offload_idle()
@@ -455,7 +388,7 @@ def test_reading_that_takes_longer_than_computing_is_left(tmp_path: Path):
 
 def test_saving_takes_its_time_while_others_run(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     pauses: list[float] = []
-    monkeypatch.setattr(prefix_saves.time, "sleep", pauses.append)
+    monkeypatch.setattr(prefix_save.time, "sleep", pauses.append)
     desk.engine.attach_model("other", ToyModel(1))
     desk.say(PROMPT)
     desk.offload()

@@ -127,12 +127,12 @@ class WarmSchedules(RuleBasedStateMachine):
         self.engine.cancel(request_id)
         self.engine.check()
 
-    @rule(seconds=st.sampled_from([0.5, 4.0]), is_finished=st.booleans())
+    @rule(seconds=st.sampled_from([0.1, 0.5, 4.0]), is_finished=st.booleans())
     def wait(self, seconds: float, is_finished: bool) -> None:
         if is_finished:
             self.finish()
         self.clock.now_s += seconds
-        self.engine.prefixes.offload_idle()
+        self.engine.prefixes.tend()
         self.engine.check()
 
     @rule(model_id=model_ids, is_finished=st.booleans())

@@ -22,6 +22,8 @@ def worker_settings(settings: Settings, state_key: bytes | None) -> WorkerSettin
             kv_dir=None if settings.kv_disk_bytes == 0 else str(settings.kv_dir),
             sessions_dir=str(settings.sessions),
             kv_disk_bytes=settings.kv_disk_bytes,
+            kv_bytes_per_day=settings.kv_bytes_per_day,
+            write_behind=settings.write_behind,
             state_key=state_key,
             cache_policy=cast(CachePolicy, settings.cache_policy),
             multi_user_cache=settings.multi_user_cache,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, blocks_from
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
+from puna.engine.offload.throughput import Throughput
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 from puna.kv.block_files import BlockFiles, StoredBlock
@@ -24,9 +25,6 @@ log = logging.getLogger(__name__)
 MIN_BLOCKS = 4
 """Fewer are computed sooner than they are looked for."""
 _NUM_READERS = 2  # one copies while the other waits for the disk, or copies, too
-_CHUNK_TOKENS = 256  # of a step that computes a prompt
-_SPEED_WEIGHT = 0.5  # of a new measurement
-_FORGIVENESS = 1.5
 
 
 class PrefixRead:
@@ -216,7 +214,7 @@ class PrefixRestores:
         self._on_end = on_end
         self._restores: list[PrefixRestore] = []
         self._watch = DiskWatch(clock)
-        self._bytes_per_s: float | None = None
+        self._throughput = Throughput()
 
     def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         """Whether the sequence should wait until it is `ready`."""
@@ -347,12 +345,10 @@ class PrefixRestores:
         num_blocks, num_bytes = len(restore.job.found), restore.job.num_bytes
         if num_blocks < MIN_BLOCKS:
             return False
-        chunk_s = restore.model.costs.estimate(_CHUNK_TOKENS)
-        if chunk_s is None or self._bytes_per_s is None:
+        compute_s, read_s = restore.model.compute_s(num_blocks), self._throughput.seconds(num_bytes)
+        if compute_s is None or read_s is None or read_s <= compute_s:
             return True
-        if num_bytes / self._bytes_per_s <= num_blocks * BLOCK_TOKENS / _CHUNK_TOKENS * chunk_s:
-            return True
-        self._bytes_per_s *= _FORGIVENESS  # or one slow moment would be believed for ever
+        self._throughput.forgive()
         return False
 
     def _finish(self, restore: PrefixRestore) -> None:
@@ -371,11 +367,7 @@ class PrefixRestores:
         restore.table.truncate(len(tokens))
         restore.model.kv.tree.record_tail(restore.cursor, restore.table, tokens)
         self.num_tokens += restore.job.num_sound * BLOCK_TOKENS
-        seconds = self._clock() - restore.started_s
-        if restore.job.num_bytes_read and seconds > 0:
-            speed = restore.job.num_bytes_read / seconds
-            before = self._bytes_per_s or speed
-            self._bytes_per_s = before + _SPEED_WEIGHT * (speed - before)
+        self._throughput.observe(restore.job.num_bytes_read, self._clock() - restore.started_s)
 
     def _end(self, restore: PrefixRestore) -> None:
         self._restores.remove(restore)

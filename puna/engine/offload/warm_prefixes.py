@@ -13,6 +13,7 @@ from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
 from puna.engine.offload.prefix_saves import PrefixSaves
+from puna.engine.offload.write_behind import WriteBehind
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
@@ -45,6 +46,8 @@ class WarmPrefixes:
         is_busy, on_end = self._is_engine_busy, self._after_transfer
         self._restores = PrefixRestores(clock, is_busy, on_end)
         self._saves = PrefixSaves(self._store, clock, is_busy, on_end)
+        behind = settings.write_behind and self._store is not None
+        self._behind = WriteBehind(self._store, self._saves, clock) if behind and self._store else None
         self.models: list[ModelOffload] = []
         """Those awake."""
         self._leaving: list[ModelOffload] = []
@@ -71,11 +74,15 @@ class WarmPrefixes:
         files = None if self._store is None else self._store.files(identity, kernels)
         model = ModelOffload(identity, kernels, kv, policy, files, costs, self._clock())
         self.models.append(model)
+        if self._behind is not None and files is not None:
+            self._behind.attach(model, files)
         return model
 
     def detach(self, model: ModelOffload) -> None:
         """Closes its KV memory, which is used for nothing else, once its content is on disk."""
         self.models.remove(model)
+        if self._behind is not None:
+            self._behind.detach(model)
         self._leaving.append(model)
         self._begin_save(model, SAVE_S)
         self._close_unused(model)
@@ -114,10 +121,10 @@ class WarmPrefixes:
         return num_leaving + self._restores.num_waiting(model_id)
 
     def tend(self) -> float | None:
-        """Gives up on a disk that does not answer, and offloads what has been idle for long enough; seconds
-        until there is something to do again, None if there is nothing.
+        """Gives up on a disk that does not answer, offloads what has been idle for long enough, and writes
+        what is new; seconds until there is something to do again, None if there is nothing.
         """
-        waits_s = [self._give_up_stuck(), self.offload_idle()]
+        waits_s = [self._give_up_stuck(), self.offload_idle(), self._write_behind()]
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def erase_model(self, model_id: str, done: Callable[[], None]) -> None:
@@ -259,6 +266,7 @@ class WarmPrefixes:
         if model in self._leaving:
             self._close_unused(model)
         self._tell_if_saved()
+        self._write_behind()
 
     def _close_unused(self, leaving: ModelOffload) -> None:
         if leaving.saves or leaving.restores:
@@ -275,6 +283,11 @@ class WarmPrefixes:
             for done in when_saved:
                 done()
 
+    def _write_behind(self) -> float | None:
+        if self._behind is None or self._threads is None or self._is_stuck:
+            return None
+        return self._behind.tend()
+
     def _has_idle_memory(self, model: ModelOffload) -> bool:
         return model.kv.reclaimable_bytes > 0 or bool(model.policy.idle_tables())
 
@@ -284,7 +297,9 @@ def _store(settings: EngineSettings) -> PrefixStore | None:
         return None
     if settings.cache_policy != "prefix" or not settings.elastic or settings.state_key is None:
         return None
-    return PrefixStore(Path(settings.kv_dir), settings.state_key, settings.kv_disk_bytes)
+    return PrefixStore(
+        Path(settings.kv_dir), settings.state_key, settings.kv_disk_bytes, settings.kv_bytes_per_day
+    )
 
 
 def _nothing() -> None:

@@ -1,1 +1,0 @@
-"""Coding agents over hours, scaled to minutes: how much is computed twice?"""

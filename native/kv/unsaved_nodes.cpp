@@ -1,0 +1,52 @@
+#include "kv/unsaved_nodes.h"
+
+#include <algorithm>
+
+namespace puna {
+namespace {
+
+constexpr int64_t kSeenPerTaken = 16;
+
+}  // namespace
+
+std::vector<int32_t> UnsavedNodes::take(int64_t limit) {
+  PrefixTree& tree = kv_->tree();
+  std::vector<int32_t> nodes;
+  for (int64_t budget = kSeenPerTaken * limit; budget > 0 && num_fresh() > 0; --budget) {
+    if (static_cast<int64_t>(nodes.size()) >= limit) break;
+    const PrefixTree::NodeId id = tree.fresh().front();
+    tree.fresh().pop_front();
+    if (!tree.is_alive(id) || !may_be_saved(id.index)) continue;
+    const auto begin = static_cast<ptrdiff_t>(nodes.size());
+    for (int32_t node = id.index; !tree.node(node).is_root() && tree.is_unsaved(node);
+         node = tree.node(node).parent) {
+      tree.set_saved(node, true);
+      nodes.push_back(node);
+    }
+    std::reverse(nodes.begin() + begin, nodes.end());
+  }
+  return nodes;
+}
+
+void UnsavedNodes::put_back(const std::vector<PrefixTree::NodeId>& nodes) {
+  PrefixTree& tree = kv_->tree();
+  for (size_t i = nodes.size(); i-- > 0;) {
+    if (!tree.is_alive(nodes[i])) continue;
+    tree.set_saved(nodes[i].index, false);
+    tree.fresh().push_front(nodes[i]);
+  }
+}
+
+bool UnsavedNodes::may_be_saved(int32_t node) const {
+  const PrefixTree& tree = kv_->tree();
+  if (tree.node(node).memory_only) return false;
+  if (!tree.node(node).is_full()) {  // somebody may be writing to it
+    const int32_t block = tree.block(node, 0);
+    if (block >= 0 && kv_->group(0).pool.num_references(block) > 0) return false;
+  }
+  int64_t depth = 0;
+  for (; depth < min_blocks_ && !tree.node(node).is_root(); node = tree.node(node).parent) ++depth;
+  return depth == min_blocks_;
+}
+
+}  // namespace puna

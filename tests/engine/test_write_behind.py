@@ -1,0 +1,231 @@
+"""What is computed gets its files at once: a crash costs little, and a burst pushes nothing out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from puna.engine.offload import prefix_save
+from puna.kv import BLOCK_TOKENS
+from puna.kv.block_files import HEADER_BYTES, BlockFiles
+from puna.kv.write_allowance import WriteAllowance
+from tests.engine.disk_desk import OTHER, PROMPT, Desk
+from tests.engine.toy import BLOCK_BYTES, ToyModel, expected_tokens, run_all
+
+pytestmark = pytest.mark.native
+
+FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
+LONG = [i % 11 for i in range(60 * BLOCK_TOKENS + 5)]
+
+
+def tend(desk: Desk, *, waited: bool = True) -> None:
+    """As the worker does between steps."""
+    if waited:
+        desk.engine.prefixes.tend()
+        desk.engine._clock.now_s += 0.3
+    desk.engine.prefixes.tend()
+    desk.threads.run()
+    desk.engine.check()
+
+
+def killed(desk: Desk, directory: Path, **settings: object) -> Desk:
+    """Another engine; nothing that the first one had is saved first."""
+    desk.threads.writes.clear()
+    return Desk(directory, **settings)
+
+
+def test_a_crash_in_mid_prefill_costs_no_more_than_the_last_step(tmp_path: Path):
+    desk = Desk(tmp_path, prefill_tokens=64)
+    desk.submit(LONG)
+    desk.threads.run()
+    for _ in range(8):
+        desk.engine.step()
+        tend(desk)
+    later = killed(desk, tmp_path)
+    assert later.say(LONG) == 8 * 64
+    later.close()
+
+
+def test_a_burst_pushes_out_nothing_that_is_not_on_disk(tmp_path: Path):
+    desk = Desk(tmp_path, num_blocks=70)
+    for first in range(4):
+        desk.say([first, *LONG[:600]])
+        tend(desk)
+    for first in range(4):
+        assert desk.say([first, *LONG[:600]]) >= 600
+    desk.close()
+
+
+def test_few_blocks_wait_for_more_but_not_for_long(tmp_path: Path):
+    desk = Desk(tmp_path)
+    desk.say(PROMPT[: 5 * BLOCK_TOKENS])
+    tend(desk, waited=False)
+    assert desk.disk.saved_tokens == 0
+    assert desk.engine.prefixes.tend() == pytest.approx(0.25)
+    tend(desk)
+    assert desk.disk.saved_tokens == 5 * BLOCK_TOKENS + 9, "with the reply"
+    desk.close()
+
+
+def test_what_is_too_short_to_be_looked_for_is_not_written(tmp_path: Path):
+    desk = Desk(tmp_path)
+    for first in range(20):
+        desk.say([first, *PROMPT[: 2 * BLOCK_TOKENS]])
+        tend(desk)
+    assert list(tmp_path.glob("*/*.kv")) == []
+    desk.say([1, *PROMPT[: 6 * BLOCK_TOKENS]])
+    tend(desk)
+    assert killed(desk, tmp_path).say([1, *PROMPT[: 6 * BLOCK_TOKENS]]) == 6 * BLOCK_TOKENS
+    desk.close()
+
+
+def test_wishes_are_kept(tmp_path: Path):
+    desk = Desk(tmp_path)
+    desk.say(PROMPT, cache_to_disk=False)
+    tend(desk)
+    assert list(tmp_path.glob("*/*.kv")) == []
+    desk.say(PROMPT)
+    tend(desk)
+    assert killed(desk, tmp_path).say(PROMPT) == len(PROMPT) - 1
+    desk.close()
+    for settings in ({"write_behind": False}, {"kv_disk_bytes": 0}):
+        off = Desk(tmp_path / "off", **settings)
+        off.say(PROMPT)
+        tend(off)
+        assert list(tmp_path.glob("off/*/*.kv")) == []
+        off.close()
+
+
+def test_a_day_has_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now_s = 1e9
+    monkeypatch.setattr("puna.kv.write_allowance.time.time", lambda: now_s)
+    for count in (12, 12, 21):  # a restart does not make a day longer
+        desk = Desk(tmp_path, kv_bytes_per_day=12 * FILE_BYTES)
+        desk.say(PROMPT)
+        tend(desk)
+        assert len(list(tmp_path.glob("*/*.kv"))) == count
+        if count == 12:
+            now_s += 60
+            desk.offload()
+            desk.threads.run()
+            assert len(list(tmp_path.glob("*/*.kv"))) == count, "not when it is idle, either"
+            if len(list(tmp_path.glob("written"))):
+                now_s += 43200
+        desk.close()
+
+
+def test_what_takes_longer_to_write_than_to_compute_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    desk, write = Desk(tmp_path), BlockFiles.write
+
+    def slow_write(*arguments: object) -> bool:
+        desk.engine._clock.now_s += 100.0
+        return write(*arguments)
+
+    monkeypatch.setattr(BlockFiles, "write", slow_write)
+    desk.say(PROMPT)
+    tend(desk)
+    assert desk.disk.saved_tokens > 0, "at first nothing is known"
+    before = desk.disk.saved_tokens
+    desk.say(OTHER)
+    tend(desk)
+    assert desk.disk.saved_tokens == before
+    desk.close()
+
+
+def test_files_stay_older_than_what_they_build_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """However long a conversation is idle between: leaves go first."""
+    desk, now_ns = Desk(tmp_path), 10**18
+    monkeypatch.setattr("puna.engine.offload.node_files.time.time_ns", lambda: now_ns)
+    for length in (100, 180, 181, 300):
+        now_ns += 4 * 10**11
+        desk.say(PROMPT[:length])
+        tend(desk)
+    files = next(iter(desk.engine.prefixes.models)).files
+    chain = files.chain("", bytes(memoryview(b"".join(t.to_bytes(4, "little") for t in PROMPT[:288]))))
+    ages = [next(tmp_path.glob(f"*/{block.file_name()}")).stat().st_mtime_ns for block in chain]
+    assert ages == sorted(ages, reverse=True)
+    assert ages[0] == now_ns
+    assert [files.following(block) for block in chain[:-1]] == [block.tokens for block in chain[1:]]
+    desk.close()
+
+
+def test_what_was_used_last_still_goes_last(tmp_path: Path):
+    desk = Desk(tmp_path, num_blocks=45)
+    desk.say(PROMPT)
+    tend(desk)
+    desk.say(OTHER)
+    tend(desk)
+    for path in tmp_path.glob("*/*.kv"):
+        path.unlink()
+    desk.say([5] * 64)  # pushes the leaves of the first out
+    assert desk.say(OTHER) == len(OTHER) - 1
+    assert 0 < desk.say(PROMPT) < len(PROMPT) - 1
+    desk.close()
+
+
+def test_those_who_run_take_the_blocks_that_are_written(tmp_path: Path):
+    desk = Desk(tmp_path, num_blocks=40)
+    desk.say(PROMPT)
+    desk.engine.prefixes.tend()
+    desk.engine._clock.now_s += 0.3
+    desk.engine.prefixes.tend()
+    assert desk.model.used_kv_bytes == 21 * BLOCK_BYTES
+    prompt = [2] * 16 * 30
+    runner = desk.submit(prompt, max_tokens=20)
+    desk.threads.run_one(reads=True)  # nothing is found
+    assert run_all(desk.engine).tokens[runner] == expected_tokens(prompt, 20)
+    tend(desk)
+    assert killed(desk, tmp_path).say(prompt) == len(prompt) - 1
+    desk.close()
+
+
+def test_models_take_turns(tmp_path: Path):
+    desk = Desk(tmp_path)
+    desk.engine.attach_model("other", ToyModel(1))
+    desk.say(LONG)
+    desk.submit(LONG, model_id="other")
+    desk.run()
+    desk.engine.prefixes.tend()
+    for _ in range(4):
+        desk.threads.run_one(reads=False)
+    assert {len(list(path.glob("*.kv"))) > 0 for path in tmp_path.iterdir() if path.is_dir()} == {True}
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+    desk.run()
+    desk.close()
+
+
+def test_writing_rests_while_something_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pauses: list[float] = []
+    monkeypatch.setattr(prefix_save.time, "sleep", pauses.append)
+    desk = Desk(tmp_path)
+    desk.submit(PROMPT, max_tokens=100)
+    desk.threads.run()
+    for _ in range(3):
+        desk.engine.step()
+    tend(desk)
+    assert len(pauses) == 20
+    run_all(desk.engine)
+    desk.threads.run()
+    desk.close()
+
+
+def test_the_days_bytes_of_several_processes_are_added(tmp_path: Path):
+    from puna.kv.state_directory import StateDirectory
+
+    def directory() -> StateDirectory:
+        return StateDirectory.open(tmp_path)
+
+    one, other = WriteAllowance(directory, 100), WriteAllowance(directory, 100)
+    assert one.take(40)
+    one.sync()
+    assert other.take(40)
+    other.sync()
+    assert not one.is_used_up
+    one.sync()
+    assert not one.take(40)
+    assert one.is_used_up
+    (tmp_path / "written").write_bytes(b"?")
+    assert WriteAllowance(directory, 100).take(100)
