@@ -257,7 +257,12 @@ class ModelKv:
         if self._is_too_coarse_for(num_bytes):
             return num_bytes
         if len(self.groups) > 1:
-            return max(num_bytes - sum(map(_most_unused, self.groups)), 0)
+            left = max(num_bytes - sum(map(_most_unused, self.groups)), 0)
+            return min(
+                left * m.extent_blocks * m.block_bytes // m.extent_bytes
+                for _, m, _, is_state in self.groups
+                if not is_state
+            )
         memory = self.groups[0].memory
         num_blocks = min(num_bytes // memory.extent_bytes * memory.extent_blocks, memory.num_blocks)
         return num_blocks * memory.block_bytes

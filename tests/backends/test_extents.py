@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.backends.cpu.kv_memory import HUGE_PAGE_BYTES, plan_extent
+from puna.backends.cpu.kv_memory import HUGE_PAGE_BYTES, plan_extent, plan_state_extent
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +23,20 @@ def test_extents_waste_little(block_bytes: int, num_blocks: int, num_pages: int)
 
 def test_where_memory_is_scarce_each_block_is_an_extent():
     assert plan_extent(4096, 100 << 20) == (1, 4096)
+
+
+@pytest.mark.parametrize(
+    ("block_bytes", "room_bytes", "extent_bytes"),
+    [
+        (49 << 20, 8 * GIB, 50 << 20),
+        (48 << 20, 8 * GIB, 48 << 20),
+        (160 << 10, 8 * GIB, 160 << 10),
+        (3 << 20, 8 * GIB, 3 << 20),
+        (49 << 20, 100 << 20, 49 << 20),
+    ],
+)
+def test_a_state_is_an_extent(block_bytes: int, room_bytes: int, extent_bytes: int):
+    assert plan_state_extent(block_bytes, room_bytes) == (1, extent_bytes)
 
 
 @given(st.integers(1, 1 << 19), st.integers(1, 1 << 36))

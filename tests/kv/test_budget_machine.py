@@ -18,7 +18,7 @@ from tests.kv.fake_kv import FakeKv, Shape, int32
 pytestmark = pytest.mark.native
 
 KINDS = [
-    [Shape(12, 64, 2, 8)],
+    [Shape(12, 64, 2, 8), Shape(4, 160, 1, 16, is_state=True)],
     [Shape(6, 192), Shape(8, 64, 2, 8, window=40)],
     [Shape(20, 64)],
 ]
@@ -105,8 +105,11 @@ class BudgetMachine(RuleBasedStateMachine):
         owner = data.draw(st.sampled_from([owner for owner in self.owners if owner.fake.tables]))
         table = data.draw(st.sampled_from(owner.fake.tables))
         if is_known and table.num_blocks and table not in self.found:
-            text = [next(self.texts)] * (16 * table.num_blocks)
-            owner.kv.tree.record(owner.kv.tree.start(""), table, int32(text))
+            text, cursor = [next(self.texts)] * (16 * table.num_blocks), owner.kv.tree.start("")
+            if owner.kv.has_states:
+                table.stepped(len(text))
+                owner.kv.tree.snapshot(cursor, table, int32(text))
+            owner.kv.tree.record(cursor, table, int32(text))
             owner.texts.append(text)
         owner.fake.release(table)
         owner.fake.mark_in_use()

@@ -193,3 +193,29 @@ def test_layers_of_states_only() -> None:
     kv.kv.drop_cached()
     assert kv.tree.num_nodes == 0
     kv.check()
+
+
+@pytest.mark.parametrize("extent_blocks", [1, 4])
+@pytest.mark.parametrize("state_bytes", [64, 640])
+@pytest.mark.parametrize("windows", [(None,), (None, 20)])
+def test_no_limit_is_a_cliff(windows: tuple[int | None, ...], state_bytes: int, extent_blocks: int) -> None:
+    """What fits by the figures can be computed, with a snapshot behind every step and content of others."""
+    shapes = [Shape(extent_blocks=extent_blocks, waste_bytes=8, window=window) for window in windows]
+    kv = FakeKv(shapes=[*shapes, Shape(block_bytes=state_bytes, waste_bytes=16, is_state=True)])
+    for limit in range(0, 3000, 100):
+        kv.budget.set_limits(limit, 1 << 40)
+        if kv.kv.is_too_coarse:  # the engine has other memory reserved, then
+            continue
+        num_tokens = kv.kv.tokens_within(kv.kv.most_bytes)
+        text = [limit + token % 3 for token in range(num_tokens)]
+        table, cursor = kv.table(), kv.tree.start("")
+        for end in range(8, num_tokens + 1, 8):
+            assert table.grow(end, end - 8)
+            kv.step(table, expected(text[:end]), end - 8)
+            kv.tree.snapshot(cursor, table, int32(text[:end]))
+            table.slide(end)
+        kv.require(table, expected(text[: num_tokens // 8 * 8]))
+        kv.check()
+        kv.release(table)
+        assert kv.kv.available_bytes >= kv.kv.bytes_for(num_tokens)
+    assert num_tokens > 200

@@ -71,7 +71,8 @@ class CpuKvMemory:
 
 def reserve_arena(group: KvGroup, reservation: KvReservation) -> Arena:
     """Address space. Raises NativeError if the system does not grant it."""
-    extent = plan_extent(group.block_bytes, reservation.room_bytes)
+    plan = plan_state_extent if group.is_state else plan_extent
+    extent = plan(group.block_bytes, reservation.room_bytes)
     if reservation.static_tokens is not None:
         num_blocks = -(-reservation.static_tokens // BLOCK_TOKENS)
         return _arena(group, extent, reservation.static_states if group.is_state else num_blocks)
@@ -103,6 +104,15 @@ def plan_extent(block_bytes: int, room_bytes: int) -> Extent:
         if extent.num_blocks * block_bytes >= (1 - _TOLERATED_WASTE) * extent.num_bytes:
             return extent
     return Extent(1, block_bytes)
+
+
+def plan_state_extent(block_bytes: int, room_bytes: int) -> Extent:
+    """One state, which comes and goes alone; huge pages if it nearly fills them."""
+    num_bytes = -(-block_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+    is_scarce = room_bytes < _MIN_PAGES * HUGE_PAGE_BYTES
+    return Extent(
+        1, block_bytes if is_scarce or block_bytes < (1 - _TOLERATED_WASTE) * num_bytes else num_bytes
+    )
 
 
 def _extent(num_pages: int, block_bytes: int) -> Extent:
