@@ -23,6 +23,7 @@ from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.report import Results, quote_in_readme
 from benchmarks.workloads import WORKLOADS
 from puna.backends.cpu.cores import usable_cores
+from puna.bench.machine import Roofs, measure_roofs
 
 RESULTS = Path(__file__).with_name("results.md")
 _LARGE_ROUNDS = 2  # a round with a large file takes minutes
@@ -31,10 +32,12 @@ _LARGE_ROUNDS = 2  # a round with a large file takes minutes
 def main() -> None:
     arguments = _arguments()
     peer = Peer.find(arguments.peer)
-    results = Results(_intro(peer, arguments))
+    roofs = measure_roofs(arguments.threads)
+    results = Results(_intro(peer, arguments, roofs))
     start = time.monotonic()
     try:
-        done = [_measure(name, peer, arguments, results) for name in [*arguments.files, *arguments.gguf]]
+        files = [*arguments.files, *arguments.gguf]
+        done = [_measure(name, peer, arguments, results, roofs) for name in files]
     except KeyboardInterrupt:
         raise SystemExit(f"interrupted; what was measured is in {arguments.out}") from None
     if arguments.readme:
@@ -44,7 +47,9 @@ def main() -> None:
     sys.exit(not all(done))
 
 
-def _measure(name: str | Path, peer: Peer, arguments: argparse.Namespace, results: Results) -> bool:
+def _measure(
+    name: str | Path, peer: Peer, arguments: argparse.Namespace, results: Results, roofs: Roofs
+) -> bool:
     """One file; False if a server failed, since the other files are worth measuring."""
     with _opened(name) as file:
         plan = Plan(
@@ -52,6 +57,7 @@ def _measure(name: str | Path, peer: Peer, arguments: argparse.Namespace, result
             rounds=min(arguments.rounds, _LARGE_ROUNDS) if file.is_large else arguments.rounds,
             threads=arguments.threads,
             search=not arguments.quick,
+            roofs=roofs,
         )
 
         def done(row_name: str, row: Row) -> None:
@@ -103,11 +109,11 @@ def _opened(name: str | Path) -> Iterator[BenchFile]:
         yield own_file(name, Path(store))
 
 
-def _intro(peer: Peer, arguments: argparse.Namespace) -> str:
+def _intro(peer: Peer, arguments: argparse.Namespace, roofs: Roofs) -> str:
     """What was measured on, with what, and how; names no machine."""
     settings = "its default settings" if arguments.quick else "whichever of four settings is fastest"
     return (
-        f"{machine_today(arguments.threads)}\n"
+        f"{machine_today(arguments.threads, roofs)}\n"
         f"Peer: {peer.description}, with {settings}.\n"
         f"Medians of {arguments.rounds} rounds (large files: at most {_LARGE_ROUNDS}), "
         "both servers asked in turn through HTTP."

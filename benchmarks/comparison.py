@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import median
 
 from benchmarks.files import BenchFile
 from benchmarks.peer import SETTINGS, Peer
 from benchmarks.prompts import Prompts
 from benchmarks.servers import Server, puna_server
 from benchmarks.workloads import WORKLOADS, EndedEarly, Workload, shortened
+from puna.bench.cost import Cost, model_cost
+from puna.bench.machine import Roofs
+from puna.gguf import GgufFile
 
 _MAX_TRIES = 8
 
@@ -21,6 +25,8 @@ class Row:
     """Tokens per second of each round."""
 
     setting: str
+    roof: str = ""
+    """What the machine bounds puna by, and how much of that it reaches."""
     puna: list[float] = field(default_factory=list)
     llamacpp: list[float] = field(default_factory=list)
 
@@ -33,11 +39,14 @@ class Plan:
     rounds: int
     threads: int
     search: bool
+    roofs: Roofs
 
 
 def compare(file: BenchFile, peer: Peer, plan: Plan, done: Callable[[str, Row], None]) -> None:
     """Calls done(row, its result) for each row of the plan."""
     prompts = Prompts(file.path)
+    with GgufFile(file.path) as gguf:
+        cost = model_cost(gguf)
     best = _best_settings(file, peer, plan, prompts)
     servers_of: dict[tuple[str, int], list[str]] = {}
     for name in plan.rows:
@@ -53,6 +62,7 @@ def compare(file: BenchFile, peer: Peer, plan: Plan, done: Callable[[str, Row], 
                     if not row.puna:
                         _say(f"{file.title}: {name}: left out, the model's answers all ended early")
                         continue
+                    row.roof = _of_roof(name, median(row.puna), cost, plan.roofs)
                     _say(f"{file.title}: {name}: {_rates(row.puna)}; {setting}: {_rates(row.llamacpp)}")
                     done(name, row)
 
@@ -111,6 +121,19 @@ def _alternate(
             continue
         row.puna.append(rates[0])
         row.llamacpp.append(rates[1])
+
+
+def _of_roof(name: str, rate: float, cost: Cost, roofs: Roofs) -> str:
+    """rate: tokens per second. Of the matrices' operations where a prompt is computed, of their bytes where a
+    token is; several clients do both.
+    """
+    if name == "prefill":
+        num_tokens = WORKLOADS[name].prompt_tokens
+        share = rate * cost.ops(num_tokens, 1) / num_tokens / roofs.ops_per_second
+        return f"{share:.0%} of the integer peak"
+    if name == "decode":
+        return f"{rate * cost.bytes_read(1) / roofs.bytes_per_second:.0%} of memory"
+    return ""
 
 
 def _take(workload: Workload, prompts: Prompts) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -68,9 +69,14 @@ def bench_file(name: str) -> BenchFile:
     if (published := _PUBLISHED.get(name)) is not None:
         return BenchFile(FILES[name], STORE, published.short, _pulled(store, published))
     if (synthetic := _SYNTHETIC.get(name)) is not None:
-        return _made(store, name, f"{name.lower()}:synthetic", partial(write_model, synthetic))
+        return _made(store, FILES[name], f"{name.lower()}:synthetic", partial(write_model, synthetic))
     source = _pulled(store, _PUBLISHED["Q4_1"])
-    return _made(store, name, f"smollm2:135m-{name.lower()}", partial(_write_variant, source, name))
+    return _made(store, FILES[name], f"smollm2:135m-{name.lower()}", partial(_write_variant, source, name))
+
+
+def synthetic_file(name: str, model: SyntheticModel) -> BenchFile:
+    """A model that is in no table, made first if it is not there. name: in the store."""
+    return _made(Store(STORE), model.title, name, partial(write_model, model))
 
 
 def own_file(path: Path, store: Path) -> BenchFile:
@@ -83,20 +89,20 @@ def _write_variant(source: Path, mixture: str, target: Path) -> None:
     write_variant(source, target, mixture)
 
 
-def _made(store: Store, name: str, model: str, write: Callable[[Path], None]) -> BenchFile:
+def _made(store: Store, title: str, model: str, write: Callable[[Path], None]) -> BenchFile:
     parsed = ModelName.parse(model)
     try:
         path = store.find(parsed).model_path
     except ModelNotFound:
-        print(f"making {FILES[name]} ...", file=sys.stderr, flush=True)
+        print(f"making {title} ...", file=sys.stderr, flush=True)
         STORE.mkdir(parents=True, exist_ok=True)
-        temporary = STORE / f"{name}.tmp"
+        temporary = STORE / f"{parsed.model}.{os.getpid()}.tmp"
         try:
             write(temporary)
             path = _add(store, parsed, temporary)
         finally:
             temporary.unlink(missing_ok=True)
-    return BenchFile(FILES[name], STORE, model, path)
+    return BenchFile(title, STORE, model, path)
 
 
 def _add(store: Store, name: ModelName, path: Path) -> Path:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
-from puna.bench.machine import describe_machine, measure_roofs
+from puna.bench.machine import Roofs, describe_machine, measure_roofs
 
 _QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work it slows down tenfold
 
 
-def machine_today(threads: int) -> str:
-    """The processor, its peaks and its load; names no machine. Warns on stderr if it is busy."""
+def machine_today(threads: int, roofs: Roofs | None = None) -> str:
+    """The processor, its peaks and its load; names no machine. Warns on stderr if it is busy. roofs: None: to be
+    measured.
+    """
     machine, load = describe_machine(threads), os.getloadavg()[0]
-    roofs = measure_roofs(threads)
+    roofs = roofs or measure_roofs(threads)
     if load > _QUIET_LOAD:
         print(f"Warning: the load is {load:.1f}; beside other work the ratios mean nothing", file=sys.stderr)
     return (

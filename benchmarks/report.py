@@ -44,10 +44,11 @@ class Results:
                     "puna",
                     "llama.cpp",
                     "range of ratios",
+                    "puna, of what the machine can",
                     "llama.cpp's best setting",
                 ]
             ),
-            _line(["---"] * 6),
+            _line(["---"] * 7),
         ]
         for name, workload in WORKLOADS.items():
             for title, rows in self.rows.items():
@@ -55,7 +56,7 @@ class Results:
                     ratios = sorted(a / b for a, b in zip(row.puna, row.llamacpp, strict=True))
                     rates = [_rate(median(row.puna)), _rate(median(row.llamacpp))]
                     spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-                    lines.append(_line([workload.title, title, *rates, spread, row.setting]))
+                    lines.append(_line([workload.title, title, *rates, spread, row.roof, row.setting]))
         return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ Value = int | float | str | Sequence[int]
 
 @dataclass(frozen=True)
 class SyntheticModel:
-    """metadata: keys without the architecture's name in front; of numbers, int is uint32 and float float32."""
+    """metadata: keys without the architecture in front; of numbers, int is uint32 and float float32."""
 
     architecture: str
     title: str

@@ -8,6 +8,8 @@ import string
 from gguf import GGUFWriter
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+"""Of chat templates: a token each, but part of the text."""
 
 
 def add_vocabulary(writer: GGUFWriter, size: int, pre_tokenizer: str) -> None:
@@ -15,16 +17,17 @@ def add_vocabulary(writer: GGUFWriter, size: int, pre_tokenizer: str) -> None:
     letters = string.ascii_lowercase
     tokens = [_shown(byte) for byte in range(256)]
     pairs = [a + b for a in letters for b in letters]
-    num_quads = size - len(tokens) - len(pairs) - len(SPECIAL)
+    num_quads = size - len(tokens) - len(pairs) - len(_MARKS) - len(SPECIAL)
     quads = list(itertools.islice(itertools.product(pairs, pairs), num_quads))
     merges = [f"{a} {b}" for a, b in itertools.chain(pairs, quads)]
     tokens += [*pairs, *(a + b for a, b in quads)]
-    tokens += [f"<|unused_{i}|>" for i in range(size - len(SPECIAL) - len(tokens))]
-    num_words = len(merges) + 256
+    num_words = len(tokens)
+    num_unused = size - num_words - len(_MARKS) - len(SPECIAL)
+    tokens += [f"<|unused_{i}|>" for i in range(num_unused)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer)
-    writer.add_token_list([*tokens, *SPECIAL])
-    writer.add_token_types([1] * num_words + [3] * (size - num_words))
+    writer.add_token_list([*tokens, *_MARKS, *SPECIAL])
+    writer.add_token_types([1] * num_words + [5] * num_unused + [4] * len(_MARKS) + [3] * len(SPECIAL))
     writer.add_token_merges(merges)
     writer.add_bos_token_id(size - 3)
     writer.add_eos_token_id(size - 1)

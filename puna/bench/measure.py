@@ -155,7 +155,7 @@ class Bench:
             work=work,
             tokens_per_second=work.batch / seconds,
             ops_per_second=self._cost.ops(work.batch, work.batch) / seconds,
-            bytes_per_second=(self._cost.bytes_per_step + kv_bytes) / seconds,
+            bytes_per_second=(self._cost.bytes_read(work.batch) + kv_bytes) / seconds,
         )
 
     def _time_prompt(self, num_tokens: int) -> float:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.synthetic.qwen3 import QWEN3_30B_A3B
+from benchmarks.synthetic.writing import write_model
 from puna import _native
 from puna.bench.cost import model_cost
 from puna.bench.machine import describe_machine
@@ -33,8 +35,25 @@ def test_cost(tmp_path, name):
     per_layer = attention + 3 * t.width * t.ffn
     assert cost.ops_per_token == 2 * t.layers * per_layer
     assert cost.ops_per_row == 2 * vocab * t.width  # the embedding counts only where it is the output matrix
-    assert cost.bytes_per_step == 4 * (t.layers * per_layer + vocab * t.width)
+    assert cost.bytes_read(1) == cost.bytes_read(9) == 4 * (t.layers * per_layer + vocab * t.width)
     assert cost.ops(3, 2) == 3 * cost.ops_per_token + 2 * cost.ops_per_row
+
+
+def test_the_cost_of_experts_is_that_of_the_chosen(tmp_path):
+    small = replace(QWEN3_30B_A3B, layers=1, width=256, ffn=256, heads=2, vocabulary=1500)
+    paths = [tmp_path / name for name in ("two", "four")]
+    for path, used in zip(paths, (2, 4), strict=True):
+        write_model(replace(small, experts=8, experts_used=used).model(), path)
+    with GgufFile(paths[0]) as two, GgufFile(paths[1]) as four:
+        costs, num_bytes = (
+            [model_cost(two), model_cost(four)],
+            two.tensors["blk.0.ffn_up_exps.weight"].num_bytes,
+        )
+    assert costs[1].ops_per_token - costs[0].ops_per_token == 2 * 2 * 3 * 256 * 256
+    read = [costs[0].bytes_read(num_tokens) - costs[0].bytes_read(0) for num_tokens in (1, 2)]
+    assert read[1] / read[0] == pytest.approx(1 + 6 / 8)  # of the others, a second token takes its quarter
+    assert read[0] == pytest.approx(costs[0].expert_bytes / 4)
+    assert costs[0].expert_bytes >= 3 * num_bytes
 
 
 def test_every_line_of_the_table(tmp_path):

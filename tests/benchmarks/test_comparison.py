@@ -82,12 +82,19 @@ def test_settings_are_compared_on_the_same_kind_of_work(name):
 
 def test_the_report(tmp_path):
     results = Results("On a machine.")
-    results.add("A", "prefill", Row("default", [200.0, 300.0, 220.0], [100.0, 100.0, 110.0]))
-    results.add("B", "decode", Row("repacking off", [30.0], [20.0]))
+    results.add(
+        "A",
+        "prefill",
+        Row("default", "71% of the integer peak", [200.0, 300.0, 220.0], [100.0, 100.0, 110.0]),
+    )
+    results.add("B", "decode", Row("repacking off", "", [30.0], [20.0]))
     markdown = results.markdown()
     assert "| prefill, 512 tokens | **2.20** |  |" in markdown
     assert "| decode, 1 stream |  | **1.50** |" in markdown
-    assert "| prefill, 512 tokens | A | 220 | 100 | 2.00 to 3.00 | default |" in markdown
+    assert (
+        "| prefill, 512 tokens | A | 220 | 100 | 2.00 to 3.00 | 71% of the integer peak | default |"
+        in markdown
+    )
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- benchmark: begin -->\nold\n<!-- benchmark: end -->\nafter\n")
     quote_in_readme(markdown, readme)

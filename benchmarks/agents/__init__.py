@@ -1,0 +1,1 @@
+"""Coding agents over hours, scaled to minutes: how much is computed twice?"""
