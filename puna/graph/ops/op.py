@@ -26,8 +26,9 @@ class Op:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Field -> value."""
-        return {name: getattr(self, name) for name in self.__match_args__}  # type: ignore[attr-defined]
+        """Field -> value, without a name, which only says which tensors it reads."""
+        fields: tuple[str, ...] = self.__match_args__  # type: ignore[attr-defined]
+        return {field: getattr(self, field) for field in fields if field != "name"}
 
 
 class Weighted(Op):
@@ -42,10 +43,6 @@ class Weighted(Op):
 
     def tensors(self, _: Shapes) -> tuple[str | None, ...]:
         return (self.weight,)
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        return {name: value for name, value in super().attributes.items() if name != "name"}
 
 
 class Stateful(Op):
