@@ -361,6 +361,8 @@ class PrefixTree:
         """Makes the snapshot behind the first `position` tokens, on the cursor's path, the first to be
         evicted of all content. False: there is none, or somebody holds it.
         """
+    def renew(self, cursor: Cursor, tokens: NDArray[np.int32], position: int) -> bool:
+        """Makes it the last to be evicted, as if it had been let go now. False: there is none."""
     def forget(self, block: int, group: int = 0) -> None:
         """The block's content can no longer be found, nor what cannot do without it."""
     def num_recorded(self, block: int, group: int = 0) -> int:

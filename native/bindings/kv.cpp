@@ -143,6 +143,15 @@ bool age(const Tree& tree, const Cursor& cursor, const TokenArray& tokens, int64
   return true;
 }
 
+bool renew(const Tree& tree, const Cursor& cursor, const TokenArray& tokens, int64_t position) {
+  const int32_t block = tree.kv->tree().find_snapshot(cursor, view(tokens), position);
+  if (block < 0) return false;
+  BlockPool& pool = tree.kv->states().pool;
+  pool.retain(block);
+  pool.release(block);
+  return true;
+}
+
 std::optional<std::vector<NodeView>> next_listed(PrefixListing& listing, int64_t limit) {
   if (listing.is_done()) return std::nullopt;
   std::vector<NodeView> nodes;
@@ -381,6 +390,7 @@ void bind_tree(nb::module_& m) {
           },
           nb::arg("cursor"), nb::arg("tokens"))
       .def("age", &age, nb::arg("cursor"), nb::arg("tokens"), nb::arg("position"))
+      .def("renew", &renew, nb::arg("cursor"), nb::arg("tokens"), nb::arg("position"))
       .def(
           "forget", [](Tree& tree, int32_t block, size_t group) { tree.kv->tree().forget(group, block); },
           nb::arg("block"), nb::arg("group") = 0)

@@ -310,7 +310,9 @@ class EngineCore:
         num_tokens = step.count_tokens()
         outcome = self._runner.run(step.model, step.slices)
         outputs = self._commit(outcome)
-        if not outcome.was_interrupted:
+        if outcome.was_interrupted:
+            self._scheduler.undo(step)
+        else:
             self._scheduler.account(step.model, num_tokens, drafted_s - start_s, self._clock() - drafted_s)
             self._recorder.end_step(step.model.id, len(step.slices), *num_tokens)
         return outputs

@@ -8,6 +8,7 @@ from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
+from puna.engine.caching.state_policy import StatePolicy
 from puna.engine.observation.stats import ModelStats
 from puna.engine.observation.stream_pace import StreamPace
 from puna.engine.offload.model_offload import ModelOffload
@@ -117,7 +118,7 @@ class Model:
 
     def _new_policy(self, kv: ModelKv, settings: EngineSettings) -> CachePolicy:
         if settings.cache_policy == "prefix":
-            return PrefixPolicy(kv)
+            return StatePolicy(kv) if kv.has_states else PrefixPolicy(kv)
         info, num_slots = self.device.info, settings.num_places
         assert num_slots is not None, "slots always have a number"
         slots = InputCache(

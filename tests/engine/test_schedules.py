@@ -48,18 +48,23 @@ class SteadyClock(ToyClock):
         return self.now_s
 
 
-MODELS: dict[str, Callable[[Windows], ToyModel]] = {
-    "first": lambda windows: ToyModel(windows=windows, is_habitual=True),
-    "second": lambda windows: ToyModel(
+MODELS: dict[str, Callable[[Windows, int], ToyModel]] = {
+    "first": lambda windows, states: ToyModel(
+        windows=windows, state_bytes=states * BLOCK_BYTES, is_habitual=True
+    ),
+    "second": lambda windows, states: ToyModel(
         1,
         context_length=90,
         block_bytes=3 * BLOCK_BYTES,
         windows=windows,
+        state_bytes=3 * states * BLOCK_BYTES,
         can_shift=False,
         is_habitual=True,
     ),
 }
 WINDOWS: list[Windows] = [(None,), (None, 20), (None, 33, 7), (24,), (40, 1)]
+STATES = [0, 0, 1, 3]
+"""Of recurrent layers, in blocks; 0: there are none."""
 
 SESSIONS = ["a", "b"]
 
@@ -82,6 +87,7 @@ requests = st.fixed_dictionaries(
             st.sampled_from(PREFIXES),
             st.lists(st.integers(0, 3), max_size=20),
         ),
+        "boundaries": st.lists(st.integers(1, 84), max_size=3, unique=True).map(sorted),
         "max_tokens": st.sampled_from([0, 1, 30, 70, 110]),
         "stop_tokens": st.sampled_from([[], [], [], [11, 12, 13, 14, 15]]),
         "context_length": st.sampled_from([None, None, 1, 5, 16, 40, 47, 80]),
@@ -118,6 +124,7 @@ def expected(request: Request, model: ToyModel, most_bytes: int, context: int) -
         context_length=context if shifts else None,
         num_keep=min(request.num_keep, context - 1),
         windows=model.windows,
+        has_state=model.info.state_bytes > 0,
     )
     stops = (i for i, token in enumerate(tokens) if token in request.stop_tokens)
     return tokens[: next(stops, count)]
@@ -135,6 +142,7 @@ class Schedules(RuleBasedStateMachine):
         may_fail=st.booleans(),
         first=st.lists(requests, min_size=2, max_size=8),
         windows=st.fixed_dictionaries({model_id: st.sampled_from(WINDOWS) for model_id in MODELS}),
+        states=st.fixed_dictionaries({model_id: st.sampled_from(STATES) for model_id in MODELS}),
     )
     def start(
         self,
@@ -143,8 +151,9 @@ class Schedules(RuleBasedStateMachine):
         may_fail: bool,
         first: list[dict[str, Any]],
         windows: dict[str, Windows],
+        states: dict[str, int],
     ) -> None:
-        self.windows = windows
+        self.windows, self.states = windows, states
         self.backend, self.clock = ToyBackend(), SteadyClock()
         self.files, self.threads = tempfile.TemporaryDirectory(), FakeThreads()
         chosen = EngineSettings(
@@ -176,7 +185,7 @@ class Schedules(RuleBasedStateMachine):
             self._submit(**fields)
 
     def _load(self, model_id: str, guaranteed_kv_bytes: int = 0) -> None:
-        model = MODELS[model_id](self.windows[model_id])
+        model = MODELS[model_id](self.windows[model_id], self.states[model_id])
         try:
             self.engine.attach_model(model_id, model, guaranteed_bytes=guaranteed_kv_bytes)
         except ModelDoesNotFit:
@@ -208,9 +217,14 @@ class Schedules(RuleBasedStateMachine):
             self._submit(model_id=model_id, prompt=prompt, max_tokens=5, priority=9)
 
     def _submit(self, **values: Any) -> None:
+        values["boundaries"] = [at for at in values.get("boundaries", []) if at <= len(values["prompt"])]
+        if self.states[values["model_id"]]:
+            values["session"] = None
         request = Request(id=str(next(self.ids)), sampling=GREEDY, **values)
-        is_possible = request.model_id in self.models and (
-            request.session is None or self.engine.settings.cache_policy == "prefix"
+        is_possible = (
+            request.model_id in self.models
+            and (request.session is None or self.engine.settings.cache_policy == "prefix")
+            and not (self._drafts(request) and self.states[request.draft_model_id])
         )
         if is_possible:
             model, most_bytes = self.models[request.model_id], self._most_bytes(request.model_id)
@@ -225,6 +239,9 @@ class Schedules(RuleBasedStateMachine):
         self.unfinished.append(request.id)
         self.engine.submit(request)
         self._check()
+
+    def _drafts(self, request: Request) -> bool:
+        return request.draft_model_id in self.models and request.num_draft != 0
 
     @precondition(lambda self: self.may_fail)
     @rule(model_id=st.sampled_from(list(MODELS)))

@@ -29,8 +29,8 @@ class CachePolicy(Protocol):
     def shift(self, sequence: Sequence) -> bool:
         """Makes room in a full context; False, and nothing changed, if blocks are short."""
 
-    def release(self, sequence: Sequence) -> None:
-        """Takes the table of a sequence that ends, or waits again."""
+    def release(self, sequence: Sequence, *, goes_on: bool) -> None:
+        """Takes the table of a sequence that ends; or, if it goes on, waits again."""
 
     def abandon(self, sequence: Sequence) -> None:
         """The same where release() failed: nothing of it is kept."""
@@ -103,7 +103,7 @@ class PrefixPolicy:
         sequence.cursor = None
         return True
 
-    def release(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence, *, goes_on: bool) -> None:  # noqa: ARG002
         if sequence.cursor is not None:
             self._record(sequence)
             tokens = sequence.tokens[: sequence.num_computed]

@@ -51,7 +51,7 @@ class SlotPolicy:
         begin, end = sequence.num_keep, sequence.num_keep + sequence.num_discard
         return sequence.table.remove(begin, end, sequence.position)
 
-    def release(self, sequence: Sequence) -> None:
+    def release(self, sequence: Sequence, *, goes_on: bool) -> None:  # noqa: ARG002
         _, slot = self._slots.pop(sequence.id)
         # Behind the kept ones, shifted KV is not what another prompt with these tokens would compute.
         end = sequence.num_computed if sequence.is_content_addressed else sequence.num_keep

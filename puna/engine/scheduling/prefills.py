@@ -52,10 +52,13 @@ def passing_share(model: Model, shorter: list[Sequence], budget: int, most: int)
 
 
 def next_chunk(sequence: Sequence, budget: int) -> int:
-    """How many of the pending tokens to compute: whole blocks, which others can then use, if possible."""
+    """How many of the pending tokens to compute: as far as a snapshot is to be taken, or whole blocks, which
+    others can then use, if possible.
+    """
     room = sequence.context_length - sequence.position or sequence.num_discard
-    num_tokens = min(sequence.num_pending, budget, room)
-    if num_tokens == sequence.num_pending:
+    next_stop = sequence.snapshots.room(sequence.position, sequence.num_pending)
+    num_tokens = min(next_stop, budget, room)
+    if num_tokens == next_stop:
         return num_tokens
     whole = (sequence.position + num_tokens) // BLOCK_TOKENS * BLOCK_TOKENS - sequence.position
     return whole if whole > 0 else num_tokens

@@ -96,9 +96,16 @@ class Scheduler:
         """Forgets a sequence and takes its blocks."""
         model = self._models[sequence.model_id]
         if sequence.is_running:
-            self._stop(model, sequence)
+            self._stop(model, sequence, goes_on=False)
         elif sequence in model.waiting:
             model.waiting.remove(sequence)
+
+    def undo(self, step: Step) -> None:
+        """A step was ended in its midst: whose state was being written starts over."""
+        for s in step.slices:
+            sequence = s.sequence
+            if sequence.is_running and not sequence.table.can_resume(sequence.position):
+                self._preempt(self._models[sequence.model_id], sequence)
 
     def next_step(self) -> Step | None:
         """None if there is nothing to do."""
@@ -211,7 +218,7 @@ class Scheduler:
             victim = self._contention.victim(model, sequence, is_guaranteed=is_guaranteed)
             if victim is None:
                 missing_bytes = self._contention.missing_bytes(model, sequence)
-                model.policy.release(sequence)
+                model.policy.release(sequence, goes_on=True)
                 self._contention.found_no_room(model, sequence, missing_bytes)
                 sequence.start_over()
                 return False
@@ -347,28 +354,28 @@ class Scheduler:
         reason = unforeseen(sequence.id, error)
         sequence.cursor = None
         if not sequence.is_running:
-            self._release(model, sequence)
+            self._release(model, sequence, goes_on=False)
         self.remove(sequence)
         self._infeasible.append(Infeasible(sequence, reason))
 
     def _preempt(self, model: Model, sequence: Sequence) -> None:
-        self._stop(model, sequence)
+        self._stop(model, sequence, goes_on=True)
         sequence.start_over()
         self.add(sequence)
         self._preempted.add(sequence)
         sequence.record.preempted()
 
-    def _stop(self, model: Model, sequence: Sequence) -> None:
+    def _stop(self, model: Model, sequence: Sequence, *, goes_on: bool) -> None:
         model.running.remove(sequence)
         sequence.is_running = False
         self._contention.stopped(model)
-        self._release(model, sequence)
+        self._release(model, sequence, goes_on=goes_on)
 
     @staticmethod
-    def _release(model: Model, sequence: Sequence) -> None:
+    def _release(model: Model, sequence: Sequence, *, goes_on: bool) -> None:
         """Releases its blocks, whatever has gone wrong with it."""
         try:
-            model.policy.release(sequence)
+            model.policy.release(sequence, goes_on=goes_on)
         except Exception:
             log.exception("what request %s computed cannot be kept", sequence.id)
             model.policy.abandon(sequence)

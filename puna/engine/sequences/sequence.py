@@ -12,6 +12,7 @@ from puna._native import NgramDrafter, Sampler, TextStream
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.sequences.draft_state import DraftState
+from puna.engine.sequences.snapshot_plan import SnapshotPlan
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 
 MAX_DRAFT = 16
@@ -72,6 +73,7 @@ class Sequence:
         self.record = record
         self.cursor: Cursor | None = None
         """How far the prefix cache knows the table; None: it has nothing to do with it (any more)."""
+        self.snapshots = SnapshotPlan()
         self.is_running = False
         self.is_paused = False
         """Nobody reads what it has brought: no more is computed for it until that changes."""
@@ -116,9 +118,12 @@ class Sequence:
 
     @property
     def fits_block(self) -> bool:
-        """Whether the next token has a place in the context, and in a block that the table holds."""
+        """Whether the next token has a place in the context and in a block that the table holds, and the
+        state behind it has one, too.
+        """
         position = self.position
-        return position % BLOCK_TOKENS != 0 and position < self.context_length
+        has_place = position % BLOCK_TOKENS != 0 and position < self.context_length
+        return has_place and not self.table.needs_state_block
 
     @property
     def tokens(self) -> NDArray[np.int32]:

@@ -56,20 +56,23 @@ class StepRunner:
         try:
             result = self._compute(model, slices, parts)
             if result is None:
+                _lose_states(slices)
                 return Outcome([], failures, was_interrupted=True)
             complete = [s for s in slices if s.completes]
             logprobs = logprobs_of(complete, result, model.token_table)
             advanced = list(zip(complete, advances(complete, result), strict=True))
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
+            _lose_states(slices)
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
             return Outcome([], failures + [Failure(s.sequence, text) for s in slices])
         except Exception as error:  # the batch cannot be trusted
+            _lose_states(slices)
             failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
             return Outcome([], failures)
         text = "nothing can be drawn from what the model gave: "
         failures += [Failure(complete[i].sequence, text + error) for i, error in result.errors.items()]
-        _count(model, slices, failures)
+        _count(model, slices, result, failures)
         if failures:
             failed = {failure.sequence for failure in failures}
             advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
@@ -104,8 +107,23 @@ def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failur
     return prepared, parts, failures
 
 
-def _count(model: Model, slices: Items[Slice], failures: list[Failure]) -> None:
+def _lose_states(slices: Items[Slice]) -> None:
+    for s in slices:
+        s.sequence.table.failed()
+
+
+def _advance_states(slices: Items[Slice], result: SampleResult) -> None:
+    """Drafts that are right are behind the state already."""
+    num_drawn = iter((result.starts[1:] - result.starts[:-1]).tolist())
+    for s in slices:
+        num_accepted = max(next(num_drawn) - 1, 0) if s.completes else 0
+        s.sequence.table.stepped(s.sequence.num_computed + s.num_tokens + num_accepted)
+
+
+def _count(model: Model, slices: Items[Slice], result: SampleResult, failures: list[Failure]) -> None:
     """Counts the slices as computed, and adds the sequences for which that fails to `failures`, each once."""
+    if model.kv.has_states:
+        _advance_states(slices, result)
     for s in slices:
         try:
             s.sequence.num_computed += s.num_tokens
