@@ -13,7 +13,7 @@ from puna._native import NativeError
 from puna.backends.base import ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request
-from tests.engine.toy import ToyModel, expected_tokens, run_all, toy_engine, toy_request
+from tests.engine.toy import STATE_BYTES, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.native
 class Interrupted(ToyModel):
     """In one of its steps, something happens; a step that is stopped then writes half of what it would."""
 
-    def __init__(self, at_step: int, happens: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(self, at_step: int, happens: Callable[[], None], **fields: int) -> None:
+        super().__init__(**fields)
         self.at_step, self.happens, self.num_cut = at_step, happens, 0
 
     def logits(self, batch, kv):
@@ -61,13 +61,14 @@ def test_a_step_goes_on_for_others():
     assert results.tokens == {"r": expected_tokens([1] * 20, 5), "s": expected_tokens([2] * 20, 5)}
 
 
-def test_a_step_that_was_cut_for_nothing_is_done_again():
-    model = Interrupted(3, lambda: engine.interrupt("r"))
+@pytest.mark.parametrize("state_bytes", [0, STATE_BYTES])
+def test_a_step_that_was_cut_for_nothing_is_done_again(state_bytes: int):
+    model = Interrupted(3, lambda: engine.interrupt("r"), state_bytes=state_bytes)
     engine = toy_engine(model)
     engine.submit(toy_request("r", [1, 2], 30))
     results = run_all(engine)
     assert model.num_cut == 1
-    assert results.tokens["r"] == expected_tokens([1, 2], 30)
+    assert results.tokens["r"] == expected_tokens([1, 2], 30, has_state=state_bytes > 0)
 
 
 def test_who_has_no_part_in_the_step_interrupts_nothing():

@@ -7,6 +7,9 @@ from random import Random
 import pytest
 
 from puna.engine import EngineCore
+from puna.engine.caching.state_policy import StatePolicy
+from tests.engine.test_faults import Faults
+from tests.engine.test_text import TABLE
 from tests.engine.toy import (
     BLOCK_BYTES,
     STATE_BYTES,
@@ -130,6 +133,64 @@ def test_a_full_context_ends_with_length():
     assert run_all(engine).last["a"].finish_reason == "length"
 
 
+def test_in_slots_only_what_goes_on_word_for_word_is_continued():
+    model = hybrid()
+    engine = toy_engine(model, cache_policy="slots", max_running=2)
+    talk = text(1, 300)
+    ask(engine, "first", talk)
+    talk += [*expected_tokens(talk, 5, has_state=True), 1, 2, 3]
+    computed(model)
+    ask(engine, "second", talk)
+    assert computed(model) == 4 + 4
+    ask(engine, "third", [*talk[:200], 5])
+    assert computed(model) == 201 + 4
+
+
+def test_memory_that_is_reserved_for_good():
+    model = hybrid()
+    engine = toy_engine(model, elastic=False, max_running=2, static_context=400)
+    for name in "abc":
+        ask(engine, name, [*text(1, 200), *text(ord(name), 50)], boundaries=[200])
+    assert computed(model) == 200 + 3 * (50 + 4)
+
+
+def test_a_stop_string_within_drafts_ends_the_reply_and_its_state():
+    model = hybrid(is_habitual=True, step_s=0.05)
+    engine = toy_engine(model)
+    engine.set_token_table("toy", TABLE)
+    prompt = [7, 0, 1, 2, 3, 4, 5] * 9
+    answer = expected_tokens(prompt, 60, is_habitual=True, has_state=True)
+    for name, stop, reason in (("a", "?", "length"), ("b", "b😀a\nab", "stop"), ("c", "?", "length")):
+        engine.submit(toy_request(name, prompt, 60, stop=[stop], boundaries=[50]))
+        results = run_all(engine)
+        last, tokens = results.last[name], results.tokens[name]
+        assert last.finish_reason == reason
+        assert last.stats.accepted_tokens > 0
+        assert tokens == answer[: len(tokens)]
+
+
+def test_a_draft_model_with_recurrent_layers_is_refused():
+    engine = toy_engine(ToyModel())
+    engine.attach_model("draft", hybrid())
+    engine.submit(toy_request("a", [1, 2], draft_model_id="draft"))
+    assert "recurrent layers" in run_all(engine).last["a"].error
+
+
+@pytest.mark.parametrize("name", ["admit", "catch_up", "computed", "release"])
+def test_a_fault_ends_one_request_at_most(name: str, monkeypatch: pytest.MonkeyPatch):
+    faults = Faults({2, 5, 9}, is_behind=False)
+    engine = toy_engine(hybrid())
+    with monkeypatch.context() as patch:
+        patch.setattr(StatePolicy, name, faults.around(getattr(StatePolicy, name)))
+        for n in range(12):
+            engine.submit(toy_request(str(n), text(n % 3, 300), 3, boundaries=[200]))
+        last = run_all(engine).last.values()
+    assert faults.num_raised == 3
+    assert [end.finish_reason for end in last].count("error") <= 3
+    ask(engine, "later", text(1, 300))
+    engine.close()
+
+
 class Agents:
     """Conversations that grow and part, several requests at a time, in memory that is too little for them."""
 
@@ -153,7 +214,9 @@ class Agents:
         before = random.choice(self.turns[-6:])
         prompt = (before + text(random.randrange(5), random.choice([1, 15, 16, 90, 400])))[:1200]
         self.turns.append(prompt[: random.choice([800, 1150])])
-        boundaries = sorted({min(len(before), len(prompt)), random.randrange(1, len(prompt)), len(prompt) - 1, len(prompt)})
+        boundaries = sorted(
+            {min(len(before), len(prompt)), random.randrange(1, len(prompt)), len(prompt) - 1, len(prompt)}
+        )
         count = random.choice([1, 1, 20, 60])
         for _ in range(random.choice([1, 1, 3])):
             name = str(len(self.wanted))
