@@ -47,12 +47,12 @@ def find_boundaries(
 
 def _further(messages: Sequence[Message]) -> list[list[Message]]:
     """Conversations whose prompts have a beginning in common with that of `messages`."""
-    further = [[*messages, Message("assistant", "a"), Message("user", "a")]]
     num_system = next((i for i, message in enumerate(messages) if message.role not in _SYSTEM), 0)
-    if num_system:
-        content = "b" if messages[num_system].content.startswith("a") else "a"
-        further.append([*messages[:num_system], Message("user", content)])
-    return further
+    content = "b" if messages[num_system].content.startswith("a") else "a"
+    return [
+        [*messages, Message("assistant", "a"), Message("user", "a")],
+        [*messages[:num_system], Message("user", content)],  # some templates have a system message of their own
+    ]
 
 
 def _shared(text: str, render: Render, messages: Sequence[Message], asks: bool) -> int:

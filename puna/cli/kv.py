@@ -136,12 +136,18 @@ def _group_cells(model: Json) -> list[dict[str, str]]:
     groups = model["groups"] if len(model["groups"]) > 1 else []
     return [
         {
-            "NAME": "  all tokens" if group["window"] is None else f"  window {group['window']}",
+            "NAME": f"  {_group_name(group)}",
             "IN USE": binary_size(group["used"]),
             "CACHED": binary_size(group["cached"]),
         }
         for group in groups
     ]
+
+
+def _group_name(group: Json) -> str:
+    if group["states"]:
+        return "states"
+    return "all tokens" if group["window"] is None else f"window {group['window']}"
 
 
 def _total_cells(memory: Json) -> dict[str, str]:

@@ -39,7 +39,7 @@ def observation(runtime) -> None:
         reserved_kv_bytes=1 << 40,
         guaranteed_kv_bytes=MIB,
         weight_bytes=90 * MIB,
-        kv_groups=[GroupStats(None, MIB, 3, 1, 0), GroupStats(512, MIB, 2, 1, 1)],
+        kv_groups=[GroupStats(None, MIB, 3, 1, 0), GroupStats(None, 2 * MIB, 1, 3, 1, True)],
     )
     stats = EngineStats(
         64 * MIB,
@@ -87,8 +87,8 @@ def test_all_memory(client):
                 "cached": 2 * MIB,
                 "guaranteed": MIB,
                 "groups": [
-                    {"window": None, "used": 3 * MIB, "cached": MIB},
-                    {"window": 512, "used": 2 * MIB, "cached": MIB},
+                    {"window": None, "states": False, "used": 3 * MIB, "cached": MIB},
+                    {"window": None, "states": True, "used": 2 * MIB, "cached": 6 * MIB},
                 ],
                 "hit_rate": 0.25,
                 "running": 2,

@@ -68,7 +68,11 @@ def model_stats(model_id: str) -> ModelStats:
         reserved_kv_bytes=50 * BLOCK_BYTES,
         guaranteed_kv_bytes=BLOCK_BYTES,
         weight_bytes=7777,
-        kv_groups=[GroupStats(None, BLOCK_BYTES, 5, 2, 1), GroupStats(512, BLOCK_BYTES, 3, 4, 0)],
+        kv_groups=[
+            GroupStats(None, BLOCK_BYTES, 5, 2, 1),
+            GroupStats(512, BLOCK_BYTES, 3, 4, 0),
+            GroupStats(None, 1000, 2, 7, 1, True),
+        ],
     )
 
 
@@ -151,6 +155,8 @@ def test_gauges_of_each_model_and_of_one_that_was_unloaded():
         for window, count in zip(("none", "512"), counts, strict=True):
             assert value(found, "puna_kv_blocks", model="a:latest", window=window, state=state) == count
         assert value(found, "puna_kv_blocks", model="b:latest", window="none", state=state) == 0
+    assert value(found, "puna_kv_state_bytes", model="a:latest", state="used") == 2000
+    assert value(found, "puna_kv_state_bytes", model="a:latest", state="cached") == 7000
 
 
 def test_memory_that_models_share():

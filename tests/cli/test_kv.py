@@ -68,16 +68,18 @@ def test_one_model_needs_no_total(server, puna):
 
 def test_groups_of_layers_are_shown_where_there_are_several(server, puna):
     groups = [
-        {"window": None, "used": 30 * MIB, "cached": 10 * MIB},
-        {"window": 512, "used": 5 * MIB, "cached": 0},
+        {"window": None, "states": False, "used": 20 * MIB, "cached": 10 * MIB},
+        {"window": 512, "states": False, "used": 5 * MIB, "cached": 0},
+        {"window": None, "states": True, "used": 10 * MIB, "cached": 0},
     ]
     model = kv_model("gemma3:270m", committed=48 * MIB, used=35 * MIB, cached=10 * MIB, groups=groups)
     server.answers["GET", "/api/kv"] = kv_memory(model)
-    assert puna("kv", "stats").out.splitlines()[:5] == [
+    assert puna("kv", "stats").out.splitlines()[:6] == [
         "NAME          RESERVED  COMMITTED    IN USE    CACHED  HITS  REQUESTS",
         "gemma3:270m      4 GiB     48 MiB    35 MiB    10 MiB     -         0",
-        "  all tokens                         30 MiB    10 MiB",
+        "  all tokens                         20 MiB    10 MiB",
         "  window 512                          5 MiB       0 B",
+        "  states                             10 MiB       0 B",
         "",
     ]
 

@@ -202,12 +202,20 @@ def _gauges(stats: EngineStats, names: Mapping[str, str]) -> Iterator[Metric]:
         "all tokens, or a window of so many.",
         labels=["model", "window", "state"],
     )
+    states = GaugeMetricFamily(
+        "puna_kv_state_bytes",
+        "States of recurrent layers: used by requests, or cached, which are snapshots.",
+        labels=["model", "state"],
+    )
     for model, group in resident.items():
+        for state, num_bytes in _state_bytes(group).items():
+            states.add_metric([model, state], num_bytes)
         loaded.add_metric([model], any(not one.is_asleep for one in group))
         for (window, state), count in _block_states(group).items():
             blocks.add_metric([model, window, state], count)
     yield loaded
     yield blocks
+    yield states
     for name, attribute, text in _GAUGES:
         gauge = GaugeMetricFamily(name, text, labels=["model"])
         for model, group in resident.items():
@@ -225,11 +233,20 @@ def _by_name(models: Iterable[tuple[str, T]], names: Mapping[str, str]) -> dict[
 def _block_states(models: Iterable[ModelStats]) -> Counter[tuple[str, str]]:
     """By window and state; a model that sleeps has none, of layers without a window."""
     counts: Counter[tuple[str, str]] = Counter({("none", state): 0 for state in ("used", "cached", "spare")})
-    for group in (group for model in models for group in model.kv_groups):
+    for group in (group for model in models for group in model.kv_groups if not group.is_state):
         window = "none" if group.window is None else str(group.window)
         counts[window, "used"] += group.num_used
         counts[window, "cached"] += group.num_cached
         counts[window, "spare"] += group.num_spare
+    return counts
+
+
+def _state_bytes(models: Iterable[ModelStats]) -> Counter[str]:
+    """By state; empty without recurrent layers."""
+    counts: Counter[str] = Counter()
+    for group in (group for model in models for group in model.kv_groups if group.is_state):
+        counts["used"] += group.num_used * group.block_bytes
+        counts["cached"] += group.num_cached * group.block_bytes
     return counts
 
 

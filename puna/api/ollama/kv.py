@@ -46,10 +46,12 @@ class Limits(msgspec.Struct, kw_only=True):
 
 
 class GroupMemory(msgspec.Struct, kw_only=True):
-    """KV of layers that see equally many tokens, in bytes."""
+    """KV of layers that see equally many tokens, or states of recurrent ones, in bytes."""
 
     window: int | None
     """How many; null: all."""
+    states: bool
+    """Then `used` are those of requests, `cached` snapshots."""
     used: int
     cached: int
 
@@ -185,6 +187,7 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
         groups=[
             GroupMemory(
                 window=group.window,
+                states=group.is_state,
                 used=group.num_used * group.block_bytes,
                 cached=group.num_cached * group.block_bytes,
             )
