@@ -125,7 +125,7 @@ class BlockSupply:
             if not self._is_available(counts):
                 return False
             missing = counts[index] - self.groups[index].pool.num_spare
-            if not self._commit_some(index, missing, counts) and not self._evict_oldest(index):
+            if not self._commit_some(index, missing, counts) and not self._evict_oldest(index, counts):
                 return False
         return True
 
@@ -156,9 +156,7 @@ class BlockSupply:
         if wanted == 0 or self.is_refused:
             return False
         surplus = [g.num_surplus(count) for g, count in zip(self.groups, counts, strict=True)]
-        free = self._budget.uncached_bytes(self._model)
-        own = sum(n * g.memory.extent_bytes for n, g in zip(surplus, self.groups, strict=True))
-        num_extents = min(wanted, (free + own) // group.memory.extent_bytes)
+        num_extents = min(wanted, self._uncached_bytes(counts) // group.memory.extent_bytes)
         if num_extents <= 0:
             return False
         for other, num_given in zip(self.groups, surplus, strict=True):
@@ -197,11 +195,17 @@ class BlockSupply:
         ]
         return any(given)
 
-    def _evict_oldest(self, index: int) -> bool:
+    def _uncached_bytes(self, counts: list[int]) -> int:
+        """What can be committed without evictions, beside so many blocks of each group."""
+        groups = zip(self.groups, counts, strict=True)
+        own = sum(group.num_surplus(count) * group.memory.extent_bytes for group, count in groups)
+        return self._budget.uncached_bytes(self._model) + own
+
+    def _evict_oldest(self, index: int, counts: list[int]) -> bool:
         """Evicts what was used longest ago: a block of this group, or, where its memory can become this
-        group's, an extent of another group or model. False: there is nothing.
+        group's, of another group or model, as much of that as one extent lacks. False: there is nothing.
         """
-        pool = self.groups[index].pool
+        pool, memory, *_ = self.groups[index]
         own = pool.oldest_cached()
         others: int | None = None
         if pool.num_uncommitted and not self.is_refused:
@@ -211,10 +215,12 @@ class BlockSupply:
             self.blocks.evict(index)
         elif others is None:
             return False
-        elif others == own_extents:
-            self.evict(1, None)
         else:
-            self._budget.evict_oldest(self._model)
+            missing = max(memory.extent_bytes - self._uncached_bytes(counts), 1)
+            if others == own_extents:
+                self.evict(missing, min((tick for tick in (own, theirs) if tick is not None), default=None))
+            else:
+                self._budget.evict_oldest(self._model, missing)
         return True
 
     def _commit(self, index: int, num_extents: int) -> list[int]:
