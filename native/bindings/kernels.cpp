@@ -51,6 +51,8 @@ OutMatrix linear(const GgufFile& file, std::string_view name, const FloatMatrix&
     kernels.linear({
         .weight = &weight,
         .x = quantized ? static_cast<const void*>(quantized_x.data()) : x.data(),
+        .x_stride = quantized ? kernels.quantized_row_bytes(weight.cols)
+                              : weight.cols * static_cast<int64_t>(sizeof(float)),
         .x_rows = nullptr,
         .num_tokens = static_cast<int64_t>(tokens),
         .row_begin = 0,

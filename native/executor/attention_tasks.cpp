@@ -28,7 +28,7 @@ AttentionTiles::AttentionTiles(const AttentionStage& stage, const Batch& batch, 
 }
 
 void AttentionTiles::hold_back(int64_t total_work) {
-  if (total_work * partial_floats(stage_.head_dim) <= kMostPartialFloats) return;
+  if (total_work * partial_floats(stage_.value_dim) <= kMostPartialFloats) return;
   AttentionTiles all(stage_, batch_, 1);
   all.share_ = share_;
   int64_t wanted = 0;
@@ -84,7 +84,7 @@ void AttentionTiles::divide() {
   const int64_t segments = tile_.last_segment - tile_.first_segment;
   tile_.pieces = share_ == 0 ? 1 : std::min(divide_up(work(), share_), segments);
   const int64_t rows = (tile_.token_end - tile_.token_begin) * heads_;
-  tile_.partial_floats = tile_.pieces == 1 ? 0 : rows * segments * partial_floats(stage_.head_dim);
+  tile_.partial_floats = tile_.pieces == 1 ? 0 : rows * segments * partial_floats(stage_.value_dim);
   if (tile_.pieces == 1 || undivided_floats_ <= 0) return;
   undivided_floats_ -= tile_.partial_floats;
   tile_.pieces = 1;
@@ -100,7 +100,7 @@ int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_th
     const auto* attention = std::get_if<AttentionStage>(&stage);
     if (attention == nullptr) continue;
     const int64_t rows = std::max<int64_t>(kMaxAttentionRows, attention->num_heads / attention->num_kv_heads);
-    most = std::max(most, rows * segments * partial_floats(attention->head_dim));
+    most = std::max(most, rows * segments * partial_floats(attention->value_dim));
   }
   return std::min(most * kTasksPerThread * num_threads, kMostPartialFloats);
 }

@@ -120,7 +120,8 @@ void ProgramBuilder::set_rotation(int buffer, const KeyRotation& rotation) {
 }
 
 void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v) {
-  KvLayer kv{num_kv_heads, head_dim, window, kv_layout(plan_.kv_type, num_kv_heads, head_dim), {}};
+  const KvLayout layout = kv_layout(plan_.kv_type, num_kv_heads, head_dim);
+  KvLayer kv{num_kv_heads, head_dim, v == kNoBuffer, window, layout, {}};
   const auto turned = turned_.find(k);
   if (turned != turned_.end()) kv.rotation = turned->second;
   if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
@@ -191,8 +192,8 @@ void ProgramBuilder::place_layers(bool by_window) {
     const auto group = std::find_if(plan_.groups.begin(), plan_.groups.end(), has_window);
     layer.group = static_cast<int>(group - plan_.groups.begin());
     layer.k_offset = group->block_bytes;
-    layer.v_offset = group->block_bytes + layer.layout.bytes;
-    group->block_bytes += 2 * layer.layout.bytes;
+    layer.v_offset = layer.k_offset + (layer.is_latent ? 0 : layer.layout.bytes);
+    group->block_bytes = layer.v_offset + layer.layout.bytes;
     ++group->num_layers;
   }
 }

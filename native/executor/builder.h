@@ -68,6 +68,7 @@ class ProgramBuilder {
   std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables;
   // The values of the buffer were just turned by their tokens' positions.
   void set_rotation(int buffer, const KeyRotation& rotation);
+  // v: kNoBuffer where values are columns of the keys.
   void add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
 
  private:

@@ -105,7 +105,7 @@ struct LayerMove {
     const KeyRotation& rotation = *layer.rotation;
     for (int i = 0; i < run.count; ++i) {
       read_keys(plan.kv_type, layer.layout, layer.head_dim, run.source, run.source_slot + i, keys);
-      rotation.rotate(keys, rotation.num_heads, rotation.head_dim, rotation.rotary_dim, turn,
+      rotation.rotate(keys + rotation.begin, rotation.num_heads, rotation.head_dim, rotation.rotary_dim, turn,
                       turn + rotation.rotary_dim / 2);
       plan.kernels->store_kv(plan.kv_type, layer.layout, keys, nullptr, 0, layer.num_kv_heads, layer.head_dim,
                              run.destination_slot + i, run.destination, nullptr);
@@ -119,7 +119,7 @@ struct LayerMove {
     } else {
       turn_keys(keys_run);
     }
-    copy_values(layer.layout, run.at(layer.v_offset));
+    if (!layer.is_latent) copy_values(layer.layout, run.at(layer.v_offset));
   }
 };
 

@@ -63,7 +63,9 @@ struct LinearPart {
   Weight weight;
   const float* bias;  // nullptr: none
   int x, out;
-  int residual;  // or kNoBuffer
+  int residual;            // or kNoBuffer
+  int64_t x_offset = 0;    // of the columns it reads of x, in bytes
+  int64_t out_offset = 0;  // of those that it writes
 };
 
 // Several weights over the same input rows: one list of work.
@@ -74,7 +76,7 @@ struct LinearStage {
 };
 
 struct AttentionStage {
-  int layer, num_heads, num_kv_heads, head_dim;
+  int layer, num_heads, num_kv_heads, head_dim, value_dim;
   float scale, softcap;
   int64_t window;
   const float* sinks;  // [num_heads], or nullptr
@@ -83,7 +85,7 @@ struct AttentionStage {
   // Whether the work falls into the same tasks.
   bool has_shape_of(const AttentionStage& other) const {
     return num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
-           window == other.window;
+           value_dim == other.value_dim && window == other.window;
   }
 };
 
@@ -101,8 +103,8 @@ using Stage = std::variant<TokenStage, LinearStage, AttentionStage, ExpertStage>
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
   decltype(Kernels::rope_normal) rotate;
-  int64_t num_heads, head_dim, rotary_dim;
-  const float* inv_freq;  // one of the plan's constants
+  int64_t num_heads, head_dim, begin, rotary_dim;  // begin: the first dimension of a head that was turned
+  const float* inv_freq;                           // one of the plan's constants
 };
 
 // Layers that see equally many tokens: they keep the keys and values of the same ones, and share blocks.
@@ -115,6 +117,7 @@ struct KvGroup {
 // A layer's keys and values.
 struct KvLayer {
   int num_kv_heads, head_dim;
+  bool is_latent;  // its values are columns of its keys
   int64_t window;  // as in its group
   KvLayout layout;
   std::optional<KeyRotation> rotation;  // none: keys do not depend on positions

@@ -8,6 +8,7 @@
 // Such positions were written by the same sequence, now or before, so that zero times them is zero. So a
 // token's output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over
 // threads.
+#include "kernels/attention_latents.h"
 #include "kernels/attention_queries.h"
 #include "kernels/attention_rows.h"
 #include "kernels/attention_softmax.h"
@@ -25,16 +26,17 @@ int64_t num_rows(const AttentionArgs& args) {
 Row row_at(const AttentionArgs& args, int64_t index) {
   const int64_t heads = heads_of_group(args), token = args.token_begin + index / heads;
   const int64_t head = args.kv_head * heads + index % heads;
-  const int64_t at = token * args.stride + head * args.head_dim;
+  const int64_t at = token * args.num_heads + head;
   const int64_t end = args.first_position + token + 1;
   const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
-  return {head, args.q + at, args.out + at, begin, end};
+  return {head, args.q + at * args.head_dim, args.out + at * args.value_dim, begin, end};
 }
 
 template <KvType kType>
 void start_rows(const AttentionArgs& args, int64_t first, int count, Rows& rows) {
   rows.count = count;
-  rows.values = padded(args.head_dim);
+  rows.q_values = padded(args.head_dim);
+  rows.values = padded(args.value_dim);
   for (int r = 0; r < count; ++r) rows.row[r] = row_at(args, first + r);
   prepare_queries<kType>(rows, args.head_dim, query_factor(args));
 }
@@ -54,10 +56,10 @@ Group group_at(const AttentionArgs& args, int64_t position, const Rows& rows) {
     const uint8_t* block = block_at(position / kBlockTokens + b);
     const uint8_t* ahead = block_at(position / kBlockTokens + b + kGroupBlocks);
     group.k[b] = block + args.k_offset + head;
-    group.v[b] = block + args.v_offset + head;
     group.k_ahead[b] = ahead + args.k_offset + head;
-    group.v_ahead[b] = ahead + args.v_offset + head;
     group.k_scales[b] = reinterpret_cast<const uint16_t*>(block + args.k_offset + scales);
+    group.v[b] = block + args.v_offset + head;
+    group.v_ahead[b] = ahead + args.v_offset + head;
     group.v_scales[b] = reinterpret_cast<const uint16_t*>(block + args.v_offset + scales);
     if (args.layout->head_scales > 0) {
       __builtin_prefetch(ahead + args.k_offset + scales);
@@ -79,7 +81,8 @@ void attend_segment(const AttentionArgs& args, Rows& rows, int64_t segment) {
   const int64_t seen_end = rows.row[rows.count - 1].end, end = begin + kSegmentTokens;
   for (int64_t position = seen > begin ? seen : begin; position < (seen_end < end ? seen_end : end);
        position += kGroupTokens) {
-    const Group group = group_at(args, position, rows);
+    Group group = group_at(args, position, rows);
+    if (args.is_latent) unpack_latents<kType>(args.value_dim, rows.latents, group);
     in_register_rows<kRegisterRows>(0, rows.count, [&](auto count, int first) {
       attend_group<kType, count.value>(args, rows, first, group);
     });
@@ -93,17 +96,18 @@ struct Total {
 };
 
 // Adds one segment's sums.
-void add_segment(Total& total, float* out, float maximum, float weight, const float* sums, int64_t head_dim) {
+void add_segment(Total& total, float* out, float maximum, float weight, const float* sums,
+                 int64_t value_dim) {
   const float highest = total.maximum > maximum ? total.maximum : maximum;
   const f32x16 before = exp2(splat(total.maximum - highest)), now = exp2(splat(maximum - highest));
   total.maximum = highest;
   total.weight = total.weight * before[0] + weight * now[0];
   int64_t d = 0;
-  for (; d + kLanes <= head_dim; d += kLanes)
+  for (; d + kLanes <= value_dim; d += kLanes)
     store(out + d, fma(load(out + d), before, load(sums + d) * now));
-  if (d < head_dim) {
-    const f32x16 sum = fma(load_partial(out + d, head_dim - d), before, load(sums + d) * now);
-    store_partial(out + d, sum, head_dim - d);
+  if (d < value_dim) {
+    const f32x16 sum = fma(load_partial(out + d, value_dim - d), before, load(sums + d) * now);
+    store_partial(out + d, sum, value_dim - d);
   }
 }
 
@@ -112,9 +116,9 @@ void add_segment(Total& total, float* out, float maximum, float weight, const fl
 void finish_row(const AttentionArgs& args, const Row& row, Total total) {
   alignas(64) static constexpr float kNoValue[kMaxHeadDim] = {};
   if (args.sinks != nullptr)
-    add_segment(total, row.out, args.sinks[row.head] * kLog2E, 1.0f, kNoValue, args.head_dim);
+    add_segment(total, row.out, args.sinks[row.head] * kLog2E, 1.0f, kNoValue, args.value_dim);
   const float inverse = 1.0f / total.weight;
-  for (int64_t d = 0; d < args.head_dim; ++d) row.out[d] = row.out[d] * inverse + 0.0f;
+  for (int64_t d = 0; d < args.value_dim; ++d) row.out[d] = row.out[d] * inverse + 0.0f;
 }
 
 template <KvType kType>
@@ -122,13 +126,13 @@ void attend(const AttentionArgs& args, int64_t first, int count) {
   Rows rows;
   start_rows<kType>(args, first, count, rows);
   Total totals[kMaxAttentionRows];
-  for (int r = 0; r < count; ++r) std::memset(rows.row[r].out, 0, (size_t)args.head_dim * sizeof(float));
+  for (int r = 0; r < count; ++r) std::memset(rows.row[r].out, 0, (size_t)args.value_dim * sizeof(float));
   const int64_t end = rows.row[count - 1].end;
   for (int64_t s = rows.row[0].begin / kSegmentTokens; s * kSegmentTokens < end; ++s) {
     attend_segment<kType>(args, rows, s);
     for (int r = 0; r < count; ++r) {
       add_segment(totals[r], rows.row[r].out, rows.maximum[r], reduce_add(load(rows.total_weight[r])),
-                  rows.sums + r * rows.values, args.head_dim);
+                  rows.sums + r * rows.values, args.value_dim);
     }
   }
   for (int r = 0; r < count; ++r) finish_row(args, rows.row[r], totals[r]);
@@ -136,7 +140,7 @@ void attend(const AttentionArgs& args, int64_t first, int count) {
 
 float* partial_of(const AttentionArgs& args, int64_t row, int64_t segment) {
   const int64_t segments = args.last_segment - args.first_segment;
-  return args.partial + (row * segments + segment - args.first_segment) * partial_floats(args.head_dim);
+  return args.partial + (row * segments + segment - args.first_segment) * partial_floats(args.value_dim);
 }
 
 template <KvType kType>
@@ -144,7 +148,7 @@ void attend_segments(const AttentionArgs& args, int64_t segment_begin, int64_t s
                      int count) {
   Rows rows;
   start_rows<kType>(args, first, count, rows);
-  const int64_t width = partial_floats(args.head_dim) - kLanes;
+  const int64_t width = partial_floats(args.value_dim) - kLanes;
   for (int64_t s = segment_begin; s < segment_end; ++s) {
     attend_segment<kType>(args, rows, s);
     for (int r = 0; r < count; ++r) {
@@ -194,14 +198,14 @@ void attention_segments(const AttentionArgs& args, int64_t segment_begin, int64_
 }
 
 void combine_segments(const AttentionArgs& args) {
-  const int64_t width = partial_floats(args.head_dim) - kLanes;
+  const int64_t width = partial_floats(args.value_dim) - kLanes;
   for (int64_t r = 0, rows = num_rows(args); r < rows; ++r) {
     Total total;
     const Row row = row_at(args, r);
-    std::memset(row.out, 0, (size_t)args.head_dim * sizeof(float));
+    std::memset(row.out, 0, (size_t)args.value_dim * sizeof(float));
     for (int64_t s = args.first_segment; s < args.last_segment; ++s) {
       const float* partial = partial_of(args, r, s);
-      add_segment(total, row.out, partial[width], partial[width + 1], partial, args.head_dim);
+      add_segment(total, row.out, partial[width], partial[width + 1], partial, args.value_dim);
     }
     finish_row(args, row, total);
   }

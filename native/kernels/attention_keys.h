@@ -78,7 +78,7 @@ template <KvType kType, int kRows, int kBlocks>
 PUNA_INLINE void dot_quantized(const Rows& rows, int first, const Group& group, int block,
                                f32x16 (&sums)[kRows][kBlocks]) {
   constexpr int kGroupBytes = (kType == KvType::kQ8_0 ? kKvGroup : kKvGroup / 2) * kBlockTokens;
-  const int64_t groups = rows.values / kKvGroup;
+  const int64_t groups = rows.q_values / kKvGroup;
   for (int64_t g = 0; g < groups; ++g) {
     const int64_t at = first * groups + g * kRows;
     i32x16 products[kRows][kBlocks];
@@ -106,7 +106,7 @@ PUNA_INLINE void dot_keys(const Rows& rows, int first, const Group& group, int b
                           f32x16 (&sums)[kRows][kBlocks]) {
   if constexpr (is_float(kType)) {
     using T = std::conditional_t<kType == KvType::kF16, uint16_t, float>;
-    dot_floats<kRows, kBlocks, T>(rows.q + first * rows.values, group.k + block, group.k_ahead + block,
+    dot_floats<kRows, kBlocks, T>(rows.q + first * rows.q_values, group.k + block, group.k_ahead + block,
                                   head_dim, sums);
   } else {
     dot_quantized<kType>(rows, first, group, block, sums);

@@ -10,7 +10,7 @@ namespace {
 // For float keys. factor: what makes scores of products.
 template <int kRows>
 void scale_queries(Rows& rows, int first, int64_t head_dim, float factor) {
-  float* q = rows.q + first * rows.values;
+  float* q = rows.q + first * rows.q_values;
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     for (int r = 0; r < kRows; ++r, q += kLanes) {
       const float* from = rows.row[first + r].q + d;
@@ -24,7 +24,7 @@ void scale_queries(Rows& rows, int first, int64_t head_dim, float factor) {
 template <KvType kType, int kRows>
 void round_queries(Rows& rows, int first, int64_t head_dim, float factor) {
   constexpr int32_t kBias = kType == KvType::kQ8_0 ? 128 : 8;
-  int64_t at = first * rows.values / kKvGroup;
+  int64_t at = first * rows.q_values / kKvGroup;
   for (int64_t d = 0; d < head_dim; d += kKvGroup) {
     for (int r = 0; r < kRows; ++r, ++at) {
       i32x16 low, high;

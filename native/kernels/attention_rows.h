@@ -30,20 +30,24 @@ struct Row {
 // The rows of a task, with the state of the online softmax over one segment.
 struct Rows {
   int count;
-  int64_t values;  // floats between the sums of two rows: head_dim, padded
+  int64_t q_values;  // of a query: head_dim, padded
+  int64_t values;    // floats between the sums of two rows: value_dim, padded
   Row row[kMaxAttentionRows];
   alignas(64) float maximum[kMaxAttentionRows];               // of the scores so far
   alignas(64) float total_weight[kMaxAttentionRows][kLanes];  // so far, lane by lane
   alignas(64) float sums[kRowValues];                         // of weighted values, so far
 
   // Scaled queries: [chunks of 16 values][rows of a set][16], a set being what goes through the registers
-  // together. That of row `first` starts at first * values.
+  // together. That of row `first` starts at first * q_values.
   alignas(64) float q[kRowValues];
   // For quantized keys [groups][rows of a set][32], rounded, and for each [groups][rows of a set] the scale
   // and what the bias of the keys must be compensated by.
   alignas(64) int8_t rounded_q[kRowValues];
   float q_scale[kRowValues / kKvGroup];
   int32_t q_offset[kRowValues / kKvGroup];
+
+  // A group's values, [positions][value_dim], where they are columns of the keys.
+  alignas(64) float latents[kGroupTokens * kMaxLatentDim];
 };
 
 // Four blocks, from a position that is a multiple of 64 on. Where some lie before or behind everything that

@@ -97,7 +97,11 @@ void attend_group(const AttentionArgs& args, Rows& rows, int first, const Group&
   PUNA_UNROLL(8)
   for (int r = 0; r < kRows; ++r)
     weigh(rows.maximum[first + r], w.correction[r], w.weight[r], rows.total_weight[first + r]);
-  add_all_values<kType>(w, group, args.head_dim, rows.sums + first * rows.values, rows.values);
+  float* sums = rows.sums + first * rows.values;
+  if (args.is_latent)
+    add_all_values<KvType::kF32>(w, group, args.value_dim, sums, rows.values);
+  else
+    add_all_values<kType>(w, group, args.value_dim, sums, rows.values);
 }
 
 }  // namespace

@@ -126,10 +126,10 @@ PUNA_INLINE void add_values(const Weighting<kRows>& w, const Group& group, int64
 }
 
 template <KvType kType, int kRows>
-PUNA_INLINE void add_all_values(const Weighting<kRows>& w, const Group& group, int64_t head_dim, float* sums,
+PUNA_INLINE void add_all_values(const Weighting<kRows>& w, const Group& group, int64_t value_dim, float* sums,
                                 int64_t stride) {
   constexpr int kStep = is_float(kType) ? 1 : 2;  // chunks that go together
-  const int64_t width = is_float(kType) ? head_dim : stride, token_bytes = value_bytes<kType>(width);
+  const int64_t width = is_float(kType) ? value_dim : stride, token_bytes = value_bytes<kType>(width);
   int64_t d = 0;
   for (; d + kRegisterChunks * kLanes <= width; d += kRegisterChunks * kLanes)
     add_values<kType, kRows, kRegisterChunks, false>(w, group, token_bytes, d, 0, sums, stride);

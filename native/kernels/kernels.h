@@ -21,6 +21,7 @@ enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai };
 struct LinearArgs {
   const Weight* weight;
   const void* x;          // rows of quantized_row_bytes(cols) if needs_quantized_input, else of cols floats
+  int64_t x_stride;       // bytes from one row to the next
   const int32_t* x_rows;  // [num_tokens] the row of each token; nullptr: in order
   int64_t num_tokens;
   int64_t row_begin;
@@ -37,13 +38,15 @@ struct LinearArgs {
 inline constexpr int kSegmentTokens = 256;
 inline constexpr int kMaxAttentionRows = 48;  // query rows (tokens x heads of a KV head) of one task
 inline constexpr int kMaxHeadDim = 2048;
+inline constexpr int kMaxLatentDim = 512;
 
 // One attention task: query tokens [token_begin, token_end) of one sequence, all query heads of one KV head.
 struct AttentionArgs {
   const float* q;  // [num_tokens][num_heads * head_dim], of the sequence's first query token
-  float* out;      // same shape
-  int64_t stride;  // floats between tokens of q and out
-  int num_heads, num_kv_heads, head_dim;
+  float* out;      // [num_tokens][num_heads * value_dim]
+  int num_heads, num_kv_heads;
+  int head_dim;   // of queries and keys
+  int value_dim;  // of values: head_dim, but for latents
   int kv_head;
   int64_t token_begin, token_end;
   int64_t first_position;  // position of the sequence's first query token
@@ -52,6 +55,7 @@ struct AttentionArgs {
   KvType kv_type;
   const KvLayout* layout;
   int64_t k_offset, v_offset;  // of this layer's K and V within a block
+  bool is_latent;              // there is no V: values are the first value_dim columns of K
   float scale;
   float softcap;       // 0: none
   int64_t window;      // 0: all earlier tokens; else only the last `window` ones
@@ -59,13 +63,13 @@ struct AttentionArgs {
 
   // For attention_segments and combine_segments, which together give what attention gives: the sums of
   // segment s go to partial[(row * (last_segment - first_segment) + s - first_segment) *
-  // partial_floats(head_dim)].
+  // partial_floats(value_dim)].
   float* partial = nullptr;
   int64_t first_segment = 0, last_segment = 0;  // all that the task's tokens see: [first, last)
 };
 
 // Floats that attention_segments writes for one segment and query row.
-constexpr int64_t partial_floats(int64_t head_dim) { return (head_dim + 15) / 16 * 16 + 16; }
+constexpr int64_t partial_floats(int64_t value_dim) { return (value_dim + 15) / 16 * 16 + 16; }
 
 inline constexpr int kLogitBlock = 256;    // logits are read in blocks of as many, padded with -infinity
 inline constexpr int kLogitBuckets = 512;  // of a histogram

@@ -12,6 +12,7 @@ inline constexpr int64_t kCachedActivations = 6144;
 template <TensorType kType, bool kFirst>
 void linear_group(const LinearArgs& args, int64_t row, int64_t num_rows, int64_t token, int64_t num_tokens) {
   const Weight& weight = *args.weight;
+  const int64_t x_stride = args.x_stride / (int64_t)sizeof(float);
   const auto* all = static_cast<const float*>(args.x);
   const int64_t chunk = kCachedActivations / num_tokens / kLanes * kLanes;
   TokenSums sums[kBlockRows];
@@ -20,7 +21,7 @@ void linear_group(const LinearArgs& args, int64_t row, int64_t num_rows, int64_t
   for (int64_t k = 0; k < weight.cols; k += chunk) {
     const float* x[kFloatTokens];
     for (int64_t t = 0; t < num_tokens; ++t)
-      x[t] = all + (args.x_rows ? args.x_rows[token + t] : token + t) * weight.cols + k;
+      x[t] = all + (args.x_rows ? args.x_rows[token + t] : token + t) * x_stride + k;
     const int64_t columns = weight.cols - k < chunk ? weight.cols - k : chunk;
     multiply_group<kType, kFirst>(num_rows, num_tokens, weight.row(row) + k * kFloatBytes<kType>,
                                   (int64_t)weight.row_bytes, x, columns, k == 0, sums);

@@ -127,15 +127,14 @@ struct PairTask {
   // From column k on.
   template <int kTokens>
   inline __attribute__((always_inline)) TokenRows<kTokens> rows(int64_t first, int64_t k) const {
-    const int64_t stride = Method::activation_bytes(args.weight->cols);
     const uint8_t* x = static_cast<const uint8_t*>(args.x) + Method::activation_bytes(k);
     TokenRows<kTokens> rows;
     PUNA_UNROLL(8)
     for (int t = 0; t < kTokens; ++t) {
       const int64_t at = token + first + t;
       const int64_t next = at + kTokens < token + num_tokens ? at + kTokens : at;
-      rows.row[t] = x + (args.x_rows ? args.x_rows[at] : at) * stride;
-      rows.next[t] = x + (args.x_rows ? args.x_rows[next] : next) * stride;
+      rows.row[t] = x + (args.x_rows ? args.x_rows[at] : at) * args.x_stride;
+      rows.next[t] = x + (args.x_rows ? args.x_rows[next] : next) * args.x_stride;
     }
     return rows;
   }

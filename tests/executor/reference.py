@@ -22,16 +22,18 @@ def activation(name: str, x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-def rope(x: Array, positions: Array, head_dim: int, style: str, inv_freq: Array, scale: float) -> Array:
-    heads = x.reshape(len(x), -1, head_dim).copy()
-    half = len(inv_freq)
+def rope(
+    x: Array, positions: Array, head_dim: int, style: str, inv_freq: Array, scale: float, begin: int = 0
+) -> Array:
+    result = x.reshape(len(x), -1, head_dim).copy()
+    heads, half = result[..., begin:], len(inv_freq)
     angles = positions[:, None, None] * inv_freq
     cos, sin = np.cos(angles) * scale, np.sin(angles) * scale
     first = slice(0, 2 * half, 2) if style == "normal" else slice(0, half)
     second = slice(1, 2 * half, 2) if style == "normal" else slice(half, 2 * half)
     a, b = heads[..., first].copy(), heads[..., second].copy()
     heads[..., first], heads[..., second] = a * cos - b * sin, b * cos + a * sin
-    return heads.reshape(x.shape)
+    return result.reshape(x.shape)
 
 
 def attention(
@@ -45,7 +47,8 @@ def attention(
     sinks: NDArray[np.float32] | None = None,
 ) -> Array:
     """Of one sequence: q [n, heads * head_dim] are its last n positions, k and v all of them."""
-    q, k, v = (x.reshape(len(x), -1, head_dim) for x in (q, k, v))
+    q, k = (x.reshape(len(x), -1, head_dim) for x in (q, k))
+    v = v.reshape(len(v), k.shape[1], -1)
     repeats = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, repeats, axis=1), np.repeat(v, repeats, axis=1)
     scores = np.einsum("qhd,khd->hqk", q, k) * scale

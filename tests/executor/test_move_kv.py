@@ -17,7 +17,17 @@ from puna._native import Arena, NativeError, ProgramBuilder, ThreadPool
 from tests.executor import reference
 from tests.executor.kv_blocks import KvShape
 from tests.executor.kv_types import GROUP, KV_TYPES
-from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
+from tests.executor.toy import (
+    BLOCK_TOKENS,
+    Chunk,
+    Runner,
+    attention,
+    build,
+    embedded,
+    latent_attention,
+    rows_of,
+    write_gguf,
+)
 
 pytestmark = pytest.mark.native
 
@@ -34,6 +44,7 @@ class Layer:
     style: str = ""  # not rotated
     rotary_dim: int = 0
     scale: float = 1.0
+    begin: int = 0  # of what is rotated; of a latent, whose values are the columns before
 
     @property
     def inv_freq(self) -> NDArray[np.float32]:
@@ -44,7 +55,9 @@ class Layer:
     def turned(self, keys: Floats, positions: Floats, scale: float) -> Floats:
         if not self.style:
             return keys
-        return reference.rope(keys, positions, self.head_dim, self.style, self.inv_freq.astype(float), scale)
+        return reference.rope(
+            keys, positions, self.head_dim, self.style, self.inv_freq.astype(float), scale, self.begin
+        )
 
 
 LAYERS = [
@@ -52,6 +65,7 @@ LAYERS = [
     Layer(6, 3, 40, "normal", 24, scale=1.3),
     Layer(2, 2, 18, "neox", 10, scale=0.7),
     Layer(3, 1, 32, "normal", 32),
+    Layer(3, 1, 80, "normal", 16, scale=1.1, begin=64),
     Layer(2, 1, 20),
 ]
 
@@ -75,8 +89,16 @@ class Model:
         for i, layer in enumerate(LAYERS):
             q, k, v = (embedded(b, f"{i}.{name}", self.tables[f"{i}.{name}"].shape[1]) for name in "qkv")
             for x in (q, k) if layer.style else ():
-                kind = {"style": layer.style, "inv_freq": layer.inv_freq, "scale": layer.scale}
+                kind = {
+                    "style": layer.style,
+                    "inv_freq": layer.inv_freq,
+                    "scale": layer.scale,
+                    "begin": layer.begin,
+                }
                 b.op("Rope", [x], [x], head_dim=layer.head_dim, **kind)
+            if layer.begin:
+                latent_attention(b, q, k, layer.heads, layer.head_dim, layer.begin, layer=i, scale=0.2)
+                continue
             heads = (layer.heads, layer.kv_heads)
             out = attention(b, (q, k, v), heads, layer.head_dim, layer=i, scale=0.2)
         return rows_of(b, out, layer.heads * layer.head_dim)
@@ -98,12 +120,14 @@ class Model:
         """(keys, values) [positions of the table, kv_heads * head_dim] of each layer."""
         blocks = self.blocks() if blocks is None else blocks
         kept, start = [], 0
-        for shape in self.shapes:
+        for layer, shape in zip(LAYERS, self.shapes, strict=True):
             end = start + shape.num_bytes
-            keys = [shape.keys(blocks[block, start:end]) for block in table]
-            values = [shape.values(blocks[block, end : end + shape.num_bytes]) for block in table]
-            kept.append((np.concatenate(keys), np.concatenate(values)))
-            start = end + shape.num_bytes
+            keys = np.concatenate([shape.keys(blocks[block, start:end]) for block in table])
+            values, start = keys[:, : layer.begin], end
+            if not layer.begin:
+                start = end + shape.num_bytes
+                values = np.concatenate([shape.values(blocks[block, end:start]) for block in table])
+            kept.append((keys, values))
         return kept
 
 
@@ -348,7 +372,7 @@ HALF = np.ones(4, np.float32)
 
 
 def turn(b: ProgramBuilder, x: int) -> None:
-    b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=HALF, scale=1.0)
+    b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=HALF, scale=1.0, begin=0)
 
 
 def scaled(b: ProgramBuilder, x: int) -> int:

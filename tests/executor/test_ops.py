@@ -163,12 +163,57 @@ def test_rope(evaluate, style: str, head_dim: int, half: int) -> None:
     inv_freq = (10000.0 ** -(np.arange(half) / half)).astype(np.float32)
 
     def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
-        b.op("Rope", [x], [x], head_dim=head_dim, style=style, inv_freq=inv_freq, scale=1.25)
+        b.op("Rope", [x], [x], head_dim=head_dim, style=style, inv_freq=inv_freq, scale=1.25, begin=0)
         return x, 3 * head_dim
 
     positions = 30000.0 + np.arange(TOKENS)
     expected = reference.rope(x.astype(float), positions, head_dim, style, inv_freq.astype(float), 1.25)
     np.testing.assert_allclose(evaluate([x], define, position=30000), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_only_the_end_of_each_head_is_rotated(evaluate) -> None:
+    x, inv_freq = random(TOKENS, 3 * 88), (100.0 ** -np.linspace(0, 1, 12)).astype(np.float32)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.op("Rope", [x], [x], head_dim=88, style="normal", inv_freq=inv_freq, scale=1.0, begin=64)
+        return x, 3 * 88
+
+    positions = np.arange(TOKENS).astype(float)
+    expected = reference.rope(x.astype(float), positions, 88, "normal", inv_freq.astype(float), 1.0, begin=64)
+    np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_columns_are_taken_out_and_put_together(evaluate) -> None:
+    x, y = random(TOKENS, 5 * 7), random(TOKENS, 5 * 4, seed=1)
+
+    def define(b: ProgramBuilder, x: int, y: int) -> tuple[int, int]:
+        some, out = b.buffer(5 * 3), b.buffer(5 * 7)
+        b.op("Columns", [x], [some], begin=2, size=3, period=7)
+        b.op("Concat", [some, y], [out], num_runs=5)
+        return out, 5 * 7
+
+    runs = x.reshape(TOKENS, 5, 7)[..., 2:5], y.reshape(TOKENS, 5, 4)
+    expected = np.concatenate(runs, axis=-1).reshape(TOKENS, -1)
+    np.testing.assert_array_equal(evaluate([x, y], define), expected)
+
+
+@pytest.mark.parametrize("type_name", ["F32", "F16", "Q8_0", "Q4_1"])
+@pytest.mark.parametrize("tokens", [1, 7, TOKENS])
+def test_each_head_has_a_matrix_of_its_own(evaluate, type_name: str, tokens: int) -> None:
+    heads, rows, columns = 3, 50, 96
+    x = random(tokens, heads * columns)
+    weight = encoded(random(heads, rows, columns, scale=0.1), type_name)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(heads * rows)
+        b.op("HeadLinear", [x], [out], ["weight"], num_heads=heads)
+        return out, heads * rows
+
+    matrices = decoded(weight).astype(float)
+    expected = np.einsum("thc,hrc->thr", x.reshape(tokens, heads, columns), matrices).reshape(tokens, -1)
+    tolerance = 1e-5 if type_name in ("F32", "F16") else 0.02
+    actual = evaluate([x], define, {"weight": weight})
+    np.testing.assert_allclose(actual, expected, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("type_name", ["F32", "F16", "Q8_0", "Q4_1"])

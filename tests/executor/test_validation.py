@@ -94,25 +94,33 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
     "activation": ("tanh", lambda b, x: b.op("Glu", [x, x], [b.buffer(64)], activation="tanh")),
     "rotation style": (
         "spiral",
-        lambda b, x: b.op("Rope", [x], [x], head_dim=8, style="spiral", inv_freq=FREQUENCIES, scale=1.0),
+        lambda b, x: b.op(
+            "Rope", [x], [x], head_dim=8, style="spiral", inv_freq=FREQUENCIES, scale=1.0, begin=0
+        ),
     ),
     "rotation beyond the head": (
         "frequencies",
-        lambda b, x: b.op("Rope", [x], [x], head_dim=4, style="neox", inv_freq=FREQUENCIES, scale=1.0),
+        lambda b, x: b.op(
+            "Rope", [x], [x], head_dim=4, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0
+        ),
     ),
     "rotation without frequencies": (
         "frequencies",
-        lambda b, x: b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES[:0], scale=1.0),
+        lambda b, x: b.op(
+            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES[:0], scale=1.0, begin=0
+        ),
     ),
     "rotation by infinity": (
         "finite",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES * np.inf, scale=1.0
+            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES * np.inf, scale=1.0, begin=0
         ),
     ),
     "rotation of another width": (
         "wide",
-        lambda b, x: b.op("Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0),
+        lambda b, x: b.op(
+            "Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0
+        ),
     ),
     "soft cap of zero": ("soft cap", lambda b, x: b.op("Softcap", [x], [x], cap=0.0)),
     "scale not finite": ("factor", lambda b, x: b.op("Scale", [x], [x], factor=float("inf"))),

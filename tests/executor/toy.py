@@ -141,6 +141,15 @@ def attention(
     return out
 
 
+def latent_attention(
+    b: ProgramBuilder, q: int, k: int, heads: int, head_dim: int, value_dim: int, *, layer: int, scale: float
+) -> int:
+    out = b.buffer(heads * value_dim)
+    sizes = {"num_heads": heads, "head_dim": head_dim, "value_dim": value_dim}
+    b.op("LatentAttention", [q, k], [out], layer=layer, scale=scale, **sizes)
+    return out
+
+
 def rows_of(builder: ProgramBuilder, x: int, width: int) -> int:
     out = builder.buffer(width)
     builder.op("Rows", [x], [out])

@@ -28,6 +28,7 @@ void ExpertStep::run_down(WorkShares& shares, const uint8_t* next) const {
       kernels().linear({
           .weight = &weight,
           .x = hidden(run.begin),
+          .x_stride = layer.hidden_bytes,
           .x_rows = nullptr,
           .num_tokens = run.num_visits(),
           .row_begin = 0,

@@ -23,6 +23,7 @@ struct Unit {
     experts.kernels().linear({
         .weight = &weight,
         .x = experts.step.bytes(x, 0),
+        .x_stride = experts.step.plan.buffers[static_cast<size_t>(x)].row_bytes,
         .x_rows = experts.row_of_visit() + first,
         .num_tokens = visits,
         .row_begin = 0,

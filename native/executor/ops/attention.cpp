@@ -9,22 +9,40 @@
 namespace puna {
 namespace {
 
+// v: kNoBuffer where values are columns of the keys.
 void store_kv(ProgramBuilder& builder, int layer, int64_t num_kv_heads, int64_t head_dim, int k, int v) {
   const auto run = [=](const RowRun& row) {
     const Plan& plan = row.step.plan;
     const KvLayer& kept = plan.layers[static_cast<size_t>(layer)];
     const KvSlot& kv = row.step.kv_slot(kept, row.row);
     const int64_t head = row.first(num_kv_heads), at = head * head_dim;
-    row.kernels.store_kv(plan.kv_type, kept.layout, row.at(k) + at, row.at(v) + at, static_cast<int>(head),
-                         static_cast<int>(row.count(num_kv_heads)), static_cast<int>(head_dim), kv.slot,
-                         kv.block + kept.k_offset, kv.block + kept.v_offset);
+    row.kernels.store_kv(plan.kv_type, kept.layout, row.at(k) + at, v == kNoBuffer ? nullptr : row.at(v) + at,
+                         static_cast<int>(head), static_cast<int>(row.count(num_kv_heads)),
+                         static_cast<int>(head_dim), kv.slot, kv.block + kept.k_offset,
+                         kv.block + kept.v_offset);
   };
-  builder.append(builder.token_stage(Domain::kTokens), {{k, v}, kNoBuffer, num_kv_heads, run});
+  std::vector<int> inputs = {k};
+  if (v != kNoBuffer) inputs.push_back(v);
+  builder.append(builder.token_stage(Domain::kTokens), {std::move(inputs), kNoBuffer, num_kv_heads, run});
+}
+
+// Keeps the keys and values of the step's tokens, and attends to those of the tokens so far.
+void attend(ProgramBuilder& builder, const OpCall& call, const AttentionStage& stage, int v) {
+  const int k = call.inputs[1];
+  builder.expect_width(stage.q, int64_t{stage.num_heads} * stage.head_dim);
+  builder.expect_width(stage.out, int64_t{stage.num_heads} * stage.value_dim);
+  for (const int input : call.inputs) require(stage.out != input, "attention cannot write over its input");
+  builder.add_layer(stage.layer, stage.num_kv_heads, stage.head_dim, stage.window, k, v);
+  require(builder.common_domain(call.inputs) == Domain::kTokens, "attention after the choice of rows");
+  store_kv(builder, stage.layer, stage.num_kv_heads, stage.head_dim, k, v);
+  const int at = builder.add_stage(stage);
+  builder.read(stage.q, at);
+  builder.write(stage.out, Domain::kTokens, at, {});  // where tokens are shows in how far apart they are
 }
 
 void attention(ProgramBuilder& builder, const OpCall& call) {
   call.expect(3, 1, std::min(call.tensors.size(), size_t{1}));
-  const int q = call.inputs[0], k = call.inputs[1], v = call.inputs[2], out = call.outputs[0];
+  const int k = call.inputs[1], v = call.inputs[2];
   const auto num_heads = static_cast<int>(call.integer("num_heads", 1, kMaxHeads));
   const auto num_kv_heads = static_cast<int>(call.integer("num_kv_heads", 1, num_heads));
   const auto head_dim = static_cast<int>(call.integer("head_dim", 1, kMaxHeadDim));
@@ -32,23 +50,33 @@ void attention(ProgramBuilder& builder, const OpCall& call) {
           text(num_heads) + " heads cannot be shared out over " + text(num_kv_heads) + " KV heads");
   const float softcap = call.number("softcap");
   require(softcap >= 0, "Attention.softcap is negative");
-  const int64_t q_width = int64_t{num_heads} * head_dim, kv_width = int64_t{num_kv_heads} * head_dim;
-  builder.expect_width(q, q_width), builder.expect_width(out, q_width);
-  builder.expect_width(k, kv_width), builder.expect_width(v, kv_width);
-  require(out != q && out != k && out != v, "attention cannot write over its input");
+  for (const int input : {k, v}) builder.expect_width(input, int64_t{num_kv_heads} * head_dim);
   const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
   const int64_t window = call.integer("window", 0, INT32_MAX);
-  builder.add_layer(layer, num_kv_heads, head_dim, window, k, v);
-  require(builder.common_domain(call.inputs) == Domain::kTokens, "attention after the choice of rows");
-  store_kv(builder, layer, num_kv_heads, head_dim, k, v);
   const float* sinks = call.tensors.empty() ? nullptr : builder.vector(call.tensor(0), num_heads);
-  const int stage = builder.add_stage(AttentionStage{layer, num_heads, num_kv_heads, head_dim,
-                                                     call.number("scale"), softcap, window, sinks, q, out});
-  builder.read(q, stage);
-  builder.write(out, Domain::kTokens, stage, {});  // where tokens are shows in how far apart they are
+  attend(builder, call,
+         {layer, num_heads, num_kv_heads, head_dim, head_dim, call.number("scale"), softcap, window, sinks,
+          call.inputs[0], call.outputs[0]},
+         v);
 }
 
-constexpr OpDefinition kOps[] = {{"Attention", attention}};
+// Its values are the first columns of its keys, which are of one head.
+void latent_attention(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(2, 1, 0);
+  const auto num_heads = static_cast<int>(call.integer("num_heads", 1, kMaxHeads));
+  const auto head_dim = static_cast<int>(call.integer("head_dim", 1, kMaxHeadDim));
+  const auto value_dim = static_cast<int>(call.integer("value_dim", 1, std::min(head_dim, kMaxLatentDim)));
+  require(value_dim % kKvGroup == 0,
+          "values of " + text(value_dim) + " columns of a latent, no multiple of " + text(kKvGroup));
+  builder.expect_width(call.inputs[1], head_dim);
+  const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
+  attend(builder, call,
+         {layer, num_heads, 1, head_dim, value_dim, call.number("scale"), 0.0f, 0, nullptr, call.inputs[0],
+          call.outputs[0]},
+         kNoBuffer);
+}
+
+constexpr OpDefinition kOps[] = {{"Attention", attention}, {"LatentAttention", latent_attention}};
 
 }  // namespace
 

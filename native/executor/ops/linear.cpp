@@ -56,7 +56,32 @@ void linear(ProgramBuilder& builder, const OpCall& call) {
   }
 }
 
-constexpr OpDefinition kOps[] = {{"Linear", linear}};
+// Of each of num_heads equal runs of columns, the product with a matrix of its own.
+void head_linear(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 1);
+  const int x = call.inputs[0], out = call.outputs[0];
+  require(out != x, "linear cannot write over its input");
+  const int64_t heads = call.integer("num_heads", 1, kMaxHeads);
+  const int64_t cols = builder.width(x) / heads, rows = builder.width(out) / heads;
+  builder.expect_width(x, cols * heads), builder.expect_width(out, rows * heads);
+  LinearStage stage{.domain = builder.domain(x), .parts = {}};
+  const WeightStack weights = builder.matrices(call.tensor(0), cols, rows, heads);
+  for (int64_t head = 0; head < heads; ++head) {
+    LinearPart part{.weight = weights.at(head), .bias = nullptr, .x = x, .out = out, .residual = kNoBuffer};
+    part.x_offset = head * cols * static_cast<int64_t>(sizeof(float));
+    part.out_offset = head * rows;
+    if (needs_quantized_input(part.weight.type)) {
+      part.x = quantized(builder, x);
+      part.x_offset = head * builder.kernels().quantized_row_bytes(cols);
+    }
+    stage.parts.push_back(part);
+  }
+  const int at = builder.add_stage(stage);
+  builder.read(stage.parts.front().x, at);
+  builder.write(out, stage.domain, at, call.inputs);
+}
+
+constexpr OpDefinition kOps[] = {{"Linear", linear}, {"HeadLinear", head_linear}};
 
 }  // namespace
 
@@ -106,13 +131,14 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
                const uint8_t* next) {
   step.plan.kernels->linear({
       .weight = &part.weight,
-      .x = step.bytes(part.x, 0),
+      .x = step.bytes(part.x, 0) + part.x_offset,
+      .x_stride = step.plan.buffers[static_cast<size_t>(part.x)].row_bytes,
       .x_rows = nullptr,
       .num_tokens = num_rows,
       .row_begin = begin * kUnitRows,
       .row_end = std::min(end * kUnitRows, part.weight.rows),
-      .out = step.floats(part.out, 0),
-      .out_stride = part.weight.rows,
+      .out = step.floats(part.out, 0) + part.out_offset,
+      .out_stride = step.plan.buffers[static_cast<size_t>(part.out)].width,
       .bias = part.bias,
       .residual = part.residual < 0 ? nullptr : step.floats(part.residual, 0),
       .next = next,

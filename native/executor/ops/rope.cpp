@@ -38,7 +38,8 @@ void rope(ProgramBuilder& builder, const OpCall& call) {
   builder.expect_width(x, num_heads * head_dim);
   const std::vector<float>& inv_freq = call.floats("inv_freq");
   const auto rotary_dim = 2 * static_cast<int64_t>(inv_freq.size());
-  require(rotary_dim >= 2 && rotary_dim <= head_dim,
+  const int64_t begin = call.integer("begin", 0, head_dim);
+  require(rotary_dim >= 2 && rotary_dim <= head_dim - begin,
           text(rotary_dim / 2) + " rotary frequencies do not fit a head of " + text(head_dim));
   for (const float frequency : inv_freq)
     require(std::isfinite(frequency), "a rotary frequency is not finite");
@@ -49,11 +50,11 @@ void rope(ProgramBuilder& builder, const OpCall& call) {
   const auto rotate = style == "neox" ? builder.kernels().rope_neox : builder.kernels().rope_normal;
   const auto run = [=](const RowRun& row) {
     const float* cos = row.at(table.buffer);
-    rotate(row.at(x) + row.first(num_heads) * head_dim, row.count(num_heads), head_dim, rotary_dim, cos,
-           cos + rotary_dim / 2);
+    rotate(row.at(x) + row.first(num_heads) * head_dim + begin, row.count(num_heads), head_dim, rotary_dim,
+           cos, cos + rotary_dim / 2);
   };
   builder.append(builder.token_stage(Domain::kTokens), {{x, table.buffer}, x, num_heads, run});
-  builder.set_rotation(x, {rotate, num_heads, head_dim, rotary_dim, table.inv_freq});
+  builder.set_rotation(x, {rotate, num_heads, head_dim, begin, rotary_dim, table.inv_freq});
 }
 
 constexpr OpDefinition kOps[] = {{"Rope", rope}};

@@ -33,8 +33,8 @@ class Rope(Op):
         (width,), rotary_dim = inputs, 2 * len(self.inv_freq)
         if rotary_dim > self.head_dim - self.begin or width % self.head_dim:
             raise GraphError(
-                f"cannot rotate {rotary_dim} dimensions, from {self.begin} on, of heads of {self.head_dim} in "
-                f"a width of {width}"
+                f"cannot rotate {rotary_dim} dimensions, from {self.begin} on, of heads of {self.head_dim} "
+                f"in a width of {width}"
             )
         return width
 
