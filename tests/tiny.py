@@ -52,6 +52,23 @@ DELTA_NET = {
     "ssm.time_step_rank": 6,
 }
 QWEN35 = DELTA_NET | {"rope.dimension_sections": [3, 3, 2, 0], "nextn_predict_layers": 1}
+YARN = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 512,
+}
+LATENTS = {
+    "attention.head_count_kv": 1,
+    "attention.kv_lora_rank": 64,
+    "attention.key_length": 80,
+    "attention.value_length": 64,
+    "attention.key_length_mla": 48,
+    "attention.value_length_mla": 32,
+    "rope.dimension_count": 16,
+    "expert_shared_count": 1,
+    "leading_dense_block_count": 1,
+    "rope.scaling.yarn_log_multiplier": 0.0707,
+}
 MAMBA2 = {
     "ssm.conv_kernel": 4,
     "ssm.group_count": 2,
@@ -76,12 +93,9 @@ TINY = {
     "llama-yarn": Tiny(
         "llama",
         head_dim=64,
-        metadata={
-            "rope.scaling.type": "yarn",
-            "rope.scaling.factor": 4.0,
-            "rope.scaling.original_context_length": 512,
-        },
+        metadata=YARN,
     ),
+    "mixtral": Tiny("llama", ffn=64, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts),
     "gemma2": Tiny(
         "gemma2",
         layers=3,
@@ -111,6 +125,44 @@ TINY = {
     ),
     "qwen2": Tiny("qwen2", qkv_bias=True),
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
+    "qwen3moe": Tiny(
+        "qwen3moe", qk_norm=True, head_dim=32, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts
+    ),
+    "gpt-oss": Tiny(
+        "gpt-oss",
+        layers=4,
+        qkv_bias=True,
+        tied=False,
+        metadata=EXPERTS | YARN | {"attention.sliding_window": 37},
+        layer_tensors=tiny_layers.gpt_oss,
+    ),
+    "deepseek2": Tiny(
+        "deepseek2",
+        layers=3,
+        metadata=EXPERTS
+        | YARN
+        | LATENTS
+        | {
+            "attention.q_lora_rank": 32,
+            "expert_count": 12,
+            "expert_gating_func": 2,
+            "expert_group_count": 4,
+            "expert_group_used_count": 2,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 2.5,
+        },
+        layer_tensors=tiny_layers.deepseek2,
+    ),
+    # llama.cpp takes queries without a product of lower rank only from so many layers.
+    "deepseek2-lite": Tiny(
+        "deepseek2",
+        layers=27,
+        width=64,
+        heads=3,
+        tied=False,
+        metadata=EXPERTS | YARN | LATENTS,
+        layer_tensors=tiny_layers.deepseek2,
+    ),
 }
 
 HYBRIDS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,46 @@ def transformer(tiny: Tiny, _: int) -> Tensors:
     if tiny.post_norm:
         tensors |= {"post_attention_norm.weight": (tiny.width,), "post_ffw_norm.weight": (tiny.width,)}
     return tensors | {"ffn_norm.weight": (tiny.width,)}
+
+
+def with_experts(tiny: Tiny, _: int) -> Tensors:
+    norms: Tensors = {"attn_norm.weight": (tiny.width,), "ffn_norm.weight": (tiny.width,)}
+    return norms | attention(tiny) | experts(tiny)
+
+
+def gpt_oss(tiny: Tiny, _: int) -> Tensors:
+    norms: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
+    tensors = norms | attention(tiny) | experts(tiny)
+    biases = {
+        f"{name}.bias": tensors[f"{name}.weight"][:-1]
+        for name in ("attn_output", "ffn_gate_inp", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+    }
+    return tensors | biases | {"attn_sinks.weight": (tiny.heads,)}
+
+
+def deepseek2(tiny: Tiny, layer: int) -> Tensors:
+    of = tiny.metadata
+    rank, rotary_dim = of["attention.kv_lora_rank"], of["rope.dimension_count"]
+    key_dim, value_dim = of["attention.key_length_mla"], of["attention.value_length_mla"]
+    tensors: Tensors = {
+        "attn_norm.weight": (tiny.width,),
+        "attn_kv_a_mqa.weight": (rank + rotary_dim, tiny.width),
+        "attn_kv_a_norm.weight": (rank,),
+        "attn_k_b.weight": (tiny.heads, rank, key_dim - rotary_dim),
+        "attn_v_b.weight": (tiny.heads, value_dim, rank),
+        "attn_output.weight": (tiny.width, tiny.heads * value_dim),
+        "ffn_norm.weight": (tiny.width,),
+    }
+    if q_rank := of.get("attention.q_lora_rank"):
+        tensors |= {"attn_q_a.weight": (q_rank, tiny.width), "attn_q_a_norm.weight": (q_rank,)}
+        tensors["attn_q_b.weight"] = (tiny.heads * key_dim, q_rank)
+    else:
+        tensors["attn_q.weight"] = (tiny.heads * key_dim, tiny.width)
+    if layer < of["leading_dense_block_count"]:
+        return tensors | gated(tiny)
+    if of.get("expert_gating_func") == 2:
+        tensors["exp_probs_b.bias"] = (of["expert_count"],)
+    return tensors | experts(tiny) | gated(replace(tiny, ffn=of["expert_feed_forward_length"]), "_shexp")
 
 
 def attention(tiny: Tiny, *, query_parts: int = 1) -> Tensors:

@@ -19,7 +19,7 @@ _FLOATS = (
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
     """Whether quantized files have it quantized."""
-    return len(shape) > 1 and not name.endswith(_FLOATS)
+    return len(shape) > 1 and not name.endswith((*_FLOATS, ".bias"))
 
 
 def values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -39,6 +39,8 @@ def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
     if name.endswith(("norm.weight", "ssm_d")):
         # llama.cpp rounds GELU to half precision: let little come of it
         return (0.1 if name.endswith("post_ffw_norm.weight") else 1.0) + 0.1 * noise
-    if len(shape) == 1 and not name.endswith("gate_inp_shexp.weight"):
+    if name.endswith("attn_sinks.weight"):
+        return noise
+    if name.endswith(".bias") or (len(shape) == 1 and not name.endswith("gate_inp_shexp.weight")):
         return 0.1 * noise
     return noise * (2.1 if name == "token_embd.weight" else 0.7) / np.sqrt(shape[-1])

@@ -3,4 +3,13 @@
 Python's names have underscores where GGUF's have hyphens.
 """
 
-ARCHITECTURES = ("gemma2", "gemma3", "llama", "qwen2", "qwen3")
+ARCHITECTURES = (
+    "deepseek2",
+    "gemma2",
+    "gemma3",
+    "gpt-oss",
+    "llama",
+    "qwen2",
+    "qwen3",
+    "qwen3moe",
+)
