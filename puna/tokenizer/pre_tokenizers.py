@@ -54,6 +54,12 @@ def _cased_words(upper: str, lower: str, contraction: str, digits: str) -> str:
 _UPPER, _LOWER = r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]"
 _UPPER_OR_MARK, _LOWER_OR_MARK = r"[[\p{L}\p{M}]&&[^a-z]]", r"[[\p{L}\p{M}]&&[^A-Z]]"
 
+# What Kimi takes for Chinese.
+_HAN = (
+    r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}"
+    r"\x{2F800}-\x{2FA1F}"
+)
+
 _BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
 # The long range has spaces in it, which llama.cpp does not take for part of it.
 _CJK_AND_BETWEEN = r"[[一-龥ࠀ-一가-퟿]&&\S]+"
@@ -147,6 +153,15 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     (
         "tekken",
         PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), ignore_merges=True, add_bos=True),
+    ),
+    (
+        "kimi-k2",
+        PreTokenizer(
+            (
+                rf"[{_HAN}]+|"
+                + _words(r"\p{N}{1,3}", contraction="", letters=rf"[\p{{L}}&&[^{_HAN}]]+(?:{_CONTRACTION})?"),
+            )
+        ),
     ),
     ("superbpe", PreTokenizer((r"\p{N}+",), digits_in_threes=True)),
     ("poro-chat bloom gpt3-finnish", PreTokenizer((_BLOOM,))),

@@ -71,7 +71,7 @@ void head_linear(ProgramBuilder& builder, const OpCall& call) {
     part.x_offset = head * cols * static_cast<int64_t>(sizeof(float));
     part.out_offset = head * rows;
     if (needs_quantized_input(part.weight.type)) {
-      part.x = quantized(builder, x);
+      part.x = quantized_rows(builder, x);
       part.x_offset = head * builder.kernels().quantized_row_bytes(cols);
     }
     stage.parts.push_back(part);
