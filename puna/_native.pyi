@@ -276,7 +276,9 @@ class PrefixNode:
         """The tokens of the child that was used last; empty: it has none."""
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Of each group; -1 where there is none any more."""
+        """Of each group; -1 where there is none any more. Those of a snapshot within a block may hold more
+        tokens.
+        """
 
 class PrefixListing:
     """The nodes that may be written to a disk: those that sequences use, then those used last; none
@@ -323,6 +325,11 @@ class PrefixTree:
         where memory lacks for that, it is one at the end of a block.
 
         tokens: all of the sequence. Returns the number of tokens covered from the first on.
+        """
+    def hold(self, cursor: Cursor, table: SequenceTable, tokens: NDArray[np.int32]) -> int:
+        """With recurrent layers: appends to an empty table, retained, the full blocks that hold the tokens,
+        whether or not a snapshot is there; where windows slide, none. Returns behind how many tokens
+        follow() would go on.
         """
     def find_partial(
         self, cursor: Cursor, tokens: NDArray[np.int32], limit: int
@@ -371,7 +378,7 @@ class PrefixTree:
     def path_to(self, node: PrefixNode) -> tuple[str, bytes] | None:
         """Namespace and tokens, int32, of all that the node builds on; None: it is gone."""
     def touch(self, nodes: list[PrefixNode]) -> None:
-        """The cached blocks of these, and of all that they build on, count as used now."""
+        """The cached tokens of these, and of all that they build on, count as used now."""
 
 # --- tokenizing ---
 

@@ -105,6 +105,18 @@ nb::object name_of(const PrefixTree& tree, int32_t node) {
   return nb::cast(tree.node(node).number);
 }
 
+// A snapshot within a block comes with the blocks that hold its tokens.
+nb::tuple blocks_with_tokens(const KvBlocks& kv, int32_t node) {
+  nb::list blocks;
+  const int32_t tokens = kv.token_node(node);
+  for (size_t group = 0; group < kv.num_groups(); ++group) {
+    const bool is_state = group == kv.num_token_groups();
+    const int32_t of = is_state ? node : tokens;
+    blocks.append(of < 0 ? -1 : kv.tree().block(of, group));
+  }
+  return nb::tuple(blocks);
+}
+
 nb::tuple blocks_of(const KvBlocks& kv, int32_t node) {
   nb::list blocks;
   for (size_t group = 0; group < kv.num_groups(); ++group) blocks.append(kv.tree().block(node, group));
@@ -116,7 +128,7 @@ NodeView node_view(const KvBlocks& kv, int32_t index) {
   const int32_t next = kv.last_used_child(index);
   const Tokens following = next < 0 ? Tokens() : kv.tree().node(next).tokens();
   return {{index, node.number}, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
-          blocks_of(kv, index)};
+          blocks_with_tokens(kv, index)};
 }
 
 // A KvBlocks' tree, as Python sees it.
@@ -358,6 +370,12 @@ void bind_tree(nb::module_& m) {
             return tree.of(table).follow(cursor, table, view(tokens), limit);
           },
           nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"), nb::arg("limit"))
+      .def(
+          "hold",
+          [](Tree& tree, const Cursor& cursor, SequenceTable& table, const TokenArray& tokens) {
+            return tree.of(table).hold(cursor, table, view(tokens));
+          },
+          nb::arg("cursor"), nb::arg("table"), nb::arg("tokens"))
       .def("find_partial", &find_partial, nb::arg("cursor"), nb::arg("tokens"), nb::arg("limit"))
       .def(
           "next_key",

@@ -95,13 +95,26 @@ void KvBlocks::touch(const std::vector<PrefixTree::NodeId>& nodes) {
   // The deeper ones first: they go first, too.
   std::ranges::sort(path, std::greater(), [&](int32_t node) { return tree_.node(node).number; });
   for (const int32_t node : path)
-    for (size_t group = 0; group < groups_.size(); ++group) {
+    for (size_t group = 0; group < num_token_groups(); ++group) {
       BlockPool& pool = groups_[group].pool;
       if (const int32_t block = tree_.block(node, group); block >= 0 && pool.is_cached(block)) {
         pool.retain(block);
         pool.release(block);
       }
     }
+}
+
+int32_t KvBlocks::token_node(int32_t node) const {
+  for (size_t group = 0; group < num_token_groups(); ++group)
+    if (tree_.block(node, group) >= 0) return node;
+  const PrefixNode& view = tree_.node(node);
+  return view.is_full() ? node : tree_.find_copyable(view.parent, view.tokens());
+}
+
+bool KvBlocks::is_findable_tail(int32_t node) const {
+  if (has_states() && tree_.block(node, num_token_groups()) >= 0) return token_node(node) >= 0;
+  const int32_t block = tree_.block(node, 0);
+  return block >= 0 && group(0).pool.num_references(block) == 0;
 }
 
 int64_t KvBlocks::spare_bytes() const {

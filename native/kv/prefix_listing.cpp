@@ -10,16 +10,28 @@ constexpr int64_t kSeenPerListed = 16;
 }  // namespace
 
 std::vector<int32_t> PrefixListing::next(int64_t limit) {
-  const BlockPool& pool = kv_->group(0).pool;
   std::vector<int32_t> nodes;
-  int64_t budget = kSeenPerListed * limit;
-  const auto goes_on = [&] { return static_cast<int64_t>(nodes.size()) < limit && budget-- > 0; };
+  budget_ = kSeenPerListed * limit;
+  while (!is_done_ && list_pool(limit, nodes)) {
+    is_done_ = !kv_->has_states() || group_ == kv_->num_token_groups();
+    group_ = kv_->num_token_groups();
+    num_seen_ = 0;
+    block_ = -1;
+  }
+  return nodes;
+}
+
+// False: there is more of it.
+bool PrefixListing::list_pool(int64_t limit, std::vector<int32_t>& nodes) {
+  const BlockPool& pool = kv_->group(group_).pool;
+  const PrefixTree& tree = kv_->tree();
+  const auto goes_on = [&] { return static_cast<int64_t>(nodes.size()) < limit && budget_-- > 0; };
   for (; num_seen_ < pool.num_known(); ++num_seen_) {
-    if (!goes_on()) return nodes;
+    if (!goes_on()) return false;
     const auto block = static_cast<int32_t>(num_seen_);
-    // The partial block of a running sequence is being written to.
-    if (const int32_t node = pool.node(block);
-        pool.num_references(block) > 0 && node >= 0 && kv_->tree().node(node).is_full())
+    const int32_t node = pool.node(block);
+    if (pool.num_references(block) > 0 && node >= 0 &&
+        (tree.node(node).is_full() || kv_->is_findable_tail(node)))
       list(node, nodes);
   }
   // A block that was released since then is listed already, or used again.
@@ -29,12 +41,11 @@ std::vector<int32_t> PrefixListing::next(int64_t limit) {
     if (!goes_on()) {
       block_ = block;
       tick_ = pool.tick(block);
-      return nodes;
+      return false;
     }
     list(pool.node(block), nodes);
   }
-  is_done_ = true;
-  return nodes;
+  return true;
 }
 
 void PrefixListing::list(int32_t node, std::vector<int32_t>& nodes) {

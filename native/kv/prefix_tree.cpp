@@ -64,6 +64,17 @@ int64_t PrefixTree::follow_state(Cursor& cursor, SequenceTable& table, Match& ma
   return table.state().position();
 }
 
+int64_t PrefixTree::hold(const Cursor& cursor, SequenceTable& table, Tokens tokens) const {
+  const auto limit = static_cast<int64_t>(tokens.size());
+  const Match match = walk(cursor, table, tokens, limit);
+  const bool slides = std::ranges::any_of(groups_, [](const LayerGroup& group) {
+    return !group.is_state && !group.is_full();
+  });
+  if (!slides) table.adopt(match.path, static_cast<int64_t>(match.path.size()) * kBlockTokens);
+  if (match.snapshot < 0) return static_cast<int64_t>(match.num_usable) * kBlockTokens;
+  return static_cast<int64_t>(match.num_before) * kBlockTokens + match.copied.num_tokens;
+}
+
 // Tokens behind the cursor.
 int64_t PrefixTree::num_matched(const Cursor& cursor, const Match& match, Tokens tokens,
                                 int64_t limit) const {
@@ -129,7 +140,6 @@ PrefixTree::Partial PrefixTree::find_odd(int32_t parent, Tokens wanted,
   return {-1, 0};
 }
 
-// A child of `parent` that has these tokens at its start, in blocks of all groups.
 int32_t PrefixTree::find_copyable(int32_t parent, Tokens start) const {
   int32_t found = -1;
   siblings_.visit_from(parent, start, [&](int32_t node) {

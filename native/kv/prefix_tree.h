@@ -66,6 +66,11 @@ class PrefixTree {
   // memory lacks for that, it is one at the end of a block.
   int64_t follow(Cursor& cursor, SequenceTable& table, Tokens tokens, int64_t limit);
 
+  // With recurrent layers: appends to an empty table, retained, the blocks of all full nodes that have the
+  // tokens, whether or not a snapshot is there. Where windows slide, none. Returns behind how many of the
+  // tokens follow() would go on.
+  int64_t hold(const Cursor& cursor, SequenceTable& table, Tokens tokens) const;
+
   // The node behind the cursor that has most of the next tokens at its start, and how many; never more than
   // `limit` tokens from the sequence's first on. Its blocks are for copying, and not retained.
   std::optional<Partial> find_partial(const Cursor& cursor, Tokens tokens, int64_t limit) const;
@@ -103,6 +108,8 @@ class PrefixTree {
     siblings_.visit_from(node, {}, visit);
   }
   const std::string& name_space(int32_t root) const { return names_.at(root); }
+  // A child of `parent` that has these tokens at its start, in blocks of all groups; -1: there is none.
+  int32_t find_copyable(int32_t parent, Tokens start) const;
   bool is_alive(const NodeId& id) const {
     return id.index < nodes_.size() && nodes_[id.index].number == id.number;
   }
@@ -144,7 +151,6 @@ class PrefixTree {
   void take(Cursor& cursor, const std::vector<int32_t>& path);
   // The snapshot within the block behind `parent` that has most of the wanted tokens before it.
   Partial find_odd(int32_t parent, Tokens wanted, const std::function<bool(int64_t)>& is_usable) const;
-  int32_t find_copyable(int32_t parent, Tokens start) const;
   void record_blocks(Cursor& cursor, SequenceTable& table, Tokens own, int64_t num_full);
   void drop_tokens(int32_t node);
   void advance(Cursor& cursor, int32_t node);

@@ -40,10 +40,7 @@ void UnsavedNodes::put_back(const std::vector<PrefixTree::NodeId>& nodes) {
 bool UnsavedNodes::may_be_saved(int32_t node) const {
   const PrefixTree& tree = kv_->tree();
   if (tree.node(node).memory_only) return false;
-  if (!tree.node(node).is_full()) {  // somebody may be writing to it
-    const int32_t block = tree.block(node, 0);
-    if (block >= 0 && kv_->group(0).pool.num_references(block) > 0) return false;
-  }
+  if (!tree.node(node).is_full() && !kv_->is_findable_tail(node)) return false;
   int64_t depth = 0;
   for (; depth < min_blocks_ && !tree.node(node).is_root(); node = tree.node(node).parent) ++depth;
   return depth == min_blocks_;

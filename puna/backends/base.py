@@ -148,11 +148,11 @@ class BlockMemory(Protocol):
     def free(self, extents: Sequence[int]) -> None:
         """Of allocated extents; their contents are gone."""
 
-    def read(self, block: int) -> NDArray[np.uint8]:
-        """A copy [block_bytes], as write() takes it. For any thread."""
+    def read(self, block: int, begin: int = 0, end: int | None = None) -> NDArray[np.uint8]:
+        """A copy of bytes [begin, end), None: to the last, as write() takes them. For any thread."""
 
-    def write(self, block: int, content: NDArray[np.uint8]) -> None:
-        """content: [block_bytes], from read(), perhaps in an earlier process. For any thread."""
+    def write(self, block: int, content: NDArray[np.uint8], begin: int = 0) -> None:
+        """content: the bytes from `begin` on, from read(), perhaps in an earlier process. For any thread."""
 
     def move(
         self,

@@ -73,9 +73,11 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_blocks(self) -> list[int]:
-        """Of each group: what is needed behind the last full block. A partial one is copied."""
-        num_full = self.num_tokens // BLOCK_TOKENS
-        return [first_needed_block(group, num_full) for group in self.kv.groups]
+        """Of each group: what is needed behind the last full block. A partial one is copied. The state of
+        recurrent layers goes with the last.
+        """
+        num_full, last = self.num_tokens // BLOCK_TOKENS, blocks_for(self.num_tokens) - 1
+        return [last if group.is_state else first_needed_block(group, num_full) for group in self.kv.groups]
 
     @property
     def num_bytes(self) -> int:

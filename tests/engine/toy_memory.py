@@ -76,12 +76,12 @@ class ToyMemory:
             self._free.append(place)
         self._device.used_bytes -= len(extents) * self.extent_bytes
 
-    def read(self, block: int) -> NDArray[np.uint8]:
-        return self._place[block].copy()
+    def read(self, block: int, begin: int = 0, end: int | None = None) -> NDArray[np.uint8]:
+        return self._place[block][begin:end].copy()
 
-    def write(self, block: int, content: NDArray[np.uint8]) -> None:
-        assert content.shape == (self.block_bytes,)
-        self._place[block][:] = content
+    def write(self, block: int, content: NDArray[np.uint8], begin: int = 0) -> None:
+        assert begin + len(content) <= self.block_bytes
+        self._place[block][begin : begin + len(content)] = content
 
     def move(
         self,

@@ -61,10 +61,10 @@ class FakeMemory:
         self.allocated.difference_update(extents)
         self.released += extents
 
-    def read(self, block: int) -> NDArray[np.uint8]:
+    def read(self, block: int, begin: int = 0, end: int | None = None) -> NDArray[np.uint8]:
         raise NotImplementedError
 
-    def write(self, block: int, content: NDArray[np.uint8]) -> None:
+    def write(self, block: int, content: NDArray[np.uint8], begin: int = 0) -> None:
         raise NotImplementedError
 
     def move(

@@ -48,11 +48,11 @@ class CpuKvMemory:
     def free(self, extents: Sequence[int]) -> None:
         self.arena.release(extents)
 
-    def read(self, block: int) -> NDArray[np.uint8]:
-        return self.arena.block(block).copy()
+    def read(self, block: int, begin: int = 0, end: int | None = None) -> NDArray[np.uint8]:
+        return self.arena.block(block)[begin:end].copy()
 
-    def write(self, block: int, content: NDArray[np.uint8]) -> None:
-        np.copyto(self.arena.block(block), content)
+    def write(self, block: int, content: NDArray[np.uint8], begin: int = 0) -> None:
+        np.copyto(self.arena.block(block)[begin : begin + len(content)], content)
 
     def move(
         self,

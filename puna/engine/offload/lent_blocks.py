@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from puna.kv import SequenceTable
 from puna.kv.model_kv import ModelKv
 
+_PIECE_BYTES = 1 << 20
+
 GroupBlock = tuple[int, int]
 """(group of layers, block)"""
 
@@ -18,7 +20,7 @@ GroupBlock = tuple[int, int]
 class LentBlocks:
     """Blocks that file threads copy from or to until the engine wants them back.
 
-    No copy waits for a disk, so the engine, which waits for one copy at most, does not either.
+    No copy waits for a disk, so the engine, which waits for one of a piece at most, does not either.
     """
 
     def __init__(self, kv: ModelKv, blocks: Sequence[Sequence[int]], release: Callable[[], None]) -> None:
@@ -41,15 +43,32 @@ class LentBlocks:
 
     def read(self, group: int, index: int) -> NDArray[np.uint8] | None:
         """The content [block_bytes] of one block; None if it was taken back. For file threads."""
+        memory = self._memories[group]
+        if memory.block_bytes <= _PIECE_BYTES:
+            return self._read_piece(group, index, 0, memory.block_bytes)
+        content = np.empty(memory.block_bytes, np.uint8)
+        for begin in range(0, len(content), _PIECE_BYTES):
+            piece = self._read_piece(group, index, begin, min(begin + _PIECE_BYTES, len(content)))
+            if piece is None:
+                return None
+            content[begin : begin + len(piece)] = piece
+        return content
+
+    def _read_piece(self, group: int, index: int, begin: int, end: int) -> NDArray[np.uint8] | None:
         with self._lock:
-            return None if self.is_taken_back else self._memories[group].read(self._blocks[group][index])
+            if self.is_taken_back:
+                return None
+            return self._memories[group].read(self._blocks[group][index], begin, end)
 
     def write(self, group: int, index: int, content: NDArray[np.uint8]) -> bool:
         """False if it was taken back. For file threads."""
-        with self._lock:
-            if not self.is_taken_back:
-                self._memories[group].write(self._blocks[group][index], content)
-            return not self.is_taken_back
+        for begin in range(0, len(content), _PIECE_BYTES):
+            with self._lock:
+                if self.is_taken_back:
+                    return False
+                piece = content[begin : begin + _PIECE_BYTES]
+                self._memories[group].write(self._blocks[group][index], piece, begin)
+        return True
 
     def take_back(self) -> None:
         """Releases them, if that was not done before. By the engine's thread."""
@@ -71,6 +90,11 @@ def hold_blocks(kv: ModelKv, blocks: Sequence[Sequence[int]]) -> LentBlocks:
     return LentBlocks(kv, blocks, release)
 
 
-def blocks_from(table: SequenceTable, firsts: Sequence[int]) -> list[list[int]]:
-    """Of each group, from a first entry on, which is held."""
-    return [table.blocks(group)[first - table.first_held(group) :] for group, first in enumerate(firsts)]
+def blocks_from(kv: ModelKv, table: SequenceTable, firsts: Sequence[int]) -> list[list[int]]:
+    """Of each group, from a first entry on, which is held; of recurrent layers the state that is held, or the
+    block for a first one.
+    """
+    return [
+        table.blocks(number) if group.is_state else table.blocks(number)[first - table.first_held(number) :]
+        for number, (group, first) in enumerate(zip(kv.groups, firsts, strict=True))
+    ]

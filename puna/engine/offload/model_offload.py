@@ -16,7 +16,6 @@ from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.offload.lent_blocks import GroupBlock
 from puna.engine.offload.pinned_prefix import PinnedPrefix
 from puna.engine.sequences.sequence import Sequence
-from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import BlockFiles
 from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
@@ -86,10 +85,10 @@ class ModelOffload:
         """The same."""
         return not all(save.is_stuck for save in self.saves)
 
-    def compute_s(self, num_blocks: int) -> float | None:
-        """How long computing so many blocks would take; None: that is not known."""
+    def compute_s(self, num_tokens: int) -> float | None:
+        """How long computing so many tokens of a prompt would take; None: that is not known."""
         chunk_s = self.costs.estimate(_CHUNK_TOKENS)
-        return None if chunk_s is None else num_blocks * BLOCK_TOKENS / _CHUNK_TOKENS * chunk_s
+        return None if chunk_s is None else num_tokens / _CHUNK_TOKENS * chunk_s
 
     @property
     def held(self) -> Counter[GroupBlock]:

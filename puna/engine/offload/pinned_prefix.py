@@ -21,7 +21,8 @@ class PinnedPrefix:
         num_tokens = kv.tree.follow(cursor, self.table, tokens, len(tokens))
         self._kv = kv
         self._partial: tuple[int, ...] = ()  # a block of each group
-        found = kv.tree.find_partial(cursor, tokens, len(tokens))
+        # With recurrent layers, the table has its own copies of the last tokens.
+        found = None if kv.has_states else kv.tree.find_partial(cursor, tokens, len(tokens))
         if found is not None and not any(self._is_held(group, block) for group, block in enumerate(found[0])):
             self._partial, num_more = found
             for group, block in enumerate(self._partial):
@@ -42,7 +43,7 @@ class PinnedPrefix:
 
     def blocks_from(self, firsts: Sequence[int]) -> list[list[int]]:
         """Of each group, from a first one on, which is held."""
-        blocks = blocks_from(self.table, firsts)
+        blocks = blocks_from(self._kv, self.table, firsts)
         for own, block in zip(blocks, self._partial, strict=False):
             own.append(block)
         return blocks

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Items
 
@@ -14,136 +12,17 @@ from numpy.typing import NDArray
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, blocks_from
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
+from puna.engine.offload.prefix_read import PrefixRead
 from puna.engine.offload.throughput import Throughput
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
-from puna.kv.block_files import BlockFiles, StoredBlock
-from puna.kv.identity import first_needed_block
+from puna.kv.block_files import BlockFiles
 
 log = logging.getLogger(__name__)
 
 MIN_BLOCKS = 4
 """Fewer are computed sooner than they are looked for."""
 _NUM_READERS = 2  # one copies while the other waits for the disk, or copies, too
-
-
-class PrefixRead:
-    """Looks for the blocks that go on with what is in memory: probe(), then, once it has blocks, read()."""
-
-    def __init__(self, files: BlockFiles, namespace: str, tokens: NDArray[np.int32], num_known: int) -> None:
-        """tokens: of a sequence, as far as they may be found; num_known: blocks of them in memory."""
-        self.found: list[StoredBlock] = []
-        """Behind those in memory. Of the last perhaps only the start is wanted: it may go on differently."""
-        self.places: list[tuple[int, int]] = []
-        """The blocks that have to be read: (number in `found`, group of layers)."""
-        self.firsts: list[int] = []
-        """The first of them, by group."""
-        self.position = 0
-        """Of the token behind all that is wanted in full: what it sees is read."""
-        self.lent: LentBlocks | None = None
-        """Blocks at these places, to be filled."""
-        self._files = files
-        self._namespace = namespace
-        self._tokens = tokens.copy()
-        self._num_known = num_known
-        self._next = itertools.count()
-        self._is_sound = bytearray()
-        self._has_failed = False
-        self._has_looked = False
-
-    @property
-    def progress(self) -> int:
-        """Changes while threads get on."""
-        return self._has_looked + self._is_sound.count(1)
-
-    @property
-    def num_sound(self) -> int:
-        """Blocks of `found` that were read without a gap."""
-        end = self._is_sound.find(0)
-        return len(self.found) if end < 0 else self.places[end][0]
-
-    @property
-    def num_bytes(self) -> int:
-        """Of all that has to be read."""
-        return sum(self._files.groups[group].block_bytes for _, group in self.places)
-
-    @property
-    def num_bytes_read(self) -> int:
-        sizes = [self._files.groups[group].block_bytes for _, group in self.places]
-        return sum(size for size, is_sound in zip(sizes, self._is_sound, strict=True) if is_sound)
-
-    def tokens(self, num_found: int) -> NDArray[np.int32]:
-        """Those in memory, and of so many blocks that were found."""
-        found = b"".join(block.tokens for block in self.found[:num_found])
-        known = self._tokens[: self._num_known * BLOCK_TOKENS]
-        return np.concatenate([known, np.frombuffer(found, dtype=np.int32)])
-
-    def probe(self) -> None:
-        """Finds out what there is of use: the longest beginning behind which every group has what a token
-        sees. In one thread.
-        """
-        num_full = len(self._tokens) // BLOCK_TOKENS
-        chain = self._files.chain(self._namespace, self._tokens[: num_full * BLOCK_TOKENS].tobytes())
-        wanted, groups = chain[self._num_known :], range(len(self._files.groups))
-        keeps_all = [group for group in groups if self._files.groups[group].window is None]
-        # With most blocks, those before it are there, too; if one is not, reading ends there.
-        num_found = bisect_left(wanted, True, key=lambda block: not self._has(block, keeps_all))
-        self.found = wanted[: self._num_resumable(wanted, num_found)]
-        self.firsts = [self._first_needed(group, len(self.found)) for group in groups]
-        self.position = (self._num_known + len(self.found)) * BLOCK_TOKENS
-        if self.found:
-            self._probe_partial(self.found[-1])
-        numbers = range(len(self.found))
-        self.places = [
-            (number, group) for number in numbers for group in groups if number >= self.firsts[group]
-        ]
-        self._is_sound = bytearray(len(self.places))
-        self._has_looked = True
-
-    def _has(self, block: StoredBlock, groups: list[int]) -> bool:
-        return all(self._files.has(block, group) for group in groups)
-
-    def _num_resumable(self, wanted: list[StoredBlock], num_found: int) -> int:
-        """Of so many that are there of groups without a window: as far as windows have what they reach."""
-        while (missing := self._last_missing(wanted, num_found)) is not None:
-            num_found = missing
-        return num_found
-
-    def _last_missing(self, wanted: list[StoredBlock], num_found: int) -> int | None:
-        """The last block within a window behind so many of which that group has no file."""
-        windowed = (group for group, shape in enumerate(self._files.groups) if shape.window is not None)
-        for group in windowed:
-            for number in reversed(range(self._first_needed(group, num_found), num_found)):
-                if not self._files.has(wanted[number], group):
-                    return number
-        return None
-
-    def _first_needed(self, group: int, num_found: int) -> int:
-        """Of what was found: the first that the token behind it sees. What is in memory has what it sees."""
-        num_blocks = self._num_known + num_found
-        return max(first_needed_block(self._files.groups[group], num_blocks) - self._num_known, 0)
-
-    def _probe_partial(self, last: StoredBlock) -> None:
-        wanted = self._tokens[(self._num_known + len(self.found)) * BLOCK_TOKENS :]
-        tokens = self._files.following(last)
-        if len(wanted) and tokens.startswith(wanted[:1].tobytes()):
-            block = self._files.behind(last.key, tokens)
-            if self._has(block, list(range(len(self._files.groups)))):
-                self.found.append(block)
-
-    def read(self) -> None:
-        """Fills the blocks. In as many threads as one likes."""
-        assert self.lent is not None
-        for index in self._next:
-            if index >= len(self.places) or self._has_failed:
-                return
-            number, group = self.places[index]
-            content = np.empty(self._files.groups[group].block_bytes, dtype=np.uint8)
-            is_read = self._files.read_or_remove(self.found[number], content, group)
-            if not is_read or not self.lent.write(group, number - self.firsts[group], content):
-                self._has_failed = True
-                return
-            self._is_sound[index] = 1
 
 
 class PrefixRestore:
@@ -241,11 +120,14 @@ class PrefixRestores:
     ) -> bool:
         tree = model.kv.tree
         cursor = tree.start(sequence.namespace, to_disk=sequence.request.cache_to_disk)
-        covered = tree.follow(cursor, table, tokens, len(tokens))
+        if model.kv.has_states:
+            covered = tree.hold(cursor, table, tokens)
+        else:
+            covered = tree.follow(cursor, table, tokens, len(tokens))
         wanted = tree.next_key(cursor, tokens)
         same = next((restore for restore in self._restores if restore.brings(model, wanted)), None)
         if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
-            job = PrefixRead(files, sequence.namespace, tokens, cursor.num_blocks)
+            job = PrefixRead(files, sequence.namespace, tokens, table.num_blocks, covered)
             restore = PrefixRestore(model, job, wanted, cursor, table, sequence)
             threads.start("find", job.probe, lambda: self._read(restore))
             self._restores.append(restore)
@@ -327,12 +209,13 @@ class PrefixRestores:
 
     def _begin_read(self, restore: PrefixRestore) -> bool:
         """False: there is no room for it."""
-        job, table = restore.job, restore.table
-        num_known = restore.cursor.num_blocks
+        job, table, kv = restore.job, restore.table, restore.model.kv
+        if job.num_known < table.num_blocks:
+            table.truncate(job.num_known * BLOCK_TOKENS)
         if not table.grow(len(job.tokens(len(job.found))), job.position):
             return False
-        blocks = blocks_from(table, [num_known + first for first in job.firsts])
-        job.lent = LentBlocks(restore.model.kv, blocks, table.release)
+        blocks = blocks_from(kv, table, [job.num_known + first for first in job.firsts])
+        job.lent = LentBlocks(kv, blocks, table.release)
         restore.started_s = self._clock()
         # Running sequences need the cores, too.
         num_readers = 1 if self._is_engine_busy() else _NUM_READERS
@@ -342,10 +225,11 @@ class PrefixRestores:
 
     def _pays(self, restore: PrefixRestore) -> bool:
         """Whether reading the found blocks takes less time than computing them; if in doubt, yes."""
-        num_blocks, num_bytes = len(restore.job.found), restore.job.num_bytes
-        if num_blocks < MIN_BLOCKS:
+        num_gained = restore.job.num_gained
+        if num_gained < MIN_BLOCKS * BLOCK_TOKENS:
             return False
-        compute_s, read_s = restore.model.compute_s(num_blocks), self._throughput.seconds(num_bytes)
+        compute_s = restore.model.compute_s(num_gained)
+        read_s = self._throughput.seconds(restore.job.num_bytes)
         if compute_s is None or read_s is None or read_s <= compute_s:
             return True
         self._throughput.forgive()
@@ -363,10 +247,17 @@ class PrefixRestores:
         self._end(restore)
 
     def _adopt(self, restore: PrefixRestore) -> None:
-        tokens = restore.job.tokens(restore.job.num_sound)
-        restore.table.truncate(len(tokens))
-        restore.model.kv.tree.record_tail(restore.cursor, restore.table, tokens)
-        self.num_tokens += restore.job.num_sound * BLOCK_TOKENS
+        job, table, tree = restore.job, restore.table, restore.model.kv.tree
+        if restore.model.kv.has_states:
+            if job.is_whole:
+                table.stepped(job.position)
+                tree.snapshot(restore.cursor, table, job.tokens(len(job.found)))
+                self.num_tokens += job.num_gained
+        else:
+            tokens = job.tokens(job.num_sound)
+            table.truncate(len(tokens))
+            tree.record_tail(restore.cursor, table, tokens)
+            self.num_tokens += job.num_sound * BLOCK_TOKENS
         self._throughput.observe(restore.job.num_bytes_read, self._clock() - restore.started_s)
 
     def _end(self, restore: PrefixRestore) -> None:

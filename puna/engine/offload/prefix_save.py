@@ -6,11 +6,15 @@ import itertools
 import time
 from collections.abc import Callable, Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from puna._native import PrefixNode
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, hold_blocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.save_sources import NodeSource
 from puna.engine.offload.throughput import Throughput
+from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import TOKEN_BYTES, BlockFiles
 from puna.kv.prefix_store import PrefixStore
 
@@ -60,6 +64,8 @@ class PrefixSave:
         self._num_written = 0
         self._lent: LentBlocks | None = None
         """Their blocks."""
+        self._copies: dict[int, dict[int, NDArray[np.uint8]]] = {}
+        """Of partial nodes, by number."""
         self._num_bytes = 0
         self._rested_s = 0.0
         self._rested_at_s = 0.0
@@ -79,11 +85,26 @@ class PrefixSave:
         nodes = None if self.is_over else self._source.next()
         if nodes is None:
             return False
-        by_node = [node.blocks for node in nodes]
+        # Their owner may go on writing to partial blocks, behind these tokens.
+        partial = [node for node in nodes if len(node.tokens) < TOKEN_BYTES * BLOCK_TOKENS]
+        self._copies = {node.number: self._copy(node) for node in partial}
+        self._nodes, self._num_written = nodes, 0
         groups = range(len(self._files.groups))
-        blocks = [[held[group] for held in by_node if held[group] >= 0] for group in groups]
-        self._nodes, self._lent, self._num_written = nodes, hold_blocks(self.model.kv, blocks), 0
+        blocks = [[node.blocks[group] for node in nodes if self._is_lent(node, group)] for group in groups]
+        self._lent = hold_blocks(self.model.kv, blocks)
         return True
+
+    def _copy(self, node: PrefixNode) -> dict[int, NDArray[np.uint8]]:
+        """By group of layers."""
+        held = zip(node.blocks, self.model.kv.groups, strict=True)
+        return {
+            number: group.memory.read(block)
+            for number, (block, group) in enumerate(held)
+            if block >= 0 and not group.is_state
+        }
+
+    def _is_lent(self, node: PrefixNode, group: int) -> bool:
+        return node.blocks[group] >= 0 and group not in self._copies.get(node.number, ())
 
     def leave(self) -> None:
         """Gives back what was lent, whose writing has ended. By the engine's thread."""
@@ -130,7 +151,8 @@ class PrefixSave:
         for group, block in enumerate(node.blocks):
             if block < 0:  # it has slid out of a window, and is gone
                 continue
-            index = next(indexes[group])
+            copy = self._copies.get(node.number, {}).get(group)
+            index = next(indexes[group]) if copy is None else 0
             self._num_bytes += self._files.file_bytes(group)
             self._has_ended |= self._num_bytes > self._store.limit_bytes  # it would take the others' place
             if self._has_ended:
@@ -139,7 +161,9 @@ class PrefixSave:
                 continue
             started_s, rested_s = self._clock(), self._rested_s
             self._has_ended |= not self._store.allowance.take(self._files.file_bytes(group))
-            content = None if self._has_ended else lent.read(group, index)
+            if self._has_ended:
+                return False
+            content = lent.read(group, index) if copy is None else copy
             if content is None:
                 return False
             if self._files.write(stored, content, node.following, modified_ns, group, self._rest):

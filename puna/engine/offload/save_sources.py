@@ -101,7 +101,7 @@ class FreshNodes:
 
     @property
     def _limit(self) -> int:
-        return max(min(_FEW_BYTES // self._kv.block_bytes, _MANY), 1)
+        return max(min(_FEW_BYTES // max(self._kv.block_bytes, 1), _MANY), 1)
 
     def leave(self, unwritten: list[PrefixNode]) -> None:
         self._unsaved.put_back(unwritten)

@@ -241,7 +241,7 @@ class Sessions:
                 needed = binary_size(table.missing_bytes(header.num_tokens))
                 raise SessionError(f"session '{load.name}' needs {needed} of KV memory, which is not free")
         load.table = table
-        load.lent = LentBlocks(model.kv, blocks_from(table, header.first_blocks), table.release)
+        load.lent = LentBlocks(model.kv, blocks_from(model.kv, table, header.first_blocks), table.release)
         model.session_transfers.append(load)
 
     def _end_load(self, load: SessionLoad) -> None:
@@ -259,7 +259,9 @@ class Sessions:
         assert model is not None
         assert load.table is not None
         tree, namespace = model.kv.tree, load.header.namespace
-        tree.record_tail(tree.start(namespace), load.table, load.tokens)
+        load.table.stepped(load.header.num_tokens)
+        record = tree.snapshot if model.kv.has_states else tree.record_tail
+        record(tree.start(namespace), load.table, load.tokens)
         load.take_back()  # or its last block would be somebody's who writes to it
         self.keep(model, load.name, load.tokens, namespace)
 

@@ -11,6 +11,7 @@ from puna.engine.offload.node_files import NodeFiles
 from puna.engine.offload.prefix_restores import MIN_BLOCKS
 from puna.engine.offload.prefix_saves import PrefixSaves
 from puna.engine.offload.save_sources import FreshNodes
+from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import BlockFiles
 from puna.kv.prefix_store import PrefixStore
 
@@ -84,7 +85,10 @@ class WriteBehind:
         """Of a block of each group; if in doubt, it is."""
         if model.files is None or self._store.allowance.is_used_up:
             return False
-        compute_s, write_s = model.compute_s(1), self._saves.throughput.seconds(model.kv.block_bytes)
+        compute_s, write_s = (
+            model.compute_s(BLOCK_TOKENS),
+            self._saves.throughput.seconds(model.kv.block_bytes),
+        )
         if compute_s is None or write_s is None or write_s <= compute_s:
             return True
         self._saves.throughput.forgive()
