@@ -279,7 +279,12 @@ void PrefixTree::forget(size_t group, int32_t block) {
     set_block(node, group, -1);
     prune(node);
   } else {
+    const PrefixNode tail = nodes_[node];
+    const int64_t parent = nodes_[tail.parent].number;
     drop_tokens(node);
+    if (nodes_[tail.parent].number != parent) return;
+    drop_unreachable(tail.parent, tail.tokens());
+    prune(tail.parent);
   }
 }
 
@@ -431,7 +436,8 @@ void PrefixTree::set_block(int32_t node, size_t group, int32_t block) {
 }
 
 void PrefixTree::remove_subtree(int32_t node) {
-  const int32_t parent = nodes_[node].parent;
+  const PrefixNode top = nodes_[node];
+  const int32_t parent = top.parent;
   std::vector<int32_t> subtree = {node};
   for (size_t i = 0; i < subtree.size(); ++i)  // it grows meanwhile
     visit_children(subtree[i], [&](int32_t below) {
@@ -439,7 +445,19 @@ void PrefixTree::remove_subtree(int32_t node) {
       return false;
     });
   for (size_t i = subtree.size(); i-- > 0;) remove_leaf(subtree[i]);
+  drop_unreachable(parent, top.tokens());
   prune(parent);
+}
+
+// Snapshots within a block that began with these tokens and is gone: where no other one begins so, nobody can
+// come to them.
+void PrefixTree::drop_unreachable(int32_t parent, Tokens tokens) {
+  if (!has_states_ || nodes_[parent].children < 0 || siblings_.is_single_full(parent)) return;
+  for (size_t count = std::min<size_t>(tokens.size(), kBlockTokens - 1); count > 0; --count) {
+    const Tokens start = tokens.first(count);
+    const int32_t node = siblings_.find(parent, start);
+    if (node >= 0 && !has_all_tokens(node) && find_copyable(parent, start) < 0) remove_leaf(node);
+  }
 }
 
 // Of a partial node: it remains for its snapshot, if it has one.
@@ -500,6 +518,8 @@ void PrefixTree::check_node(int32_t index) const {
   require(node.is_full() || node.children < 0, "a partial block with a child:", index);
   require(node.is_full() || has_all_tokens(index) || !has_any_tokens(index),
           "a partial block without a group:", index);
+  require(has_windows() || node.is_full() || find_copyable(node.parent, node.tokens()) >= 0,
+          "a snapshot that nobody can come to:", index);
   require(has_any_block(index) || node.children >= 0, "a node for nothing:", index);
   require(node.memory_only || parent.is_root() || !parent.memory_only,
           "a block for the disk behind one that is not:", index);

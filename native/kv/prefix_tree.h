@@ -1,6 +1,7 @@
 // Finds blocks by the tokens whose KV they hold.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <deque>
@@ -39,7 +40,7 @@ struct Cursor {
 //
 // A block of recurrent layers is a snapshot: the state behind a node's tokens, which few nodes have. One that
 // was taken within a block is that of a partial node, with or without the blocks that hold these tokens; what
-// else begins with them can be copied from, too.
+// else begins with them can be copied from, too. Where there is nothing any more, the snapshot goes.
 //
 // Every table that holds a node's block of a group without a window also holds those of its ancestors, in its
 // first entries; so ancestors are free, and evicted, last.
@@ -131,6 +132,9 @@ class PrefixTree {
   bool is_current(const Cursor& cursor, const SequenceTable& table) const;
   int32_t top(const Cursor& cursor) const;
   int32_t top_for_insertion(const Cursor& cursor);
+  bool has_windows() const {
+    return std::ranges::any_of(groups_, [](const LayerGroup& group) { return group.window > 0; });
+  }
   bool has_all_tokens(int32_t node) const;
   bool has_any_tokens(int32_t node) const;
   bool has_any_block(int32_t node) const;
@@ -161,6 +165,7 @@ class PrefixTree {
   int32_t new_node(int32_t parent, Tokens tokens);
   void set_block(int32_t node, size_t group, int32_t block);
   void remove_subtree(int32_t node);
+  void drop_unreachable(int32_t parent, Tokens tokens);
   void remove_leaf(int32_t node);
   void prune(int32_t node);
   void free_node(int32_t node);

@@ -51,7 +51,10 @@ def _further(messages: Sequence[Message]) -> list[list[Message]]:
     content = "b" if messages[num_system].content.startswith("a") else "a"
     return [
         [*messages, Message("assistant", "a"), Message("user", "a")],
-        [*messages[:num_system], Message("user", content)],  # some templates have a system message of their own
+        [
+            *messages[:num_system],
+            Message("user", content),
+        ],  # some templates have a system message of their own
     ]
 
 

@@ -210,7 +210,7 @@ class BlockSupply:
         others: int | None = None
         if pool.num_uncommitted and not self.is_refused:
             own_extents, theirs = self.oldest_release(), self._budget.oldest_release(self._model)
-            others = min((tick for tick in (own_extents, theirs) if tick is not None), default=None)
+            others = _first(own_extents, theirs)
         if own is not None and (others is None or own <= others):
             self.blocks.evict(index)
         elif others is None:
@@ -218,9 +218,9 @@ class BlockSupply:
         else:
             missing = max(memory.extent_bytes - self._uncached_bytes(counts), 1)
             if others == own_extents:
-                self.evict(missing, min((tick for tick in (own, theirs) if tick is not None), default=None))
+                self.evict(missing, _first(own, theirs))
             else:
-                self._budget.evict_oldest(self._model, missing)
+                self._budget.evict_oldest(self._model, missing, _first(own, own_extents))
         return True
 
     def _commit(self, index: int, num_extents: int) -> list[int]:
@@ -254,6 +254,10 @@ class BlockSupply:
             with suppress(DeviceOutOfMemory):
                 for extent in self._commit(index, 1):
                     group.memory.prefetch(extent)
+
+
+def _first(*ticks: int | None) -> int | None:
+    return min((tick for tick in ticks if tick is not None), default=None)
 
 
 def _weakly(method: Callable[..., _Result]) -> Callable[..., _Result]:

@@ -163,11 +163,11 @@ class Budget:
         times = (pool.oldest_release() for pool in self._evictable(asking))
         return min((time for time in times if time is not None), default=None)
 
-    def evict_oldest(self, asking: Reclaimable | None, num_bytes: int = 1) -> None:
+    def evict_oldest(self, asking: Reclaimable | None, num_bytes: int = 1, before: int | None = None) -> None:
         """Makes memory of another pool spare: what was used longest ago, and is above its guarantee. About so
-        much, or less of it.
+        much, or less of it, that was released before a tick of the clock.
         """
-        evicted = evict_oldest_of(self._evictable(asking), num_bytes)
+        evicted = evict_oldest_of(self._evictable(asking), num_bytes, before)
         assert evicted, "there is nothing to evict"
 
     def commit(self, num_bytes: int, asking: Reclaimable) -> None:

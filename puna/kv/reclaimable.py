@@ -43,8 +43,9 @@ def held_bytes(pool: Reclaimable) -> int:
     return pool.committed_bytes - pool.reclaimable_bytes
 
 
-def evict_oldest_of(pools: Mapping[Reclaimable, int], num_bytes: int) -> bool:
-    """Evicts what was used longest ago: about so many bytes, or fewer, of one pool.
+def evict_oldest_of(pools: Mapping[Reclaimable, int], num_bytes: int, before: int | None = None) -> bool:
+    """Evicts what was used longest ago: about so many bytes, or fewer, of one pool, as long as it was released
+    before a tick of the budget's clock.
 
     pools: and how much of each at most, or an extent. False: nothing is cached.
     """
@@ -53,5 +54,6 @@ def evict_oldest_of(pools: Mapping[Reclaimable, int], num_bytes: int) -> bool:
     if not by_age:
         return False
     _, _, oldest = by_age[0]
-    oldest.evict(min(num_bytes, pools[oldest]), by_age[1][0] if len(by_age) > 1 else None)
+    ticks = [tick for tick in (before, *(when for when, *_ in by_age[1:2])) if tick is not None]
+    oldest.evict(min(num_bytes, pools[oldest]), min(ticks, default=None))
     return True

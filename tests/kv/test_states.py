@@ -219,3 +219,17 @@ def test_no_limit_is_a_cliff(windows: tuple[int | None, ...], state_bytes: int, 
         kv.release(table)
         assert kv.kv.available_bytes >= kv.kv.bytes_for(num_tokens)
     assert num_tokens > 200
+
+
+def test_snapshot_goes_with_the_tokens_before_it() -> None:
+    """Whoever computes these again comes by its state, too."""
+    kv = model()
+    kv.release(known(kv, TEXT[:40], [37]))
+    table, cursor, _ = arrive(kv, TEXT[:40])
+    assert kv.tree.snapshots(cursor, int32(TEXT[:40])) == [37]
+    kv.release(table)
+    kv.tree.renew(cursor, int32(TEXT[:40]), 37)
+    kv.kv.blocks.evict(0)
+    kv.check()
+    assert kv.tree.snapshots(cursor, int32(TEXT[:40])) == []
+    assert kv.pool(1).num_cached == 0
