@@ -95,7 +95,7 @@ TINY = {
         head_dim=64,
         metadata=YARN,
     ),
-    "mixtral": Tiny("llama", ffn=64, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts),
+    "mixtral": Tiny("llama", ffn=64, tied=False, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts),
     "gemma2": Tiny(
         "gemma2",
         layers=3,
@@ -130,7 +130,7 @@ TINY = {
     ),
     "gpt-oss": Tiny(
         "gpt-oss",
-        layers=4,
+        layers=3,
         qkv_bias=True,
         tied=False,
         metadata=EXPERTS | YARN | {"attention.sliding_window": 37},

@@ -48,7 +48,9 @@ def backend() -> Iterator[CpuBackend]:
     backend.close()
 
 
-@pytest.fixture(scope="module", params=["smollm2", "gemma2", "gemma3"])
+@pytest.fixture(
+    scope="module", params=["smollm2", "gemma2", "gemma3", "mixtral", "qwen3moe", "gpt-oss", "deepseek2"]
+)
 def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

@@ -47,8 +47,14 @@ YARN: dict[str, Any] = {
     "rope.scaling.attn_factor": 1 / (1 + 0.1 * math.log(4.0)),  # cancels the factor that YaRN itself has
 }
 MODELS = {
-    **{name: TINY[name] for name in ("llama", "llama-rope-factors", "llama-linear", "qwen2", "qwen3")},
+    **{
+        name: TINY[name]
+        for name in ("llama", "llama-rope-factors", "llama-linear", "qwen2", "qwen3", "mixtral")
+    },
     "llama-yarn": Tiny("llama", head_dim=64, metadata=YARN),
+    "deepseek2": replace(
+        TINY["deepseek2"], metadata=TINY["deepseek2"].metadata | {"rope.scaling.type": "none"}
+    ),
 }
 
 Logprobs = dict[int, float]

@@ -73,10 +73,15 @@ def test_the_largest_of_gemma_scale_scores_in_their_own_way(
     assert difference < 1e-3
 
 
+OTHERS = [
+    *[(name, "Q8_0") for name in ("gemma2", "deepseek2", "qwen3moe")],
+    *[(name, "Q4_0") for name in ("gemma3", "mixtral")],
+    ("gpt-oss", "MXFP4"),
+]
 QUANTIZED = [("llama", name) for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")]
 
 
-@pytest.mark.parametrize(("name", "weight_type"), [*QUANTIZED, ("gemma2", "Q8_0"), ("gemma3", "Q4_0")])
+@pytest.mark.parametrize(("name", "weight_type"), [*QUANTIZED, *OTHERS])
 def test_quantized_weights_agree_almost_everywhere(
     name: str, weight_type: str, tmp_path: Path, prompts: list[list[int]]
 ) -> None:
