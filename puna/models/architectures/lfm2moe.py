@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from puna.graph import Tracer, Value
 from puna.graph.ops import Moe
+from puna.models.architectures.lfm2 import OUTPUT_NORM, lfm2_mixer
 from puna.models.blocks import experts, gated, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
-from puna.models.architectures.lfm2 import OUTPUT_NORM, lfm2_mixer
 from puna.models.rope import FreqFactors
 
 
