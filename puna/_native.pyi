@@ -785,16 +785,19 @@ class StepControl:
     def is_stopped(self) -> bool: ...
 
 class KvGroup:
-    """Layers that keep the keys and values of the same tokens, and share blocks."""
+    """Layers that keep the keys and values of the same tokens, and share blocks; or all recurrent layers."""
 
     @property
     def num_layers(self) -> int: ...
     @property
     def block_bytes(self) -> int:
-        """Of a block of 16 tokens, all of its layers."""
+        """Of a block, all of its layers: 16 tokens, or a state."""
     @property
     def window(self) -> int:
         """How many of the latest tokens a token sees, itself included; 0: all."""
+    @property
+    def is_state(self) -> bool:
+        """Whether a block is the state of recurrent layers."""
 
 class Program:
     """A compiled graph. Keeps its file mapped."""
@@ -803,12 +806,16 @@ class Program:
     def isa(self) -> str: ...
     @property
     def groups(self) -> list[KvGroup]:
-        """Those of the attention layers: the one without a window first, then the widest window."""
+        """Those of the attention layers, the one without a window first, then the widest window; then that of
+        the recurrent layers.
+        """
     @property
     def buffer_bytes(self) -> int:
         """Memory of the activations: what the largest step so far needed."""
     def most_scratch_bytes(self, context_length: int, num_threads: int) -> int:
-        """What attention needs beside activations and KV, at most: at the end of so long a context."""
+        """What attention needs beside activations and KV, at most: at the end of so long a context; and what
+        drafts usually need, of which a recurrent layer's inputs are kept.
+        """
     def release_memory(self) -> None:
         """Gives back the activations, and lets the system have the weights' pages; both return with the next
         run. The GIL is released.
@@ -824,14 +831,22 @@ class Program:
         rows: NDArray[np.int32],
         num_threads: int | None = None,
         control: StepControl | None = None,
+        draft_starts: NDArray[np.int32] | None = None,
     ) -> NDArray[np.float32]:
         """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] is
         overwritten by the next run.
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
-        control: may stop it: NativeError, and keys and values of its tokens are there or not.
+        control: may stop it: NativeError, and keys, values and states of its tokens are there or not.
+        draft_starts: as in Batch. States are written as if there were no drafts: see replay().
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+    def replay(self, pool: ThreadPool, states: Arena, sample_starts: NDArray[np.int32]) -> None:
+        """Has those drafts of the last run that turned out right change the states that it wrote.
+
+        states: the arena of these. sample_starts: SampleResult.starts. NativeError, with nothing written, if
+        they are not those of the last run. The GIL is released.
         """
     @property
     def can_shift(self) -> bool:

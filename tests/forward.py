@@ -29,9 +29,10 @@ def logits_at(
 ) -> NDArray[np.float32]:
     """Those [len(positions), vocab_size] behind some tokens of the sequence; positions ascend."""
     num_blocks = -(-len(tokens) // BLOCK_TOKENS)
-    kv_bytes = num_blocks * model.info.block_bytes
+    kv_bytes = num_blocks * model.info.block_bytes + 2 * model.info.state_bytes
     memories = model.reserve(KvReservation(kv_bytes, kv_bytes, len(tokens)))
     table = np.arange(num_blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
+    states = np.array([[-1, 0]], np.int32)  # to be read, to be written
     parts = []
     for start in range(0, len(tokens), chunk):
         piece = np.array(tokens[start : start + chunk], dtype=np.int32)
@@ -40,10 +41,11 @@ def logits_at(
             tokens=piece,
             positions=np.arange(start, start + len(piece), dtype=np.int32),
             sequence_starts=np.array([0, len(piece)], dtype=np.int32),
-            block_tables=(table,) * len(memories),
+            block_tables=tuple(states if group.is_state else table for group in model.info.groups),
             rows=np.array(rows, dtype=np.int32),
         )
         parts.append(model.logits(batch, memories).copy())
+        states = np.array([[states[0, 1], 1 - states[0, 1]]], np.int32)
     for memory in memories:
         memory.close()
     return np.concatenate(parts)

@@ -63,7 +63,8 @@ Kv kv_of(const std::vector<Arena*>& arenas, const std::vector<Int32Matrix>& bloc
 FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
                         const Int32Vector& tokens, const Int32Vector& positions,
                         const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
-                        const Int32Vector& rows, std::optional<int> num_threads, StepControl* control) {
+                        const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
+                        const std::optional<Int32Vector>& draft_starts) {
   const Kv kv = kv_of(arenas, block_tables);
   const Batch batch{
       .tokens = to_span(tokens),
@@ -71,6 +72,7 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Ar
       .sequence_starts = to_span(sequence_starts),
       .kv = kv.tables,
       .rows = to_span(rows),
+      .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>(),
   };
   Output output;
   {
@@ -78,6 +80,13 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Ar
     output = program.run(pool, batch, num_threads.value_or(pool.num_threads()), control);
   }
   return to_numpy(std::move(output));
+}
+
+void replay(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& sample_starts) {
+  const std::shared_ptr<uint8_t> mapping = arena.mapping();  // as for a run
+  const BlockSpace blocks = arena.blocks();
+  const nb::gil_scoped_release released;
+  program.replay(pool, blocks, to_span(sample_starts));
 }
 
 void move_kv(const Program& program, ThreadPool& pool, size_t group, Arena& arena, const Int32Vector& source,
@@ -126,7 +135,8 @@ void bind_program(nb::module_& m) {
   nb::class_<KvGroup>(m, "KvGroup")
       .def_ro("num_layers", &KvGroup::num_layers)
       .def_ro("block_bytes", &KvGroup::block_bytes)
-      .def_ro("window", &KvGroup::window);
+      .def_ro("window", &KvGroup::window)
+      .def_ro("is_state", &KvGroup::is_state);
   nb::class_<Program>(m, "Program")
       .def_prop_ro("isa", &Program::isa)
       .def_prop_ro("groups", &Program::groups)
@@ -136,7 +146,9 @@ void bind_program(nb::module_& m) {
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
-           "num_threads"_a = nb::none(), "control"_a.none() = nb::none())
+           "num_threads"_a = nb::none(), "control"_a.none() = nb::none(),
+           "draft_starts"_a.noconvert() = nb::none())
+      .def("replay", &replay, "pool"_a, "states"_a, "sample_starts"_a.noconvert())
       .def_prop_ro("can_shift", &Program::can_shift)
       .def("move_kv", &move_kv, "pool"_a, "group"_a, "arena"_a, "source"_a.noconvert(),
            "destination"_a.noconvert(), "source_begin"_a, "destination_begin"_a, "num_tokens"_a);

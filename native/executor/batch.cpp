@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 
 #include "executor/check.h"
 #include "executor/program.h"
@@ -64,6 +65,39 @@ void check_blocks(const Batch& batch, int64_t sequence, int64_t group, int64_t w
   }
 }
 
+void check_state(const BlockTables& tables, int64_t sequence, int64_t position, const std::string& name) {
+  const int32_t* blocks = tables.of(sequence);
+  const int64_t limit = tables.blocks.num_blocks();
+  if ((blocks[0] == -1) != (position == 0) || blocks[0] < -1 || blocks[0] >= limit)
+    throw Error(name + "block " + text(blocks[0]) + " of " + text(limit) +
+                " cannot have the state to go on with from position " + text(position));
+  if (blocks[1] < 0 || blocks[1] >= limit)
+    throw Error(name + "block " + text(blocks[1]) + ", to be written, is outside of the " + text(limit) +
+                " blocks");
+}
+
+void check_states(const Batch& batch, int64_t index) {
+  const BlockTables& tables = batch.kv[static_cast<size_t>(index)];
+  if (tables.width != 2)
+    throw Error(of_group(index) + "block_tables has " + text(tables.width) + " columns instead of 2");
+  std::unordered_map<int32_t, int64_t> writer;  // block -> the sequence that writes it
+  const auto for_all = [&](auto&& body) {
+    for (int64_t s = 0; s < batch.num_sequences(); ++s)
+      if (batch.sequence_starts[s] < batch.sequence_starts[s + 1])
+        body(s, tables.of(s), of_group(index) + "sequence " + text(s) + ": ");
+  };
+  for_all([&](int64_t s, const int32_t* blocks, const std::string& name) {
+    check_state(tables, s, batch.positions[batch.sequence_starts[s]], name);
+    if (!writer.emplace(blocks[1], s).second)
+      throw Error(name + "block " + text(blocks[1]) + " is written by another sequence, too");
+  });
+  for_all([&](int64_t s, const int32_t* blocks, const std::string& name) {
+    const auto found = writer.find(blocks[0]);
+    if (found != writer.end() && found->second != s)
+      throw Error(name + "block " + text(blocks[0]) + " is read while another sequence writes it");
+  });
+}
+
 void check_group(const Batch& batch, int64_t index, const KvGroup& group) {
   const BlockTables& tables = batch.kv[static_cast<size_t>(index)];
   if (tables.num_tables != batch.num_sequences()) {
@@ -74,12 +108,35 @@ void check_group(const Batch& batch, int64_t index, const KvGroup& group) {
     throw Error(of_group(index) + "blocks have " + text(tables.blocks.block_bytes()) +
                 " bytes, the model's " + text(group.block_bytes));
   }
+  if (group.is_state) return check_states(batch, index);
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     if (batch.sequence_starts[s] < batch.sequence_starts[s + 1]) check_blocks(batch, s, index, group.window);
   }
 }
 
 }  // namespace
+
+std::vector<SequenceDrafts> drafts_of(const Batch& batch) {
+  const std::span<const int32_t> rows = batch.rows, starts = batch.draft_starts;
+  std::vector<SequenceDrafts> drafts(static_cast<size_t>(batch.num_sequences()));
+  if (starts.empty()) return drafts;
+  if (!std::is_sorted(rows.begin(), rows.end())) throw Error("rows do not ascend in a step with drafts");
+  size_t row = 0, sampler = 0;
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    const size_t first_row = row;
+    while (row < rows.size() && rows[row] < batch.sequence_starts[s + 1]) ++row;
+    if (row == first_row) continue;
+    if (sampler + 1 >= starts.size()) throw Error("draft_starts has too few entries");
+    const int64_t count = int64_t{starts[sampler + 1]} - starts[sampler];
+    const int64_t tokens = batch.sequence_starts[s + 1] - batch.sequence_starts[s];
+    if (count < 0 || count >= tokens)
+      throw Error("sequence " + text(s) + ": " + text(count) + " drafts do not fit its " + text(tokens) +
+                  " tokens");
+    drafts[static_cast<size_t>(s)] = {static_cast<int32_t>(sampler++), static_cast<int32_t>(count)};
+  }
+  if (starts.front() != 0 || sampler + 1 != starts.size()) throw Error("draft_starts does not fit the rows");
+  return drafts;
+}
 
 void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup> groups) {
   check_shapes(batch);
@@ -92,6 +149,7 @@ void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup
     throw Error("there are block tables for " + text(batch.kv.size()) + " groups of layers, the model has " +
                 text(groups.size()));
   }
+  drafts_of(batch);
   for (size_t g = 0; g < groups.size(); ++g) check_group(batch, static_cast<int64_t>(g), groups[g]);
 }
 

@@ -24,8 +24,8 @@ ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string
 }
 
 void ProgramBuilder::op(const OpCall& call) {
-  for (const OpFamily family :
-       {kAttentionOps, kElementwiseOps, kExpertOps, kLinearOps, kNormOps, kRopeOps, kRowOps}) {
+  for (const OpFamily family : {kAttentionOps, kColumnOps, kElementwiseOps, kExpertOps, kLinearOps, kNormOps,
+                                kRecurrenceOps, kRopeOps, kRowOps}) {
     for (const OpDefinition& definition : family)
       if (definition.name == call.name) return definition.build(*this, call);
   }
@@ -87,7 +87,7 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::span<const
   if (domain == Domain::kTokens) require_range("the width of a token's values", b.width, 0, kMaxTokenWidth);
   if (b.first_stage < 0) b.first_stage = stage;
   b.domain = domain;
-  b.last_stage = stage;
+  b.last_stage = b.last_writer = stage;
   copies_.erase(buffer);
   const auto is_turned = [this](int input) { return turned_.contains(input); };
   if (std::any_of(inputs.begin(), inputs.end(), is_turned)) {
@@ -119,13 +119,27 @@ void ProgramBuilder::set_rotation(int buffer, const KeyRotation& rotation) {
   turned_.try_emplace(buffer, rotation);  // turned twice: in no way that is known
 }
 
-void ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v) {
+int ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v) {
   const KvLayout layout = kv_layout(plan_.kv_type, num_kv_heads, head_dim);
   KvLayer kv{num_kv_heads, head_dim, v == kNoBuffer, window, layout, {}};
   const auto turned = turned_.find(k);
   if (turned != turned_.end()) kv.rotation = turned->second;
   if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
-  require(layers_.emplace(layer, kv).second, "layer " + text(layer) + " has two attentions");
+  require(attention_layers_.insert(layer).second, "layer " + text(layer) + " has two attentions");
+  plan_.layers.push_back(kv);
+  return static_cast<int>(plan_.layers.size()) - 1;
+}
+
+int64_t ProgramBuilder::add_state(int layer, int64_t num_values) {
+  constexpr int64_t kAlignment = 64, kMostBytes = int64_t{1} << 40;
+  require_range("the size of a state", num_values, 1, kMostBytes);
+  const int64_t offset = state_bytes_;
+  state_bytes_ +=
+      (num_values * static_cast<int64_t>(sizeof(float)) + kAlignment - 1) / kAlignment * kAlignment;
+  require_range("the size of all states", state_bytes_, 1, kMostBytes);
+  recurrent_layers_.insert(layer);
+  plan_.can_shift = false;
+  return offset;
 }
 
 // --- tensors ---
@@ -196,17 +210,28 @@ void ProgramBuilder::place_layers(bool by_window) {
     group->block_bytes = layer.v_offset + layer.layout.bytes;
     ++group->num_layers;
   }
+  if (recurrent_layers_.empty()) return;
+  plan_.groups.push_back({.window = 0,
+                          .num_layers = static_cast<int>(recurrent_layers_.size()),
+                          .block_bytes = state_bytes_,
+                          .is_state = true});
+}
+
+void ProgramBuilder::check_layers() const {
+  std::set<int> layers = attention_layers_;
+  layers.insert(recurrent_layers_.begin(), recurrent_layers_.end());
+  int next = 0;
+  for (const int layer : layers) {
+    require(layer == next, "layer " + text(next) + " keeps nothing");
+    ++next;
+  }
 }
 
 std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window) {
   require(at(result).width > 0 && at(result).domain == Domain::kRows,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
   read(result, static_cast<int>(plan_.stages.size()));
-  for (auto& [index, layer] : layers_) {
-    require(index == static_cast<int>(plan_.layers.size()),
-            "layer " + text(static_cast<int64_t>(plan_.layers.size())) + " has no attention");
-    plan_.layers.push_back(layer);
-  }
+  check_layers();
   place_layers(by_window);
   plan_.file->mapping().check_whole();
   plan_.result = result;

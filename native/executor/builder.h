@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,6 +57,7 @@ class ProgramBuilder {
   void append(int token_stage, TokenOp op);
   int add_stage(Stage stage);  // what it reads and writes is to be said next
   void read(int buffer, int stage);
+  int last_writer(int buffer) { return at(buffer).last_writer; }
   // inputs: what the values are made of.
   void write(int buffer, Domain domain, int stage, std::span<const int> inputs);
 
@@ -68,19 +70,23 @@ class ProgramBuilder {
   std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables;
   // The values of the buffer were just turned by their tokens' positions.
   void set_rotation(int buffer, const KeyRotation& rotation);
-  // v: kNoBuffer where values are columns of the keys.
-  void add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
+  // v: kNoBuffer where values are columns of the keys. Returns the layer's place in the plan.
+  int add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
+  // Returns where in a block of states the layer has so many values more: at a multiple of 64 bytes.
+  int64_t add_state(int layer, int64_t num_values);
 
  private:
   Buffer& at(int buffer);
   void link_linear_stages();
+  void check_layers() const;
   void place_layers(bool by_window);
 
   Plan plan_;
   std::map<int, int> copies_;
   // The buffers whose values depend on their tokens' positions: by one rotation, or otherwise.
   std::map<int, std::optional<KeyRotation>> turned_;
-  std::map<int, KvLayer> layers_;
+  std::set<int> attention_layers_, recurrent_layers_;
+  int64_t state_bytes_ = 0;
 };
 
 // Into how many runs, which are worth a thread's while, a row of so many values can be cut.

@@ -61,6 +61,7 @@ void check_order(const KvMove& move) {
 
 void check_move(const Plan& plan, const KvMove& move) {
   require(move.group < plan.groups.size(), "there is no group " + text(move.group) + " of layers");
+  require(!plan.groups[move.group].is_state, "group " + text(move.group) + ": states cannot be moved");
   const int64_t block_bytes = plan.groups[move.group].block_bytes;
   require(move.blocks.block_bytes() == block_bytes, "group " + text(move.group) + ": blocks have " +
                                                         text(move.blocks.block_bytes()) +

@@ -11,6 +11,7 @@
 #include "executor/barrier.h"
 #include "executor/experts/expert_step.h"
 #include "executor/move_kv.h"
+#include "executor/recurrence.h"
 #include "executor/step.h"
 #include "executor/step_control.h"
 #include "executor/thread_activity.h"
@@ -50,9 +51,10 @@ struct SharedWork {
 
 namespace {
 
-void find_kv_slots(const Batch& batch, std::vector<KvSlot>& slots) {
+void find_kv_slots(const Batch& batch, std::span<const KvGroup> groups, std::vector<KvSlot>& slots) {
   slots.clear();
-  for (const BlockTables& tables : batch.kv) {
+  for (size_t g = 0; g < groups.size() && !groups[g].is_state; ++g) {
+    const BlockTables& tables = batch.kv[g];
     for (int64_t s = 0; s < batch.num_sequences(); ++s) {
       for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
         const int32_t position = batch.positions[t];
@@ -70,16 +72,19 @@ Program::~Program() = default;
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
   return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size +
-         expert_results_.size;
+         expert_results_.size + kept_inputs_.size;
 }
 
 int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
-  return most_partial_floats(plan_, context_length, num_threads) * static_cast<int64_t>(sizeof(float));
+  constexpr int64_t kDrafts = 64;  // a step with more of them would hardly pay
+  return most_partial_floats(plan_, context_length, num_threads) * static_cast<int64_t>(sizeof(float)) +
+         kDrafts * plan_.kept_row_bytes;
 }
 
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  token_memory_ = output_memory_ = replicas_ = attention_partials_ = expert_results_ = {};
+  token_memory_ = output_memory_ = replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = {};
+  states_.clear();
   plan_.file->mapping().release_pages();
 }
 
@@ -116,7 +121,9 @@ void Program::prepare(const Batch& batch, int num_threads) {
   reserve(token_memory_, plan_.token_row_bytes, static_cast<int64_t>(batch.tokens.size()));
   reserve(output_memory_, plan_.output_row_bytes, static_cast<int64_t>(batch.rows.size()));
   reserve(replicas_, plan_.token_row_bytes + plan_.output_row_bytes, num_threads);
-  find_kv_slots(batch, kv_slots_);
+  find_kv_slots(batch, plan_.groups, kv_slots_);
+  if (plan_.kept_row_bytes > 0) find_states(batch, states_);
+  reserve(kept_inputs_, plan_.kept_row_bytes, num_drafts(states_));
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, batch, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
@@ -134,6 +141,8 @@ void Program::run_stages(const Step& step) const noexcept {
       run_stage(step, *linear, work_->shares);
     } else if (const auto* experts = std::get_if<ExpertStage>(&stage)) {
       run_stage(step, *experts, work_->shares);
+    } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
+      run_stage(step, *recurrence, work_->shares);
     } else {
       run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
     }
@@ -162,6 +171,8 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .output_memory = output_memory_.bytes.get(),
       .replicas = replicas_.bytes.get(),
       .kv_slots = kv_slots_,
+      .states = states_,
+      .kept_inputs = kept_inputs_.bytes.get(),
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
@@ -177,10 +188,42 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
   };
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
   plan_.file->mapping().check_whole();
-  if (work_->is_cut) throw Error("the step was stopped");
+  if (work_->is_cut) {
+    states_.clear();  // they are lost
+    throw Error("the step was stopped");
+  }
   const int64_t rows = shared.num_rows(Domain::kRows);
   const int64_t width = plan_.buffers[static_cast<size_t>(plan_.result)].width;
   return {std::shared_ptr<float[]>(output_memory_.bytes, shared.floats(plan_.result, 0)), rows, width};
+}
+
+void Program::replay(ThreadPool& pool, const BlockSpace& states, std::span<const int32_t> sample_starts) {
+  const std::lock_guard<std::mutex> lock(one_run_);
+  struct Accepted {
+    const SequenceState* sequence;
+    int64_t num_tokens;
+  };
+  std::vector<Accepted> accepted;
+  for (const SequenceState& sequence : states_) {
+    if (sequence.drafts.count == 0) continue;
+    const auto sampler = static_cast<size_t>(sequence.drafts.sampler);
+    if (sampler + 1 >= sample_starts.size()) throw Error("there are fewer samples than drafts");
+    const int64_t samples = int64_t{sample_starts[sampler + 1]} - sample_starts[sampler];
+    if (samples > sequence.drafts.count + 1) throw Error("there are more samples than drafts");
+    if (sequence.block >= states.num_blocks() || states[sequence.block] != sequence.after)
+      throw Error("the memory is not that of the last run");
+    if (samples > 1) accepted.push_back({&sequence, samples - 1});
+  }
+  if (accepted.empty()) return;
+  std::vector<const RecurrenceStage*> stages;
+  for (const Stage& stage : plan_.stages)
+    if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) stages.push_back(recurrence);
+  pool.parallel_for(static_cast<int64_t>(stages.size() * accepted.size()), [&](int64_t i) {
+    const auto [sequence, num_tokens] = accepted[static_cast<size_t>(i) / stages.size()];
+    const uint8_t* kept = kept_inputs_.bytes.get() + sequence->first_kept * plan_.kept_row_bytes;
+    puna::replay(plan_, *stages[static_cast<size_t>(i) % stages.size()], kept, num_tokens, sequence->after);
+  });
+  states_.clear();
 }
 
 }  // namespace puna

@@ -34,6 +34,7 @@ struct Buffer {
   // The stages that write or read it; beyond them its memory serves others.
   int first_stage = -1;
   int last_stage = -1;
+  int last_writer = -1;  // the last stage that writes it
   // The buffer starts at offset * (rows of the domain) in the domain's memory; a multiple of 64.
   int64_t offset = 0;
   // With one row, every thread has a copy of its own, which the replicated stages write.
@@ -98,7 +99,19 @@ struct ExpertStage {
   size_t next = 0;  // index of the linear stage that is run after it, or first in the next step
 };
 
-using Stage = std::variant<TokenStage, LinearStage, AttentionStage, ExpertStage>;
+struct RecurrenceRun;
+
+// Tokens that change a state of fixed size, one after the other. Its parts need nothing of each other.
+struct RecurrenceStage {
+  std::vector<int> inputs;
+  int out;
+  int64_t parts;
+  int64_t state_offset;     // of the layer's state in a block, in bytes
+  int64_t kept_offset = 0;  // of the inputs of a draft, where they are kept
+  std::function<void(const RecurrenceRun&)> run;
+};
+
+using Stage = std::variant<TokenStage, LinearStage, AttentionStage, ExpertStage, RecurrenceStage>;
 
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
@@ -107,11 +120,13 @@ struct KeyRotation {
   const float* inv_freq;                           // one of the plan's constants
 };
 
-// Layers that see equally many tokens: they keep the keys and values of the same ones, and share blocks.
+// Layers that see equally many tokens: they keep the keys and values of the same ones, and share blocks. Or
+// all recurrent layers: a block is their state behind some number of tokens.
 struct KvGroup {
   int64_t window;  // how many of the latest tokens a token sees, itself included; 0: all
   int num_layers = 0;
   int64_t block_bytes = 0;  // of all its layers
+  bool is_state = false;
 };
 
 // A layer's keys and values.
@@ -133,11 +148,12 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Stage> stages;
   KvType kv_type = KvType::kF16;
-  std::vector<KvGroup> groups;  // the one without a window first, then the widest window
-  std::vector<KvLayer> layers;
-  bool can_shift = true;                              // every layer's keys are as its rotation left them
-  int64_t vocab_size = 0;                             // rows of the smallest embedding; 0 without one
+  std::vector<KvGroup> groups;  // the one without a window first, then the widest window, states last
+  std::vector<KvLayer> layers;  // with attention
+  bool can_shift = true;        // every layer's keys are as its rotation left them
+  int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
   int64_t token_row_bytes = 0, output_row_bytes = 0;  // of all buffers of a domain together
+  int64_t kept_row_bytes = 0;                         // inputs of all recurrence stages for one token
   int result = -1;
 };
 
@@ -147,6 +163,7 @@ struct KvSlot {
   int slot;
 };
 
+struct SequenceState;
 struct SharedWork;
 struct Step;
 class StepControl;
@@ -168,7 +185,7 @@ class Program {
   // Memory of the activations. It grows to what the largest step needed and stays there: the scheduler bounds
   // the tokens of a step.
   int64_t buffer_bytes();
-  // The most that attention ever needs beside activations and KV.
+  // The most that attention ever needs beside activations and KV, and drafts usually do.
   int64_t most_scratch_bytes(int64_t context_length, int num_threads) const;
   // Gives back the activations, and lets the system have the weights' pages. Both return with the next run.
   void release_memory();
@@ -177,6 +194,12 @@ class Program {
   // the batch does not fit the model or its memory; and if the model's file turns out to have been cut short,
   // in this step or before.
   Output run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control = nullptr);
+
+  // For a model with states, behind a run with drafts: those that turned out right change the states that it
+  // wrote. sample_starts[n + 1]: of the n sequences that had rows, the i-th got the samples [starts[i],
+  // starts[i + 1]), of which all but the last are its drafts. Throws Error, before anything is written, if
+  // this or the memory is not that of the last run.
+  void replay(ThreadPool& pool, const BlockSpace& states, std::span<const int32_t> sample_starts);
 
   // Whether keys can be turned to another position.
   bool can_shift() const { return plan_.can_shift; }
@@ -204,7 +227,9 @@ class Program {
   Memory replicas_;               // one row of both domains for each thread
   Memory attention_partials_;     // sums over segments of contexts that several threads share
   Memory expert_results_;         // of each thread
+  Memory kept_inputs_;            // of drafts, for recurrence stages
   std::vector<KvSlot> kv_slots_;  // [groups][T]
+  std::vector<SequenceState> states_;
   std::unique_ptr<SharedWork> work_;
 };
 

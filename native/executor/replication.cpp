@@ -41,6 +41,8 @@ void share_written(Plan& plan, const Stage& stage) {
     const ExpertLayer& layer = *experts->layer;
     for (const int b : {layer.runs, layer.row_of_visit, layer.visit_of_choice, layer.hidden, layer.out})
       share(b);
+  } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
+    share(recurrence->out);
   } else {
     share(std::get<AttentionStage>(stage).out);
   }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "executor/program.h"
+#include "executor/recurrence.h"
 #include "executor/step_control.h"
 #include "executor/thread_activity.h"
 #include "executor/work_shares.h"
@@ -18,8 +19,10 @@ struct Step {
   int thread, num_threads;
   uint8_t* token_memory;
   uint8_t* output_memory;
-  uint8_t* replicas;                 // this thread's own row of each domain
-  std::span<const KvSlot> kv_slots;  // [groups][T]
+  uint8_t* replicas;                      // this thread's own row of each domain
+  std::span<const KvSlot> kv_slots;       // [groups][T]
+  std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
+  uint8_t* kept_inputs;                   // of drafts
   // For contexts that several threads share: sums over their segments, and how many pieces of a tile are
   // done.
   float* attention_partials;
@@ -70,6 +73,7 @@ void run_stage(const Step& step, const TokenStage& stage) noexcept;
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept;
 void run_stage(const Step& step, const ExpertStage& stage, WorkShares& shares) noexcept;
+void run_stage(const Step& step, const RecurrenceStage& stage, WorkShares& shares) noexcept;
 
 // What this thread reads first of the linear stage with that index; nullptr if there is no such stage.
 const uint8_t* first_weights(const Step& step, size_t linear_stage);

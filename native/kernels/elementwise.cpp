@@ -1,6 +1,6 @@
 // Row-wise functions between the matrix products: one token's row at a time, each in one fixed order.
+#include "kernels/activations.h"
 #include "kernels/functions.h"
-#include "simd/simd.h"
 
 namespace puna::PUNA_ISA {
 namespace {
@@ -11,22 +11,6 @@ PUNA_INLINE void map(const float* a, const float* b, int64_t n, float* out, Func
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) store(out + i, f(load(a + i), load(b + i)));
   if (i < n) store_partial(out + i, f(load_partial(a + i, n - i), load_partial(b + i, n - i)), n - i);
-}
-
-PUNA_INLINE f32x16 silu(f32x16 x) { return x / (1.0f + exp(-x)); }
-
-// The tanh approximation (Hendrycks & Gimpel, 2016), as models are trained with it.
-PUNA_INLINE f32x16 gelu(f32x16 x) {
-  const f32x16 inner = x * 0.79788456080286536f * (1.0f + 0.044715f * x * x);
-  return 0.5f * x * (1.0f + tanh(inner));
-}
-
-PUNA_INLINE f32x16 relu(f32x16 x) { return max(x, f32x16{}); }
-
-// Of gpt-oss: sigmoid(1.702 gate) * gate * (up + 1), with both kept within 7.
-PUNA_INLINE f32x16 swiglu_oai(f32x16 gate, f32x16 up) {
-  const f32x16 x = min(gate, splat(7.0f)), y = max(min(up, splat(7.0f)), splat(-7.0f));
-  return x / (1.0f + exp(x * -1.702f)) * (y + 1.0f);
 }
 
 // Four interleaved sums: enough to hide the latency of fma.
@@ -108,6 +92,29 @@ void rope_neox(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim
   }
 }
 
+void l2_norm(const float* x, float eps, int64_t n, float* out) {
+  const float length = std::sqrt(sum_of_squares(x, n));
+  scale(x, 1.0f / (length < eps ? eps : length), n, out);
+}
+
+void activate(Activation activation, const float* x, int64_t n, float* out) {
+  const auto all = [&](auto function) { map(x, x, n, out, [=](f32x16 v, f32x16) { return function(v); }); };
+  switch (activation) {
+    case Activation::kSilu:
+      return all([](f32x16 v) { return silu(v); });
+    case Activation::kGelu:
+      return all([](f32x16 v) { return gelu(v); });
+    case Activation::kRelu:
+      return all([](f32x16 v) { return relu(v); });
+    case Activation::kSigmoid:
+      return all([](f32x16 v) { return sigmoid(v); });
+    case Activation::kSoftplus:
+      return all([](f32x16 v) { return softplus(v); });
+    case Activation::kSwigluOai:
+      break;
+  }
+}
+
 void glu(Activation activation, const float* gate, const float* up, int64_t n, float* out) {
   switch (activation) {
     case Activation::kSilu:
@@ -121,6 +128,9 @@ void glu(Activation activation, const float* gate, const float* up, int64_t n, f
       break;
     case Activation::kSwigluOai:
       map(gate, up, n, out, [](f32x16 g, f32x16 u) { return swiglu_oai(g, u); });
+      break;
+    case Activation::kSigmoid:
+    case Activation::kSoftplus:
       break;
   }
 }

@@ -17,12 +17,17 @@
   X(rms_norm)            \
   X(rope_normal)         \
   X(rope_neox)           \
+  X(l2_norm)             \
+  X(activate)            \
   X(glu)                 \
   X(add)                 \
   X(weighted_sum)        \
   X(mul)                 \
   X(scale)               \
   X(softcap)             \
+  X(short_conv)          \
+  X(delta_net)           \
+  X(selective_scan)      \
   X(logit_maxima)        \
   X(logit_sums)          \
   X(logit_moments)       \

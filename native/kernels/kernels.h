@@ -13,7 +13,7 @@ namespace puna {
 
 inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
-enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai };
+enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus };
 
 // out[t * out_stride + r] = sum_k W[r][k] * x[t][k]  (+ bias[r])  (+ residual[t * out_stride + r])
 // for r in [row_begin, row_end), t in [0, num_tokens). row_begin is a multiple of kRowTile; row_end too, or
@@ -70,6 +70,53 @@ struct AttentionArgs {
 
 // Floats that attention_segments writes for one segment and query row.
 constexpr int64_t partial_floats(int64_t value_dim) { return (value_dim + 15) / 16 * 16 + 16; }
+
+// Rows of floats, one for each of a sequence's tokens.
+template <typename Float>
+struct TokenRows {
+  Float* data;     // nullptr: there are none
+  int64_t stride;  // floats between tokens
+
+  Float* of(int64_t token) const { return data + token * stride; }
+};
+
+// Neighbouring channels of a causal convolution, over the next tokens of one sequence.
+struct ShortConvArgs {
+  TokenRows<const float> x;
+  TokenRows<float> out;  // may be nothing
+  const float* weight;   // [size][stride], the last row meets the token itself
+  const float* bias;     // nullptr or [channels]
+  bool has_silu;
+  int64_t num_tokens, size, channels, stride;
+  const float* state_in;  // [size - 1][stride]; nullptr: zeros
+  float* state_out;       // the same, nullptr or perhaps state_in itself
+};
+
+// A state's columns are shared out in runs of as many. The rows of a run lie one behind the other, each
+// padded to whole vectors.
+inline constexpr int64_t kStateColumns = 32;
+constexpr int64_t state_stride(int64_t columns) { return (columns + 15) / 16 * 16; }
+
+// The columns [rows][columns] of one head's state that a task takes the next tokens of a sequence through.
+struct StateColumns {
+  int64_t num_tokens, rows, columns;
+  const float* before;  // nullptr: zeros
+  float* after;         // perhaps the same memory
+};
+
+struct DeltaNetArgs {
+  StateColumns state;
+  TokenRows<const float> q, k, v, decay, beta;  // the head's; v: of the columns
+  TokenRows<float> out;                         // of the columns; may be nothing
+  float scale;
+};
+
+struct SelectiveScanArgs {
+  StateColumns state;
+  TokenRows<const float> x, b, c, dt;  // the head's; x: of the columns
+  TokenRows<float> out;                // of the columns; may be nothing
+  float a, d, dt_bias;
+};
 
 inline constexpr int kLogitBlock = 256;    // logits are read in blocks of as many, padded with -infinity
 inline constexpr int kLogitBuckets = 512;  // of a histogram
@@ -128,6 +175,10 @@ struct Kernels {
                       const float* sin);
   void (*rope_neox)(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                     const float* sin);
+  void (*l2_norm)(const float* x, float eps, int64_t n, float* out);
+  // Of one value: not swiglu_oai.
+  void (*activate)(Activation activation, const float* x, int64_t n, float* out);
+  // Not of sigmoid and softplus.
   void (*glu)(Activation activation, const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
   // The sum of `count` rows of x, each times its weight, in order: row rows[i] begins at x + rows[i] *
@@ -137,6 +188,11 @@ struct Kernels {
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+
+  // --- short_conv.cpp, scan.cpp --- token by token in order, each sum in one fixed order
+  void (*short_conv)(const ShortConvArgs& args);
+  void (*delta_net)(const DeltaNetArgs& args);
+  void (*selective_scan)(const SelectiveScanArgs& args);
 
   // --- sampling.cpp --- the same results on every instruction set
   // Of each block: the largest logit, NaN if one is.

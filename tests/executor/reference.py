@@ -17,6 +17,10 @@ def rms_norm(x: Array, weight: Array, eps: float, group: int) -> Array:
 def activation(name: str, x: Array) -> Array:
     if name == "silu":
         return x / (1 + np.exp(-x))
+    if name == "sigmoid":
+        return 1 / (1 + np.exp(-x))
+    if name == "softplus":
+        return np.log1p(np.exp(x))
     if name == "gelu":
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     return np.maximum(x, 0)
@@ -111,3 +115,56 @@ def gated(name: str, gate: Array, up: Array) -> Array:
         gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
         return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
     return activation(name, gate) * up
+
+
+def l2_norm(x: Array, eps: float, group: int) -> Array:
+    grouped = x.reshape(*x.shape[:-1], -1, group)
+    lengths = np.sqrt((grouped**2).sum(-1, keepdims=True))
+    return (grouped / np.maximum(lengths, eps)).reshape(x.shape)
+
+
+def short_conv(x: Array, weight: Array, bias: Array | None, function: str) -> Array:
+    """Of one sequence from its beginning; weight: [channels, size]."""
+    size = weight.shape[1]
+    padded = np.concatenate([np.zeros((size - 1, x.shape[1])), x])
+    out = sum(padded[i : i + len(x)] * weight[:, i] for i in range(size))
+    assert isinstance(out, np.ndarray)
+    if bias is not None:
+        out = out + bias
+    return activation("silu", out) if function == "silu" else out
+
+
+def gated_delta_net(
+    q: Array, k: Array, v: Array, decay: Array, beta: Array, key_dim: int, scale: float, grouped: bool
+) -> Array:
+    """Of one sequence from its beginning."""
+    heads = decay.shape[1]
+    q, k, v = q.reshape(len(q), -1, key_dim), k.reshape(len(k), -1, key_dim), v.reshape(len(v), heads, -1)
+    key_heads = q.shape[1]
+    out = np.zeros_like(v)
+    for head in range(heads):
+        key = head // (heads // key_heads) if grouped else head % key_heads
+        state = np.zeros((key_dim, v.shape[2]))
+        for t in range(len(v)):
+            state *= np.exp(decay[t, head])
+            correction = beta[t, head] * (v[t, head] - state.T @ k[t, key])
+            state += np.outer(k[t, key], correction)
+            out[t, head] = state.T @ q[t, key] * scale
+    return out.reshape(len(v), -1)
+
+
+def selective_scan(
+    x: Array, b: Array, c: Array, dt: Array, a: Array, d: Array, dt_bias: Array, groups: int
+) -> Array:
+    """Of one sequence from its beginning."""
+    heads = len(a)
+    x = x.reshape(len(x), heads, -1)
+    b, c = (np.repeat(y.reshape(len(y), groups, -1), heads // groups, axis=1) for y in (b, c))
+    dt = activation("softplus", dt + dt_bias)
+    out = np.zeros_like(x)
+    for head in range(heads):
+        state = np.zeros((x.shape[2], b.shape[2]))
+        for t in range(len(x)):
+            state = np.exp(a[head] * dt[t, head]) * state + np.outer(x[t, head] * dt[t, head], b[t, head])
+            out[t, head] = state @ c[t, head] + d[head] * x[t, head]
+    return out.reshape(len(x), -1)

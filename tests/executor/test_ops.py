@@ -95,6 +95,52 @@ def test_glu(evaluate, activation: str) -> None:
     np.testing.assert_allclose(evaluate([gate, up], define), expected, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("function", ["silu", "gelu", "relu", "sigmoid", "softplus"])
+def test_activation(evaluate, function: str) -> None:
+    x = random(TOKENS, WIDTH, scale=12)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.op("Activation", [x], [x], function=function)
+        return x, WIDTH
+
+    expected = reference.activation(function, x.astype(float))
+    np.testing.assert_allclose(evaluate([x], define), expected, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("size", [1, 37, 111])
+def test_l2_norm(evaluate, size: int) -> None:
+    x = random(TOKENS, 111, scale=3)
+    x[0] = 0
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(111)
+        b.op("L2Norm", [x], [out], size=size, eps=0.5)
+        return out, 111
+
+    expected = reference.l2_norm(x.astype(float), 0.5, size)
+    np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [1, TOKENS])
+@pytest.mark.parametrize(("begin", "size", "period"), [(64, 96, 256), (3, 5, 8), (0, 1, 256)])
+def test_columns(evaluate, begin: int, size: int, period: int, tokens: int) -> None:
+    """Of what another stage wrote, and of what an op of the same stage did."""
+    x, width = random(tokens, 256), 256 // period * size
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        y, scaled, taken, both = b.buffer(256), b.buffer(256), b.buffer(width), b.buffer(width)
+        b.op("Linear", [x], [y], ["one", None])
+        b.op("Columns", [y], [taken], begin=begin, size=size, period=period)
+        b.op("Scale", [y], [scaled], factor=2.0)
+        b.op("Columns", [scaled], [both], begin=begin, size=size, period=period)
+        b.op("Add", [both, taken], [both])
+        return both, width
+
+    expected = 3 * x.reshape(tokens, -1, period)[..., begin : begin + size].reshape(tokens, -1)
+    actual = evaluate([x], define, {"one": np.eye(256, dtype=np.float32)})
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("op", ["Add", "Mul"])
 def test_binary(evaluate, op: str) -> None:
     a, b = random(TOKENS, WIDTH), random(TOKENS, WIDTH, seed=1)

@@ -122,6 +122,15 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
             "Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0
         ),
     ),
+    "columns beyond the period": (
+        "size",
+        lambda b, x: b.op("Columns", [x], [b.buffer(32)], begin=10, size=8, period=16),
+    ),
+    "periods that do not divide": (
+        "wide",
+        lambda b, x: b.op("Columns", [x], [b.buffer(32)], begin=0, size=8, period=24),
+    ),
+    "groups that do not divide": ("groups", lambda b, x: b.op("L2Norm", [x], [x], size=24, eps=1e-6)),
     "soft cap of zero": ("soft cap", lambda b, x: b.op("Softcap", [x], [x], cap=0.0)),
     "scale not finite": ("factor", lambda b, x: b.op("Scale", [x], [x], factor=float("inf"))),
     "heads of another width": ("wide", lambda b, x: attention(b, x, num_heads=4, num_kv_heads=4)),

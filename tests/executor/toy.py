@@ -52,14 +52,20 @@ class Chunk:
     """Tokens of one sequence in a step, from `position` on, in the given KV blocks.
 
     tables: the blocks of each group, where they are not the same.
+    state: the block with the state before, and that for the state behind.
+    num_drafts: of the last tokens.
     """
 
     tokens: Sequence[int]
     blocks: Sequence[int] = ()
     position: int = 0
     tables: Sequence[Sequence[int]] | None = None
+    state: tuple[int, int] = (-1, 0)
+    num_drafts: int = 0
 
-    def table(self, group: int) -> Sequence[int]:
+    def table(self, group: int, is_state: bool) -> Sequence[int]:
+        if is_state:
+            return self.state
         return self.blocks if self.tables is None else self.tables[group]
 
 
@@ -91,7 +97,12 @@ class Runner:
     ) -> NDArray[np.float32]:
         """The result for `rows`, or for all tokens; a copy."""
         lengths = [len(chunk.tokens) for chunk in chunks]
-        tables = [_table([chunk.table(group) for chunk in chunks]) for group in range(len(self.arenas))]
+        tables = [
+            _table([chunk.table(i, group.is_state) for chunk in chunks])
+            for i, group in enumerate(self.program.groups)
+        ]
+        num_drafts = [chunk.num_drafts for chunk in chunks]
+        drafts = np.cumsum([0, *num_drafts]).astype(np.int32) if any(num_drafts) else None
         arrays = (
             np.concatenate([c.tokens for c in chunks]) if chunks else np.zeros(0),
             np.concatenate([c.position + np.arange(len(c.tokens)) for c in chunks])
@@ -102,7 +113,7 @@ class Runner:
         )
         tokens, positions, starts, rows = (a.astype(np.int32) for a in arrays)
         return self.program.run(
-            self.pool, self.arenas, tokens, positions, starts, tables, rows, num_threads
+            self.pool, self.arenas, tokens, positions, starts, tables, rows, num_threads, None, drafts
         ).copy()
 
 

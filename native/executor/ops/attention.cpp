@@ -9,7 +9,7 @@
 namespace puna {
 namespace {
 
-// v: kNoBuffer where values are columns of the keys.
+// layer: its place in the plan. v: kNoBuffer where values are columns of the keys.
 void store_kv(ProgramBuilder& builder, int layer, int64_t num_kv_heads, int64_t head_dim, int k, int v) {
   const auto run = [=](const RowRun& row) {
     const Plan& plan = row.step.plan;
@@ -27,12 +27,12 @@ void store_kv(ProgramBuilder& builder, int layer, int64_t num_kv_heads, int64_t 
 }
 
 // Keeps the keys and values of the step's tokens, and attends to those of the tokens so far.
-void attend(ProgramBuilder& builder, const OpCall& call, const AttentionStage& stage, int v) {
+void attend(ProgramBuilder& builder, const OpCall& call, AttentionStage stage, int v) {
   const int k = call.inputs[1];
   builder.expect_width(stage.q, int64_t{stage.num_heads} * stage.head_dim);
   builder.expect_width(stage.out, int64_t{stage.num_heads} * stage.value_dim);
   for (const int input : call.inputs) require(stage.out != input, "attention cannot write over its input");
-  builder.add_layer(stage.layer, stage.num_kv_heads, stage.head_dim, stage.window, k, v);
+  stage.layer = builder.add_layer(stage.layer, stage.num_kv_heads, stage.head_dim, stage.window, k, v);
   require(builder.common_domain(call.inputs) == Domain::kTokens, "attention after the choice of rows");
   store_kv(builder, stage.layer, stage.num_kv_heads, stage.head_dim, k, v);
   const int at = builder.add_stage(stage);

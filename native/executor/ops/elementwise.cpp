@@ -1,6 +1,4 @@
 // Ops whose result at a place depends on their inputs at that place alone.
-#include <algorithm>
-
 #include "executor/check.h"
 #include "executor/ops/ops.h"
 #include "executor/step.h"
@@ -89,6 +87,20 @@ void softcap(ProgramBuilder& builder, const OpCall& call) {
   elementwise<1>(builder, call, run);
 }
 
+Activation function_named(const std::string& name) {
+  if (name == "sigmoid") return Activation::kSigmoid;
+  if (name == "softplus") return Activation::kSoftplus;
+  const Activation activation = activation_named(name);
+  require(activation != Activation::kSwigluOai, name + " is a function of two values");
+  return activation;
+}
+
+void activate(ProgramBuilder& builder, const OpCall& call) {
+  const auto run = [activate = builder.kernels().activate, function = function_named(call.text("function"))](
+                       const float* x, int64_t n, float* out) { activate(function, x, n, out); };
+  elementwise<1>(builder, call, run);
+}
+
 void glu(ProgramBuilder& builder, const OpCall& call) {
   const auto run = [glu = builder.kernels().glu, activation = activation_named(call.text("activation"))](
                        const float* gate, const float* up, int64_t n, float* out) {
@@ -97,42 +109,9 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
   elementwise<2>(builder, call, run);
 }
 
-// Of every `period` columns, `size` from `begin` on.
-void columns(ProgramBuilder& builder, const OpCall& call) {
-  call.expect(1, 1, 0);
-  const int x = call.inputs[0], out = call.outputs[0];
-  const int64_t period = call.integer("period", 1, INT32_MAX), num_runs = builder.width(x) / period;
-  const int64_t begin = call.integer("begin", 0, period), size = call.integer("size", 1, period - begin);
-  builder.expect_width(x, num_runs * period), builder.expect_width(out, num_runs * size);
-  const auto run = [=](const RowRun& row) {
-    for (int64_t i = row.first(num_runs), end = i + row.count(num_runs); i < end; ++i)
-      std::copy_n(row.at(x) + i * period + begin, size, row.at(out) + i * size);
-  };
-  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, num_runs, run});
-}
-
-// In each of num_runs runs of columns, those of a and then those of b.
-void concat(ProgramBuilder& builder, const OpCall& call) {
-  call.expect(2, 1, 0);
-  const int a = call.inputs[0], b = call.inputs[1], out = call.outputs[0];
-  const int64_t num_runs = call.integer("num_runs", 1, kMaxHeads);
-  const int64_t a_size = builder.width(a) / num_runs, b_size = builder.width(b) / num_runs;
-  builder.expect_width(a, a_size * num_runs), builder.expect_width(b, b_size * num_runs);
-  builder.expect_width(out, (a_size + b_size) * num_runs);
-  const auto run = [=](const RowRun& row) {
-    for (int64_t i = row.first(num_runs), end = i + row.count(num_runs); i < end; ++i) {
-      float* to = std::copy_n(row.at(a) + i * a_size, a_size, row.at(out) + i * (a_size + b_size));
-      std::copy_n(row.at(b) + i * b_size, b_size, to);
-    }
-  };
-  const Domain domain = builder.common_domain(call.inputs);
-  builder.append(builder.token_stage(domain), {call.inputs, out, num_runs, run});
-}
-
 constexpr OpDefinition kOps[] = {
-    {"Add", add},       {"AddVector", add_vector}, {"Mul", mul}, {"MulVector", mul_vector},
-    {"Scale", scale},   {"Softcap", softcap},      {"Glu", glu}, {"Columns", columns},
-    {"Concat", concat},
+    {"Add", add},     {"AddVector", add_vector}, {"Mul", mul},             {"MulVector", mul_vector},
+    {"Scale", scale}, {"Softcap", softcap},      {"Activation", activate}, {"Glu", glu},
 };
 
 }  // namespace

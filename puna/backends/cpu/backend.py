@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import puna
 from puna._native import (
+    Arena,
     NativeError,
     PoolActivity,
     Program,
@@ -56,15 +57,20 @@ class CpuModel:
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
         logits = self.logits(batch, kv)
-        return sample_batch(self._threads, logits, samplers, batch.drafts, batch.draft_starts)
+        result = sample_batch(self._threads, logits, samplers, batch.drafts, batch.draft_starts)
+        if batch.drafts is not None and self.info.state_bytes:
+            assert self._program is not None
+            self._program.replay(self._threads, _arenas(kv)[-1], result.starts)
+        return result
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
-        """[R, vocab_size], valid until the next step. Raises NativeError, as step()."""
+        """[R, vocab_size], valid until the next step; states as if no draft turned out right. Raises
+        NativeError, as step().
+        """
         assert self._program is not None, "step after close"
-        arenas = [memory.arena for memory in kv if isinstance(memory, CpuKvMemory)]
         return self._program.run(
             self._threads,
-            arenas,
+            _arenas(kv),
             batch.tokens,
             batch.positions,
             batch.sequence_starts,
@@ -72,6 +78,7 @@ class CpuModel:
             batch.rows,
             batch.num_threads,
             batch.control,
+            batch.draft_starts,
         )
 
     def sleep(self) -> None:
@@ -116,6 +123,10 @@ class CpuBackend:
         self.threads.close()
 
 
+def _arenas(kv: Sequence[BlockMemory]) -> list[Arena]:
+    return [memory.arena for memory in kv if isinstance(memory, CpuKvMemory)]
+
+
 def _trace(file: GgufFile) -> TracedModel:
     return trace_model(file.metadata, file.tensors, file.dequantize)
 
@@ -129,7 +140,12 @@ def _describe(
         context_length=traced.context_length,
         num_layers=traced.num_layers,
         groups=tuple(
-            KvGroup(num_layers=g.num_layers, block_bytes=g.block_bytes, window=g.window or None)
+            KvGroup(
+                num_layers=g.num_layers,
+                block_bytes=g.block_bytes,
+                window=g.window or None,
+                is_state=g.is_state,
+            )
             for g in program.groups
         ),
         kv_type=kv_type,

@@ -1,0 +1,165 @@
+// States that are a matrix for each head, which every token changes. Lanes are columns of the matrix, so that
+// a sum over its rows needs no sum over lanes: it runs over them in order, even and odd ones apart where a
+// single chain of sums would be waited for.
+#include "kernels/activations.h"
+#include "kernels/functions.h"
+#include "simd/tile_sizes.h"
+
+namespace puna::PUNA_ISA {
+namespace {
+
+// kChunks vectors of each row, from one column on.
+template <int kChunks>
+struct Columns {
+  const StateColumns& state;
+  int64_t first;
+  const float* from;  // where the rows are read: behind the first token, where they are written
+  float* to;
+
+  Columns(const StateColumns& state, int64_t first)
+      : state(state), first(first), from(state.before + first), to(state.after + first) {}
+
+  f32x16 load_values(const float* values, int chunk) const {
+    return load_partial(values + first + chunk * kLanes, left(chunk));
+  }
+  void store_values(float* values, int chunk, f32x16 v) const {
+    store_partial(values + first + chunk * kLanes, v, left(chunk));
+  }
+  int64_t left(int chunk) const {
+    const int64_t columns = state.columns - first - chunk * kLanes;
+    return columns < kLanes ? columns : kLanes;
+  }
+};
+
+template <int kChunks>
+struct Sums {
+  f32x16 of[kScanSums][kChunks] = {};
+
+  f32x16 total(int chunk) const {
+    return kScanSums == 1 ? of[0][chunk] : of[0][chunk] + of[kScanSums - 1][chunk];
+  }
+};
+
+// row(i, n) for each row, which belongs to the n-th of kScanSums sums.
+template <typename Function>
+PUNA_INLINE void for_rows(int64_t rows, Function row) {
+  int64_t i = 0;
+  for (; i + kScanSums <= rows; i += kScanSums) {
+    PUNA_UNROLL(2)
+    for (int n = 0; n < kScanSums; ++n) row(i + n, n);
+  }
+  for (; i < rows; ++i) row(i, 0);
+}
+
+// sums += S^T x
+template <int kChunks>
+PUNA_INLINE void add_product(const Columns<kChunks>& s, const float* x, Sums<kChunks>& sums) {
+  const int64_t stride = state_stride(s.state.columns);
+  for_rows(s.state.rows, [&](int64_t i, int n) __attribute__((always_inline)) {
+    PUNA_UNROLL(2)
+    for (int j = 0; j < kChunks; ++j)
+      sums.of[n][j] = fma(splat(x[i]), load(s.from + i * stride + j * kLanes), sums.of[n][j]);
+  });
+}
+
+// S = decay * S + x added^T; then outs += S^T y and, if kNext, next_sums += S^T next.
+template <bool kOut, bool kNext, int kChunks>
+PUNA_INLINE void update(const Columns<kChunks>& s, f32x16 decay, const float* x,
+                        const f32x16 (&added)[kChunks], const float* y, Sums<kChunks>& outs,
+                        const float* next, Sums<kChunks>& next_sums) {
+  const int64_t stride = state_stride(s.state.columns);
+  for_rows(s.state.rows, [&](int64_t i, int n) __attribute__((always_inline)) {
+    PUNA_UNROLL(2)
+    for (int j = 0; j < kChunks; ++j) {
+      const int64_t at = i * stride + j * kLanes;
+      const f32x16 v = fma(splat(x[i]), added[j], load(s.from + at) * decay);
+      store(s.to + at, v);
+      if constexpr (kOut) outs.of[n][j] = fma(splat(y[i]), v, outs.of[n][j]);
+      if constexpr (kNext) next_sums.of[n][j] = fma(splat(next[i]), v, next_sums.of[n][j]);
+    }
+  });
+}
+
+template <bool kOut, bool kNext, int kChunks>
+PUNA_INLINE void take_delta_token(const DeltaNetArgs& args, Columns<kChunks>& s, int64_t t,
+                                  Sums<kChunks>& reads) {
+  const f32x16 decay = exp(splat(*args.decay.of(t))), beta = splat(*args.beta.of(t));
+  f32x16 delta[kChunks];
+  for (int j = 0; j < kChunks; ++j)
+    delta[j] = beta * (s.load_values(args.v.of(t), j) - decay * reads.total(j));
+  Sums<kChunks> outs, next;
+  update<kOut, kNext>(s, decay, args.k.of(t), delta, kOut ? args.q.of(t) : nullptr, outs,
+                      kNext ? args.k.of(t + 1) : nullptr, next);
+  if constexpr (kOut)
+    for (int j = 0; j < kChunks; ++j) s.store_values(args.out.of(t), j, outs.total(j) * args.scale);
+  reads = next;
+  s.from = s.to;
+}
+
+// While a token changes the state, what the next one reads of it is summed up.
+template <bool kOut, int kChunks>
+void delta_net_columns(const DeltaNetArgs& args, int64_t first) {
+  Columns<kChunks> s(args.state, first);
+  Sums<kChunks> reads;
+  add_product(s, args.k.of(0), reads);
+  const int64_t last = args.state.num_tokens - 1;
+  for (int64_t t = 0; t < last; ++t) take_delta_token<kOut, true>(args, s, t, reads);
+  take_delta_token<kOut, false>(args, s, last, reads);
+}
+
+template <bool kOut, int kChunks>
+void selective_scan_columns(const SelectiveScanArgs& args, int64_t first) {
+  Columns<kChunks> s(args.state, first);
+  for (int64_t t = 0; t < args.state.num_tokens; ++t) {
+    const f32x16 dt = softplus(splat(*args.dt.of(t) + args.dt_bias)), decay = exp(dt * args.a);
+    f32x16 x[kChunks], added[kChunks];
+    for (int j = 0; j < kChunks; ++j) {
+      x[j] = s.load_values(args.x.of(t), j);
+      added[j] = x[j] * dt;
+    }
+    Sums<kChunks> outs, none;
+    update<kOut, false>(s, decay, args.b.of(t), added, kOut ? args.c.of(t) : nullptr, outs, nullptr, none);
+    if constexpr (kOut)
+      for (int j = 0; j < kChunks; ++j)
+        s.store_values(args.out.of(t), j, fma(splat(args.d), x[j], outs.total(j)));
+    s.from = s.to;
+  }
+}
+
+// scan(args, first, whether results are wanted, chunks) for all columns, `args` with a state to begin with.
+template <typename Args, typename Function>
+PUNA_INLINE void for_columns(Args args, Function scan) {
+  StateColumns& state = args.state;
+  const int64_t stride = state_stride(state.columns);
+  if (state.num_tokens == 0) return;
+  if (state.before == nullptr) {
+    std::memset(state.after, 0, (size_t)(state.rows * stride) * sizeof(float));
+    state.before = state.after;
+  }
+  int64_t first = 0;
+  for (; first + kScanChunks * kLanes <= stride; first += kScanChunks * kLanes)
+    scan(args, first, std::integral_constant<int, kScanChunks>());
+  for (; first < stride; first += kLanes) scan(args, first, std::integral_constant<int, 1>());
+}
+
+}  // namespace
+
+void delta_net(const DeltaNetArgs& args) {
+  for_columns(args, [](const DeltaNetArgs& all, int64_t first, auto chunks) {
+    if (all.out.data != nullptr)
+      delta_net_columns<true, chunks()>(all, first);
+    else
+      delta_net_columns<false, chunks()>(all, first);
+  });
+}
+
+void selective_scan(const SelectiveScanArgs& args) {
+  for_columns(args, [](const SelectiveScanArgs& all, int64_t first, auto chunks) {
+    if (all.out.data != nullptr)
+      selective_scan_columns<true, chunks()>(all, first);
+    else
+      selective_scan_columns<false, chunks()>(all, first);
+  });
+}
+
+}  // namespace puna::PUNA_ISA
