@@ -18,8 +18,10 @@ class Desk:
 
     def __init__(self, directory: Path, model: ToyModel | None = None, **settings: object) -> None:
         self.threads = FakeThreads()
+        self._state_bytes = model.info.state_bytes if model else 0
         self.engine: EngineCore = toy_engine(model, kv_dir=str(directory), **settings)
         self.engine.prefixes.use_threads(self.threads)
+        self.engine.sessions.use_threads(self.threads)
         self.threads.run()
         self._num_requests = 0
 
@@ -41,7 +43,7 @@ class Desk:
         """How many tokens were cached; checks the answer."""
         request_id = self.submit(prompt, **fields)
         results = self.run()
-        assert results.tokens[request_id] == expected_tokens(prompt, 10)
+        assert results.tokens[request_id] == expected_tokens(prompt, 10, has_state=self._state_bytes > 0)
         return results.last[request_id].stats.cached_tokens
 
     def offload(self, model_id: str = "toy") -> None:
@@ -50,7 +52,21 @@ class Desk:
 
     def reload(self) -> None:
         self.engine.unload_model("toy")
-        self.engine.attach_model("toy", ToyModel(clock=self.engine._clock))
+        self.engine.attach_model("toy", ToyModel(clock=self.engine._clock, state_bytes=self._state_bytes))
+
+    def tend(self, *, waited: bool = True) -> None:
+        """As the worker does between steps."""
+        if waited:
+            self.engine.prefixes.tend()
+            self.engine._clock.now_s += 0.3
+        self.engine.prefixes.tend()
+        self.threads.run()
+        self.engine.check()
+
+    def killed(self, directory: Path, model: ToyModel | None = None, **settings: object) -> Desk:
+        """Another engine; nothing that the first one had is saved first."""
+        self.threads.writes.clear()
+        return Desk(directory, model, **settings)
 
     @property
     def model(self) -> object:

@@ -37,8 +37,12 @@ prompts = st.builds(
     st.sampled_from([len(LONG), len(LONG), 8 * BLOCK_TOKENS, 100, 70, 20]),
     st.lists(st.integers(0, 3), max_size=20),
 )
-WINDOWS: list[Windows] = [(None,), (None, 33), (None, 5), (24, 1)]
-"""Of the first model; the other has none."""
+_STATE = 3 * BLOCK_BYTES
+KINDS: list[tuple[Windows, int]] = [
+    *(((None,), 0), ((None, 33), 0), ((None, 5), 0), ((24, 1), 0)),
+    *(((None,), _STATE), ((None, 24), _STATE), ((), _STATE)),
+]
+"""Windows and state of the first model; the other has neither."""
 model_ids = st.sampled_from(["a", "b"])
 
 
@@ -46,13 +50,15 @@ class WarmSchedules(RuleBasedStateMachine):
     """Two models, a disk for some dozens of blocks, and threads that work when the machine lets them."""
 
     @initialize(
-        num_blocks=st.sampled_from([16, 25, 60]),
+        num_blocks=st.sampled_from([25, 32, 60]),
         num_files=st.sampled_from([12, 30, 1000]),
         max_running=st.sampled_from([None, None, 1]),
-        windows=st.sampled_from(WINDOWS),
+        kind=st.sampled_from(KINDS),
     )
-    def start(self, num_blocks: int, num_files: int, max_running: int | None, windows: Windows) -> None:
-        self.windows = windows
+    def start(
+        self, num_blocks: int, num_files: int, max_running: int | None, kind: tuple[Windows, int]
+    ) -> None:
+        self.kind = kind
         self.directory = tempfile.TemporaryDirectory()
         self.clock, self.backend, self.threads = ToyClock(), ToyBackend(), FakeThreads()
         engine_settings = EngineSettings(
@@ -70,8 +76,10 @@ class WarmSchedules(RuleBasedStateMachine):
             self.load(model_id)
 
     def load(self, model_id: str) -> None:
-        windows = self.windows if model_id == "a" else (None,)
-        self.models[model_id] = ToyModel("ab".index(model_id), windows=windows, clock=self.clock)
+        windows, state_bytes = self.kind if model_id == "a" else ((None,), 0)
+        self.models[model_id] = ToyModel(
+            "ab".index(model_id), windows=windows, state_bytes=state_bytes, clock=self.clock
+        )
         self.engine.attach_model(model_id, self.models[model_id])
 
     @rule(
@@ -94,7 +102,11 @@ class WarmSchedules(RuleBasedStateMachine):
     ) -> None:
         request_id = f"r{len(self.wanted)}"
         model = self.models[model_id]
-        self.wanted[request_id] = expected_tokens(prompt, max_tokens, model.salt, windows=model.windows)
+        has_state = model.info.state_bytes > 0
+        self.wanted[request_id] = expected_tokens(
+            prompt, max_tokens, model.salt, windows=model.windows, has_state=has_state
+        )
+        fields["boundaries"] = [n for n in (40, 100, len(LONG)) if has_state and n < len(prompt)]
         request = toy_request(request_id, prompt, max_tokens, model_id=model_id, num_draft=0, **fields)
         self.engine.submit(request)
         self.engine.check()
@@ -167,7 +179,7 @@ class WarmSchedules(RuleBasedStateMachine):
         self.engine.trim_kv()
         self.engine.check()
 
-    @rule(num_blocks=st.sampled_from([16, 25, 60]))
+    @rule(num_blocks=st.sampled_from([25, 32, 60]))
     def change_the_limit(self, num_blocks: int) -> None:
         self.engine.set_limits(num_blocks * BLOCK_BYTES)
         self.engine.check()

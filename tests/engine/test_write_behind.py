@@ -19,30 +19,14 @@ FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
 LONG = [i % 11 for i in range(60 * BLOCK_TOKENS + 5)]
 
 
-def tend(desk: Desk, *, waited: bool = True) -> None:
-    """As the worker does between steps."""
-    if waited:
-        desk.engine.prefixes.tend()
-        desk.engine._clock.now_s += 0.3
-    desk.engine.prefixes.tend()
-    desk.threads.run()
-    desk.engine.check()
-
-
-def killed(desk: Desk, directory: Path, **settings: object) -> Desk:
-    """Another engine; nothing that the first one had is saved first."""
-    desk.threads.writes.clear()
-    return Desk(directory, **settings)
-
-
 def test_a_crash_in_mid_prefill_costs_no_more_than_the_last_step(tmp_path: Path):
     desk = Desk(tmp_path, prefill_tokens=64)
     desk.submit(LONG)
     desk.threads.run()
     for _ in range(8):
         desk.engine.step()
-        tend(desk)
-    later = killed(desk, tmp_path)
+        desk.tend()
+    later = desk.killed(tmp_path)
     assert later.say(LONG) == 8 * 64
     later.close()
 
@@ -51,7 +35,7 @@ def test_a_burst_pushes_out_nothing_that_is_not_on_disk(tmp_path: Path):
     desk = Desk(tmp_path, num_blocks=70)
     for first in range(4):
         desk.say([first, *LONG[:600]])
-        tend(desk)
+        desk.tend()
     for first in range(4):
         assert desk.say([first, *LONG[:600]]) >= 600
     desk.close()
@@ -60,10 +44,10 @@ def test_a_burst_pushes_out_nothing_that_is_not_on_disk(tmp_path: Path):
 def test_few_blocks_wait_for_more_but_not_for_long(tmp_path: Path):
     desk = Desk(tmp_path)
     desk.say(PROMPT[: 5 * BLOCK_TOKENS])
-    tend(desk, waited=False)
+    desk.tend(waited=False)
     assert desk.disk.saved_tokens == 0
     assert desk.engine.prefixes.tend() == pytest.approx(0.25)
-    tend(desk)
+    desk.tend()
     assert desk.disk.saved_tokens == 5 * BLOCK_TOKENS + 9, "with the reply"
     desk.close()
 
@@ -72,27 +56,27 @@ def test_what_is_too_short_to_be_looked_for_is_not_written(tmp_path: Path):
     desk = Desk(tmp_path)
     for first in range(20):
         desk.say([first, *PROMPT[: 2 * BLOCK_TOKENS]])
-        tend(desk)
+        desk.tend()
     assert list(tmp_path.glob("*/*.kv")) == []
     desk.say([1, *PROMPT[: 6 * BLOCK_TOKENS]])
-    tend(desk)
-    assert killed(desk, tmp_path).say([1, *PROMPT[: 6 * BLOCK_TOKENS]]) == 6 * BLOCK_TOKENS
+    desk.tend()
+    assert desk.killed(tmp_path).say([1, *PROMPT[: 6 * BLOCK_TOKENS]]) == 6 * BLOCK_TOKENS
     desk.close()
 
 
 def test_wishes_are_kept(tmp_path: Path):
     desk = Desk(tmp_path)
     desk.say(PROMPT, cache_to_disk=False)
-    tend(desk)
+    desk.tend()
     assert list(tmp_path.glob("*/*.kv")) == []
     desk.say(PROMPT)
-    tend(desk)
-    assert killed(desk, tmp_path).say(PROMPT) == len(PROMPT) - 1
+    desk.tend()
+    assert desk.killed(tmp_path).say(PROMPT) == len(PROMPT) - 1
     desk.close()
     for settings in ({"write_behind": False}, {"kv_disk_bytes": 0}):
         off = Desk(tmp_path / "off", **settings)
         off.say(PROMPT)
-        tend(off)
+        off.tend()
         assert list(tmp_path.glob("off/*/*.kv")) == []
         off.close()
 
@@ -103,7 +87,7 @@ def test_a_day_has_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for count in (12, 12, 21):  # a restart does not make a day longer
         desk = Desk(tmp_path, kv_bytes_per_day=12 * FILE_BYTES)
         desk.say(PROMPT)
-        tend(desk)
+        desk.tend()
         assert len(list(tmp_path.glob("*/*.kv"))) == count
         if count == 12:
             now_s += 60
@@ -126,11 +110,11 @@ def test_what_takes_longer_to_write_than_to_compute_is_not_written(
 
     monkeypatch.setattr(BlockFiles, "write", slow_write)
     desk.say(PROMPT)
-    tend(desk)
+    desk.tend()
     assert desk.disk.saved_tokens > 0, "at first nothing is known"
     before = desk.disk.saved_tokens
     desk.say(OTHER)
-    tend(desk)
+    desk.tend()
     assert desk.disk.saved_tokens == before
     desk.close()
 
@@ -142,7 +126,7 @@ def test_files_stay_older_than_what_they_build_on(tmp_path: Path, monkeypatch: p
     for length in (100, 180, 181, 300):
         now_ns += 4 * 10**11
         desk.say(PROMPT[:length])
-        tend(desk)
+        desk.tend()
     files = next(iter(desk.engine.prefixes.models)).files
     chain = files.chain("", bytes(memoryview(b"".join(t.to_bytes(4, "little") for t in PROMPT[:288]))))
     ages = [next(tmp_path.glob(f"*/{block.file_name()}")).stat().st_mtime_ns for block in chain]
@@ -155,9 +139,9 @@ def test_files_stay_older_than_what_they_build_on(tmp_path: Path, monkeypatch: p
 def test_what_was_used_last_still_goes_last(tmp_path: Path):
     desk = Desk(tmp_path, num_blocks=45)
     desk.say(PROMPT)
-    tend(desk)
+    desk.tend()
     desk.say(OTHER)
-    tend(desk)
+    desk.tend()
     for path in tmp_path.glob("*/*.kv"):
         path.unlink()
     desk.say([5] * 64)  # pushes the leaves of the first out
@@ -177,8 +161,8 @@ def test_those_who_run_take_the_blocks_that_are_written(tmp_path: Path):
     runner = desk.submit(prompt, max_tokens=20)
     desk.threads.run_one(reads=True)  # nothing is found
     assert run_all(desk.engine).tokens[runner] == expected_tokens(prompt, 20)
-    tend(desk)
-    assert killed(desk, tmp_path).say(prompt) == len(prompt) - 1
+    desk.tend()
+    assert desk.killed(tmp_path).say(prompt) == len(prompt) - 1
     desk.close()
 
 
@@ -205,7 +189,7 @@ def test_writing_rests_while_something_is_computed(tmp_path: Path, monkeypatch: 
     desk.threads.run()
     for _ in range(3):
         desk.engine.step()
-    tend(desk)
+    desk.tend()
     assert len(pauses) == 20
     run_all(desk.engine)
     desk.threads.run()
