@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
+from puna.cli.kv_tokens import token_lines
 from puna.cli.terminal import one_line, print_text
 from puna.config.quantities import parse_memory_limit
 from puna.config.sizes import binary_size
@@ -30,8 +31,8 @@ def show_stats(client: Client, *, as_json: bool = False) -> None:
         print_text(client.get_raw("/api/kv").decode())
         return
     memory = client.get("/api/kv")
-    lines = model_lines(memory)
-    print("\n".join([*lines, *([""] if lines else []), *_summary(memory)]))
+    tables = [model_lines(memory), token_lines(memory), _summary(memory)]
+    print("\n\n".join("\n".join(lines) for lines in tables if lines))
 
 
 def limit(client: Client, kv_limit: int | None, memory_limit: int | None) -> None:

@@ -21,6 +21,7 @@ def engine_stats(
         leased_bytes=budget.leased_bytes,
         models=[model.stats(recorder.metrics[model.id].num_preemptions) for model in models],
         disk=prefixes.stats(),
+        since=recorder.since,
         metrics=recorder.metrics,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from puna.daemon.runtime import Observation
@@ -41,13 +43,20 @@ def observation(runtime) -> None:
         weight_bytes=90 * MIB,
         kv_groups=[GroupStats(None, MIB, 3, 1, 0), GroupStats(None, 2 * MIB, 1, 3, 1, True)],
     )
+    counted = ModelMetrics(prompt_tokens=200, cached_tokens=50, restored_tokens=20, computed_tokens=160)
     stats = EngineStats(
         64 * MIB,
         [busy, model("digest-a", is_asleep=True)],
         memory_limit_bytes=256 * MIB,
         leased_bytes=4 * MIB,
         disk=DiskStats(limit_bytes=100, num_bytes=70, restored_tokens=16, saved_tokens=32),
-        metrics={"digest-a": ModelMetrics(), "digest-b": ModelMetrics(prompt_tokens=200, cached_tokens=50)},
+        metrics={
+            "digest-a": ModelMetrics(),
+            "digest-b": ModelMetrics(
+                prompt_tokens=200, cached_tokens=50, restored_tokens=20, computed_tokens=160
+            ),
+        },
+        since=datetime(2026, 1, 2, tzinfo=UTC),
     )
     names = {"digest-a": "a:latest", "digest-b": "b:latest"}
     runtime.observation = Observation(stats=stats, num_worker_starts=1, model_names=names)
@@ -62,6 +71,8 @@ def test_all_memory(client):
         "committed": 8 * MIB,
         "leased": 4 * MIB,
         "disk": {"limit": 100, "size": 70, "restored_tokens": 16, "saved_tokens": 32},
+        "prompt_tokens": {"computed": 160, "in_memory": 30, "on_disk": 20},
+        "since": "2026-01-02T00:00:00Z",
         "models": [
             {
                 "name": "a:latest",
@@ -74,6 +85,7 @@ def test_all_memory(client):
                 "guaranteed": 0,
                 "groups": [],
                 "hit_rate": None,
+                "prompt_tokens": {"computed": 0, "in_memory": 0, "on_disk": 0},
                 "running": 0,
                 "waiting": 0,
             },
@@ -91,6 +103,7 @@ def test_all_memory(client):
                     {"window": None, "states": True, "used": 2 * MIB, "cached": 6 * MIB},
                 ],
                 "hit_rate": 0.25,
+                "prompt_tokens": {"computed": 160, "in_memory": 30, "on_disk": 20},
                 "running": 2,
                 "waiting": 3,
             },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 MIB, GIB = 1 << 20, 1 << 30
+NO_TOKENS = {"computed": 0, "in_memory": 0, "on_disk": 0}
 
 
 def kv_model(name: str, **fields: Any) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def kv_model(name: str, **fields: Any) -> dict[str, Any]:
         "guaranteed": 0,
         "groups": [],
         "hit_rate": None,
+        "prompt_tokens": NO_TOKENS,
         "running": 0,
         "waiting": 0,
     } | fields
@@ -32,5 +34,7 @@ def kv_memory(*models: dict[str, Any], **fields: Any) -> dict[str, Any]:
         "committed": sum(model["committed"] for model in models),
         "leased": 0,
         "disk": None,
+        "prompt_tokens": NO_TOKENS,
+        "since": "2026-01-02T03:04:05Z",
         "models": list(models),
     } | fields

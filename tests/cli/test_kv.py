@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from rich.console import Console
@@ -20,6 +21,7 @@ BUSY = kv_model(
     used=700 * MIB,
     cached=411 * MIB,
     hit_rate=0.873,
+    prompt_tokens={"computed": 28123, "in_memory": 1234567, "on_disk": 0},
     running=12,
     waiting=3,
 )
@@ -30,10 +32,13 @@ MEMORY = kv_memory(
     kv_limit=4 * GIB,
     leased=64 * MIB,
     disk={"limit": 8 * GIB, "size": 1100 * MIB, "restored_tokens": 1, "saved_tokens": 2},
+    prompt_tokens={"computed": 28130, "in_memory": 1234567, "on_disk": 999},
 )
 
 
-def test_stats(server, puna):
+def test_stats(server, puna, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     server.answers["GET", "/api/kv"] = MEMORY
     expected = """\
 NAME          RESERVED  COMMITTED    IN USE    CACHED  HITS  REQUESTS
@@ -41,6 +46,12 @@ smollm2:135m     4 GiB   1.27 GiB   700 MiB   411 MiB   87%     12 +3
 qwen3:0.6b       4 GiB        0 B       0 B       0 B    0%    asleep
 (others)                   64 MiB    64 MiB
 (all)            8 GiB   1.33 GiB   764 MiB   411 MiB           12 +3
+
+PROMPT TOKENS     COMPUTED    IN MEMORY      ON DISK
+smollm2:135m        28,123    1,234,567            0
+qwen3:0.6b               0            0            0
+(all)               28,130    1,234,567          999
+since 2026-01-02 03:04:05
 
 KV          1.33 GiB of 4 GiB, 764 MiB of it in use
 all memory  1.43 GiB of 8 GiB, 100 MiB of it weights

@@ -213,3 +213,20 @@ def test_the_days_bytes_of_several_processes_are_added(tmp_path: Path):
     assert one.is_used_up
     (tmp_path / "written").write_bytes(b"?")
     assert WriteAllowance(directory, 100).take(100)
+
+
+def test_prompt_tokens_are_counted_by_where_they_came_from(tmp_path: Path):
+    desk = Desk(tmp_path, num_blocks=100)
+    desk.say(LONG)
+    desk.say(LONG)
+    desk.tend()
+    metrics = desk.engine.stats().metrics["toy"]
+    assert (metrics.computed_tokens, metrics.cached_tokens) == (len(LONG) + 1, len(LONG) - 1)
+    later = desk.killed(tmp_path)
+    later.say([*LONG, 1, 2, 3])
+    metrics = later.engine.stats().metrics["toy"]
+    found = metrics.cached_tokens
+    assert metrics.computed_tokens == len(LONG) + 3 - found
+    assert metrics.restored_tokens == found >= len(LONG) - 1
+    later.close()
+    desk.close()

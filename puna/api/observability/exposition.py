@@ -52,6 +52,16 @@ _COUNTERS = (
     _Family(
         "puna_cached_prompt_tokens", "cached_tokens", "Those of puna_prompt_tokens_total found in the cache."
     ),
+    _Family(
+        "puna_restored_prompt_tokens",
+        "restored_tokens",
+        "Those of puna_cached_prompt_tokens_total read from disk for the request.",
+    ),
+    _Family(
+        "puna_computed_prompt_tokens",
+        "computed_tokens",
+        "Prompt tokens computed, again where a request had to start over.",
+    ),
     _Family("puna_generated_tokens", "generated_tokens", "Tokens drawn, stop tokens among them."),
     _Family("puna_speculation_drafted_tokens", "drafted_tokens", "Tokens drafted and verified."),
     _Family("puna_speculation_accepted_tokens", "accepted_tokens", "Drafted tokens that were right."),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -56,6 +57,16 @@ class GroupMemory(msgspec.Struct, kw_only=True):
     cached: int
 
 
+class PromptTokens(msgspec.Struct, kw_only=True):
+    """Where the KV of prompts came from, in tokens, since the worker began."""
+
+    computed: int = 0
+    """More than once where requests had to start over."""
+    in_memory: int = 0
+    """Found there; this and the next are counted with a request's first token."""
+    on_disk: int = 0
+
+
 class ModelMemory(msgspec.Struct, kw_only=True):
     """Memory of one model, in bytes, and what uses it."""
 
@@ -74,6 +85,7 @@ class ModelMemory(msgspec.Struct, kw_only=True):
     groups: list[GroupMemory]
     hit_rate: float | None
     """Share of prompt tokens whose KV was there already, since the worker began; None: no prompt yet."""
+    prompt_tokens: PromptTokens
     running: int
     waiting: int
 
@@ -100,6 +112,10 @@ class Memory(msgspec.Struct, kw_only=True):
     """KV memory that others hold; it counts to the limits, too."""
     disk: DiskMemory | None
     """None: nothing is kept on disk."""
+    prompt_tokens: PromptTokens
+    """Of all models, those that were unloaded among them."""
+    since: datetime | None
+    """When that began to be counted."""
     models: list[ModelMemory]
 
 
@@ -170,6 +186,8 @@ def _described(stats: EngineStats, names: Mapping[str, str]) -> Memory:
             restored_tokens=disk.restored_tokens,
             saved_tokens=disk.saved_tokens,
         ),
+        prompt_tokens=_prompt_tokens(stats.metrics.values()),
+        since=stats.since,
         models=sorted(models, key=lambda model: model.name),
     )
 
@@ -194,9 +212,19 @@ def _model(model: ModelStats, names: Mapping[str, str], metrics: ModelMetrics | 
             for group in model.kv_groups
         ],
         hit_rate=metrics.cached_tokens / metrics.prompt_tokens if metrics and metrics.prompt_tokens else None,
+        prompt_tokens=_prompt_tokens([metrics] if metrics else []),
         running=model.num_running,
         waiting=model.num_waiting,
     )
+
+
+def _prompt_tokens(metrics: Iterable[ModelMetrics]) -> PromptTokens:
+    found = PromptTokens()
+    for model in metrics:
+        found.computed += model.computed_tokens
+        found.in_memory += model.cached_tokens - model.restored_tokens
+        found.on_disk += model.restored_tokens
+    return found
 
 
 def _size(field: str, value: int | str | None) -> int | None:

@@ -58,6 +58,10 @@ class ModelMetrics(msgspec.Struct, kw_only=True):
     """Of requests that came to their first token."""
     cached_tokens: int = 0
     """Those of them whose KV was already there."""
+    restored_tokens: int = 0
+    """Those of these that were read from disk for the request."""
+    computed_tokens: int = 0
+    """Of prompts: whatever was computed, more than once where requests had to start over."""
     generated_tokens: int = 0
     """Drawn; stop tokens count."""
     prefill_tokens: int = 0

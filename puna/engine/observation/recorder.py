@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from puna.engine.observation.metrics import ModelMetrics
 from puna.engine.observation.trace import EngineTrace, EventKind, RequestEvent, StepRecord, TraceRing
@@ -18,6 +19,7 @@ class Recorder:
         """clock: seconds."""
         self.metrics: dict[str, ModelMetrics] = {}
         """By model id, of every model that ever was resident."""
+        self.since = datetime.now(UTC)
         self._clock = clock
         self._ring = TraceRing(self.now_ns)
         self._marks: list[int] = []
@@ -87,6 +89,7 @@ class RequestRecord:
         "model_id",
         "now_ns",
         "num_drawn",
+        "num_restored",
         "request_id",
         "started_ns",
         "submitted_ns",
@@ -105,6 +108,8 @@ class RequestRecord:
         self.request_id = request_id
         self.model_id = model_id
         self.num_drawn = 0
+        self.num_restored = 0
+        """Tokens whose KV was read from disk for it."""
         self.submitted_ns = self.now_ns()
         self.started_ns = 0
         """First step; 0: not yet."""
@@ -124,6 +129,10 @@ class RequestRecord:
         if not self.started_ns:
             self.started_ns = now_ns
             self._metrics.queue_s.observe((now_ns - self.submitted_ns) * 1e-9)
+
+    def computed(self, num_tokens: int) -> None:
+        """A step computed so many tokens of its prompt."""
+        self._metrics.computed_tokens += num_tokens
 
     def drew(self, num_tokens: int, now_ns: int, num_cached: int = 0) -> None:
         """A step brought it so many tokens. num_cached: of its prompt, looked at with the first token."""
@@ -145,6 +154,7 @@ class RequestRecord:
         self.first_token_ns = now_ns
         self._metrics.prompt_tokens += self._prompt
         self._metrics.cached_tokens += num_cached
+        self._metrics.restored_tokens += min(self.num_restored, num_cached)
         self._metrics.first_token_s.observe((now_ns - self.submitted_ns) * 1e-9)
 
     def drafted(self, num_drafted: int, num_accepted: int) -> None:

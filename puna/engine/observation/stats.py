@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from puna.engine.observation.metrics import ModelMetrics
@@ -55,5 +57,7 @@ class EngineStats(msgspec.Struct):
     """KV memory that others than the models hold."""
     disk: DiskStats | None = None
     """None: nothing is kept on disk."""
+    since: datetime | None = None
+    """When the engine began to count."""
     metrics: dict[str, ModelMetrics] = {}
     """By model id, of every model that ever was resident."""

@@ -249,15 +249,16 @@ class PrefixRestores:
     def _adopt(self, restore: PrefixRestore) -> None:
         job, table, tree = restore.job, restore.table, restore.model.kv.tree
         if restore.model.kv.has_states:
+            num_tokens = job.num_gained if job.is_whole else 0
             if job.is_whole:
                 table.stepped(job.position)
                 tree.snapshot(restore.cursor, table, job.tokens(len(job.found)))
-                self.num_tokens += job.num_gained
         else:
-            tokens = job.tokens(job.num_sound)
+            num_tokens, tokens = job.num_sound * BLOCK_TOKENS, job.tokens(job.num_sound)
             table.truncate(len(tokens))
             tree.record_tail(restore.cursor, table, tokens)
-            self.num_tokens += job.num_sound * BLOCK_TOKENS
+        self.num_tokens += num_tokens
+        restore.waiting[0].record.num_restored += num_tokens  # nobody waits for one that is given up
         self._throughput.observe(restore.job.num_bytes_read, self._clock() - restore.started_s)
 
     def _end(self, restore: PrefixRestore) -> None:

@@ -126,6 +126,8 @@ def _count(model: Model, slices: Items[Slice], result: SampleResult, failures: l
         _advance_states(slices, result)
     for s in slices:
         try:
+            num_left = max(s.sequence.num_prompt - s.sequence.num_computed, 0)
+            s.sequence.record.computed(min(s.num_tokens, num_left))
             s.sequence.num_computed += s.num_tokens
             model.policy.computed(s.sequence)
             s.sequence.table.slide(s.sequence.position)
