@@ -30,7 +30,7 @@ def logits_at(
     """Those [len(positions), vocab_size] behind some tokens of the sequence; positions ascend."""
     num_blocks = -(-len(tokens) // BLOCK_TOKENS)
     kv_bytes = num_blocks * model.info.block_bytes + 2 * model.info.state_bytes
-    memories = model.reserve(KvReservation(kv_bytes, kv_bytes, len(tokens)))
+    memories = model.reserve(KvReservation(kv_bytes, kv_bytes, len(tokens), static_states=2))
     table = np.arange(num_blocks, dtype=np.int32)[::-1].reshape(1, -1).copy()
     states = np.array([[-1, 0]], np.int32)  # to be read, to be written
     parts = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from puna.graph.ops.op import Op
 from puna.graph.shapes import GraphError, Shapes
@@ -38,10 +37,6 @@ class _WithVector(Op):
 
     def tensors(self, _: Shapes) -> tuple[str | None, ...]:
         return (self.tensor,)
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Any
 from puna.graph.shapes import GraphError, Shapes
 from puna.graph.states import StateSpec
 
+_NAMES = ("name", "sinks", "tensor")
+
 
 class Op:
     """Element by element, unless an op says otherwise."""
@@ -26,9 +28,9 @@ class Op:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Field -> value, without a name, which only says which tensors it reads."""
-        fields: tuple[str, ...] = self.__match_args__  # type: ignore[attr-defined]
-        return {field: getattr(self, field) for field in fields if field != "name"}
+        """Field -> value, without those that name tensors."""
+        fields = [name for name in self.__match_args__ if name not in _NAMES]  # type: ignore[attr-defined]
+        return {name: getattr(self, name) for name in fields}
 
 
 class Weighted(Op):
