@@ -163,9 +163,6 @@ TINY = {
         metadata=EXPERTS | YARN | LATENTS,
         layer_tensors=tiny_layers.deepseek2,
     ),
-}
-
-HYBRIDS = {
     "qwen35": Tiny(
         "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=tiny_layers.qwen35
     ),
