@@ -93,8 +93,7 @@ void rope_neox(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim
 }
 
 void l2_norm(const float* x, float eps, int64_t n, float* out) {
-  const float length = std::sqrt(sum_of_squares(x, n));
-  scale(x, 1.0f / (length < eps ? eps : length), n, out);
+  scale(x, 1.0f / std::sqrt(sum_of_squares(x, n) + eps), n, out);
 }
 
 void activate(Activation activation, const float* x, int64_t n, float* out) {

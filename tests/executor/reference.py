@@ -119,8 +119,7 @@ def gated(name: str, gate: Array, up: Array) -> Array:
 
 def l2_norm(x: Array, eps: float, group: int) -> Array:
     grouped = x.reshape(*x.shape[:-1], -1, group)
-    lengths = np.sqrt((grouped**2).sum(-1, keepdims=True))
-    return (grouped / np.maximum(lengths, eps)).reshape(x.shape)
+    return (grouped / np.sqrt((grouped**2).sum(-1, keepdims=True) + eps)).reshape(x.shape)
 
 
 def short_conv(x: Array, weight: Array, bias: Array | None, function: str) -> Array:
