@@ -47,7 +47,7 @@ def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
 
 
 def _scale(name: str) -> float:
-    """So that what a token is weighs more than what layers make of it: then rounding changes few likeliest."""
+    """What a token is weighs more than what layers make of it: rounding then changes few of the likeliest."""
     if name == "token_embd.weight":
         return 2.1
     if name.endswith("ffn_down_exps.weight"):  # which experts are chosen may hang on a rounding
