@@ -44,8 +44,8 @@ def held_bytes(pool: Reclaimable) -> int:
 
 
 def evict_oldest_of(pools: Mapping[Reclaimable, int], num_bytes: int, before: int | None = None) -> bool:
-    """Evicts what was used longest ago: about so many bytes, or fewer, of one pool, as long as it was released
-    before a tick of the budget's clock.
+    """Evicts what was used longest ago: about so many bytes, or fewer, of one pool, as long as it was
+    released before a tick of the budget's clock.
 
     pools: and how much of each at most, or an extent. False: nothing is cached.
     """
