@@ -23,13 +23,24 @@ _GREEDY = SamplingParams(temperature=0)
 
 
 class BenchEngine:
-    """One model in memory for num_blocks blocks; settings: of the engine."""
+    """One model in memory for num_blocks blocks; settings: of the engine. state_blocks: as many as a state of
+    recurrent layers takes the memory of; 0: there are no such layers.
+    """
 
     def __init__(
-        self, num_blocks: int, *, step_s: float = 0.02, token_s: float = 0.0001, **settings: Any
+        self,
+        num_blocks: int,
+        *,
+        step_s: float = 0.02,
+        token_s: float = 0.0001,
+        state_blocks: int = 0,
+        **settings: Any,
     ) -> None:
         self.clock = DeviceClock()
-        self.device = NoOpModel(self.clock, step_s, token_s)
+        states = (
+            {"state_bytes": state_blocks * BLOCK_BYTES} if state_blocks else {}
+        )  # earlier builds have none
+        self.device = NoOpModel(self.clock, step_s, token_s, **states)
         limit = num_blocks * BLOCK_BYTES
         values = {"kv_limit_bytes": limit, "memory_limit_bytes": limit, "state_key": bytes(32), **settings}
         self.core = EngineCore(NoOpBackend(), EngineSettings(**values), self.clock)

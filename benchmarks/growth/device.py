@@ -22,11 +22,11 @@ _THREAD = ThreadPool(1)  # the caller's
 class NoMemory:
     """Blocks that hold nothing."""
 
-    block_bytes = extent_bytes = BLOCK_BYTES
     extent_blocks = 1
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, block_bytes: int) -> None:
         self.num_blocks = num_blocks
+        self.block_bytes = self.extent_bytes = block_bytes
 
     def allocate(self, extents: Sequence[int]) -> None:
         pass
@@ -36,10 +36,10 @@ class NoMemory:
     def prefetch(self, extent: int) -> None:
         pass
 
-    def read(self, block: int) -> NDArray[np.uint8]:  # noqa: ARG002
-        return np.zeros(BLOCK_BYTES, np.uint8)
+    def read(self, block: int, begin: int = 0, end: int | None = None) -> NDArray[np.uint8]:  # noqa: ARG002
+        return np.zeros(self.block_bytes, np.uint8)[begin:end]
 
-    def write(self, block: int, content: NDArray[np.uint8]) -> None:
+    def write(self, block: int, content: NDArray[np.uint8], begin: int = 0) -> None:
         pass
 
     def move(self, *_: object) -> None:
@@ -50,18 +50,24 @@ class NoMemory:
 
 
 class NoOpModel:
-    """A step takes step_s and token_s for each token on the clock; what it really took is in spent_ns."""
+    """A step takes step_s and token_s for each token on the clock; what it really took is in spent_ns.
 
-    def __init__(self, clock: DeviceClock, step_s: float, token_s: float) -> None:
+    state_bytes: of recurrent layers; 0: there are none.
+    """
+
+    def __init__(self, clock: DeviceClock, step_s: float, token_s: float, state_bytes: int = 0) -> None:
+        groups = [KvGroup(num_layers=1, block_bytes=BLOCK_BYTES)]
+        if state_bytes:
+            groups.append(KvGroup(num_layers=1, block_bytes=state_bytes, is_state=True))
         self.info = ModelInfo(
             architecture="none",
             vocab_size=VOCABULARY,
             context_length=1 << 20,
             num_layers=1,
-            groups=(KvGroup(num_layers=1, block_bytes=BLOCK_BYTES),),
+            groups=tuple(groups),
             kv_type="f16",
             weight_bytes=0,
-            can_shift=True,
+            can_shift=not state_bytes,
         )
         self.spent_ns = 0
         self.num_tokens = 0
@@ -70,7 +76,10 @@ class NoOpModel:
         self._token_s = token_s
 
     def reserve(self, reservation: KvReservation) -> tuple[NoMemory, ...]:
-        return (NoMemory(max(reservation.limit_bytes, BLOCK_BYTES) // BLOCK_BYTES),)
+        return tuple(
+            NoMemory(max(reservation.limit_bytes // group.block_bytes, 1), group.block_bytes)
+            for group in self.info.groups
+        )
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:  # noqa: ARG002
         start_ns = time.thread_time_ns()

@@ -97,6 +97,32 @@ def long_prompt() -> Samples:
     ]
 
 
+def states() -> Samples:
+    """Two prompts of 200k tokens, beside others' in the cache, of a model with recurrent layers."""
+    found, waited = [], []
+    engine = BenchEngine(8 * blocks_for(_LONG), prefill_tokens=8192, state_blocks=100)
+    for seed in range(_ROUNDS):
+        engine.submit("first", prompt_of(_LONG, seed), max_tokens=1)
+        for _ in range(5):
+            engine.step()
+        before = [engine.step_ms() for _ in range(5)]
+        engine.submit("same", prompt_of(_LONG, seed), max_tokens=1)
+        engine.step()
+        waited += [engine.step_ms() - min(before) for _ in range(5)]
+        while engine.core.has_work:
+            engine.step()
+        engine.submit("again", prompt_of(_LONG, seed) + prompt_of(100, seed), max_tokens=1)
+        num_tokens = engine.device.num_tokens
+        found.append(engine.step_ms())
+        while engine.core.has_work:
+            engine.step()
+        assert engine.device.num_tokens < num_tokens + 200, "the state was not found"
+    return [
+        (Figure("first step of a prompt of 200k tokens with a state behind them", "ms", 2, _STALL_MS), found),
+        (Figure("step, added by a request that waits for a state of 100k tokens", "ms", 2, 2), waited),
+    ]
+
+
 def passing() -> Samples:
     """A short request arrives behind a lone prompt of 8k tokens; a step of 256 tokens takes 0.8 s."""
     samples: Samples = []
@@ -130,6 +156,7 @@ SCENARIOS: dict[str, Callable[[], Samples]] = {
     "waiting": waiting,
     "arrivals": arrivals,
     "long_prompt": long_prompt,
+    "states": states,
     "passing": passing,
     "cached_blocks": cached_blocks,
 }
