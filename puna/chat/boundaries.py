@@ -35,6 +35,8 @@ def find_boundaries(
     text: the messages, rendered to be replied to; tokens: its tokens, without what the tokenizer adds. Of
     positions that are close to each other, the first.
     """
+    if not messages:
+        return []
     marks = _Marks(text, tokens, tokenizer)
     found = [marks.at_or_before(_shared(text, render, further, True)) for further in _further(messages)]
     found.append(_reply_begin(messages, render, text, tokens, tokenizer, marks))
