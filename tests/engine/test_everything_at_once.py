@@ -33,6 +33,8 @@ FILE_BYTES = HEADER_BYTES + BLOCK_BYTES
 BLOCKS = {"a": 1, "b": 1, "c": 3}
 """Models, and what a block of each takes."""
 WINDOWS: list[Windows] = [(None,), (None,), (None, 20), (None, 33, 7), (40,), (17, 1)]
+STATES = [0, 0, 1, 5]
+"""Of recurrent layers, in blocks; 0: there are none."""
 LONG = [i % 7 for i in range(9 * BLOCK_TOKENS + 3)]
 NUM_ACTIONS = 150
 _MOST_STEPS = 20_000
@@ -63,6 +65,7 @@ class Chaos:
         self.engine.prefixes.use_threads(self.threads)
         self.budget = self.engine.memory.budget
         self.windows = {model_id: self.random.choice(WINDOWS) for model_id in BLOCKS}
+        self.states = {model_id: self.random.choice(STATES) for model_id in BLOCKS}
         self.models: dict[str, ToyModel] = {}  # that are awake
         self.asleep: dict[str, ToyModel] = {}
         self.leases: list[int] = []
@@ -116,6 +119,7 @@ class Chaos:
             context_length=self.random.choice([1000, 1000, 250]),
             block_bytes=blocks * BLOCK_BYTES,
             windows=self.windows[model_id],
+            state_bytes=self.states[model_id] * blocks * BLOCK_BYTES,
             weight_bytes=self.random.choice([0, 5, 11]) * BLOCK_BYTES,
             clock=self.clock,
             step_s=0.001,
@@ -139,17 +143,20 @@ class Chaos:
         )
         prompt = prompt + [random.randrange(4) for _ in range(random.randrange(20))]
         max_tokens = random.choice([0, 1, 7, 40, 90])
+        draft_models = [None, None, *(model_id for model_id in BLOCKS if not self.states[model_id])]
+        has_session = self.has_sessions and not self.states.get(model_id)
         request = toy_request(
             request_id,
             prompt,
             max_tokens,
             model_id=model_id,
             num_draft=random.choice([0, 0, None]),
-            draft_model_id=random.choice([None, None, *BLOCKS]),
+            draft_model_id=random.choice(draft_models),
             cache_salt=random.choice(["", "", "", "tenant"]),
             cache_prompt=random.random() < 0.8,
             priority=random.choice([-1, 0, 0, 1]),
-            session=random.choice([None, None, "s", "t"]) if self.has_sessions else None,
+            session=random.choice([None, None, "s", "t"]) if has_session else None,
+            boundaries=random.choice([[], [len(prompt) // 2, len(prompt) - 3], [len(prompt)]]),
             shift=random.random() < 0.3,
             context_length=random.choice([None, None, max(len(prompt), 100), len(prompt) + 30]),
             num_keep=random.choice([0, 5, 40]),
@@ -169,14 +176,16 @@ class Chaos:
         if len(prompt) > context:
             self.squeezed.add(request.id)
             return
-        count = max_tokens if request.shift else min(max_tokens, max(context - len(prompt), 1))
+        shifts = request.shift and info.can_shift
+        count = max_tokens if shifts else min(max_tokens, max(context - len(prompt), 1))
         self.wanted[request.id] = expected_tokens(
             prompt,
             count,
             model.salt,
-            context_length=context if request.shift else None,
+            context_length=context if shifts else None,
             num_keep=min(request.num_keep, context - 1),
             windows=model.windows,
+            has_state=model.info.state_bytes > 0,
         )
         length = min(len(prompt) + count, info.context_length)
         self.num_bytes[request.id] = toy_bytes_for(info, length, toy_num_windows(request, info, context))
@@ -192,7 +201,8 @@ class Chaos:
             if other.id != model_id and other.is_awake
         )
         room = max(self.budget.limit_bytes - leased_bytes - others, 0)
-        if memories[0].extent_blocks > 1 and room < 8 * max(memory.extent_bytes for memory in memories):
+        several = [memory.extent_bytes for memory in memories if memory.extent_blocks > 1]
+        if several and room < 8 * max(several):
             return room  # it is too coarse
         if len(memories) > 1:
             for group, memory in zip(model.info.groups, memories, strict=True):
@@ -209,6 +219,7 @@ class Chaos:
     def step_once(self) -> None:
         before = sum(len(model.steps) for model in self.models.values())
         outputs = self.engine.step()
+        self.note_squeezed()
         self.results.add(outputs)
         is_busy = outputs or sum(len(model.steps) for model in self.models.values()) > before
         assert self.engine.is_stalled == (not is_busy)
@@ -331,13 +342,16 @@ class Chaos:
             self.squeezed |= set(self.unfinished)
         assert self.budget.leased_bytes == sum(self.leases)
         assert self.budget.weight_bytes == sum(model.info.weight_bytes for model in self.models.values())
+        self.note_squeezed()
+        for request_id, tokens in self.results.tokens.items():
+            wanted = self.wanted[request_id]
+            assert tokens == wanted[: len(tokens)], request_id
+
+    def note_squeezed(self) -> None:
         for request_id in self.unfinished:
             model_id = self.model_of[request_id]
             if model_id in self.models and self.num_bytes.get(request_id, 0) > self.most_bytes(model_id):
                 self.squeezed.add(request_id)
-        for request_id, tokens in self.results.tokens.items():
-            wanted = self.wanted[request_id]
-            assert tokens == wanted[: len(tokens)], request_id
 
     def finish(self) -> None:
         for _ in range(_MOST_STEPS):
