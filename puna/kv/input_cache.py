@@ -90,6 +90,7 @@ class InputCache:
         self.multi_user = multi_user
         self.slots = [InputCacheSlot(i, kv.new_table()) for i in range(num_slots)]
         self._can_shift = can_shift
+        self._has_states = kv.has_states
 
     def fit_prompt(self, prompt: list[Input], num_keep: int, truncate: bool) -> tuple[list[Input], int]:
         """The prompt, without the oldest inputs behind the first `num_keep` if it is longer than the context;
@@ -224,10 +225,13 @@ class InputCache:
 
     def _cut(self, slot: InputCacheSlot, num_inputs: int) -> None:
         """Keeps the first inputs; if the last block is shared and there is none to copy to, whole blocks of
-        them; none if a window reaches what it had left behind.
+        them; none if a window reaches what it had left behind, or the state is not the one behind them.
         """
         room = slot.table.num_blocks * BLOCK_TOKENS
-        if num_inputs < room and not slot.table.remove(num_inputs, room, room):
+        if self._has_states:
+            num_inputs = num_inputs if slot.table.can_resume(num_inputs) else 0
+            slot.table.truncate(num_inputs)
+        elif num_inputs < room and not slot.table.remove(num_inputs, room, room):
             num_inputs = _in_whole_blocks(slot, num_inputs)
             slot.table.truncate(num_inputs)
         slot.inputs = slot.inputs[:num_inputs]

@@ -46,12 +46,16 @@ class KvMemory(FakeMemory):
         return len(self.blocks) * self.block_bytes
 
     def free(self, extents: Sequence[int]) -> None:
+        if kv := self.kv():
+            kv.mark_in_use()
         super().free(extents)
         for extent in extents:
             for offset in range(self.extent_blocks):
                 self.blocks.pop(extent * self.extent_blocks + offset, None)
 
     def close(self) -> None:
+        if kv := self.kv():
+            kv.mark_in_use()
         super().close()
         self.blocks.clear()
 
@@ -149,9 +153,15 @@ class FakeKv:
             self.write(table, position, values[position])
         if self.states is None:
             return
-        read, written = gather_tables([table])[-1][0].tolist()
+        read = gather_tables([table])[-1][0, 0]
         self.require_state(table, values[:begin])
         assert (read < 0) == (begin == 0)
+        self.fill_state(table, values)
+
+    def fill_state(self, table: SequenceTable, values: Sequence[Value]) -> None:
+        """Writes the state behind these, where grow() has made room."""
+        assert self.states is not None
+        written = int(gather_tables([table])[-1][0, 1])
         pool = self.pool(len(self.windows))
         assert pool.num_references(written) == 1, f"write to shared state {written}"
         assert self.tree.num_recorded(written, len(self.windows)) == 0, f"write to snapshot {written}"

@@ -20,12 +20,15 @@ class Slots:
         multi_user: bool,
         num_blocks: int = 64,
         window: int | None = None,
+        num_states: int = 0,
         **model: object,
     ) -> None:
-        """window: of a second group of layers."""
-        shapes = (
-            [Shape(num_blocks)] if window is None else [Shape(num_blocks), Shape(num_blocks, window=window)]
-        )
+        """window: of a second group of layers; num_states: blocks of a last group, of recurrent layers."""
+        shapes = [Shape(num_blocks)]
+        if window is not None:
+            shapes.append(Shape(num_blocks, window=window))
+        if num_states:
+            shapes.append(Shape(num_states, is_state=True))
         self.kv = FakeKv(shapes=shapes)
         self.cache = InputCache(
             self.kv.kv,
@@ -38,10 +41,11 @@ class Slots:
     def compute(self, slot: InputCacheSlot, inputs: Sequence[Input]) -> None:
         """What the engine does: grows the table, computes, adds to the slot's inputs."""
         self.sync()
-        assert slot.table.grow(len(slot.inputs) + len(inputs))
-        for item in inputs:
-            slot.inputs.append(item)
-            self.kv.write(slot.table, len(slot.inputs) - 1, (tuple(slot.inputs), 0))
+        begin = len(slot.inputs)
+        assert slot.table.grow(begin + len(inputs), begin)
+        slot.inputs += inputs
+        values: list[Value] = [(tuple(slot.inputs[: end + 1]), 0) for end in range(len(slot.inputs))]
+        self.kv.step(slot.table, values, begin)
         slot.table.slide(len(slot.inputs))
 
     def fill(self, slot_id: int, inputs: list[Input], age: float = float("inf"), busy: bool = False) -> None:

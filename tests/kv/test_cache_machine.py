@@ -25,6 +25,7 @@ TEXTS = st.builds(
     st.integers(0, 60),
     st.lists(st.integers(1, 2), min_size=1, max_size=8),
 )
+SNAPSHOTS = st.sets(st.integers(0, 4))
 CHUNKS = st.sampled_from([1, 7, 16, 40, 100])
 WINDOWS = st.sampled_from([2, 9, 16, 17, 18, 33, 50])
 WASTE = st.sampled_from([0, 16])
@@ -34,6 +35,15 @@ FULL = st.builds(
 WINDOWED = st.builds(
     Shape, st.just(24), st.sampled_from([64, 192]), st.integers(1, 3), WASTE, WINDOWS, st.just(False)
 )
+STATES = st.builds(
+    Shape,
+    st.sampled_from([4, 24]),
+    st.sampled_from([64, 320]),
+    st.integers(1, 2),
+    WASTE,
+    st.none(),
+    st.just(True),
+)
 MODELS = st.one_of(
     st.tuples(FULL),
     st.tuples(FULL, WINDOWED),
@@ -41,6 +51,11 @@ MODELS = st.one_of(
     st.tuples(FULL, FULL, WINDOWED),
     st.tuples(WINDOWED),
     st.tuples(WINDOWED, WINDOWED),
+    st.tuples(FULL, STATES),
+    st.tuples(FULL, STATES),
+    st.tuples(STATES),
+    st.tuples(WINDOWED, STATES),
+    st.tuples(FULL, WINDOWED, STATES),
 )
 
 
@@ -66,16 +81,26 @@ class Holder:
         record = self.kv.tree.record_tail if tail else self.kv.tree.record
         record(self.cursor, self.table, int32(self.tokens[:num_tokens]))
 
-    def compute(self, begin: int, chunk: int) -> bool:
-        """Steps over the tokens behind the first `begin`; False: there is no room."""
+    def snapshot(self) -> None:
+        if self.kv.states is not None and self.table.state is not None:
+            end = self.table.state_position
+            self.kv.tree.snapshot(self.cursor, self.table, int32(self.tokens[:end]))
+
+    def compute(self, begin: int, chunk: int, snapshots: set[int]) -> bool:
+        """Steps over the tokens behind the first `begin`; False: there is no room. snapshots: the chunks
+        behind which one is taken.
+        """
         end = begin
-        while end < len(self.tokens):
+        for number in range(len(self.tokens)):
+            if end == len(self.tokens):
+                break
             begin, end = end, min(end + chunk, len(self.tokens))
             if not self.table.grow(end, begin):
                 return False
-            for position in range(begin, end):
-                self.kv.write(self.table, position, self.values[position])
+            self.kv.step(self.table, self.values[:end], begin)
             self.record(False, end)
+            if number in snapshots:
+                self.snapshot()
             self.table.slide(end)
         return True
 
@@ -109,9 +134,18 @@ class CacheMachine(RuleBasedStateMachine):
         reuse=st.integers(0, 3),
         chunk=CHUNKS,
         keeps_all=st.sampled_from([False, False, True]),
+        snapshots=SNAPSHOTS,
     )
     def arrive(
-        self, which: int, text: list[int], salt: str, tail: bool, reuse: int, chunk: int, keeps_all: bool
+        self,
+        which: int,
+        text: list[int],
+        salt: str,
+        tail: bool,
+        reuse: int,
+        chunk: int,
+        keeps_all: bool,
+        snapshots: set[int],
     ) -> None:
         """Reuses some of what is there and computes the rest, or leaves if there is no room."""
         kv = self.kvs[which]
@@ -122,15 +156,69 @@ class CacheMachine(RuleBasedStateMachine):
         kv.require(table, holder.values[:covered])
         assert covered < len(text)
         assert table.can_resume(covered)
+        assert not kv.windows or covered <= holder.cursor.num_matched or kv.states is None
         if reuse > 1:
             covered += kv.kv.copy_partial(holder.cursor, table, int32(text), limit)
             assert covered < len(text)
             kv.require(table, holder.values[:covered])
-        if holder.compute(covered, chunk):
+        if holder.compute(covered, chunk, snapshots):
             self.holders.append(holder)
             holder.record(tail)
         else:
             kv.release(table)
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data(), text=TEXTS, chunk=CHUNKS, snapshots=SNAPSHOTS)
+    def catch_up(self, data: st.DataObject, text: list[int], chunk: int, snapshots: set[int]) -> None:
+        """Goes on behind a later snapshot that others have taken meanwhile, in place of what it has."""
+        holder = self.pick(data)
+        if holder.kv.states is None:
+            return
+        before, holder.tokens = len(holder.tokens), [*holder.tokens, *text]
+        holder.values = expected(holder.tokens, holder.salt)
+        tokens = int32(holder.tokens)
+        covered = holder.kv.tree.follow(holder.cursor, holder.table, tokens, len(tokens) - 1)
+        assert before <= covered < len(tokens)
+        holder.kv.require(holder.table, holder.values[:covered])
+        if not holder.compute(covered, chunk, snapshots):
+            self.holders.remove(holder)
+            holder.kv.release(holder.table)
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data(), chunk=CHUNKS)
+    def fail(self, data: st.DataObject, chunk: int) -> None:
+        """A step fails; a state that it was to write in place is gone, and the sequence starts over."""
+        holder = self.pick(data)
+        table, num_tokens = holder.table, len(holder.values)
+        if not table.grow(num_tokens + 1):
+            return
+        table.failed()
+        if table.state_position < 0:
+            assert not table.can_resume(num_tokens)
+            table.release()
+            holder.cursor = holder.kv.tree.start(holder.salt)
+            if not holder.compute(0, chunk, set()):
+                self.holders.remove(holder)
+                holder.kv.release(table)
+        else:
+            table.truncate(num_tokens)
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data(), where=st.integers(0, 5))
+    def age(self, data: st.DataObject, where: int) -> None:
+        """All snapshots of a path are found; one of them becomes the first to go."""
+        holder = self.pick(data)
+        if holder.kv.states is None:
+            return
+        tree, tokens = holder.kv.tree, int32(holder.tokens)
+        positions = tree.snapshots(holder.cursor, tokens)
+        assert positions == sorted(set(positions))
+        assert not positions or 0 < positions[0] <= positions[-1] <= len(tokens)
+        if positions:
+            position = positions[where % len(positions)]
+            if tree.age(holder.cursor, tokens, position):
+                holder.kv.kv.blocks.evict(len(holder.kv.windows))
+                assert position not in tree.snapshots(holder.cursor, tokens)
 
     @rule(which=WHICH, text=TEXTS, salt=SALTS)
     def restore(self, which: int, text: list[int], salt: str) -> None:
@@ -138,9 +226,14 @@ class CacheMachine(RuleBasedStateMachine):
         kv, num_tokens = self.kvs[which], len(text) // 16 * 16
         table, cursor = kv.table(), kv.tree.start(salt)
         covered = kv.tree.follow(cursor, table, int32(text), num_tokens)
-        if table.grow(num_tokens, num_tokens):
-            kv.fill(table, expected(text[:num_tokens], salt), covered)
-            kv.tree.record(cursor, table, int32(text[:num_tokens]))
+        if covered < num_tokens and table.grow(num_tokens, num_tokens):
+            values = expected(text[:num_tokens], salt)
+            kv.fill(table, values, covered)
+            if kv.states is None:
+                kv.tree.record(cursor, table, int32(text[:num_tokens]))
+            else:
+                kv.fill_state(table, values)
+                kv.tree.snapshot(cursor, table, int32(text[:num_tokens]))
             assert kv.tree.follow(kv.tree.start(salt), kv.table(), int32(text), num_tokens) == num_tokens
             kv.release(kv.tables[-1])
         kv.release(table)
@@ -151,14 +244,17 @@ class CacheMachine(RuleBasedStateMachine):
         tokens=st.lists(st.integers(1, 2), min_size=1, max_size=20),
         tail=st.booleans(),
         chunk=CHUNKS,
+        snapshots=SNAPSHOTS,
     )
-    def append(self, data: st.DataObject, tokens: list[int], tail: bool, chunk: int) -> None:
+    def append(
+        self, data: st.DataObject, tokens: list[int], tail: bool, chunk: int, snapshots: set[int]
+    ) -> None:
         holder = self.pick(data)
         begin = len(holder.values)
         for token in tokens:
             holder.tokens.append(token)
             holder.values.append(value_of([*holder.tokens, *[0] * holder.shifted], holder.salt))
-        if holder.compute(begin, chunk):
+        if holder.compute(begin, chunk, snapshots):
             holder.record(tail)
         else:
             self.holders.remove(holder)
@@ -182,7 +278,7 @@ class CacheMachine(RuleBasedStateMachine):
         count = data.draw(st.integers(0, len(holder.values)))
         kv = holder.kv
         if not holder.table.can_resume(count):
-            assert any(kv.windows)
+            assert any(kv.windows) or kv.states is not None
             with pytest.raises(AssertionError, match="without what its next token sees"):
                 holder.table.fork(count)
             return
@@ -210,6 +306,7 @@ class CacheMachine(RuleBasedStateMachine):
         end = data.draw(st.integers(begin + 1, num_tokens))
         before = [array.tolist() for array in holder.table.arrays()]
         if holder.table.remove(begin, end, num_tokens):
+            assert holder.kv.states is None
             moved = [(content, rotation + begin - end) for content, rotation in holder.values[end:]]
             holder.values[begin:] = moved
             del holder.tokens[begin:end]
@@ -225,10 +322,12 @@ class CacheMachine(RuleBasedStateMachine):
             assert [array.tolist() for array in holder.table.arrays()] == before
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), tail=st.booleans())
-    def leave(self, data: st.DataObject, tail: bool) -> None:
+    @rule(data=st.data(), tail=st.booleans(), snapshot=st.booleans())
+    def leave(self, data: st.DataObject, tail: bool, snapshot: bool) -> None:
         holder = self.pick(data)
         holder.record(tail)
+        if snapshot:
+            holder.snapshot()
         self.holders = [other for other in self.holders if other is not holder]
         holder.kv.release(holder.table)
 
@@ -243,7 +342,10 @@ class CacheMachine(RuleBasedStateMachine):
         covered = kv.tree.follow(cursor, table, int32(text), len(text))
         kv.require(table, expected(text[:covered], salt))
         table.release()
-        return kv.tree.next_key(cursor, int32(text)), text[: covered + 16]
+        key = kv.tree.next_key(cursor, int32(text))
+        if kv.states is None:
+            return key, text[: covered + 16]
+        return key, text[: cursor.num_matched // 16 * 16 + 16]
 
     @rule(which=WHICH, data=st.data())
     def list_nodes(self, which: int, data: st.DataObject) -> None:
@@ -256,8 +358,8 @@ class CacheMachine(RuleBasedStateMachine):
                 assert node.number not in listed
                 assert isinstance(node.parent, str) or node.parent in listed
                 listed.append(node.number)
-        in_use = sum(len(set(table.blocks())) for table in kv.tables)
-        assert len(listed) >= kv.pool().num_cached - in_use
+        assert len(listed) >= kv.pool().num_cached
+        assert kv.states is None or len(listed) >= kv.pool(len(kv.windows)).num_cached
 
     @rule(which=WHICH, drop=st.integers(0, 3))
     def idle(self, which: int, drop: int) -> None:

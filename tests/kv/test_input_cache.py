@@ -376,3 +376,21 @@ def test_an_emptied_slot_gives_its_blocks_back():
     assert world.kv.pool().num_used == 1
     assert world.contents == [[], [2]]
     world.check()
+
+
+@pytest.mark.parametrize("multi_user", [False, True])
+def test_state_goes_on_at_its_end_only(multi_user: bool) -> None:
+    slots = Slots(2, multi_user=multi_user, num_states=4)
+    slot, _ = slots.cache.load_cache_slot([1] * 20, True)
+    slots.compute(slot, [1] * 20)
+    slots.cache.release_slot(slot, [1] * 20)
+    slots.check()
+    slot, left = slots.cache.load_cache_slot([1] * 20 + [2], True)
+    assert left == [2]
+    slots.compute(slot, left)
+    slots.check()
+    slots.cache.release_slot(slot, slot.inputs)
+    slot, left = slots.cache.load_cache_slot([1] * 20 + [3], True)
+    assert len(left) == 21
+    slots.compute(slot, left)
+    slots.check()

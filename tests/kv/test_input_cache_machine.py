@@ -24,10 +24,20 @@ class InputCacheMachine(RuleBasedStateMachine):
         num_slots=st.integers(1, 4),
         num_blocks=st.integers(5, 12),
         window=st.sampled_from([None, None, 2, 18, 50]),
+        num_states=st.sampled_from([0, 0, 3, 8]),
     )
-    def begin(self, multi_user: bool, num_slots: int, num_blocks: int, window: int | None) -> None:
-        self.slots = Slots(num_slots, NUM_CTX, multi_user=multi_user, num_blocks=num_blocks, window=window)
-        self.has_window = window is not None
+    def begin(
+        self, multi_user: bool, num_slots: int, num_blocks: int, window: int | None, num_states: int
+    ) -> None:
+        self.slots = Slots(
+            num_slots,
+            NUM_CTX,
+            multi_user=multi_user,
+            num_blocks=num_blocks,
+            window=window,
+            num_states=num_states,
+        )
+        self.may_be_lost = window is not None or num_states > 0
         self.cache = self.slots.cache
         self.values: dict[int, list[Value | None]] = {slot.id: [] for slot in self.cache.slots}
 
@@ -100,7 +110,7 @@ class InputCacheMachine(RuleBasedStateMachine):
         self.cache.release_slot(slot, wanted)
         assert slot.inputs == wanted[: len(slot.inputs)]
         sizes = [len(wanted), len(wanted) - len(wanted) % 16]
-        assert len(slot.inputs) in ([*sizes, 0] if self.has_window else sizes)
+        assert len(slot.inputs) in ([*sizes, 0] if self.may_be_lost else sizes)
         self.values[slot.id] = self.values[slot.id][: len(slot.inputs)]
 
     @invariant()

@@ -17,7 +17,8 @@ from puna.kv.blocks import blocks_for
 from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 
-_STATIC_STATES = 4  # of recurrent layers, for each place: two of a sequence that steps, the others snapshots
+# States of recurrent layers for each place: two of a sequence that steps, the others snapshots.
+_STATIC_STATES = {"prefix": 4, "slots": 2}
 
 
 class Residents:
@@ -113,6 +114,6 @@ class Residents:
             limit_bytes=self.memory.budget.limit_bytes,
             room_bytes=room_bytes,
             static_tokens=None if settings.elastic else static_tokens,
-            static_states=_STATIC_STATES * num_places,
+            static_states=_STATIC_STATES[settings.cache_policy] * num_places,
         )
         return ModelKv(info.groups, model.device.reserve(reservation), self.memory.budget)
