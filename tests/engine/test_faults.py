@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from puna.engine import Request, SamplingParams, core
+from puna.engine import Request, SamplingParams
+from puna.engine import requests as engine_requests
 from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.memory.engine_memory import EngineMemory
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.native
 
 # Where one request is looked at, and whose fault it is if that fails.
 SEAMS: list[tuple[Any, str]] = [
-    (core, "new_sequence"),
+    (engine_requests, "new_sequence"),
     (PrefixPolicy, "admit"),
     (PrefixPolicy, "catch_up"),
     (PrefixPolicy, "reuse_part"),

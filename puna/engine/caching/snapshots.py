@@ -1,7 +1,8 @@
 """When the state of recurrent layers is kept, and for how long: what a snapshot costs, and what it is worth.
 
-A snapshot takes as much memory as the KV of some hundreds or thousands of tokens, and saves computing the tokens
-behind the one before it to those who begin with the same. Taking one copies nothing, but ends a step's chunk there.
+A snapshot takes as much memory as the KV of some hundreds or thousands of tokens, and saves computing the
+tokens behind the one before it to those who begin with the same. Taking one copies nothing, but ends a step's
+chunk there.
 """
 
 from __future__ import annotations
