@@ -133,6 +133,16 @@ def test_a_full_context_ends_with_length():
     assert run_all(engine).last["a"].finish_reason == "length"
 
 
+def test_a_model_of_recurrent_layers_only():
+    model = hybrid(windows=())
+    engine = toy_engine(model, num_blocks=60)
+    for name, prompt in (("a", text(1, 300)), ("b", [*text(1, 250), *text(2, 40)]), ("c", text(1, 300))):
+        engine.submit(toy_request(name, prompt, 5, boundaries=[250]))
+        wanted = expected_tokens(prompt, 5, windows=(), has_state=True)
+        assert run_all(engine).tokens[name] == wanted
+    assert computed(model) == 300 + 40 + 50 + 3 * 4
+
+
 def test_in_slots_only_what_goes_on_word_for_word_is_continued():
     model = hybrid()
     engine = toy_engine(model, cache_policy="slots", max_running=2)
