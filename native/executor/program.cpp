@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
+#include "executor/experts/expert_paging.h"
 #include "executor/experts/expert_step.h"
 #include "executor/move_kv.h"
 #include "executor/recurrence.h"
@@ -66,7 +67,7 @@ void find_kv_slots(const Batch& batch, std::span<const KvGroup> groups, std::vec
 
 }  // namespace
 
-Program::Program(Plan plan) : plan_(std::move(plan)) {}
+Program::Program(Plan plan) : plan_(std::move(plan)), paging_(std::make_unique<ExpertPaging>()) {}
 Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
@@ -176,6 +177,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
+      .reads_experts_ahead = paging_->is_on(),
       .activity = pool.activity(),
       .control = control,
   };
@@ -186,7 +188,9 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
     step.replicas += (plan_.token_row_bytes + plan_.output_row_bytes) * thread;
     run_stages(step);
   };
+  paging_->begin_step();
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
+  paging_->end_step(plan_);
   plan_.file->mapping().check_whole();
   if (work_->is_cut) {
     states_.clear();  // they are lost

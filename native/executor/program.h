@@ -165,6 +165,7 @@ struct KvSlot {
 
 struct SequenceState;
 struct SharedWork;
+class ExpertPaging;
 struct Step;
 class StepControl;
 struct KvMove;
@@ -231,6 +232,7 @@ class Program {
   std::vector<KvSlot> kv_slots_;  // [groups][T]
   std::vector<SequenceState> states_;
   std::unique_ptr<SharedWork> work_;
+  std::unique_ptr<ExpertPaging> paging_;
 };
 
 }  // namespace puna

@@ -163,10 +163,12 @@ struct Decoder<TensorType::kMXFP4> {
   static constexpr Correction kCorrection = Correction::kZeroPoint;
   template <int kOffset>
   PUNA_INLINE void decode(const u32x16* w, WeightBlock* out) {
-    // The scale is 2^(e - 127), halved because the codebook holds doubled values.
-    const u32x16 e = (w[kOffset / 4] >> (kOffset % 4 * 8)) & 0xffu;
-    const u32x16 subnormal = select(e > 0u, u32x16{} + 0x00400000u, u32x16{} + 0x00200000u);
-    out->scale = (f32x16)select(e > 1u, (e - 1u) << 23, subnormal);
+    // The scale is 2^(e - 127), halved because the codebook holds doubled values; for an e of 0 the first is
+    // a subnormal float.
+    constexpr int kShift = kOffset % 4 * 8;
+    const u32x16 e = kShift < 24 ? w[kOffset / 4] << (23 - kShift) : w[kOffset / 4] >> 1;
+    const i32x16 scale = max((i32x16)(e & 0x7f800000u), splat(0x00400000));
+    out->scale = (f32x16)scale * 0.5f;
     nibbles<kOffset + 1>(w, out->q);
     look_up(kMxfp4Values, out->q);
   }

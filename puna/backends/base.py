@@ -87,6 +87,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     groups: those that keep everything first, then those with windows, the widest first, recurrent ones last.
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
+    idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.
     """
@@ -99,6 +100,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     weight_bytes: int
     can_shift: bool
+    idle_weight_bytes: int = 0
     scratch_bytes: int = 0
     kernels: str = ""
 
@@ -116,6 +118,13 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     def fixed_bytes(self) -> int:
         """Memory that it takes while it is awake, besides its KV."""
         return self.weight_bytes + self.scratch_bytes
+
+    @property
+    def least_fixed_bytes(self) -> int:
+        """The same with no more experts than a token uses: others can come from the file when they are
+        chosen.
+        """
+        return self.fixed_bytes - self.idle_weight_bytes
 
 
 class BlockMemory(Protocol):

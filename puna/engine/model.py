@@ -41,6 +41,8 @@ class Model:
         """Of the device's time while other models have work, too, relative to theirs."""
         self.guaranteed_bytes = guaranteed_bytes
         """KV memory that no other model takes while this one is awake."""
+        self.fixed_bytes = device.info.fixed_bytes
+        """Counted while it is awake, besides KV; less than all where its experts did not all fit."""
         self.costs = StepCosts()
         self.pace = StreamPace(self.costs)
         self.drafter = DraftModel(device, self.costs, clock)
@@ -89,6 +91,15 @@ class Model:
         return self._policy
 
     @property
+    def counted_weight_bytes(self) -> int:
+        return self.fixed_bytes - self.device.info.scratch_bytes
+
+    @property
+    def is_larger_than_memory(self) -> bool:
+        """Whether experts come from its file when tokens choose them."""
+        return self.is_awake and self.fixed_bytes < self.device.info.fixed_bytes
+
+    @property
     def num_streams(self) -> int:
         return sum(sequence.num_generated > 0 and not sequence.is_paused for sequence in self.running)
 
@@ -111,7 +122,7 @@ class Model:
             committed_kv_bytes=kv.committed_bytes if kv else 0,
             reserved_kv_bytes=kv.reserved_bytes if kv else 0,
             guaranteed_kv_bytes=self.guaranteed_bytes,
-            weight_bytes=info.weight_bytes,
+            weight_bytes=self.counted_weight_bytes,
             is_asleep=kv is None,
             kv_groups=kv.group_stats() if kv else [],
         )

@@ -235,11 +235,18 @@ class Budget:
         promised = self.leased_bytes + sum(map(self.guarantee_bytes, others))
         if promised + kv_bytes > self.kv_limit_bytes:
             return Shortage(kv_bytes, self.kv_limit_bytes, promised, is_of_kv=True)
-        held = (max(held_bytes(other), self.guarantee_bytes(other)) for other in others)
-        taken = self.weight_bytes + self.leased_bytes + sum(held)
-        if taken + weight_bytes + kv_bytes > self.memory_limit_bytes:
-            return Shortage(weight_bytes + kv_bytes, self.memory_limit_bytes, taken)
+        most = self.most_weights(pool, guarantee_bytes)
+        if weight_bytes > most:
+            limit = self.memory_limit_bytes
+            return Shortage(weight_bytes + kv_bytes, limit, limit - most - kv_bytes)
         return None
+
+    def most_weights(self, pool: Reclaimable, guarantee_bytes: int) -> int:
+        """What a model's could be, beside its own pool and what others cannot do without."""
+        others = [other for other in self._pools if other is not pool]
+        held = sum(max(held_bytes(other), self.guarantee_bytes(other)) for other in others)
+        kv_bytes = max(guarantee_bytes, pool.extent_bytes, held_bytes(pool))
+        return self.memory_limit_bytes - self.weight_bytes - self.leased_bytes - held - kv_bytes
 
     def add_weights(self, num_bytes: int) -> None:
         """Of a model that is awake now; what is spare or cached makes room."""

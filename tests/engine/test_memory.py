@@ -337,6 +337,29 @@ def test_weights_and_kv_share_the_memory_limit():
     assert engine.stats().models[-1].weight_bytes == 12 * BLOCK_BYTES
 
 
+def test_a_model_larger_than_memory_runs_with_as_many_experts_as_leave_room_for_kv(caplog):
+    engine = toy_engine(num_blocks=100, memory_limit_bytes=100 * BLOCK_BYTES)
+    engine.unload_model("toy")
+    large = {"weight_bytes": 300 * BLOCK_BYTES, "idle_weight_bytes": 260 * BLOCK_BYTES}
+    engine.attach_model("large", ToyModel(5, **large))
+    counted = engine.stats().models[0].weight_bytes / BLOCK_BYTES
+    assert counted == 69.5, "40 of what every token uses, and half of the rest beside a block of KV"
+    assert "large is larger than memory: 4.34 KiB of its 18.8 KiB are counted" in caplog.text
+    engine.submit(toy_request("r", [1] * 100, 50, model_id="large"))
+    assert run_all(engine).tokens["r"] == expected_tokens([1] * 100, 50, 5)
+    engine.unload_model("large")
+    assert engine.memory.budget.weight_bytes == 0
+    with pytest.raises(ModelDoesNotFit, match=r"\(weights 7.50 KiB, KV at least"):
+        engine.attach_model("huge", ToyModel(5, **{**large, "idle_weight_bytes": 180 * BLOCK_BYTES}))
+
+
+def test_others_sleep_for_experts_that_then_fit():
+    engine = two_models(20, memory_limit_bytes=100 * BLOCK_BYTES)
+    experts = {"weight_bytes": 95 * BLOCK_BYTES, "idle_weight_bytes": 90 * BLOCK_BYTES}
+    engine.attach_model("c", ToyModel(3, **experts))
+    assert engine.stats().models[-1].weight_bytes == 95 * BLOCK_BYTES
+
+
 def test_weights_take_nothing_that_requests_use():
     engine = toy_engine(num_blocks=20, memory_limit_bytes=2000)
     engine.submit(toy_request("r", [1] * 100, 20, session="s"))

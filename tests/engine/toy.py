@@ -203,6 +203,7 @@ class ToyModel:
         is_habitual: bool = False,
         can_shift: bool = True,
         weight_bytes: int = 0,
+        idle_weight_bytes: int = 0,
         clock: ToyClock | None = None,
         step_s: float = 0.0,
         extent_blocks: int | None = None,
@@ -219,6 +220,7 @@ class ToyModel:
             groups=tuple(groups),
             kv_type="f16",
             weight_bytes=weight_bytes,
+            idle_weight_bytes=idle_weight_bytes,
             can_shift=can_shift and not state_bytes,
         )
         self.windows = windows

@@ -2,6 +2,7 @@
 // it, and is never in memory otherwise.
 #include <algorithm>
 
+#include "executor/experts/expert_paging.h"
 #include "executor/experts/expert_step.h"
 
 namespace puna {
@@ -79,6 +80,7 @@ void ExpertStep::run_gate_up(WorkShares& shares) const {
     for (int64_t unit = taken.begin; unit < taken.end; ++unit) {
       const ExpertRun& run = all[static_cast<size_t>(unit / units)];
       const int64_t row = unit % units * kUnitRows, after = unit + 1;
+      if (row == 0) read_experts_ahead(*this, unit / units);
       const uint8_t* next = down;
       if (after < share_end)
         next =

@@ -1,6 +1,7 @@
 #include <array>
 #include <utility>
 
+#include "executor/experts/expert_paging.h"
 #include "executor/experts/expert_step.h"
 #include "executor/experts/routing.h"
 
@@ -28,6 +29,7 @@ void ExpertStep::order_visits() const {
       row_of_visit()[visit] = static_cast<int32_t>(row);
     }
   }
+  read_first_experts_ahead(*this);
 }
 
 }  // namespace puna

@@ -32,7 +32,8 @@ from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
 from puna.backends.cpu.lower import lower
 from puna.gguf import GgufError, GgufFile
-from puna.graph import GraphError
+from puna.graph import Graph, GraphError
+from puna.graph.ops import Moe
 from puna.models import TracedModel, trace_model
 from puna.models.hyperparameters import HyperparameterError
 
@@ -150,10 +151,22 @@ def _describe(
         ),
         kv_type=kv_type,
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+        idle_weight_bytes=_idle_weight_bytes(file, traced.graph),
         can_shift=program.can_shift,
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )
+
+
+def _idle_weight_bytes(file: GgufFile, graph: Graph) -> int:
+    idle = 0
+    for node in graph.nodes:
+        if isinstance(node.op, Moe):
+            for name in node.op.matrices(node.tensors):
+                tensor = file.tensors[name]
+                num_experts = tensor.shape[2]
+                idle += tensor.num_bytes // num_experts * (num_experts - node.op.num_used)
+    return idle
 
 
 def _with_name(name: str, error: Exception) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from puna.backends.base import DeviceOutOfMemory, ModelLoadError
 from puna.config.memory import available_bytes, default_kv_limit_bytes
+from puna.config.sizes import binary_size
 from puna.engine.memory.ladder import Drafts, IdleModels, Ladder, Rung
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.offers import Level, Offer, offers_of
@@ -62,8 +63,8 @@ class EngineMemory:
         """
         if not self._is_elastic:
             model.guaranteed_bytes = kv.reserved_bytes
-        self._require(model, kv)
-        self.budget.add_weights(model.device.info.fixed_bytes)
+        model.fixed_bytes = self._make_room(model, kv)
+        self.budget.add_weights(model.fixed_bytes)
         self.budget.set_guarantee(kv, model.guaranteed_bytes)
         if not self._is_elastic:
             try:
@@ -74,7 +75,7 @@ class EngineMemory:
 
     def leave(self, model: Model, kv: ModelKv) -> None:
         """The model takes no memory any more, but for KV that it still holds."""
-        self.budget.remove_weights(model.device.info.fixed_bytes)
+        self.budget.remove_weights(model.fixed_bytes)
         self.budget.set_guarantee(kv, 0)
 
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
@@ -164,9 +165,37 @@ class EngineMemory:
         while self.budget.trim():
             pass
 
-    def _require(self, model: Model, kv: ModelKv) -> None:
+    @property
+    def is_overcommitted(self) -> bool:
+        """Whether a model is larger than its memory: while it runs, the system is always short of memory."""
+        return any(model.is_larger_than_memory for model in self._models.values())
+
+    def _make_room(self, model: Model, kv: ModelKv) -> int:
+        """What is counted of what the model takes besides KV: all of it, or, where its experts do not fit, as
+        many as leave KV half of the room. Raises ModelDoesNotFit.
+        """
+        info, budget = model.device.info, self.budget
+        try:
+            self._require(model, kv, info.fixed_bytes)
+        except ModelDoesNotFit:
+            if not info.idle_weight_bytes:
+                raise
+        else:
+            return info.fixed_bytes
+        self._require(model, kv, info.least_fixed_bytes)
+        room = budget.most_weights(kv, model.guaranteed_bytes) - info.least_fixed_bytes
+        counted = info.least_fixed_bytes + room - min(room // 2, budget.kv_limit_bytes)
+        log.warning(
+            "%s is larger than memory: %s of its %s are counted; other experts come from the file when tokens "
+            "choose them, which is slow",
+            model.name,
+            binary_size(counted),
+            binary_size(info.fixed_bytes),
+        )
+        return counted
+
+    def _require(self, model: Model, kv: ModelKv, fixed_bytes: int) -> None:
         """Raises ModelDoesNotFit, with nobody asleep in vain."""
-        fixed_bytes = model.device.info.fixed_bytes
         while (shortage := self.budget.shortage(kv, fixed_bytes, model.guaranteed_bytes)) is not None:
             missing = shortage.needed_bytes + shortage.taken_bytes - shortage.limit_bytes
             if missing > self._most_given(shortage) or not self._give_up_for(shortage):
@@ -179,7 +208,7 @@ class EngineMemory:
         if shortage.is_of_kv:
             return sum(model.guaranteed_bytes for model in idle)
         unused = (max(model.guaranteed_bytes - model.kv.used_bytes, 0) for model in idle)
-        return self.ladder.pinned_bytes + sum(unused) + sum(model.device.info.fixed_bytes for model in idle)
+        return self.ladder.pinned_bytes + sum(unused) + sum(model.fixed_bytes for model in idle)
 
     def _give_up_for(self, shortage: Shortage) -> bool:
         if not shortage.is_of_kv and self.ladder.give_up_one():

@@ -53,7 +53,9 @@ class Residents:
         what is guaranteed to it, are too much beside what others cannot do without.
         """
         budget, info = self.memory.budget, model.device.info
-        kv = self._reserve(model, budget.most_bytes(None) - budget.leased_bytes - info.fixed_bytes)
+        room = budget.most_bytes(None) - budget.leased_bytes
+        fits = info.fixed_bytes < room
+        kv = self._reserve(model, room - (info.fixed_bytes if fits else info.least_fixed_bytes))
         try:
             self.memory.enter(model, kv)
         except ModelLoadError:

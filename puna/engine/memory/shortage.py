@@ -16,7 +16,7 @@ def describe_shortage(model: Model, shortage: Shortage, models: Iterable[Model],
     if shortage.is_of_kv:
         text = f"{model.name} needs {needed} of KV memory, the limit is {limit}"
     else:
-        weight_bytes = model.device.info.weight_bytes
+        weight_bytes = model.device.info.weight_bytes - model.device.info.idle_weight_bytes
         kv_bytes = shortage.needed_bytes - weight_bytes
         text = (
             f"{model.name} needs {needed} (weights {binary_size(weight_bytes)}, "
@@ -37,7 +37,7 @@ def _holders(models: Iterable[Model], is_of_kv: bool) -> Iterator[str]:
 def _held(model: Model, is_of_kv: bool) -> Iterator[str]:
     used_bytes = model.kv.used_bytes
     if not is_of_kv:
-        yield f"{binary_size(model.device.info.weight_bytes)} of weights"
+        yield f"{binary_size(model.counted_weight_bytes)} of weights"
     if used_bytes:
         yield f"{binary_size(used_bytes)} of KV in use"
     if model.guaranteed_bytes > used_bytes:

@@ -58,3 +58,8 @@ class Moe(Op):
         weights = [None if name is None else f"{name}.weight" for name in names]
         biases = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]
         return (*weights, *(bias if bias in shapes else None for bias in biases))
+
+    @staticmethod
+    def matrices(tensors: Sequence[str | None]) -> list[str]:
+        """Of what tensors() gives those of which a token needs only what its experts have."""
+        return [name for name in tensors[:3] if name is not None]

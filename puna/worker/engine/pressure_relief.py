@@ -29,12 +29,13 @@ class PressureRelief:
         now_s = time.monotonic()
         if self._look_s is not None and now_s < self._look_s:
             return self._look_s - now_s
-        if not self._pressure.is_known or not self._engine.memory.reclaimable_bytes:
+        memory = self._engine.memory
+        if not self._pressure.is_known or not memory.reclaimable_bytes or memory.is_overcommitted:
             self._look_s = None
             return None
         is_watched, is_high = self._look_s is not None, self._pressure.is_high()
         if is_watched and is_high:
             log.info("the system is short of memory: cached KV makes room")
-            self._engine.memory.relieve()
+            memory.relieve()
         self._look_s = now_s + LOOK_S
         return LOOK_S
