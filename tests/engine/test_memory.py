@@ -349,7 +349,7 @@ def test_a_model_larger_than_memory_runs_with_as_many_experts_as_leave_room_for_
     assert run_all(engine).tokens["r"] == expected_tokens([1] * 100, 50, 5)
     engine.unload_model("large")
     assert engine.memory.budget.weight_bytes == 0
-    with pytest.raises(ModelDoesNotFit, match=r"\(weights 7.50 KiB, KV at least"):
+    with pytest.raises(ModelDoesNotFit, match=r"\(weights 7.5 KiB, KV at least"):
         engine.attach_model("huge", ToyModel(5, **{**large, "idle_weight_bytes": 180 * BLOCK_BYTES}))
 
 
