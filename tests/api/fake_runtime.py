@@ -73,6 +73,8 @@ class FakeRuntime:
         self.resident_models: dict[str, Loaded] = {}
         self.kv: dict[str, ModelStats] = {}
         """By name, of models of which it is known."""
+        self.has_states = False
+        """Whether models have recurrent layers."""
         self.num_loads = 0
         self.num_held = 0
         """Models held by a request right now."""
@@ -122,7 +124,7 @@ class FakeRuntime:
             vocab_size=text.side.vocab_size,
             context_length=context_length,
             num_layers=1,
-            groups=(KvGroup(num_layers=1, block_bytes=64),),
+            groups=(KvGroup(num_layers=1, block_bytes=64, is_state=self.has_states),),
             kv_type="f16",
             weight_bytes=1,
             can_shift=True,

@@ -46,6 +46,16 @@ def test_conversation_is_rendered_in_order_and_roles_match_in_any_case(client, r
     assert prompt_text(runtime) == turns + "<|im_start|>assistant\n"
 
 
+@pytest.mark.parametrize("has_states", [False, True])
+def test_the_engine_is_told_where_the_reply_begins_if_there_are_states(client, runtime, has_states):
+    runtime.has_states = has_states
+    for path in ("/api/chat", "/v1/chat/completions"):
+        client.post(path, {"model": "m", "messages": [{"role": "user", "content": "a" * 20}]})
+        request = runtime.requests[-1]
+        begins = [runtime.tokenizer.decode(request.prompt[:position]) for position in request.boundaries]
+        assert begins == [turn("user", "a" * 20)] * has_states
+
+
 def test_system_of_the_model_only_if_the_request_does_not_begin_with_one(client, runtime, add_model):
     add_model("wise", system="Be wise.", messages=[{"role": "assistant", "content": "told"}])
     client.post("/api/chat", {"model": "wise", "messages": HI})
