@@ -186,8 +186,8 @@ class EngineMemory:
         room = budget.most_weights(kv, model.guaranteed_bytes) - info.least_fixed_bytes
         counted = info.least_fixed_bytes + room - min(room // 2, budget.kv_limit_bytes)
         log.warning(
-            "%s is larger than memory: %s of its %s are counted; other experts come from the file when tokens "
-            "choose them, which is slow",
+            "%s is larger than memory: %s of its %s are counted; other experts come from the file when "
+            "tokens choose them, which is slow",
             model.name,
             binary_size(counted),
             binary_size(info.fixed_bytes),
