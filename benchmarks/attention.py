@@ -33,9 +33,25 @@ class Shape(NamedTuple):
     heads: int
     kv_heads: int
     head_dim: int
+    latent_dim: int = 0  # columns of the keys that are the values; 0: values are kept
+
+    @property
+    def value_dim(self) -> int:
+        return self.latent_dim or self.head_dim
+
+    @property
+    def widths(self) -> dict[str, int]:
+        kv = self.kv_heads * self.head_dim
+        values = {} if self.latent_dim else {"v": kv}
+        return {"q": self.heads * self.head_dim, "k": kv, **values}
 
 
-SHAPES = {"SmolLM2-135M": Shape(9, 3, 64), "Qwen3-4B": Shape(32, 8, 128)}
+SHAPES = {
+    "SmolLM2-135M": Shape(9, 3, 64),
+    "Qwen3-4B": Shape(32, 8, 128),
+    "DeepSeek-V2-Lite": Shape(16, 1, 576, 512),
+    "DeepSeek-V2-Lite, expanded": Shape(16, 16, 192),
+}
 
 
 class Bench:
@@ -76,15 +92,19 @@ class Bench:
 
     def _program(self, layers: int) -> _native.Program:
         builder = _native.ProgramBuilder(self._file, self._isa, self._kv_type)
-        heads, kv_heads, head_dim = self._shape
-        widths = {"q": heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * head_dim}
-        q, k, v = (builder.buffer(width) for width in widths.values())
-        for buffer, name in zip((q, k, v), widths, strict=True):
-            builder.embed(buffer, name)
-        out, result = builder.buffer(widths["q"]), builder.buffer(widths["q"])
+        shape = self._shape
+        inputs = [builder.buffer(width) for width in shape.widths.values()]
+        for buffer, name in zip(inputs, shape.widths, strict=True):
+            builder.op("Embed", [], [buffer], [name])
+        out, result = (builder.buffer(shape.heads * shape.value_dim) for _ in range(2))
+        sizes = {"num_heads": shape.heads, "head_dim": shape.head_dim, "scale": shape.head_dim**-0.5}
         for layer in range(layers):
-            builder.attention(out, q, k, v, layer, heads, kv_heads, head_dim, head_dim**-0.5, 0.0, 0)
-        builder.rows(result, out)
+            if shape.latent_dim:
+                builder.op("LatentAttention", inputs, [out], layer=layer, value_dim=shape.latent_dim, **sizes)
+            else:
+                kind = {"num_kv_heads": shape.kv_heads, "window": 0, "softcap": 0.0}
+                builder.op("Attention", inputs, [out], layer=layer, **kind, **sizes)
+        builder.op("Rows", [out], [result])
         return builder.build(result)
 
 
@@ -97,7 +117,8 @@ def cells(bench: Bench, shape: Shape, budget_s: float) -> Iterator[str]:
     for new, depth in PREFILL:
         pairs = new * depth + new * (new + 1) // 2
         taken = bench.seconds(new, depth, 1, budget_s)
-        yield f"{4 * pairs * shape.heads * shape.head_dim / taken / 1e9:.0f} Gflop/s"
+        flops = 2 * pairs * shape.heads * (shape.head_dim + shape.value_dim)
+        yield f"{taken * 1e3:.1f} ms ({flops / taken / 1e9:.0f} Gflop/s)"
 
 
 def main() -> None:
@@ -126,8 +147,8 @@ def write_tables(path: Path, shape: Shape) -> _native.GgufFile:
     """Random queries, keys and values to be looked up by token."""
     rng = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, "attention")
-    for name, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
-        writer.add_tensor(name, rng.standard_normal((VOCABULARY, heads * shape.head_dim)).astype(np.float32))
+    for name, width in shape.widths.items():
+        writer.add_tensor(name, rng.standard_normal((VOCABULARY, width)).astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

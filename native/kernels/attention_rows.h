@@ -12,8 +12,8 @@ constexpr int kGroupBlocks = 4;
 constexpr int kGroupTokens = kGroupBlocks * kBlockTokens;
 static_assert(kSegmentTokens % kGroupTokens == 0);
 constexpr float kNothingSeen = -1e30f;
-// Values of all rows of a task: 48 of up to 256, or fewer wider ones.
-constexpr int kRowValues = kMaxAttentionRows * 256;
+// Values of all rows of a task: 48 of up to 576, as heads of latents are, or fewer wider ones.
+constexpr int kRowValues = kMaxAttentionRows * 576;
 static_assert(kRowValues >= kMaxHeadDim);
 
 constexpr bool is_float(KvType type) { return type == KvType::kF16 || type == KvType::kF32; }
