@@ -43,7 +43,6 @@ class Qwen35:
 
     def _metadata(self) -> dict[str, Value]:
         rotated = self.head_dim // 4
-        third = (rotated // 2 + 2) // 3
         return {
             "block_count": self.layers,
             "context_length": self.context,
@@ -56,7 +55,7 @@ class Qwen35:
             "attention.layer_norm_rms_epsilon": 1e-6,
             "rope.freq_base": 1e7,
             "rope.dimension_count": rotated,
-            "rope.dimension_sections": [third, third, rotated // 2 - 2 * third, 0],
+            "rope.dimension_sections": [*((rotated // 2 + 2 - axis) // 3 for axis in range(3)), 0],
             "full_attention_interval": _ATTENTION_EVERY,
             "ssm.conv_kernel": _CONVOLUTION,
             "ssm.inner_size": self.delta_value_heads * self.delta_dim,
