@@ -51,9 +51,7 @@ def observation(runtime) -> None:
         disk=DiskStats(limit_bytes=100, num_bytes=70, restored_tokens=16, saved_tokens=32),
         metrics={
             "digest-a": ModelMetrics(),
-            "digest-b": ModelMetrics(
-                prompt_tokens=200, cached_tokens=50, restored_tokens=20, computed_tokens=160
-            ),
+            "digest-b": counted,
         },
         since=datetime(2026, 1, 2, tzinfo=UTC),
     )

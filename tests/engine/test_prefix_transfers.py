@@ -14,8 +14,8 @@ from puna.engine.caching.cache_policy import PrefixPolicy
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.prefix_restores import PrefixRead
-from puna.engine.offload.prefix_save import PrefixSave
-from puna.engine.offload.save_sources import ListedNodes
+from puna.engine.offload.saving.prefix_save import PrefixSave
+from puna.engine.offload.saving.save_sources import ListedNodes
 from puna.engine.offload.throughput import Throughput
 from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
 from puna.kv.block_files import StoredBlock
@@ -133,7 +133,7 @@ def test_what_is_being_written_to_a_file_comes_back_at_once(kv: Kv, monkeypatch:
 
 
 def test_what_was_evicted_meanwhile_is_not_saved(kv: Kv, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puna.engine.offload.save_sources._FEW", 10)
+    monkeypatch.setattr("puna.engine.offload.saving.save_sources._FEW", 10)
     kv.fill()
     save = kv.begin_save()
     assert kv.num_used < 41, "a few at a time"

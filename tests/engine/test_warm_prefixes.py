@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine.offload import prefix_save
+from puna.engine.offload.saving import prefix_save
 from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from puna.engine.offload import prefix_save
+from puna.engine.offload.saving import prefix_save
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
 from puna.kv.write_allowance import WriteAllowance
@@ -122,7 +122,7 @@ def test_what_takes_longer_to_write_than_to_compute_is_not_written(
 def test_files_stay_older_than_what_they_build_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """However long a conversation is idle between: leaves go first."""
     desk, now_ns = Desk(tmp_path), 10**18
-    monkeypatch.setattr("puna.engine.offload.node_files.time.time_ns", lambda: now_ns)
+    monkeypatch.setattr("puna.engine.offload.saving.node_files.time.time_ns", lambda: now_ns)
     for length in (100, 180, 181, 300):
         now_ns += 4 * 10**11
         desk.say(PROMPT[:length])

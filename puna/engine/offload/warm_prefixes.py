@@ -12,8 +12,8 @@ from puna.engine.observation.stats import DiskStats
 from puna.engine.offload.disk import FileThreads
 from puna.engine.offload.model_offload import ModelOffload, findable_tokens
 from puna.engine.offload.prefix_restores import MIN_BLOCKS, PrefixRestores
-from puna.engine.offload.prefix_saves import PrefixSaves
-from puna.engine.offload.write_behind import WriteBehind
+from puna.engine.offload.saving.prefix_saves import PrefixSaves
+from puna.engine.offload.saving.write_behind import WriteBehind
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS

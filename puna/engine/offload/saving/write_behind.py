@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from puna._native import UnsavedNodes
 from puna.engine.offload.model_offload import ModelOffload
-from puna.engine.offload.node_files import NodeFiles
 from puna.engine.offload.prefix_restores import MIN_BLOCKS
-from puna.engine.offload.prefix_saves import PrefixSaves
-from puna.engine.offload.save_sources import FreshNodes
+from puna.engine.offload.saving.node_files import NodeFiles
+from puna.engine.offload.saving.prefix_saves import PrefixSaves
+from puna.engine.offload.saving.save_sources import FreshNodes
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import BlockFiles
 from puna.kv.prefix_store import PrefixStore

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from puna._native import PrefixNode
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks, hold_blocks
 from puna.engine.offload.model_offload import ModelOffload
-from puna.engine.offload.save_sources import NodeSource
+from puna.engine.offload.saving.save_sources import NodeSource
 from puna.engine.offload.throughput import Throughput
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import TOKEN_BYTES, BlockFiles

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from puna.engine.offload.disk import DiskWatch, FileThreads
 from puna.engine.offload.model_offload import ModelOffload
-from puna.engine.offload.prefix_save import PrefixSave, Then
-from puna.engine.offload.save_sources import ListedNodes, NodeSource
+from puna.engine.offload.saving.prefix_save import PrefixSave, Then
+from puna.engine.offload.saving.save_sources import ListedNodes, NodeSource
 from puna.engine.offload.throughput import Throughput
 from puna.kv.prefix_store import PrefixStore
 

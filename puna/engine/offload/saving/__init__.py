@@ -1,0 +1,1 @@
+"""Cached prefixes on their way to disk."""
