@@ -11,8 +11,8 @@ _QUIET_LOAD = 0.5  # llama.cpp's threads spin while they wait: beside other work
 
 
 def machine_today(threads: int, roofs: Roofs | None = None) -> str:
-    """The processor, its peaks and its load; names no machine. Warns on stderr if it is busy. roofs: None: to be
-    measured.
+    """The processor, its peaks and its load; names no machine. Warns on stderr if it is busy. roofs: None: to
+    be measured.
     """
     machine, load = describe_machine(threads), os.getloadavg()[0]
     roofs = roofs or measure_roofs(threads)

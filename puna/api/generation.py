@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from puna.api.events import Counts, Delta, Event, Finish
+from puna.chat.channels import ChannelParser
 from puna.chat.prompt import Prompt
 from puna.chat.thinking import ThinkingParser
 from puna.daemon.busy import ServerBusy
@@ -31,12 +32,14 @@ async def generate_reply(
     Raises GenerationError, ServerBusy, WorkerDied.
     """
     tokens: list[int] = []
-    parser = None if prompt.inside_thoughts is None else ThinkingParser(started=prompt.inside_thoughts)
+    parser = _parser(prompt)
     async with runtime.stream(request) as outputs:
         async for output in outputs:
             _raise_failure(output)
             tokens += output.tokens if with_context else []
             delta = _delta(parser, output, index)
+            if prompt.inside_thoughts is None:
+                delta.thinking = ""
             if delta.content or delta.thinking or delta.logprobs:
                 yield delta
             if output.stats is not None:
@@ -55,8 +58,14 @@ def _raise_failure(output: StepOutput) -> None:
         raise GenerationError("the request was cancelled")
 
 
-def _delta(parser: ThinkingParser | None, output: StepOutput, index: int) -> Delta:
-    """parser: tells thoughts from content, if there may be any."""
+def _parser(prompt: Prompt) -> ThinkingParser | ChannelParser | None:
+    """What tells thoughts from content, if there may be any."""
+    if prompt.in_channels:
+        return ChannelParser()
+    return None if prompt.inside_thoughts is None else ThinkingParser(started=prompt.inside_thoughts)
+
+
+def _delta(parser: ThinkingParser | ChannelParser | None, output: StepOutput, index: int) -> Delta:
     thinking, content = ("", output.text) if parser is None else parser.add(output.text)
     if parser is not None and output.finish_reason is not None:
         more_thinking, more_content = parser.flush()

@@ -30,7 +30,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """As it was before it became tokens; "" if it came as such."""
     tokens: list[int]
     inside_thoughts: bool | None = None
-    """Whether the reply begins with thoughts already open; None: it has none."""
+    """Whether the reply begins with thoughts already open; None: it has none that anybody wants."""
+    in_channels: bool = False
+    """Whether the reply is in channels, one of which is for thoughts."""
     num_keep: int
     """How many tokens at the front stay when the context is full."""
     boundaries: list[int] = []
@@ -183,4 +185,13 @@ class _Builder:
                 raise PromptError(_TOO_LONG)
             tokens = fit_prompt(tokens, request.context_length, request.num_keep, add_bos)
         num_keep = kept_tokens(request.num_keep, len(tokens), request.context_length, add_bos)
-        return Prompt(text=text, tokens=tokens, inside_thoughts=inside_thoughts, num_keep=num_keep)
+        in_channels = (
+            bool(text) and not request.raw and self._template is not None and self._template.writes_channels
+        )
+        return Prompt(
+            text=text,
+            tokens=tokens,
+            inside_thoughts=inside_thoughts,
+            in_channels=in_channels,
+            num_keep=num_keep,
+        )

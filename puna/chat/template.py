@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Self
 
 import jinja2
 
+from puna.chat.channels import writes_channels
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message, template_variables
 from puna.chat.sandbox import Sandbox
@@ -74,6 +75,11 @@ class ChatTemplate:
         return "tools" in self.source or "tool_call" in self.source
 
     @property
+    def writes_channels(self) -> bool:
+        """Whether replies are in channels, one of which is for thoughts."""
+        return writes_channels(self.source)
+
+    @property
     def supports_thinking(self) -> bool:
         """Whether a model with this template can think."""
         return writes_thoughts(self.source)
@@ -105,7 +111,7 @@ class ChatTemplate:
 
 def writes_thoughts(source: str) -> bool:
     """Whether a template writes thoughts, or cuts them out of earlier answers."""
-    if "<think>" in source and "</think>" in source:
+    if ("<think>" in source and "</think>" in source) or writes_channels(source):
         return True
     return "reasoning_content" not in source and _SPLITS_THOUGHTS.search(source) is not None
 

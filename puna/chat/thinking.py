@@ -77,7 +77,7 @@ class ThinkingParser:
             self._held = behind
             self._state, self._swallow_space = _State.CONTENT, True
             return before
-        num_held = _overlap(text, self._tags.close)
+        num_held = overlap(text, self._tags.close)
         self._held = text[len(text) - num_held :]
         return text[: len(text) - num_held]
 
@@ -110,7 +110,7 @@ def _without_thoughts(message: Message, tags: ThinkingTags) -> Message:
     return msgspec.structs.replace(message, content=content)
 
 
-def _overlap(text: str, tag: str) -> int:
+def overlap(text: str, tag: str) -> int:
     """Length of the longest beginning of `tag`, short of all of it, that `text` ends with."""
     longest = min(len(text), len(tag) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(tag[:n])), 0)

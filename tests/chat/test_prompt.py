@@ -117,6 +117,14 @@ def test_thinking_reaches_templates_that_know_it():
     assert build(opened, messages=HI, think=True).inside_thoughts is True
 
 
+@pytest.mark.parametrize("think", [False, True])
+def test_replies_may_be_in_channels(think):
+    source = "{{ messages[0].content }}<|start|>assistant{# <|channel|>final<|message|> #}"
+    assert build(source, messages=HI, think=think).in_channels
+    assert not build(THINKING, messages=HI, think=think).in_channels
+    assert not build(source, prompts=["hi"], raw=True).in_channels
+
+
 def test_earlier_thoughts_go_where_the_model_wants_it():
     messages = [
         *HI,

@@ -1,0 +1,73 @@
+"""Tells thoughts from answers where a model writes in channels: OpenAI's harmony format, that of gpt-oss.
+
+A reply is one message after the other, `<|channel|>NAME ...<|message|>TEXT<|end|><|start|>assistant`. What is
+in the channel "analysis" are thoughts. https://cookbook.openai.com/articles/openai-harmony
+"""
+
+from __future__ import annotations
+
+import re
+
+from puna.chat.thinking import Thought, overlap
+
+_MESSAGE = "<|message|>"
+_TAGS = ("<|channel|>", _MESSAGE, "<|end|>", "<|start|>", "<|constrain|>")
+_TAG = re.compile("|".join(map(re.escape, _TAGS)))
+_THOUGHTS = "analysis"
+
+
+class ChannelParser:
+    """Text goes in as it comes; nothing of a tag or of a message's head comes out.
+
+    Text without tags is content.
+    """
+
+    def __init__(self) -> None:
+        self._head: str | None = None  # what is known of a message's head; None: within its text
+        self._thinks = False
+        self._held = ""
+
+    def add(self, text: str) -> Thought:
+        """The text that is certain now."""
+        *parts, rest = _split(self._held + text)
+        thinking = content = ""
+        for before, tag in parts:
+            thought = self._taken(before)
+            thinking, content = thinking + thought.thinking, content + thought.content
+            self._meet(tag)
+        num_held = max(overlap(rest[0], tag) for tag in _TAGS)
+        certain, self._held = rest[0][: len(rest[0]) - num_held], rest[0][len(rest[0]) - num_held :]
+        thought = self._taken(certain)
+        return Thought(thinking + thought.thinking, content + thought.content)
+
+    def flush(self) -> Thought:
+        """What was held back, at the end of the stream."""
+        held, self._held = self._held, ""
+        return self._taken(held)
+
+    def _taken(self, text: str) -> Thought:
+        if self._head is not None:
+            self._head += text
+            return Thought("", "")
+        return Thought(text, "") if self._thinks else Thought("", text)
+
+    def _meet(self, tag: str) -> None:
+        if tag == _MESSAGE:
+            self._thinks = (self._head or "").lstrip().startswith(_THOUGHTS)
+            self._head = None
+        elif tag != "<|constrain|>":
+            self._head = ""
+
+
+def writes_channels(source: str) -> bool:
+    """Whether replies to prompts of a chat template are in channels."""
+    return "<|channel|>" in source and _MESSAGE in source
+
+
+def _split(text: str) -> list[tuple[str, str]]:
+    """(text, the tag behind it) one after the other; the last without a tag."""
+    parts, begin = [], 0
+    for match in _TAG.finditer(text):
+        parts.append((text[begin : match.start()], match.group()))
+        begin = match.end()
+    return [*parts, (text[begin:], "")]
