@@ -79,7 +79,7 @@ MAMBA2 = {
 GRANITE = MAMBA2 | {
     "attention.head_count_kv": [0, 2, 0],
     "attention.scale": 0.3,
-    "embedding_scale": 3.0,
+    "embedding_scale": 1.5,
     "logit_scale": 1.5,
     "residual_scale": 0.6,
 }
@@ -226,7 +226,7 @@ TINY = {
         metadata=GRANITE | EXPERTS | {"expert_shared_feed_forward_length": 64, "ssm.group_count": 1},
         layer_tensors=tiny_layers.granite_hybrid,
     ),
-    "mamba2": Tiny("mamba2", layers=3, heads=0, metadata=MAMBA2, layer_tensors=tiny_layers.mamba2),
+    "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=tiny_layers.mamba2),
 }
 
 

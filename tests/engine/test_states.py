@@ -146,7 +146,7 @@ def test_a_model_of_recurrent_layers_only():
 def test_in_slots_only_what_goes_on_word_for_word_is_continued():
     model = hybrid()
     engine = toy_engine(model, cache_policy="slots", max_running=2)
-    talk = text(1, 300)
+    talk = text(1, 297)
     ask(engine, "first", talk)
     talk += [*expected_tokens(talk, 5, has_state=True), 1, 2, 3]
     computed(model)
