@@ -12,12 +12,15 @@ from pathlib import Path
 
 from benchmarks.growth.bench_engine import BenchEngine, blocks_for, call_ms, prompt_of
 from benchmarks.overhead.comparing import Figure
+from puna.engine import EngineSettings
 
 _NUM_BLOCKS = 1_000_000
 _PROMPT = 200_000
 _DISK_BYTES = 16 << 20
 """Written are as many blocks as fit there."""
 _STALL_MS = 20
+# The files of a million blocks would take minutes. Earlier builds write none while they compute.
+_NO_WRITE_BEHIND = {"write_behind": False} if hasattr(EngineSettings, "write_behind") else {}
 
 Work = Callable[[], None]
 
@@ -51,7 +54,11 @@ def cached_blocks() -> list[tuple[Figure, list[float]]]:
     with tempfile.TemporaryDirectory(prefix="puna-bench-") as directory:
         threads = _Threads()
         engine = BenchEngine(
-            _NUM_BLOCKS + 1000, prefill_tokens=1 << 16, kv_dir=directory, kv_disk_bytes=_DISK_BYTES
+            _NUM_BLOCKS + 1000,
+            prefill_tokens=1 << 16,
+            kv_dir=directory,
+            kv_disk_bytes=_DISK_BYTES,
+            **_NO_WRITE_BEHIND,
         )
         engine.core.prefixes.use_threads(threads)
         heap_bytes = _fill(engine, threads)
