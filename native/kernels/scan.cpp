@@ -80,9 +80,19 @@ PUNA_INLINE void update(const Columns<kChunks>& s, f32x16 decay, const float* x,
   });
 }
 
+// Tokens' rows lie far apart: processors would fetch them only once they are read.
+PUNA_INLINE void prefetch_row(const float* row, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes) __builtin_prefetch(row + i);
+}
+
 template <bool kOut, bool kNext, int kChunks>
 PUNA_INLINE void take_delta_token(const DeltaNetArgs& args, Columns<kChunks>& s, int64_t t,
                                   Sums<kChunks>& reads) {
+  if constexpr (kNext) {
+    prefetch_row(args.k.of(t + 2), args.state.rows);
+    if (kOut) prefetch_row(args.q.of(t + 1), args.state.rows);
+    prefetch_row(args.v.of(t + 1) + s.first, kChunks * kLanes);
+  }
   const f32x16 decay = exp(splat(*args.decay.of(t))), beta = splat(*args.beta.of(t));
   f32x16 delta[kChunks];
   for (int j = 0; j < kChunks; ++j)
@@ -111,6 +121,9 @@ template <bool kOut, int kChunks>
 void selective_scan_columns(const SelectiveScanArgs& args, int64_t first) {
   Columns<kChunks> s(args.state, first);
   for (int64_t t = 0; t < args.state.num_tokens; ++t) {
+    prefetch_row(args.b.of(t + 1), args.state.rows);
+    if (kOut) prefetch_row(args.c.of(t + 1), args.state.rows);
+    prefetch_row(args.x.of(t + 1) + first, kChunks * kLanes);
     const f32x16 dt = softplus(splat(*args.dt.of(t) + args.dt_bias)), decay = exp(dt * args.a);
     f32x16 x[kChunks], added[kChunks];
     for (int j = 0; j < kChunks; ++j) {
