@@ -106,8 +106,8 @@ def _moe(g: Tracer, p: Hyperparameters, d: Decoder, block: str) -> Moe:
         normalized=p.flag("expert_weights_norm"),
         scale=p.number("expert_weights_scale", 1.0) or 1.0,  # 0 stands for "not scaled"
         activation="silu",
-        num_groups=p.integer("expert_group_count", 1),
-        num_groups_used=p.integer("expert_group_used_count", 1),
+        num_groups=p.integer("expert_group_count", 1, minimum=0) or 1,
+        num_groups_used=p.integer("expert_group_used_count", 1, minimum=0) or 1,
     )
 
 
