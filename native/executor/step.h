@@ -27,7 +27,7 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
-  float* expert_results;       // this thread's own
+  float* expert_results;  // this thread's own
   bool reads_experts_ahead;
   ThreadActivity& activity;    // told of each task, in stages whose shares take long
   const StepControl* control;  // null: nobody stops the step

@@ -47,8 +47,7 @@ void FileMapping::expect_random_reads(const uint8_t* begin, size_t size, bool is
 
 void FileMapping::read_ahead(const uint8_t* begin, size_t size) const {
   constexpr size_t kPiece = size_t{1} << 19;  // the system reads no more ahead at once than suits the disk
-  for (size_t at = 0; at < size; at += kPiece)
-    advise(begin + at, std::min(kPiece, size - at), MADV_WILLNEED);
+  for (size_t at = 0; at < size; at += kPiece) advise(begin + at, std::min(kPiece, size - at), MADV_WILLNEED);
 }
 
 void FileMapping::release_pages() const { madvise(const_cast<uint8_t*>(data_), size_, MADV_DONTNEED); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -205,6 +206,18 @@ def test_a_token_gives_the_same_whatever_else_is_in_the_step(tmp_path: Path, isa
         np.testing.assert_array_equal(runner.run([Chunk([token])])[0], together[token])
     for begin, end in ((0, 7), (7, 100), (100, tokens)):
         np.testing.assert_array_equal(runner.run([Chunk(range(begin, end))]), together[begin:end])
+
+
+def test_experts_that_have_to_be_read_from_the_file_give_the_same(tmp_path: Path) -> None:
+    experts = Experts(QUANTIZED["K-quants"], tmp_path, "auto")
+    runner = Runner(experts.program())
+    in_memory = runner.run([Chunk(range(TOKENS))])
+    for _ in range(2):  # pages are missing; they are, and what is chosen is read ahead
+        runner.program.release_memory()
+        with (tmp_path / "experts.gguf").open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        np.testing.assert_array_equal(runner.run([Chunk(range(TOKENS))]), in_memory)
 
 
 def test_ties_go_by_index(tmp_path: Path, isa: str) -> None:

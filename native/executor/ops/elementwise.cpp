@@ -110,8 +110,14 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
 }
 
 constexpr OpDefinition kOps[] = {
-    {"Add", add},     {"AddVector", add_vector}, {"Mul", mul},             {"MulVector", mul_vector},
-    {"Scale", scale}, {"Softcap", softcap},      {"Activation", activate}, {"Glu", glu},
+    {"Add", add},
+    {"AddVector", add_vector},
+    {"Mul", mul},
+    {"MulVector", mul_vector},
+    {"Scale", scale},
+    {"Softcap", softcap},
+    {"Activation", activate},
+    {"Glu", glu},
 };
 
 }  // namespace
