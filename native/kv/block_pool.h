@@ -14,8 +14,9 @@ namespace puna {
 // The order in which blocks were released, over all pools that have it. Those that were made the oldest come
 // before all others.
 struct ReleaseClock {
-  int64_t ticks = int64_t{1} << 62;
-  int64_t first_tick = ticks;
+  static constexpr int64_t kStart = int64_t{1} << 62;
+  int64_t ticks = kStart;
+  int64_t first_tick = kStart;
 };
 
 // How a device divides a group's memory.
@@ -61,6 +62,8 @@ class BlockPool {
   int32_t older_cached(int32_t block) const { return blocks_[block].previous; }
   bool is_cached(int32_t block) const { return node(block) >= 0 && blocks_[block].references == 0; }
   int64_t tick(int32_t block) const { return blocks_[block].tick; }
+  // Whether it was made the oldest, and nobody has had it since.
+  bool is_aged(int32_t block) const { return is_cached(block) && blocks_[block].tick < ReleaseClock::kStart; }
   int64_t num_known() const { return blocks_.size(); }  // ids below that may have been used
 
   // Throws AssertionFailure unless every block with memory is in exactly one state, and all counts are right.

@@ -40,10 +40,16 @@ void UnsavedNodes::put_back(const std::vector<PrefixTree::NodeId>& nodes) {
 bool UnsavedNodes::may_be_saved(int32_t node) const {
   const PrefixTree& tree = kv_->tree();
   if (tree.node(node).memory_only) return false;
-  if (!tree.node(node).is_full() && !kv_->is_findable_tail(node)) return false;
+  if (!tree.node(node).is_full() && (!kv_->is_findable_tail(node) || is_aged(node))) return false;
   int64_t depth = 0;
   for (; depth < min_blocks_ && !tree.node(node).is_root(); node = tree.node(node).parent) ++depth;
   return depth == min_blocks_;
+}
+
+bool UnsavedNodes::is_aged(int32_t node) const {
+  if (!kv_->has_states()) return false;
+  const int32_t block = kv_->tree().block(node, kv_->num_token_groups());
+  return block >= 0 && kv_->states().pool.is_aged(block);
 }
 
 }  // namespace puna

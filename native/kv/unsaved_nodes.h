@@ -11,6 +11,7 @@
 namespace puna {
 
 // Nobody looks for files of the shortest prefixes: these wait until something longer builds on them.
+// Snapshots within a block that were made the first to go are not worth a file.
 class UnsavedNodes {
  public:
   // From now on the tree notes them.
@@ -24,8 +25,8 @@ class UnsavedNodes {
   // At most so many will be taken.
   int64_t num_fresh() const { return static_cast<int64_t>(kv_->tree().fresh().size()); }
 
-  // About `limit` of them, none before what it builds on, which count as saved from here on. There may be none
-  // though more follow.
+  // About `limit` of them, none before what it builds on, which count as saved from here on. There may be
+  // none though more follow.
   std::vector<int32_t> take(int64_t limit);
 
   // Those that have not been saved after all come first again. Whatever has been evicted meanwhile does not.
@@ -36,6 +37,7 @@ class UnsavedNodes {
 
  private:
   bool may_be_saved(int32_t node) const;
+  bool is_aged(int32_t node) const;
 
   std::shared_ptr<KvBlocks> kv_;
   int64_t min_blocks_;

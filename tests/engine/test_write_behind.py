@@ -11,7 +11,7 @@ from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
 from puna.kv.write_allowance import WriteAllowance
 from tests.engine.disk_desk import OTHER, PROMPT, Desk
-from tests.engine.toy import BLOCK_BYTES, ToyModel, expected_tokens, run_all
+from tests.engine.toy import BLOCK_BYTES, STATE_BYTES, ToyModel, expected_tokens, run_all
 
 pytestmark = pytest.mark.native
 
@@ -38,6 +38,16 @@ def test_a_burst_pushes_out_nothing_that_is_not_on_disk(tmp_path: Path):
         desk.tend()
     for first in range(4):
         assert desk.say([first, *LONG[:600]]) >= 600
+    desk.close()
+
+
+def test_the_state_behind_a_reply_that_comes_back_in_other_words_is_not_written(tmp_path: Path):
+    desk = Desk(tmp_path, ToyModel(state_bytes=STATE_BYTES))
+    for end in (8, 15):
+        desk.say([*PROMPT, *[end] * end], boundaries=[len(PROMPT)])
+        desk.tend()
+    sizes = [path.stat().st_size for path in tmp_path.glob("*/*.kv")]
+    assert sum(size > STATE_BYTES for size in sizes) == 1
     desk.close()
 
 
