@@ -56,7 +56,7 @@ def test_few_blocks_wait_for_more_but_not_for_long(tmp_path: Path):
     desk.say(PROMPT[: 5 * BLOCK_TOKENS])
     desk.tend(waited=False)
     assert desk.disk.saved_tokens == 0
-    assert desk.engine.prefixes.tend() == pytest.approx(0.25)
+    assert desk.engine.prefixes.tend() == pytest.approx(0.03)
     desk.tend()
     assert desk.disk.saved_tokens == 5 * BLOCK_TOKENS + 9, "with the reply"
     desk.close()

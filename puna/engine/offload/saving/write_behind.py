@@ -17,7 +17,7 @@ from puna.kv.prefix_store import PrefixStore
 
 _FEW = 16
 """Fewer nodes than a chunk of a prompt makes wait for more, but not for long."""
-_WAIT_S = 0.25
+_WAIT_S = 0.03
 
 
 @dataclass(slots=True)
