@@ -42,7 +42,7 @@ def their_logprobs(path: Path, tokens: list[int], kv_type: str) -> NDArray[np.fl
         return np.stack([oracle.logprobs_at(tokens[: p + 1], VOCAB) for p in POSITIONS])
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3", "llama-yarn", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "qwen3", "llama-yarn", "gemma3", "qwen35", "mamba2"])
 def test_four_thousand_positions(name: str, tmp_path: Path, tokens: list[int]) -> None:
     tiny = replace(TINY[name], context=CONTEXT)
     if "attention.sliding_window" in tiny.metadata:
