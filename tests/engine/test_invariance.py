@@ -187,12 +187,13 @@ def test_in_chunks(backend: CpuBackend, path: Path, requests: list[Request], alo
 def test_found_in_the_cache(
     backend: CpuBackend, path: Path, requests: list[Request], alone: dict[str, Answer]
 ):
+    unshifted = [r for r in requests if not r.shift]  # a shift may change blocks in place
     with Engine(backend, path) as engine:
-        engine.run(requests)
+        engine.run(unshifted)
         before = engine.metrics.cached_tokens
-        again = engine.run(renamed(requests, "again "))
-        assert engine.metrics.cached_tokens - before == sum(len(r.prompt) - 1 for r in requests)
-    assert without_prefix(again, "again ") == alone
+        again = engine.run(renamed(unshifted, "again "))
+        assert engine.metrics.cached_tokens - before == sum(len(r.prompt) - 1 for r in unshifted)
+    assert without_prefix(again, "again ") == {r.id: alone[r.id] for r in unshifted}
 
 
 def test_continued_within_a_block(
