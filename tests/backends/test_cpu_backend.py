@@ -41,6 +41,17 @@ def test_info_says_what_was_loaded(backend: CpuBackend, tmp_path: Path) -> None:
     model.close()
 
 
+def test_experts_that_a_token_did_not_choose_are_idle(backend: CpuBackend, tmp_path: Path) -> None:
+    tiny = TINY["qwen3moe"]
+    path = write_tiny(tmp_path / "tiny.gguf", tiny)
+    model = load_file(backend, path)
+    with GgufFile(path) as file:
+        experts = sum(t.num_bytes for name, t in file.tensors.items() if "_exps" in name)
+    count, used = tiny.metadata["expert_count"], tiny.metadata["expert_used_count"]
+    assert model.info.idle_weight_bytes * count == experts * (count - used)
+    model.close()
+
+
 @pytest.mark.parametrize("name", TINY)
 def test_every_architecture_without_states_can_shift(name: str, backend: CpuBackend, tmp_path: Path) -> None:
     model = load_file(backend, write_tiny(tmp_path / "tiny.gguf", TINY[name]))
