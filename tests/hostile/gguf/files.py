@@ -19,6 +19,8 @@ _FILES = {
     "llama-yarn": "F16",
     "qwen2": "Q5_1",
     "qwen3": "BF16",
+    "qwen3moe": "Q4_0",
+    "gpt-oss": "Q8_0",
 }
 
 
