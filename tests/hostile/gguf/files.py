@@ -21,17 +21,21 @@ _FILES = {
     "qwen3": "BF16",
     "qwen3moe": "Q4_0",
     "gpt-oss": "Q8_0",
+    "deepseek2": "F32",
+    "mamba2": "F32",
 }
+_AS_THEY_ARE = {"qwen35": "Q8_0", "lfm2": "F32"}  # whose metadata tells of each of their layers
 
 
 def base_contents(directory: Path) -> list[Content]:
     """directory: where they are written first."""
-    contents = [_model(directory / name, TINY[name], type_) for name, type_ in _FILES.items()]
-    return [*contents, _sentencepiece(contents[0])]
+    small = [_model(directory / name, replace(TINY[name], **_SMALL), type_) for name, type_ in _FILES.items()]
+    others = [_model(directory / name, TINY[name], type_) for name, type_ in _AS_THEY_ARE.items()]
+    return [*small, *others, _sentencepiece(small[0])]
 
 
 def _model(path: Path, tiny: Tiny, weight_type: str) -> Content:
-    return parse(write_tiny(path, replace(tiny, **_SMALL), weight_type).read_bytes())
+    return parse(write_tiny(path, tiny, weight_type).read_bytes())
 
 
 def _sentencepiece(model: Content) -> Content:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from puna._native import NativeError
-from puna.backends.base import Batch, KvReservation, ModelLoadError, ModelSource
+from puna.backends.base import Batch, KvReservation, ModelInfo, ModelLoadError, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
 from puna.chat.template import ChatTemplate
@@ -62,9 +62,11 @@ def _use_model(descriptor: int, backend: CpuBackend) -> str:
     except ModelLoadError as error:
         return _refused("model", error)
     try:
-        (memory,) = model.reserve(KvReservation(model.info.block_bytes, model.info.block_bytes, 1))
-        model.logits(_first_step(model.info.vocab_size), [memory])
-        memory.close()
+        kv_bytes = model.info.block_bytes + model.info.state_bytes
+        memories = model.reserve(KvReservation(kv_bytes, kv_bytes, 1, static_states=1))
+        model.logits(_first_step(model.info), memories)
+        for memory in memories:
+            memory.close()
     except NativeError as error:
         return _refused("step", error)
     finally:
@@ -72,13 +74,14 @@ def _use_model(descriptor: int, backend: CpuBackend) -> str:
     return "step"
 
 
-def _first_step(vocab_size: int) -> Batch:
-    tokens = np.arange(min(vocab_size, 5), dtype=np.int32)
+def _first_step(info: ModelInfo) -> Batch:
+    tokens = np.arange(min(info.vocab_size, 5), dtype=np.int32)
+    tables = [[[-1, 0]] if group.is_state else [[0]] for group in info.groups]
     return Batch(
         tokens=tokens,
         positions=np.arange(len(tokens), dtype=np.int32),
         sequence_starts=np.array([0, len(tokens)], dtype=np.int32),
-        block_tables=(np.zeros((1, 1), dtype=np.int32),),
+        block_tables=tuple(np.array(table, dtype=np.int32) for table in tables),
         rows=np.array([len(tokens) - 1], dtype=np.int32),
     )
 
