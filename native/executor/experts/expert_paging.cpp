@@ -41,9 +41,11 @@ void read_expert(const ExpertStep& experts, int64_t index) {
 void ExpertPaging::begin_step() { faults_ = major_faults(); }
 
 void ExpertPaging::end_step(const Plan& plan) {
-  constexpr int64_t kSteps = 256;
+  constexpr int64_t kSteps = 64;
+  constexpr int64_t kManyFaults = 8;  // fewer may be anybody's
   const bool was_on = is_on();
-  steps_left_ = major_faults() > faults_ ? kSteps : std::max(steps_left_ - 1, int64_t{0});
+  const bool lacks_pages = major_faults() - faults_ >= kManyFaults;
+  steps_left_ = lacks_pages ? kSteps : std::max(steps_left_ - 1, int64_t{0});
   if (is_on() != was_on) advise(plan, is_on());
 }
 

@@ -2,8 +2,8 @@
 // the system takes back those of experts that are not, since the file has them.
 //
 // A page that is missing stops a thread until the disk has it, and brings megabytes of neighbours, which are
-// experts that nobody chose. So as soon as pages were missing in a step, the chosen experts are read as a
-// whole before they are computed, and no neighbours.
+// experts that nobody chose. So as soon as some pages were missing in a step, the chosen experts are read as
+// a whole before they are computed, and no neighbours.
 #pragma once
 
 #include <cstdint>
