@@ -43,6 +43,7 @@ def observation(runtime) -> None:
         weight_bytes=90 * MIB,
         kv_groups=[GroupStats(None, MIB, 3, 1, 0), GroupStats(None, 2 * MIB, 1, 3, 1, True)],
     )
+    counted = ModelMetrics(prompt_tokens=200, cached_tokens=50, restored_tokens=20, computed_tokens=160)
     stats = EngineStats(
         64 * MIB,
         [busy, model("digest-a", is_asleep=True)],

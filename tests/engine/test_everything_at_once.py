@@ -304,7 +304,7 @@ class Chaos:
 
     def wait(self) -> None:
         self.clock.now_s += self.random.choice([0.5, 4.0])
-        self.engine.prefixes.offload_idle()
+        self.engine.prefixes.tend()
 
     def give_memory_back(self) -> None:
         self.random.choice([self.engine.trim, self.engine.trim_kv, self.engine.memory.relieve])()
