@@ -160,9 +160,11 @@ class Player:
 
 def _ask(conversation: Conversation, servers: Servers) -> Answer:
     """Asks again where an answer breaks off, as clients do."""
-    for _ in range(_MAX_TRIES):
+    tries = 0
+    while True:
         try:
             return servers.ask(conversation.agent.model, conversation.messages, thinks=conversation.thinks)
-        except BrokenOff:
+        except BrokenOff as error:
+            if (tries := tries + 1) == _MAX_TRIES:
+                raise RuntimeError(f"no answer in {tries} tries: {error}") from error
             time.sleep(_PAUSE_S)
-    raise RuntimeError(f"no answer in {_MAX_TRIES} tries")

@@ -70,11 +70,12 @@ def full_trace() -> Iterator[Event]:
 
 def short_trace() -> Iterator[Event]:
     """Of everything a little."""
-    explorer, tester, *_ = SUBAGENTS
+    explorer, tester, reviewer, documenter = SUBAGENTS
     yield Wave((MAIN,))
     yield from _beside_each_other((explorer, tester), 2)
     yield Unload("attention")
-    yield from _restart()
+    yield from _beside_each_other((reviewer, documenter), 2)
+    yield from _restart(num_even=1)
     yield Wave((MAIN, tester))
     yield Wave((explorer,))
 
@@ -86,11 +87,11 @@ def _beside_each_other(agents: tuple[Agent, ...], num_turns: int) -> Iterator[Ev
     yield Wave((MAIN,))
 
 
-def _restart() -> Iterator[Event]:
+def _restart(num_even: int = 3) -> Iterator[Event]:
     yield Wave((MAIN,), result_tokens=_EVEN_TURN)
-    for _ in range(3):
+    for _ in range(num_even):
         yield Wave((MAIN,), result_tokens=_EVEN_TURN, timed="warm")
     yield Restart()
     yield Wave((MAIN,), result_tokens=_EVEN_TURN, timed="restarted")
-    for _ in range(3):
+    for _ in range(num_even):
         yield Wave((MAIN,), result_tokens=_EVEN_TURN, timed="warm")

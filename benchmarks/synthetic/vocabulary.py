@@ -8,8 +8,11 @@ import string
 from gguf import GGUFWriter
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-"""Of chat templates: a token each, but part of the text."""
+_WORDS = (
+    *("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
+    *("system", "user", "assistant"),
+)
+"""Of chat templates: a token each, as in real vocabularies, but part of the text."""
 
 
 def add_vocabulary(writer: GGUFWriter, size: int, pre_tokenizer: str) -> None:
@@ -17,17 +20,17 @@ def add_vocabulary(writer: GGUFWriter, size: int, pre_tokenizer: str) -> None:
     letters = string.ascii_lowercase
     tokens = [_shown(byte) for byte in range(256)]
     pairs = [a + b for a in letters for b in letters]
-    num_quads = size - len(tokens) - len(pairs) - len(_MARKS) - len(SPECIAL)
+    num_quads = size - len(tokens) - len(pairs) - len(_WORDS) - len(SPECIAL)
     quads = list(itertools.islice(itertools.product(pairs, pairs), num_quads))
     merges = [f"{a} {b}" for a, b in itertools.chain(pairs, quads)]
     tokens += [*pairs, *(a + b for a, b in quads)]
     num_words = len(tokens)
-    num_unused = size - num_words - len(_MARKS) - len(SPECIAL)
+    num_unused = size - num_words - len(_WORDS) - len(SPECIAL)
     tokens += [f"<|unused_{i}|>" for i in range(num_unused)]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre_tokenizer)
-    writer.add_token_list([*tokens, *_MARKS, *SPECIAL])
-    writer.add_token_types([1] * num_words + [5] * num_unused + [4] * len(_MARKS) + [3] * len(SPECIAL))
+    writer.add_token_list([*tokens, *_WORDS, *SPECIAL])
+    writer.add_token_types([1] * num_words + [5] * num_unused + [4] * len(_WORDS) + [3] * len(SPECIAL))
     writer.add_token_merges(merges)
     writer.add_bos_token_id(size - 3)
     writer.add_eos_token_id(size - 1)
