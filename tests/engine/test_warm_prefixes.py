@@ -11,7 +11,7 @@ from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
 from tests.engine.disk_desk import OTHER, PROMPT, Desk
-from tests.engine.toy import BLOCK_BYTES, ToyModel, expected_tokens, run_all
+from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, expected_tokens, run_all
 
 pytestmark = pytest.mark.native
 
@@ -325,6 +325,7 @@ def test_reading_takes_no_memory_from_those_who_run(tmp_path: Path):
     assert desk.model.num_preemptions == 0
     assert results.tokens[runner][-10:] == expected_tokens(OTHER, 10)[-len(results.tokens[runner]) :]
     assert results.tokens[waiting] == expected_tokens(PROMPT, 10)
+    assert results.last[waiting].stats.cached_tokens == len(PROMPT) - 1, "it is read when there is room"
     desk.close()
 
 
@@ -337,11 +338,28 @@ def test_those_who_run_take_the_memory_that_is_read_into(tmp_path: Path):
     desk.threads.run_one(reads=True)  # found: 21 blocks are held
     assert desk.model.used_kv_bytes == 21 * BLOCK_BYTES
     runner = desk.submit([2] * 16 * 30, max_tokens=20, cache_prompt=False)
-    results = run_all(desk.engine)
+    results = desk.run()
     assert results.tokens[runner] == expected_tokens([2] * 16 * 30, 20)
     assert results.tokens[waiting] == expected_tokens(PROMPT, 10)
-    assert results.last[waiting].stats.cached_tokens == 0
-    desk.run()
+    assert results.last[waiting].stats.cached_tokens == len(PROMPT) - 1, "it is read when there is room again"
+    desk.close()
+
+
+def test_what_a_preempted_request_had_computed_is_read(tmp_path: Path):
+    desk = Desk(tmp_path, num_blocks=40)
+    growing = [2] * 16 * 12
+    first = desk.submit(growing, max_tokens=16 * 18, cache_prompt=False)
+    later = desk.submit(PROMPT, max_tokens=60)
+    results = Results()
+    while desk.engine.has_work or desk.threads.has_work:
+        results.add(desk.engine.step())
+        desk.engine.prefixes.tend()
+        desk.threads.run()
+    assert desk.model.num_preemptions == 1
+    assert results.tokens[first] == expected_tokens(growing, 16 * 18)
+    assert results.tokens[later] == expected_tokens(PROMPT, 60)
+    num_computed = desk.engine._recorder.metrics["toy"].prefill_tokens
+    assert num_computed < len(growing) + len(PROMPT) + 8 * BLOCK_TOKENS
     desk.close()
 
 

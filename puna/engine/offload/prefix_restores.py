@@ -124,6 +124,7 @@ class PrefixRestores:
             covered = tree.hold(cursor, table, tokens)
         else:
             covered = tree.follow(cursor, table, tokens, len(tokens))
+        sequence.num_known = max(sequence.num_known, covered)
         wanted = tree.next_key(cursor, tokens)
         same = next((restore for restore in self._restores if restore.brings(model, wanted)), None)
         if same is None and len(tokens) - covered >= MIN_BLOCKS * BLOCK_TOKENS:
@@ -200,6 +201,8 @@ class PrefixRestores:
             return
         try:
             is_read = self.threads is not None and not restore.is_given_up and self._pays(restore)
+            for sequence in restore.waiting:
+                sequence.num_known = restore.job.position if is_read else restore.job.num_usable
             is_read = is_read and self._begin_read(restore)
         except Exception:
             log.exception("a cached prefix cannot be read")

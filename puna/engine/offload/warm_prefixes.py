@@ -101,6 +101,10 @@ class WarmPrefixes:
         model.num_begun += 1
         return self._begin(model, sequence)
 
+    def look_again(self, model: ModelOffload, sequence: Sequence) -> bool:
+        """As begin(), for a sequence that has begun."""
+        return self._begin(model, sequence)
+
     def end(self, model: ModelOffload, sequence: Sequence) -> None:
         """A sequence goes, whether or not it waits, or has begun at all."""
         model.active.discard(sequence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import insort
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import Enum, auto
 from operator import attrgetter
 from typing import NamedTuple
@@ -12,11 +12,14 @@ from typing import NamedTuple
 from puna.engine.faults import unforeseen
 from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
+from puna.engine.offload.model_offload import ModelOffload
+from puna.engine.offload.prefix_restores import MIN_BLOCKS
 from puna.engine.scheduling.contention import Contention, half_chunk, needed_bytes
 from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
+from puna.kv import BLOCK_TOKENS
 
 _order = attrgetter("order")
 
@@ -29,6 +32,11 @@ class Infeasible(NamedTuple):
 
     sequence: Sequence
     reason: str
+
+
+_MAX_LOOKS = 3
+"""For what is on disk, of a sequence that finds room. Others may have taken that when it is found: in the end
+it is computed, lest it wait for ever."""
 
 
 class _Verdict(Enum):
@@ -69,25 +77,36 @@ class Scheduler:
     Contention decides which memory a sequence takes from others.
     """
 
-    def __init__(self, settings: EngineSettings, models: Mapping[str, Model], ladder: Ladder) -> None:
-        """models: by id, those asleep included."""
+    def __init__(
+        self,
+        settings: EngineSettings,
+        models: Mapping[str, Model],
+        ladder: Ladder,
+        look_again: Callable[[ModelOffload, Sequence], bool],
+    ) -> None:
+        """models: by id, those asleep included. look_again: True: the sequence waits for what is on disk, and
+        is added again then.
+        """
         self._settings = settings
+        self._look_on_disk = look_again
         self._models = models
         self._contention = Contention(models, ladder)
         self._preempted: set[Sequence] = set()  # since the last step began
+        self._looking: set[Sequence] = set()  # again on disk
         self._infeasible: list[Infeasible] = []
         self._now_s = 0.0  # virtual time of the model that ran last
 
     @property
     def has_work(self) -> bool:
         return any(
-            not sequence.is_paused
+            not sequence.is_paused and (sequence.is_running or not self._is_behind_looking(sequence))
             for model in self._models.values()
             for sequence in (*model.running, *model.waiting)
         )
 
     def add(self, sequence: Sequence) -> None:
         model = self._models[sequence.model_id]
+        self._looking.discard(sequence)
         insort(model.waiting, sequence, key=_order)
         if not model.running:  # time in which it had nothing to do gives no credit
             model.served_s = max(model.served_s, self._now_s)
@@ -95,6 +114,7 @@ class Scheduler:
     def remove(self, sequence: Sequence) -> None:
         """Forgets a sequence and takes its blocks."""
         model = self._models[sequence.model_id]
+        self._looking.discard(sequence)
         if sequence.is_running:
             self._stop(model, sequence, goes_on=False)
         elif sequence in model.waiting:
@@ -191,12 +211,17 @@ class Scheduler:
             return _Verdict.OUT
         if not self._has_place(model, sequence):
             return _Verdict.WAITS
-        # Those behind one that finds no room wait, too: else a long prompt might wait forever for short ones.
-        # Except for those who take only what nobody else can have.
+        # Those behind one that finds no room wait, too: else a long prompt might wait forever for short ones;
+        # or they would take each other what they read from disk. Except for those who take only what nobody
+        # else can have.
+        is_short |= self._is_behind_looking(sequence)
         if is_short and not self._contention.is_guaranteed(model, sequence):
             return _Verdict.WAITS
         is_worth_trying = self._contention.may_have_room(model, sequence)
         return _Verdict.OUT if is_worth_trying and self._start(model, sequence) else _Verdict.SHORT
+
+    def _is_behind_looking(self, sequence: Sequence) -> bool:
+        return any(other.order < sequence.order for other in self._looking)
 
     def _has_place(self, model: Model, sequence: Sequence) -> bool:
         limit = self._settings.num_places
@@ -223,11 +248,25 @@ class Scheduler:
                 sequence.start_over()
                 return False
             self._preempt(self._models[victim.model_id], victim)
+        lost = sequence.num_known - sequence.num_computed
+        if lost >= MIN_BLOCKS * BLOCK_TOKENS and sequence.num_looks < _MAX_LOOKS:
+            return self._look_again(model, sequence)
         model.waiting.remove(sequence)
         insort(model.running, sequence, key=_order)
         self._contention.started(model, sequence)
         sequence.is_running = sequence.was_admitted = True
         sequence.record.admitted(sequence.num_computed)
+        return True
+
+    def _look_again(self, model: Model, sequence: Sequence) -> bool:
+        """On disk, for what was evicted before it started; there is room now."""
+        sequence.num_looks += 1
+        self._release(model, sequence, goes_on=True)
+        sequence.start_over()
+        if not self._look_on_disk(model.offload, sequence):
+            return self._start(model, sequence)
+        model.waiting.remove(sequence)
+        self._looking.add(sequence)
         return True
 
     def _slices(self, model: Model) -> list[Slice]:
@@ -360,6 +399,7 @@ class Scheduler:
 
     def _preempt(self, model: Model, sequence: Sequence) -> None:
         self._stop(model, sequence, goes_on=True)
+        sequence.num_known, sequence.num_looks = sequence.num_computed, 0
         sequence.start_over()
         self.add(sequence)
         self._preempted.add(sequence)

@@ -78,6 +78,10 @@ class Sequence:
         self.is_paused = False
         """Nobody reads what it has brought: no more is computed for it until that changes."""
         self.was_admitted = False
+        self.num_known = 0
+        """Tokens whose KV it had when it was preempted, or was found when it was looked for on disk."""
+        self.num_looks = 0
+        """How often it was looked for there anew since."""
         self.num_computed = 0
         self.num_shifts = 0
         self.num_tokens = self.num_prompt = len(prompt)
