@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from puna.backends.cpu import CpuBackend
 from puna.config.variables import KV_TYPES
 from puna.gguf import GgufFile
 from tests.forward import all_logits, load_file
+from tests.hostile.gguf.content import encode, parse
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -49,6 +51,20 @@ def test_experts_that_a_token_did_not_choose_are_idle(backend: CpuBackend, tmp_p
         experts = sum(t.num_bytes for name, t in file.tensors.items() if "_exps" in name)
     count, used = tiny.metadata["expert_count"], tiny.metadata["expert_used_count"]
     assert model.info.idle_weight_bytes * count == experts * (count - used)
+    model.close()
+
+
+def test_a_single_expert_needs_no_dimension(backend: CpuBackend, tmp_path: Path) -> None:
+    tiny = TINY["qwen3moe"]
+    tiny = replace(tiny, metadata=tiny.metadata | {"expert_count": 1, "expert_used_count": 1})
+    path = write_tiny(tmp_path / "tiny.gguf", tiny)
+    content = parse(path.read_bytes())
+    for tensor in content.tensors:
+        if b"_exps" in tensor.name:
+            tensor.shape.remove(1)
+    path.write_bytes(encode(content).file)
+    model = load_file(backend, path)
+    assert model.info.idle_weight_bytes == 0
     model.close()
 
 

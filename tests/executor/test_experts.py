@@ -271,3 +271,12 @@ def test_tensors_of_other_shapes_are_errors(tmp_path: Path, name: str) -> None:
     experts.tensors[name] = tensor[:-1]
     with pytest.raises(NativeError, match=name):
         experts.program()
+
+
+def test_biases_lie_expert_by_expert(tmp_path: Path) -> None:
+    experts = Experts(Layer(biased=True), tmp_path, "auto")
+    bias = experts.tensors["ffn_up_exps.bias"]
+    assert isinstance(bias, np.ndarray)
+    experts.tensors["ffn_up_exps.bias"] = np.ascontiguousarray(bias.T)
+    with pytest.raises(NativeError, match=r"ffn_up_exps\.bias"):
+        experts.program()

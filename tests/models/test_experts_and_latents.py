@@ -99,3 +99,11 @@ def test_older_files_are_refused(tmp_path: Path, name: str, tensor: str, text: s
 def test_metadata_that_cannot_be_followed(tmp_path: Path, metadata: dict[str, Any], text: str) -> None:
     with pytest.raises(HyperparameterError, match=text):
         traced(tmp_path, "deepseek2", metadata)
+
+
+def test_a_scale_beyond_all_numbers_is_left_to_the_backend(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TINY["deepseek2"])
+    with GgufFile(path) as file:
+        metadata = dict(file.metadata) | {"deepseek2.rope.scaling.attn_factor": 1e300}
+        graph = trace_model(metadata, file.tensors, file.dequantize).graph
+    assert scale_of_scores(graph) == math.inf

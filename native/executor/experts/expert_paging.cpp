@@ -55,7 +55,8 @@ void ExpertPaging::advise(const Plan& plan, bool is_random) const {
     if (experts == nullptr) continue;
     for (const ExpertWeights* part : {&experts->layer->gate, &experts->layer->up, &experts->layer->down})
       plan.file->mapping().expect_random_reads(
-          part->stack.first.data, part->stack.stride * static_cast<size_t>(part->stack.count), is_random);
+          part->stack.first.data,
+          part->stack.stride * static_cast<size_t>(part->stack.count - 1) + matrix_bytes(*part), is_random);
   }
 }
 

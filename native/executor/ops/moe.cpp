@@ -52,7 +52,9 @@ Routing routing_of(ProgramBuilder& builder, const OpCall& call) {
 
 const float* bias_of(ProgramBuilder& builder, const OpCall& call, Tensor index, int64_t rows,
                      int64_t experts) {
-  return call.tensors[index] ? builder.values(call.tensor(index), rows * experts) : nullptr;
+  if (!call.tensors[index]) return nullptr;
+  builder.matrix(call.tensor(index), rows, experts);
+  return builder.values(call.tensor(index), rows * experts);
 }
 
 // Gate and up may be one tensor, gate's rows first.

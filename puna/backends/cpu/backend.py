@@ -162,9 +162,9 @@ def _idle_weight_bytes(file: GgufFile, graph: Graph) -> int:
     idle = 0
     for node in graph.nodes:
         if isinstance(node.op, Moe):
+            num_experts = node.inputs[1].width
             for name in node.op.matrices(node.tensors):
                 tensor = file.tensors[name]
-                num_experts = tensor.shape[2]
                 idle += tensor.num_bytes // num_experts * (num_experts - node.op.num_used)
     return idle
 

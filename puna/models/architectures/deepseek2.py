@@ -66,11 +66,12 @@ class Latents(msgspec.Struct, frozen=True):
         rotation = rope(p, "normal", rotary_dim, None)
         # YaRN's temperature, for which the file has a tenth of what DeepSeek calls mscale_all_dim.
         temperature = 1.0 + p.number("rope.scaling.yarn_log_multiplier", 0.0) * math.log(yarn_factor(p))
+        scale = rotation.scale * temperature
         return cls(
             rank=rank,
             plain_dim=key_dim - rotary_dim,
             rotation=replace(rotation, head_dim=rank + rotary_dim, begin=rank),
-            scale=(rotation.scale * temperature) ** 2 / math.sqrt(key_dim),
+            scale=scale * scale / math.sqrt(key_dim),  # the backend refuses an infinite one
         )
 
 

@@ -21,7 +21,26 @@ from tests.hostile.gguf.content import (
 POWERS = [2**bits + change for bits in (7, 8, 15, 16, 24, 31, 32, 33, 61, 63, 64) for change in (-1, 0, 1)]
 SMALL = [0, 1, 2, 3, 7, 8, 31, 33, 64, 255, 1000]
 FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e-30, 1e38, -1e38, float("inf"), float("-inf"), float("nan")]
-KEYS = ["general.type", "general.alignment", "split.count", "llama.expert_count", "llama.rope.scaling.factor"]
+KEYS = [b"general.type", b"general.alignment", b"split.count"]
+HYPERPARAMETERS = [
+    b"attention.head_count_kv",
+    b"attention.key_length",
+    b"attention.scale",
+    b"attention.sliding_window",
+    b"expert_count",
+    b"expert_gating_func",
+    b"expert_group_count",
+    b"expert_group_used_count",
+    b"expert_used_count",
+    b"expert_weights_scale",
+    b"full_attention_interval",
+    b"leading_dense_block_count",
+    b"logit_scale",
+    b"nextn_predict_layers",
+    b"rope.scaling.attn_factor",
+    b"rope.scaling.factor",
+    b"rope.scaling.yarn_log_multiplier",
+]
 WORDS = [
     b"",
     b"\xff\xfe",
@@ -114,7 +133,7 @@ def _keys(random: random.Random, content: Content) -> None:
     if not content.values:
         return
     at = random.randrange(len(content.values))
-    match random.randrange(5):
+    match random.randrange(6):
         case 0:
             del content.values[at]
         case 1:
@@ -122,10 +141,19 @@ def _keys(random: random.Random, content: Content) -> None:
         case 2:
             content.values[at].key = _word(random)
         case 3:
-            key = random.choice(KEYS).encode()
-            content.values.append(Value(key, 4, u32(random.choice(SMALL))))
+            content.values.append(Value(random.choice(KEYS), 4, u32(random.choice(SMALL))))
         case 4:
             random.shuffle(content.values)
+        case 5:
+            _set_hyperparameter(random, content)
+
+
+def _set_hyperparameter(random: random.Random, content: Content) -> None:
+    """One that the file may lack; its key begins as one of the file does."""
+    architecture = random.choice(content.values).key.split(b".")[0]
+    key, kind = architecture + b"." + random.choice(HYPERPARAMETERS), random.choice((4, 6, 12))
+    content.values[:] = [value for value in content.values if value.key != key]
+    content.values.append(Value(key, kind, _number_bytes(random, kind, FIXED_SIZES[kind])))
 
 
 def _tensors(random: random.Random, content: Content) -> None:
