@@ -161,7 +161,7 @@ class KvBlocks:
 class SequenceTable:
     """The KV blocks of one sequence: of each group of layers a table, whose entry p // 16 holds the token at
     position p; of recurrent layers the state behind some number of tokens, and a block for the next one.
-    Blocks have one reference for each table that holds them; see native/kv/sequence_table.h.
+    Blocks have one reference for each table that holds them; see native/kv/table/sequence_table.h.
     """
 
     def __init__(self, kv: KvBlocks, keeps_all: bool = False) -> None:
@@ -305,7 +305,7 @@ class UnsavedNodes:
         """Those so far come only where something new builds on them."""
 
 class PrefixTree:
-    """Finds blocks by the tokens whose KV they hold; see native/kv/prefix_tree.h.
+    """Finds blocks by the tokens whose KV they hold; see native/kv/tree/prefix_tree.h.
 
     Tokens are int32, and where they are all of a sequence, its table's first entries belong to them.
     """

@@ -1,4 +1,4 @@
-#include "kv/arena.h"
+#include "kv/memory/arena.h"
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

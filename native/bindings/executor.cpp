@@ -15,7 +15,7 @@
 #include "executor/step_control.h"
 #include "executor/thread_activity.h"
 #include "executor/thread_pool.h"
-#include "kv/arena.h"
+#include "kv/memory/arena.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;

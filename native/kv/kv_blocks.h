@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kv/layer_group.h"
-#include "kv/prefix_tree.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <deque>
 
-#include "kv/block_pool.h"
+#include "kv/pool/block_pool.h"
 #include "kv/layout.h"
 
 namespace puna {
+
+inline int64_t blocks_for(int64_t num_tokens) { return (num_tokens + kBlockTokens - 1) / kBlockTokens; }
 
 struct LayerGroup {
   BlockPool pool;

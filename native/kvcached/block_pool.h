@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "kv/arena.h"
-#include "kv/id_set.h"
+#include "kv/memory/arena.h"
+#include "kv/pool/id_set.h"
 #include "kvcached/budget.h"
 
 namespace puna::kvcached {

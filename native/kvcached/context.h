@@ -6,7 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "kv/arena.h"
+#include "kv/memory/arena.h"
 #include "kvcached/budget.h"
 
 namespace puna::kvcached {

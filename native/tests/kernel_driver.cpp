@@ -31,7 +31,7 @@
 #include "executor/move_kv.h"
 #include "executor/thread_pool.h"
 #include "gguf/gguf_file.h"
-#include "kv/arena.h"
+#include "kv/memory/arena.h"
 
 namespace puna {
 namespace {

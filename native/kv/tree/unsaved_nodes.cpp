@@ -1,4 +1,4 @@
-#include "kv/unsaved_nodes.h"
+#include "kv/tree/unsaved_nodes.h"
 
 #include <algorithm>
 

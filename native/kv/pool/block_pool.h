@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "kv/extent_map.h"
-#include "kv/id_set.h"
-#include "kv/index_list.h"
+#include "kv/pool/extent_map.h"
+#include "kv/pool/id_set.h"
+#include "kv/pool/index_list.h"
 
 namespace puna {
 

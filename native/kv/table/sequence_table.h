@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "kv/kv_blocks.h"
-#include "kv/sequence_state.h"
+#include "kv/table/sequence_state.h"
 
 namespace puna {
 
 // The blocks that hold a sequence's KV, for each group of layers: the token at position p lies in entry p
 // // 16. The entries from a first one on are held, with one reference each; of groups without a window that
-// is 0. Of a group of recurrent layers it holds a state instead: see kv/sequence_state.h.
+// is 0. Of a group of recurrent layers it holds a state instead: see kv/table/sequence_state.h.
 //
 // Only full blocks are ever shared, by adopt() and fork(); all operations leave whatever holds the next token
 // with this table alone. What moved to other positions, and what was computed behind that, is not what

@@ -1,4 +1,4 @@
-#include "kv/extent_map.h"
+#include "kv/pool/extent_map.h"
 
 #include <algorithm>
 

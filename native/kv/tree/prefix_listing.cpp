@@ -1,4 +1,4 @@
-#include "kv/prefix_listing.h"
+#include "kv/tree/prefix_listing.h"
 
 #include <algorithm>
 

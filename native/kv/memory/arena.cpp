@@ -1,4 +1,4 @@
-#include "kv/arena.h"
+#include "kv/memory/arena.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kv/page_fetcher.h"
-#include "kv/populate.h"
+#include "kv/memory/page_fetcher.h"
+#include "kv/memory/populate.h"
 
 namespace puna {
 

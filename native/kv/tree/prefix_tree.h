@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "kv/layer_group.h"
-#include "kv/prefix_node.h"
-#include "kv/sibling_order.h"
+#include "kv/tree/prefix_node.h"
+#include "kv/tree/sibling_order.h"
 
 namespace puna {
 

@@ -1,4 +1,4 @@
-#include "kv/populate.h"
+#include "kv/memory/populate.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

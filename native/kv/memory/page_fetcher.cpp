@@ -1,10 +1,10 @@
-#include "kv/page_fetcher.h"
+#include "kv/memory/page_fetcher.h"
 
 #include <pthread.h>
 
 #include <system_error>
 
-#include "kv/populate.h"
+#include "kv/memory/populate.h"
 
 namespace puna {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kv/chunked_array.h"
+#include "kv/pool/chunked_array.h"
 
 namespace puna {
 

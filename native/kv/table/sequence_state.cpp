@@ -1,4 +1,4 @@
-#include "kv/sequence_state.h"
+#include "kv/table/sequence_state.h"
 
 #include <utility>
 

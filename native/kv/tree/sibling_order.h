@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kv/chunked_array.h"
-#include "kv/prefix_node.h"
+#include "kv/pool/chunked_array.h"
+#include "kv/tree/prefix_node.h"
 
 namespace puna {
 

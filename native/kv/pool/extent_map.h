@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kv/id_set.h"
-#include "kv/index_list.h"
+#include "kv/pool/id_set.h"
+#include "kv/pool/index_list.h"
 
 namespace puna {
 

@@ -1,4 +1,4 @@
-#include "kv/block_pool.h"
+#include "kv/pool/block_pool.h"
 
 #include <utility>
 
