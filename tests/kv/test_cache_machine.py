@@ -343,9 +343,7 @@ class CacheMachine(RuleBasedStateMachine):
         kv.require(table, expected(text[:covered], salt))
         table.release()
         key = kv.tree.next_key(cursor, int32(text))
-        if kv.states is None:
-            return key, text[: covered + 16]
-        return key, text[: cursor.num_matched // 16 * 16 + 16]
+        return key, text[: cursor.num_blocks * 16 + 16]
 
     @rule(which=WHICH, data=st.data())
     def list_nodes(self, which: int, data: st.DataObject) -> None:
