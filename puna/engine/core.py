@@ -50,7 +50,9 @@ class EngineCore:
         )
         self.prefixes, self.sessions = self._residents.prefixes, self._residents.sessions
         self.memory = self._residents.memory
-        self._scheduler = Scheduler(settings, self._models, self.memory.ladder, self.prefixes.look_again)
+        self._scheduler = Scheduler(
+            settings, self._models, self.memory.ladder, self.prefixes.look_again, self.prefixes.is_reading
+        )
         self.sharing = MemorySharing(self.memory, self._scheduler)
         self._recorder = Recorder(clock)
         self._runner = StepRunner(self._recorder)

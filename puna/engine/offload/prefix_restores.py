@@ -192,6 +192,11 @@ class PrefixRestores:
         return None
 
     @property
+    def is_reading(self) -> bool:
+        """Whether blocks are held to be read into."""
+        return any(r.job.lent is not None and not r.is_given_up for r in self._restores)
+
+    @property
     def is_stuck(self) -> bool:
         return any(restore.is_stuck for restore in self._restores)
 

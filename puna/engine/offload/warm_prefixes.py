@@ -105,6 +105,10 @@ class WarmPrefixes:
         """As begin(), for a sequence that has begun."""
         return self._begin(model, sequence)
 
+    def is_reading(self) -> bool:
+        """Whether what is on disk is being read."""
+        return self._restores.is_reading
+
     def end(self, model: ModelOffload, sequence: Sequence) -> None:
         """A sequence goes, whether or not it waits, or has begun at all."""
         model.active.discard(sequence)

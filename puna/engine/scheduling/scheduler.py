@@ -83,12 +83,13 @@ class Scheduler:
         models: Mapping[str, Model],
         ladder: Ladder,
         look_again: Callable[[ModelOffload, Sequence], bool],
+        is_reading: Callable[[], bool],
     ) -> None:
         """models: by id, those asleep included. look_again: True: the sequence waits for what is on disk, and
-        is added again then.
+        is added again then. is_reading: whether something is being read from disk.
         """
         self._settings = settings
-        self._look_on_disk = look_again
+        self._look_on_disk, self._is_reading = look_again, is_reading
         self._models = models
         self._contention = Contention(models, ladder)
         self._preempted: set[Sequence] = set()  # since the last step began
@@ -259,10 +260,14 @@ class Scheduler:
         return True
 
     def _look_again(self, model: Model, sequence: Sequence) -> bool:
-        """On disk, for what was evicted before it started; there is room now."""
-        sequence.num_looks += 1
+        """On disk, for what was evicted before it started; there is room now, unless others are being read.
+        False: it waits.
+        """
         self._release(model, sequence, goes_on=True)
         sequence.start_over()
+        if self._is_reading():
+            return False
+        sequence.num_looks += 1
         if not self._look_on_disk(model.offload, sequence):
             return self._start(model, sequence)
         model.waiting.remove(sequence)
