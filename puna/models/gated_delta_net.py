@@ -119,7 +119,7 @@ def delta_net(
 
 def with_shared_expert(g: Tracer, p: Hyperparameters) -> Callable[[int, Value], Value]:
     """(layer, normalised x) -> what experts give, and one whose share each token sets."""
-    num_used, scale = p.integer("expert_used_count"), p.number("expert_weights_scale", 1.0) or 1.0
+    num_used, scale = p.integer("expert_used_count"), p.multiplier("expert_weights_scale")
 
     def feed_forward(layer: int, x: Value) -> Value:
         block = f"blk.{layer}"

@@ -66,6 +66,10 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
+    def multiplier(self, name: str) -> float:
+        """A finite number; 1 where there is none, or 0, with which some converters say so."""
+        return self.number(name, 1.0) or 1.0
+
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value."""
         value = self._get(name, default)

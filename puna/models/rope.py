@@ -90,10 +90,10 @@ def yarn_factor(p: Hyperparameters) -> float:
 
 def _scaling_factor(p: Hyperparameters) -> float:
     name = "rope.scaling.factor" if p.has("rope.scaling.factor") else "rope.scale_linear"
-    factor = p.number(name, 1.0)
+    factor = p.multiplier(name)
     if factor < 0:
         raise HyperparameterError(f"metadata {p.key(name)} is {factor}, not positive")
-    return factor or 1.0  # 0 stands for "not scaled" in files of some converters
+    return factor
 
 
 def _yarn(

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "executor/experts/expert_layer.h"
+#include "executor/row_units.h"
 #include "executor/step.h"
 
 namespace puna {
@@ -16,10 +17,6 @@ struct ExpertRun {
 
   int64_t num_visits() const { return this[1].begin - begin; }
 };
-
-// Linear kernels take two tiles of rows at a time.
-inline constexpr int64_t kUnitRows = 2 * kRowTile;
-inline int64_t num_units(int64_t rows) { return (rows + kUnitRows - 1) / kUnitRows; }
 
 struct ExpertStep {
   const Step& step;

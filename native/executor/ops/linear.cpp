@@ -3,6 +3,7 @@
 
 #include "executor/check.h"
 #include "executor/ops/ops.h"
+#include "executor/row_units.h"
 #include "executor/step.h"
 
 namespace puna {
@@ -91,11 +92,6 @@ const OpFamily kLinearOps = kOps;
 
 namespace {
 
-// Kernels take two tiles of rows at a time.
-constexpr int64_t kUnitRows = 2 * kRowTile;
-
-int64_t num_units(const LinearPart& part) { return (part.weight.rows + kUnitRows - 1) / kUnitRows; }
-
 // Units that a thread takes at once: long runs, so that memory is read in order and the kernel can prefetch,
 // but not so long that others wait for a thread which lost its core within one.
 int64_t largest_run(const LinearStage& stage, int64_t num_rows) {
@@ -106,17 +102,17 @@ int64_t largest_run(const LinearStage& stage, int64_t num_rows) {
   return std::max(kRunBytes / (unit_bytes * passes), int64_t{1});
 }
 
-int64_t num_units(const LinearStage& stage) {
+int64_t units_of(const LinearStage& stage) {
   int64_t count = 0;
-  for (const LinearPart& part : stage.parts) count += num_units(part);
+  for (const LinearPart& part : stage.parts) count += num_units(part.weight.rows);
   return count;
 }
 
 // The weights of a unit of the stage.
 const uint8_t* unit_weights(const LinearStage& stage, int64_t unit) {
   for (const LinearPart& part : stage.parts) {
-    if (unit < num_units(part)) return part.weight.row(unit * kUnitRows);
-    unit -= num_units(part);
+    if (unit < num_units(part.weight.rows)) return part.weight.row(unit * kUnitRows);
+    unit -= num_units(part.weight.rows);
   }
   return nullptr;
 }
@@ -150,19 +146,19 @@ void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64
 const uint8_t* first_weights(const Step& step, size_t linear_stage) {
   if (linear_stage == step.plan.stages.size()) return nullptr;
   const auto& stage = std::get<LinearStage>(step.plan.stages[linear_stage]);
-  return unit_weights(stage, WorkShares::begin(step.thread, num_units(stage), step.num_threads));
+  return unit_weights(stage, WorkShares::begin(step.thread, units_of(stage), step.num_threads));
 }
 
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept {
   const int64_t num_rows = step.num_rows(stage.domain);
   if (num_rows == 0) return;
-  const int64_t count = num_units(stage);
+  const int64_t count = units_of(stage);
   const int64_t largest = largest_run(stage, num_rows);
   for (Range run; !(run = shares.take(step.thread, count, largest)).empty();) {
     const uint8_t* after = weights_after(step, stage, count, run.end);
     int64_t first = 0;  // unit of the part
     for (const LinearPart& part : stage.parts) {
-      const int64_t units = num_units(part);
+      const int64_t units = num_units(part.weight.rows);
       const int64_t begin = std::max(run.begin - first, int64_t{0}), end = std::min(run.end - first, units);
       first += units;
       const uint8_t* next = first < run.end ? unit_weights(stage, first) : after;

@@ -105,7 +105,7 @@ def _moe(g: Tracer, p: Hyperparameters, d: Decoder, block: str) -> Moe:
         num_used=p.integer("expert_used_count"),
         scores=_scores(g, p, d),
         normalized=p.flag("expert_weights_norm"),
-        scale=p.number("expert_weights_scale", 1.0) or 1.0,  # 0 stands for "not scaled"
+        scale=p.multiplier("expert_weights_scale"),
         activation="silu",
         num_groups=p.integer("expert_group_count", 1, minimum=0) or 1,
         num_groups_used=p.integer("expert_group_used_count", 1, minimum=0) or 1,

@@ -17,7 +17,7 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
     d, sizes = Decoder.read(p), Mamba2.read(p)
     rotates = p.flag("rope.scaling.finetuned", True)
     rotation = rope(p, "normal", d.head_dim, freq_factors) if rotates else None
-    feed_forward, residual_scale = _feed_forward(g, p), Scale(_multiplier(p, "residual_scale"))
+    feed_forward, residual_scale = _feed_forward(g, p), Scale(p.multiplier("residual_scale"))
     scale = p.number("attention.scale", 0.0) or None
 
     def mixer(layer: int, x: Value) -> Value:
@@ -32,20 +32,16 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
         d,
         mixer,
         lambda layer, x: g.op(residual_scale, feed_forward(layer, x)),
-        embedding_scale=_multiplier(p, "embedding_scale"),
+        embedding_scale=p.multiplier("embedding_scale"),
     )
-    return g.op(Scale(1 / _multiplier(p, "logit_scale")), result)
-
-
-def _multiplier(p: Hyperparameters, name: str) -> float:
-    return p.number(name, 0.0) or 1.0  # 0 stands for "not scaled"
+    return g.op(Scale(1 / p.multiplier("logit_scale")), result)
 
 
 def _feed_forward(g: Tracer, p: Hyperparameters) -> Callable[[int, Value], Value]:
     """A gated one; or experts, and one that all tokens share where the file has it."""
     if p.integer("expert_count", 0, minimum=0) == 0:
         return lambda layer, x: gated(g, x, f"blk.{layer}", "silu")
-    num_used, scale = p.integer("expert_used_count"), _multiplier(p, "expert_weights_scale")
+    num_used, scale = p.integer("expert_used_count"), p.multiplier("expert_weights_scale")
 
     def with_experts(layer: int, x: Value) -> Value:
         block = f"blk.{layer}"

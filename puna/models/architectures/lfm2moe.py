@@ -13,7 +13,7 @@ from puna.models.rope import FreqFactors
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     d, num_dense = Decoder.read(p), p.integer("leading_dense_block_count", 0, minimum=0)
-    num_used, scale = p.integer("expert_used_count"), p.number("expert_weights_scale", 1.0) or 1.0
+    num_used, scale = p.integer("expert_used_count"), p.multiplier("expert_weights_scale")
 
     def feed_forward(layer: int, x: Value) -> Value:
         block = f"blk.{layer}"
