@@ -195,6 +195,8 @@ class SequenceTable:
         """[num_blocks] of each group that holds tokens; 0 where nothing is held."""
     def missing_bytes(self, num_tokens: int) -> int:
         """What it takes, beside what it holds, to hold what the token behind the first `num_tokens` sees."""
+    def least_bytes(self, num_tokens: int) -> int:
+        """What it then holds at least: with one state, whatever it takes while others have that, too."""
     def grow(self, num_tokens: int, position: int = 0) -> bool:
         """Makes room for the first `num_tokens` tokens; False, and nothing changed, if blocks are short.
 
@@ -298,7 +300,7 @@ class UnsavedNodes:
     def num_fresh(self) -> int:
         """At most so many will be taken."""
     def take(self, limit: int) -> list[PrefixNode]:
-        """About `limit` of them, none before what it builds on; perhaps none though more will follow."""
+        """At most `limit` of them, none before what it builds on; perhaps none though more will follow."""
     def put_back(self, nodes: list[PrefixNode]) -> None:
         """These have got no files after all, and come first again."""
     def forget(self) -> None:

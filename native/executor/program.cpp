@@ -77,7 +77,7 @@ int64_t Program::buffer_bytes() {
 }
 
 int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
-  constexpr int64_t kDrafts = 64;  // a step with more of them would hardly pay
+  constexpr int64_t kDrafts = 64;  // no step of the engine has more: see speculation/drafting.py
   return most_partial_floats(plan_, context_length, num_threads) * static_cast<int64_t>(sizeof(float)) +
          kDrafts * plan_.kept_row_bytes;
 }

@@ -108,7 +108,7 @@ int32_t KvBlocks::token_node(int32_t node) const {
   for (size_t group = 0; group < num_token_groups(); ++group)
     if (tree_.block(node, group) >= 0) return node;
   const PrefixNode& view = tree_.node(node);
-  return view.is_full() ? node : tree_.find_copyable(view.parent, view.tokens());
+  return view.is_full() ? node : tree_.find_copyable(view.parent, view.tokens(), true);
 }
 
 bool KvBlocks::is_findable_tail(int32_t node) const {
@@ -128,7 +128,7 @@ int32_t KvBlocks::last_used_child(int32_t node) const {
   int64_t when = -1;
   tree_.visit_children(node, [&](int32_t child) {
     const int64_t used = last_use(child);
-    if (used > when) {
+    if (used > when && !tree_.node(child).memory_only) {
       last = child;
       when = used;
     }

@@ -66,15 +66,15 @@ class KvBlocks {
   // Makes cached blocks spare, at most about so many; false: none are left.
   bool drop_cached(int64_t at_most);
   int64_t spare_bytes() const;
-  // The node whose blocks hold a node's tokens: of a snapshot within a block perhaps another one; -1: there is
-  // none.
+  // The node whose blocks hold a node's tokens: of a snapshot within a block perhaps another one, which may
+  // be written to a disk; -1: there is none.
   int32_t token_node(int32_t node) const;
   // Whether a partial node can be written to a disk: nobody goes on writing to its block, or a snapshot is of
   // use with a copy of it.
   bool is_findable_tail(int32_t node) const;
   // The cached tokens of these nodes, and of all that they build on, were used now.
   void touch(const std::vector<PrefixTree::NodeId>& nodes);
-  // Of a node's children, the one whose blocks were used last; -1: it has none.
+  // Of a node's children that may be written to a disk, the one whose blocks were used last; -1: it has none.
   int32_t last_used_child(int32_t node) const;
 
   void check() const;

@@ -256,7 +256,7 @@ class EngineCore:
 
     def _draft(self, step: Step) -> None:
         try:
-            add_drafts(step.slices, step.model.costs)
+            add_drafts(step.slices, step.model.costs, has_states=step.model.kv.has_states)
         except Exception:  # none of them depends on drafts
             log.exception("drafting failed: these requests go on without it")
             for s in step.slices:

@@ -17,6 +17,7 @@ from tests.engine.toy import (
     ToyModel,
     expected_tokens,
     run_all,
+    toy_bytes_for,
     toy_engine,
     toy_request,
 )
@@ -177,6 +178,48 @@ def test_a_stop_string_within_drafts_ends_the_reply_and_its_state():
         assert last.finish_reason == reason
         assert last.stats.accepted_tokens > 0
         assert tokens == answer[: len(tokens)]
+
+
+def test_no_more_is_drafted_than_can_be_replayed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("puna.engine.speculation.drafting.MOST_REPLAYED", 5)
+    model = hybrid(is_habitual=True, step_s=0.5)
+    engine = toy_engine(model)
+    prompts = {name: [7, seed, 1, 2, 3, 4, 5] * 9 for seed, name in enumerate("abc")}
+    for name, prompt in prompts.items():
+        engine.submit(toy_request(name, prompt, 60))
+    results = run_all(engine)
+    for name, prompt in prompts.items():
+        assert results.tokens[name] == expected_tokens(prompt, 60, is_habitual=True, has_state=True)
+    assert max(sum(step) - len(step) for step in model.steps if max(step) < 16) == 5
+
+
+@pytest.mark.parametrize("length", [81, 97, 113])
+def test_drafts_behind_the_place_for_a_snapshot(length: int):
+    model = hybrid(is_habitual=True, step_s=0.05)
+    engine = toy_engine(model, prefill_tokens=16)
+    prompt = [7, 0, 1, 2, 3, 4, 5] * 9
+    answer = expected_tokens(prompt, 60, is_habitual=True, has_state=True)
+    engine.submit(toy_request("a", prompt, 60))
+    results = Results()
+    sequence = engine._requests.sequences["a"]
+    while sequence.num_tokens < length:
+        sequence.most_drafts = min(16, length - sequence.num_tokens - 1)
+        results.add(engine.step())
+    sequence.most_drafts = 16
+    engine._scheduler._preempt(engine._models["toy"], sequence)
+    engine.trim_kv()
+    engine.submit(toy_request("b", [*prompt, *answer[: length - len(prompt)], *[9] * 30], 4))
+    run_all(engine, results)
+    assert results.tokens["a"] == answer
+
+
+def test_a_session_whose_state_is_read_makes_way_for_who_reads_it():
+    model = hybrid()
+    engine = toy_engine(model)
+    engine.set_limits(toy_bytes_for(model.info, 340))
+    talk = text(1, 300)
+    ask(engine, "a", talk, session="s")
+    ask(engine, "b", [*talk, *expected_tokens(talk, 5, has_state=True), 1], context_length=340)
 
 
 def test_a_draft_model_with_recurrent_layers_is_refused():

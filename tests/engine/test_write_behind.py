@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from puna._native import UnsavedNodes
 from puna.engine.offload.saving import prefix_save
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
@@ -89,6 +91,53 @@ def test_wishes_are_kept(tmp_path: Path):
         off.tend()
         assert list(tmp_path.glob("off/*/*.kv")) == []
         off.close()
+
+
+@pytest.mark.parametrize("write_behind", [True, False])
+def test_nothing_in_files_tells_what_is_not_for_the_disk(tmp_path: Path, write_behind: bool):
+    desk = Desk(tmp_path, write_behind=write_behind)
+    desk.say(LONG[: 6 * BLOCK_TOKENS])
+    desk.say([*LONG[: 6 * BLOCK_TOKENS], *[77] * 40], cache_to_disk=False)
+    desk.tend()
+    desk.offload()
+    desk.threads.run()
+    files = list(tmp_path.glob("*/*.kv"))
+    assert len(files) == 7
+    assert not any(bytes([77, 0, 0, 0]) * 8 in path.read_bytes() for path in files)
+    desk.close()
+
+
+def test_a_snapshot_is_not_written_with_tokens_that_are_not_for_the_disk(tmp_path: Path):
+    desk = Desk(tmp_path, ToyModel(state_bytes=STATE_BYTES))
+    start = LONG[: 6 * BLOCK_TOKENS + 5]
+    desk.say([*start, *[77] * 40], cache_to_disk=False)
+    desk.say([*start, 1, 2], boundaries=[len(start)])
+    desk.tend()
+    values = [
+        np.frombuffer(path.read_bytes()[HEADER_BYTES:], np.uint16) for path in tmp_path.glob("*/*-0.kv")
+    ]
+    assert not any((of_file & 0x7F == 77).sum() > 5 for of_file in values)
+    later = desk.killed(tmp_path, ToyModel(state_bytes=STATE_BYTES))
+    assert later.say([*start, 3, 4]) == len(start)
+    later.close()
+    desk.close()
+
+
+def test_a_long_path_without_files_is_lent_a_part_at_a_time(tmp_path: Path):
+    desk = Desk(tmp_path, ToyModel(context_length=2000), write_behind=False)
+    (model,) = desk.engine.prefixes.models
+    unsaved = UnsavedNodes(model.kv.tree, 4)
+    desk.say(LONG)
+    unsaved.forget()
+    desk.say([*LONG, *[3] * 40])
+    nodes = [unsaved.take(8) for _ in range(10)]
+    assert max(map(len, nodes)) == 8
+    named: set[int | str] = {""}
+    for node in (node for some in nodes for node in some):
+        assert node.parent in named
+        named.add(node.number)
+    assert len(named) > 60
+    desk.close()
 
 
 def test_a_day_has_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -84,6 +84,7 @@ void bind_tables(nb::module_& m) {
              return nb::tuple(arrays);
            })
       .def("missing_bytes", &SequenceTable::missing_bytes, nb::arg("num_tokens"))
+      .def("least_bytes", &SequenceTable::least_bytes, nb::arg("num_tokens"))
       .def("grow", &SequenceTable::grow, nb::arg("num_tokens"), nb::arg("position") = 0)
       .def("slide", &SequenceTable::slide, nb::arg("position"))
       .def("truncate", &SequenceTable::truncate, nb::arg("num_tokens"))

@@ -29,6 +29,13 @@ int64_t SequenceTable::missing_bytes(int64_t num_tokens) const {
   return bytes;
 }
 
+int64_t SequenceTable::least_bytes(int64_t num_tokens) const {
+  const int64_t bytes = held_bytes() + missing_bytes(num_tokens);
+  if (!state_.exists()) return bytes;
+  const bool needs_another = state_.needs_block() && !state_.is_only_known();
+  return bytes - (state_.num_held() + needs_another - 1) * kv_->states().pool.spec().block_bytes;
+}
+
 bool SequenceTable::grow(int64_t num_tokens, int64_t position) {
   const int64_t num_blocks = std::max(blocks_for(num_tokens), num_blocks_);
   if (num_blocks == num_blocks_ && !state_.needs_block()) return true;

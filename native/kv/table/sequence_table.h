@@ -52,6 +52,8 @@ class SequenceTable {
 
   // Bytes that it takes beside what it holds to hold what the token behind the first `num_tokens` sees.
   int64_t missing_bytes(int64_t num_tokens) const;
+  // Bytes that it then holds at least: with one state, whatever it takes while others have that, too.
+  int64_t least_bytes(int64_t num_tokens) const;
   // Makes room for the first `num_tokens` tokens, of which those at `position` and later will be computed;
   // false, and nothing changed, if blocks are short. Where the table ends before what the token at `position`
   // sees, entries before that are not held. There is a block to write the state to, then: if memory lacks for

@@ -40,7 +40,9 @@ void PrefixTree::record_tail(Cursor& cursor, SequenceTable& table, Tokens tokens
   if (tail.empty() || tail.size() == kBlockTokens || num_token_groups_ == 0 || !is_current(cursor, table))
     return;
   const int32_t parent = top_for_insertion(cursor);
-  const int32_t known = find_copyable(parent, tail);  // that has these tokens, and perhaps more
+  int32_t known = siblings_.find(parent, tail);
+  if (known < 0 || !has_all_tokens(known))
+    known = find_copyable(parent, tail, cursor.to_disk);  // that has these tokens, and more
   if (known < 0) {
     insert(cursor, parent, tail, table);
     return;

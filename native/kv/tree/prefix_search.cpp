@@ -65,11 +65,11 @@ PrefixTree::Partial PrefixTree::find_odd(int32_t parent, Tokens wanted,
   return {-1, 0};
 }
 
-int32_t PrefixTree::find_copyable(int32_t parent, Tokens start) const {
+int32_t PrefixTree::find_copyable(int32_t parent, Tokens start, bool for_disk) const {
   int32_t found = -1;
   siblings_.visit_from(parent, start, [&](int32_t node) {
     if (!starts_with(nodes_[node].tokens(), start)) return true;
-    if (has_all_tokens(node)) found = node;
+    if (has_all_tokens(node) && !(for_disk && nodes_[node].memory_only)) found = node;
     return found >= 0;
   });
   return found;

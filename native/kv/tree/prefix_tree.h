@@ -110,7 +110,8 @@ class PrefixTree {
   }
   const std::string& name_space(int32_t root) const { return names_.at(root); }
   // A child of `parent` that has these tokens at its start, in blocks of all groups; -1: there is none.
-  int32_t find_copyable(int32_t parent, Tokens start) const;
+  // for_disk: one whose further tokens may be written to a disk, too.
+  int32_t find_copyable(int32_t parent, Tokens start, bool for_disk = false) const;
   bool is_alive(const NodeId& id) const {
     return id.index < nodes_.size() && nodes_[id.index].number == id.number;
   }

@@ -1,7 +1,5 @@
 #include "kv/tree/unsaved_nodes.h"
 
-#include <algorithm>
-
 namespace puna {
 namespace {
 
@@ -17,13 +15,17 @@ std::vector<int32_t> UnsavedNodes::take(int64_t limit) {
     const PrefixTree::NodeId id = tree.fresh().front();
     tree.fresh().pop_front();
     if (!tree.is_alive(id) || !may_be_saved(id.index)) continue;
-    const auto begin = static_cast<ptrdiff_t>(nodes.size());
+    std::vector<int32_t> path;
     for (int32_t node = id.index; !tree.node(node).is_root() && tree.is_unsaved(node);
-         node = tree.node(node).parent) {
-      tree.set_saved(node, true);
-      nodes.push_back(node);
+         node = tree.node(node).parent)
+      path.push_back(node);
+    const size_t room = static_cast<size_t>(limit) - nodes.size();
+    if (path.size() > room) {  // the rest next time
+      tree.fresh().push_front(id);
+      path.erase(path.begin(), path.end() - static_cast<ptrdiff_t>(room));
     }
-    std::reverse(nodes.begin() + begin, nodes.end());
+    for (const int32_t node : path) tree.set_saved(node, true);
+    nodes.insert(nodes.end(), path.rbegin(), path.rend());
   }
   return nodes;
 }

@@ -25,7 +25,7 @@ class UnsavedNodes {
   // At most so many will be taken.
   int64_t num_fresh() const { return static_cast<int64_t>(kv_->tree().fresh().size()); }
 
-  // About `limit` of them, none before what it builds on, which count as saved from here on. There may be
+  // At most `limit` of them, none before what it builds on, which count as saved from here on. There may be
   // none though more follow.
   std::vector<int32_t> take(int64_t limit);
 

@@ -29,7 +29,7 @@ class StatePolicy:
         self._kv = kv
         self._tree = kv.tree
         self._spacing = spacing_of(kv.state_bytes, kv.block_bytes / BLOCK_TOKENS)
-        self._running: dict[bytes, dict[str, Sequence]] = {}  # by the first tokens, then by sequence id
+        self._running: dict[tuple[str, bytes], dict[str, Sequence]] = {}  # by beginning, then by sequence id
         self._alike: dict[str, list[tuple[Sequence, int]]] = {}  # tokens that a sequence shares with others
 
     def admit(self, sequence: Sequence) -> bool:
@@ -65,7 +65,8 @@ class StatePolicy:
             return
         assert position <= sequence.table.state_position, "a state that was not advanced"
         is_far = position < sequence.num_prompt and position - plan.latest >= self._spacing
-        if plan.is_stop(position) or is_far:
+        has_drafts = position < sequence.table.state_position  # behind which the state is
+        if (plan.is_stop(position) or is_far) and not has_drafts:
             self._snapshot(sequence)
         elif position // BLOCK_TOKENS > sequence.cursor.num_blocks:
             self._tree.record(sequence.cursor, sequence.table, sequence.tokens[:position])
@@ -112,7 +113,7 @@ class StatePolicy:
         alike = self._alike[sequence.id] = []
         computing = [other for other in others.values() if other.num_pending > 1]
         for other in computing[:_MOST_COMPARED]:
-            num_shared = _num_shared(sequence, other) if other.namespace == sequence.namespace else 0
+            num_shared = _num_shared(sequence, other)
             alike.append((other, num_shared))
             self._alike[other.id].append((sequence, num_shared))
             for one, waiting in ((other, sequence), (sequence, other)):
@@ -164,8 +165,9 @@ class StatePolicy:
         return self._tree.snapshots(sequence.cursor, sequence.tokens[: sequence.num_computed])
 
 
-def _opening(sequence: Sequence) -> bytes:
-    return sequence.history[: min(_LEAST_SHARED, sequence.num_prompt)].tobytes()
+def _opening(sequence: Sequence) -> tuple[str, bytes]:
+    """The same for all with which it may share tokens."""
+    return sequence.namespace, sequence.history[: min(_LEAST_SHARED, sequence.num_prompt)].tobytes()
 
 
 def _num_shared(one: Sequence, other: Sequence) -> int:

@@ -148,8 +148,7 @@ class Contention:
         if self._is_refused(model, sequence):
             return True
         table = sequence.table
-        missing = table.missing_bytes(num_tokens)
-        return missing > 0 and table.held_bytes + missing > self._most_bytes(model)
+        return table.missing_bytes(num_tokens) > 0 and table.least_bytes(num_tokens) > self._most_bytes(model)
 
     def _is_refused(self, model: Model, sequence: Sequence) -> bool:
         """Whether it lacked memory although nothing else ran, more than could be given up for it."""

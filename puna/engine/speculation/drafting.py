@@ -11,23 +11,31 @@ from collections.abc import Sequence as Items
 from puna._native import StepCosts, draft_from_text, plan_drafts
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.draft_state import Drafter, DraftState
-from puna.engine.sequences.sequence import Sequence
+from puna.engine.sequences.sequence import MAX_DRAFT, Sequence
+
+MOST_REPLAYED = 64
+"""Drafts of one step, of a model with recurrent layers: for each, the device keeps what it may have to take
+through the state once more, and counts memory for so many."""
 
 
-def add_drafts(slices: Items[Slice], costs: StepCosts) -> None:
+def add_drafts(slices: Items[Slice], costs: StepCosts, *, has_states: bool) -> None:
     """Puts drafts behind the sequences' latest tokens where that pays.
 
-    costs: of the step's model. Nobody is preempted for drafts: where blocks are short, there are none.
+    costs: of the step's model; has_states: whether it has recurrent layers. Nobody is preempted for drafts:
+    where blocks are short, there are none.
     """
     decoding = [s for s in slices if s.decodes]
     num_tokens = sum(s.num_tokens for s in slices)
-    _draft_from_text(decoding, num_tokens, costs)
+    room = MOST_REPLAYED if has_states else MAX_DRAFT * len(decoding)
+    _draft_from_text(decoding, num_tokens, costs, room)
     states = [s.sequence.draft for s in decoding]
     for model in dict.fromkeys(state.model for state in states if state is not None):
-        _draft_by_model(decoding, num_tokens + sum(len(s.drafts) for s in decoding), costs, model)
+        num_drafts = sum(len(s.drafts) for s in decoding)
+        _draft_by_model(decoding, num_tokens + num_drafts, costs, model, room - num_drafts)
 
 
-def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts) -> None:
+def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:
+    """room: for so many drafts."""
     drafting = [(s, ngrams) for s in decoding if (ngrams := s.sequence.ngrams) is not None]
     if not drafting:
         return
@@ -44,18 +52,23 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts) 
         costs,
     )
     for (s, _), drafts in zip(drafting, found, strict=True):
-        if drafts:
-            _add(s, drafts)
+        if drafts and room > 0:
+            _add(s, drafts[:room])
+            room -= len(s.drafts)
 
 
-def _draft_by_model(decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Drafter) -> None:
+def _draft_by_model(
+    decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Drafter, room: int
+) -> None:
+    """room: for so many drafts."""
     chances = [_model_chances(s, model) for s in decoding]
     num_drafting = sum(map(bool, chances))
     counts = plan_drafts(chances, num_tokens, len(decoding), costs, model.round_s(num_drafting))
     wanted = []
     for s, planned, of_sequence in zip(decoding, counts, chances, strict=True):
-        if of_sequence and (count := _state(s).ration(planned)):
+        if of_sequence and (count := min(_state(s).ration(planned), room)):
             wanted.append((s, count))
+            room -= count
     if not wanted:
         return
     step_s = costs.estimate(num_tokens) or 0.0
