@@ -14,6 +14,8 @@ def main() -> None:
         parser.add_argument(name)
     for name in ("--port", "--threads", "--threads-batch", "--parallel", "--ctx-size", "--cache-ram"):
         parser.add_argument(name, type=int)
+    for name in ("--cache-reuse", "--ctx-checkpoints", "--checkpoint-min-step"):
+        parser.add_argument(name, type=int)
     parser.add_argument("--ubatch-size", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--no-repack", action="store_true")
@@ -39,6 +41,12 @@ def _parameters(arguments: argparse.Namespace) -> xllamacpp.CommonParams:
     p.no_extra_bufts = arguments.no_repack
     p.kv_unified = arguments.kv_unified
     p.warmup = not arguments.no_warmup
+    if arguments.cache_reuse is not None:
+        p.n_cache_reuse = arguments.cache_reuse
+    if arguments.ctx_checkpoints is not None:
+        p.n_ctx_checkpoints = arguments.ctx_checkpoints
+    if arguments.checkpoint_min_step is not None:
+        p.checkpoint_min_step = arguments.checkpoint_min_step
     if arguments.batch_size is not None:
         p.n_batch = arguments.batch_size
     if arguments.ubatch_size is not None:
