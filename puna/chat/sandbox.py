@@ -1,8 +1,12 @@
-"""What chat templates may use: nothing that leads to Python, nothing that changes what they are given."""
+"""What chat templates may use: nothing that leads to Python, nothing that changes what they are given.
+
+They may make lists grow, and get copies then.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from jinja2 import nodes
@@ -12,12 +16,17 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Set up as the `transformers` library sets up its own, since templates are written for that one."""
+    """Set up as the `transformers` library sets up its own, since templates are written for that one. Of all
+    that changes anything, some need list.append().
+    """
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation])
         self.filters["tojson"] = _tojson
         del self.globals["lipsum"]
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return (type(obj) is list and attr == "append") or super().is_safe_attribute(obj, attr, value)
 
 
 def _tojson(
@@ -29,8 +38,20 @@ def _tojson(
 ) -> str:
     """Unlike Jinja's, without escapes for HTML."""
     return json.dumps(
-        value, indent=indent, separators=separators, sort_keys=sort_keys, ensure_ascii=ensure_ascii
+        value,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+        ensure_ascii=ensure_ascii,
+        default=_listed,
     )
+
+
+def _listed(value: Any) -> list[Any]:
+    """What filters like `map` give."""
+    if isinstance(value, Iterator):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 class _Generation(Extension):

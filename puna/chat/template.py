@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -93,14 +94,15 @@ class ChatTemplate:
         **variables: Any,
     ) -> str:
         """The prompt; `Tokenizer.encode_prompt` turns it into tokens. Raises TemplateError."""
+        given = {
+            **self._tokens,
+            **variables,
+            "messages": [template_variables(message) for message in messages],
+            "tools": list(tools) if tools else None,
+            "add_generation_prompt": add_generation_prompt,
+        }
         try:
-            text = self._template.render(
-                **self._tokens,
-                **variables,
-                messages=[template_variables(message) for message in messages],
-                tools=list(tools) if tools else None,
-                add_generation_prompt=add_generation_prompt,
-            )
+            text = self._template.render(deepcopy(given) if "append" in self.source else given)
             text.encode()  # a template may write halves of characters, which no tokenizer takes
             return text
         except MemoryError:

@@ -45,3 +45,22 @@ def test_ordinary_string_work_is_left_alone():
         "{% set s %}{{ 'x' }}!{% endset %}{{ s }} {{ [{'n': 1}] | join(attribute='n') }}"
     )
     assert render(source) == "2000   a   07 a-   b a, b c, d a\n  b 1024 [1, 2] a1None x! 1"
+
+
+def test_lists_may_grow_but_not_those_of_the_request():
+    template = ChatTemplate(
+        "{% set ids = [] %}{% for message in messages %}{% set _ = ids.append(message.role) %}{% endfor %}"
+        "{% set _ = tools[0].names.append('b') %}{{ ids | join }} {{ tools[0].names | tojson }}",
+        bos_token="",
+        eos_token="",
+    )
+    tools = [{"names": ["a"]}]
+    for _ in range(2):
+        assert template.render([Message("user", "x")], tools=tools) == 'user ["a", "b"]'
+    assert tools == [{"names": ["a"]}]
+
+
+def test_json_of_what_filters_give():
+    assert render("{{ [1, 2] | map('string') | tojson }} {{ [3] | select | tojson }}") == '["1", "2"] [3]'
+    with pytest.raises(TemplateError, match="Undefined is not JSON"):
+        render("{{ nothing | tojson }}")

@@ -123,6 +123,25 @@ def test_a_snapshot_is_not_written_with_tokens_that_are_not_for_the_disk(tmp_pat
     desk.close()
 
 
+def test_a_disk_that_does_not_answer_is_no_reason_to_remember_what_is_new(tmp_path: Path):
+    desk = Desk(tmp_path)
+    desk.say(PROMPT)
+    (fresh,) = desk.engine.prefixes._behind._models.values()
+    for _ in range(3):
+        desk.engine.prefixes.tend()
+        desk.engine._clock.now_s += 4
+    desk.submit(OTHER, cache_prompt=False)
+    run_all(desk.engine)
+    assert fresh.unsaved.num_fresh > 0
+    desk.engine.prefixes.tend()
+    assert fresh.unsaved.num_fresh == 0
+    desk.threads.run()
+    desk.say([*OTHER, 1])
+    desk.tend()
+    assert desk.killed(tmp_path).say(OTHER) == len(OTHER) - 1
+    desk.close()
+
+
 def test_a_long_path_without_files_is_lent_a_part_at_a_time(tmp_path: Path):
     desk = Desk(tmp_path, ToyModel(context_length=2000), write_behind=False)
     (model,) = desk.engine.prefixes.models

@@ -292,7 +292,10 @@ class WarmPrefixes:
                 done()
 
     def _write_behind(self) -> float | None:
-        if self._behind is None or self._threads is None or self._is_stuck:
+        if self._behind is None or self._threads is None:
+            return None
+        if self._is_stuck:
+            self._behind.forget()
             return None
         return self._behind.tend()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 
 
 class SnapshotPlan:
@@ -28,7 +28,8 @@ class SnapshotPlan:
             insort(self._stops, position)
 
     def is_stop(self, position: int) -> bool:
-        return position in self._stops
+        index = bisect_left(self._stops, position)
+        return self._stops[index : index + 1] == [position]
 
     def room(self, position: int, num_tokens: int) -> int:
         """How many of so many tokens behind `position` come before the next stop."""

@@ -51,6 +51,12 @@ class WriteBehind:
     def detach(self, model: ModelOffload) -> None:
         self._models.pop(model, None)
 
+    def forget(self) -> None:
+        """What is new waits for something newer that builds on it: the list does not grow for ever."""
+        for fresh in self._models.values():
+            fresh.unsaved.forget()
+            fresh.since_s = None
+
     def tend(self) -> float | None:
         """Begins to write, if it is time; seconds until it may be, None: there is nothing."""
         waits_s = [self._wait_s(model, fresh) for model, fresh in self._by_turns()]
