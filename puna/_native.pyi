@@ -379,8 +379,10 @@ class PrefixTree:
     def list_nodes(self) -> PrefixListing: ...
     def path_to(self, node: PrefixNode) -> tuple[str, bytes] | None:
         """Namespace and tokens, int32, of all that the node builds on; None: it is gone."""
-    def touch(self, nodes: list[PrefixNode]) -> None:
-        """The cached tokens of these, and of all that they build on, count as used now."""
+    def restore_order(self, nodes: list[PrefixNode]) -> None:
+        """Of nodes whose blocks somebody had for a while, none before what it builds on: cached tokens are
+        evicted right before those that they build on again.
+        """
 
 # --- tokenizing ---
 

@@ -1,9 +1,7 @@
 #include "kv/kv_blocks.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
-#include <unordered_set>
 #include <utility>
 
 #include "base/assertion.h"
@@ -85,23 +83,19 @@ bool KvBlocks::drop_cached(int64_t at_most) {
   return false;
 }
 
-void KvBlocks::touch(const std::vector<PrefixTree::NodeId>& nodes) {
-  std::unordered_set<int32_t> seen;
-  std::vector<int32_t> path;
-  for (const PrefixTree::NodeId& id : nodes)
-    for (int32_t node = id.index; tree_.is_alive(id) && !tree_.node(node).is_root() && seen.insert(node).second;
-         node = tree_.node(node).parent)
-      path.push_back(node);
-  // The deeper ones first: they go first, too.
-  std::ranges::sort(path, std::greater(), [&](int32_t node) { return tree_.node(node).number; });
-  for (const int32_t node : path)
+void KvBlocks::restore_order(const std::vector<PrefixTree::NodeId>& nodes) {
+  for (const PrefixTree::NodeId& id : nodes) {
+    if (!tree_.is_alive(id)) continue;
+    const int32_t parent = tree_.node(id.index).parent;
+    if (tree_.node(parent).is_root()) continue;
     for (size_t group = 0; group < num_token_groups(); ++group) {
       BlockPool& pool = groups_[group].pool;
-      if (const int32_t block = tree_.block(node, group); block >= 0 && pool.is_cached(block)) {
-        pool.retain(block);
-        pool.release(block);
-      }
+      const int32_t block = tree_.block(id.index, group), before = tree_.block(parent, group);
+      if (block >= 0 && before >= 0 && pool.is_cached(block) && pool.is_cached(before) &&
+          pool.tick(block) > pool.tick(before))
+        pool.make_older(block, before);
     }
+  }
 }
 
 int32_t KvBlocks::token_node(int32_t node) const {

@@ -72,8 +72,9 @@ class KvBlocks {
   // Whether a partial node can be written to a disk: nobody goes on writing to its block, or a snapshot is of
   // use with a copy of it.
   bool is_findable_tail(int32_t node) const;
-  // The cached tokens of these nodes, and of all that they build on, were used now.
-  void touch(const std::vector<PrefixTree::NodeId>& nodes);
+  // Somebody had blocks of these nodes for a while, none before what it builds on: those that hold tokens,
+  // and are cached, are evicted right before what they build on again.
+  void restore_order(const std::vector<PrefixTree::NodeId>& nodes);
   // Of a node's children that may be written to a disk, the one whose blocks were used last; -1: it has none.
   int32_t last_used_child(int32_t node) const;
 

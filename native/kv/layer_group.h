@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <deque>
 
-#include "kv/pool/block_pool.h"
 #include "kv/layout.h"
+#include "kv/pool/block_pool.h"
 
 namespace puna {
 

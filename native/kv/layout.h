@@ -1,5 +1,5 @@
-// How a layer's keys and values lie in a block of 16 tokens. K and V take the same room, K first; where values
-// are columns of the keys (latents), there is no V.
+// How a layer's keys and values lie in a block of 16 tokens. K and V take the same room, K first; where
+// values are columns of the keys (latents), there is no V.
 #pragma once
 
 #include <cstdint>

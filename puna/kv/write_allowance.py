@@ -14,7 +14,8 @@ _FILE = "written"
 _ENTRY = struct.Struct("<QQ")  # day since 1970, bytes
 _DAY_S = 86400
 _UNSYNCED_BYTES = 16 << 20
-"""A process that is killed forgets about no more than that."""
+_UNSYNCED_S = 1.0
+"""A process that is killed forgets about no more than what it wrote in either."""
 
 
 class WriteAllowance:
@@ -30,6 +31,7 @@ class WriteAllowance:
         self._day = -1
         self._num_bytes = 0
         self._num_unsynced = 0
+        self._synced_at_s = 0.0
 
     @property
     def is_used_up(self) -> bool:
@@ -47,9 +49,14 @@ class WriteAllowance:
         self._num_unsynced += num_bytes
         return True
 
+    def sync_at_times(self) -> None:
+        """sync(), unless that has just been done: it replaces a file."""
+        if not 0 <= time.time() - self._synced_at_s < _UNSYNCED_S:
+            self.sync()
+
     def sync(self) -> None:
         """Takes account of what others have written, and lets them know of this process."""
-        today = _today()
+        self._synced_at_s, today = time.time(), _today()
         day, num_bytes = self._read()
         self._num_bytes = self._num_unsynced + (num_bytes if day == today else 0)
         self._day = today

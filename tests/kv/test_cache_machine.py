@@ -345,6 +345,16 @@ class CacheMachine(RuleBasedStateMachine):
         key = kv.tree.next_key(cursor, int32(text))
         return key, text[: cursor.num_blocks * 16 + 16]
 
+    @rule(which=WHICH)
+    def have_blocks_for_a_while(self, which: int) -> None:
+        kv = self.kvs[which]
+        nodes = kv.tree.list_nodes().next(8) or []
+        for group in range(len(kv.windows)):
+            blocks = [node.blocks[group] for node in nodes if node.blocks[group] >= 0]
+            kv.kv.blocks.retain(group, blocks)
+            kv.kv.blocks.release(group, blocks)
+        kv.tree.restore_order(nodes)
+
     @rule(which=WHICH, data=st.data())
     def list_nodes(self, which: int, data: st.DataObject) -> None:
         """All that is known is listed, nothing twice, and nothing before what it builds on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from puna._native import UnsavedNodes
 from puna.kv import Budget, Cursor, SequenceTable
 from tests.kv.fake_kv import FakeKv, expected, int32
 
@@ -334,3 +335,34 @@ def test_tokens_may_be_a_view():
     assert not tokens.flags.c_contiguous
     table = kv.table()
     assert kv.tree.follow(kv.tree.start(""), table, tokens, 50) == 48
+
+
+def test_of_a_long_path_without_files_a_few_nodes_are_taken_at_a_time():
+    kv = FakeKv(16)
+    unsaved = UnsavedNodes(kv.tree, 1)
+    text = list(range(10 * 16))
+    kv.release(computed(kv, text))
+    unsaved.forget()
+    kv.release(computed(kv, [*text, *text[:16]]))
+    batches = [unsaved.take(4) for _ in range(4)]
+    assert [len(nodes) for nodes in batches] == [4, 4, 3, 0]
+    assert (
+        b"".join(node.tokens for nodes in batches for node in nodes) == int32([*text, *text[:16]]).tobytes()
+    )
+
+
+def test_blocks_that_somebody_had_for_a_while_are_evicted_when_they_would_have_been():
+    kv = FakeKv(16)
+    unsaved = UnsavedNodes(kv.tree, 1)
+    text, other = list(range(64)), [9] * 64
+    for tokens in (text, other):
+        kv.release(computed(kv, tokens))
+    for nodes in (unsaved.take(2), unsaved.take(2)):
+        blocks = [block for node in nodes for block in node.blocks]
+        kv.kv.blocks.retain(0, blocks)
+        kv.kv.blocks.release(0, blocks)
+        kv.tree.restore_order(nodes)
+    kv.check()
+    for _ in range(5):
+        kv.kv.blocks.evict(0)
+    assert [followed(kv, tokens)[2] for tokens in (text, other)] == [48, 0]

@@ -11,7 +11,8 @@
 
 namespace puna {
 
-using TokenArray = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+using TokenArray =
+    nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 using BlockArray = nanobind::ndarray<nanobind::numpy, int32_t, nanobind::ndim<1>>;
 
 inline Tokens view(const TokenArray& tokens) { return {tokens.data(), tokens.shape(0)}; }

@@ -32,7 +32,10 @@ NodeView node_view(const KvBlocks& kv, int32_t index) {
   const PrefixNode& node = kv.tree().node(index);
   const int32_t next = kv.last_used_child(index);
   const Tokens following = next < 0 ? Tokens() : kv.tree().node(next).tokens();
-  return {{index, node.number}, name_of(kv.tree(), node.parent), bytes_of(node.tokens()), bytes_of(following),
+  return {{index, node.number},
+          name_of(kv.tree(), node.parent),
+          bytes_of(node.tokens()),
+          bytes_of(following),
           blocks_with_tokens(kv, index)};
 }
 

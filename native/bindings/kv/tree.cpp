@@ -145,7 +145,8 @@ void bind_tree(nb::module_& m) {
       .def_prop_ro("num_nodes", [](const Tree& tree) { return tree.kv->tree().num_nodes(); })
       .def("path_to", &path_to, nb::arg("node"))
       .def(
-          "touch", [](Tree& tree, const std::vector<NodeView>& nodes) { tree.kv->touch(ids_of(nodes)); },
+          "restore_order",
+          [](Tree& tree, const std::vector<NodeView>& nodes) { tree.kv->restore_order(ids_of(nodes)); },
           nb::arg("nodes"))
       .def("list_nodes", [](const Tree& tree) { return PrefixListing(tree.kv); });
 }

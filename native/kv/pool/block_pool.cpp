@@ -90,6 +90,15 @@ void BlockPool::make_oldest(int32_t block) {
   if (spec_.extent_blocks == 1) extents_.make_oldest(block, clock_->first_tick);
 }
 
+void BlockPool::make_older(int32_t block, int32_t other) {
+  require(is_cached(block) && is_cached(other) && block != other, "made older though it is not cached: block",
+          block);
+  blocks_[block].tick = blocks_[other].tick;
+  cached_.remove(blocks_, block);
+  cached_.insert_before(blocks_, block, other);
+  extents_.make_no_younger(block, other);
+}
+
 void BlockPool::check() const {
   int64_t num_used = 0, num_cached = 0, num_spare = 0;
   std::vector<ExtentMap::Count> counts(static_cast<size_t>(blocks_.size() / spec_.extent_blocks + 1), {0, 0});
@@ -110,7 +119,7 @@ void BlockPool::check() const {
   require(num_spare == spare_.size(), "the number of spare blocks is wrong");
   int64_t tick = 0;
   for (int32_t block = cached_.first(); block >= 0; block = blocks_[block].next) {
-    require(blocks_[block].tick > tick, "cached blocks are out of order, at block", block);
+    require(blocks_[block].tick >= tick, "cached blocks are out of order, at block", block);
     require(is_cached(block), "not cached: block", block);
     tick = blocks_[block].tick;
   }

@@ -55,6 +55,8 @@ class BlockPool {
   void set_node(int32_t block, int32_t node);  // -1: a cached block becomes spare
 
   void make_oldest(int32_t block);  // one that is cached, as if it had been released first of all
+  // Both are cached, and the block is the younger: the block is evicted right before it from now on.
+  void make_older(int32_t block, int32_t other);
 
   // Released longest ago, and last.
   int32_t oldest_cached() const { return cached_.first(); }

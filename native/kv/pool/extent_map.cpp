@@ -104,6 +104,14 @@ void ExtentMap::make_oldest(int64_t extent, int64_t tick) {
   unused_.push_front(extents_, static_cast<int32_t>(extent));
 }
 
+void ExtentMap::make_no_younger(int64_t block, int64_t other) {
+  const int64_t extent = extent_of(block), next = extent_of(other);
+  if (!is_listed(extent) || !is_listed(next) || extents_[extent].tick <= extents_[next].tick) return;
+  extents_[extent].tick = extents_[next].tick;
+  unused_.remove(extents_, static_cast<int32_t>(extent));
+  unused_.insert_before(extents_, static_cast<int32_t>(extent), static_cast<int32_t>(next));
+}
+
 void ExtentMap::became_used(int64_t extent) {
   --num_unused_;
   unused_blocks_ -= num_blocks_in(extent);

@@ -45,6 +45,8 @@ class ExtentMap {
   void used_spare(int64_t block, int64_t tick);
   void cached_spare(int64_t block);
   void make_oldest(int64_t extent, int64_t tick);  // an unused one with cached blocks
+  // Where both are unused and have cached blocks: an extent is no younger than that of another block.
+  void make_no_younger(int64_t block, int64_t other);
 
   struct Count {
     int32_t used, cached;
@@ -58,6 +60,7 @@ class ExtentMap {
     int32_t used = 0, cached = 0;
     int32_t previous = -1, next = -1;  // among the unused with cached blocks
   };
+  bool is_listed(int64_t extent) const { return extents_[extent].used == 0 && extents_[extent].cached > 0; }
   void became_used(int64_t extent);
   void became_unused(int64_t extent, int64_t tick);
 

@@ -30,6 +30,15 @@ class IndexList {
     ++size_;
   }
 
+  void insert_before(ChunkedArray<T>& items, int32_t index, int32_t next) {
+    const int32_t previous = items[next].previous;
+    items[index].previous = previous;
+    items[index].next = next;
+    (previous < 0 ? first_ : items[previous].next) = index;
+    items[next].previous = index;
+    ++size_;
+  }
+
   void remove(ChunkedArray<T>& items, int32_t index) {
     const T& item = items[index];
     (item.previous < 0 ? first_ : items[item.previous].next) = item.next;

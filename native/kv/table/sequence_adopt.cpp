@@ -1,8 +1,8 @@
 // What a tree knows becomes a table's own.
-#include "kv/table/sequence_table.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "kv/table/sequence_table.h"
 
 namespace puna {
 namespace {

@@ -1,10 +1,9 @@
 // Tokens are removed, and those behind them move down.
-#include "kv/table/sequence_table.h"
-
 #include <algorithm>
 #include <utility>
 
 #include "base/assertion.h"
+#include "kv/table/sequence_table.h"
 
 namespace puna {
 

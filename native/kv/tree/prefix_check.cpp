@@ -1,6 +1,5 @@
-#include "kv/tree/prefix_tree.h"
-
 #include "base/assertion.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 

@@ -1,9 +1,8 @@
 // Tables go on with what is known.
-#include "kv/tree/prefix_tree.h"
-
 #include <algorithm>
 
 #include "kv/table/sequence_table.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 
@@ -49,9 +48,8 @@ int64_t PrefixTree::follow_state(Cursor& cursor, SequenceTable& table, Match& ma
 int64_t PrefixTree::hold(const Cursor& cursor, SequenceTable& table, Tokens tokens) const {
   const auto limit = static_cast<int64_t>(tokens.size());
   const Match match = walk(cursor, table, tokens, limit);
-  const bool slides = std::ranges::any_of(groups_, [](const LayerGroup& group) {
-    return !group.is_state && !group.is_full();
-  });
+  const bool slides = std::ranges::any_of(
+      groups_, [](const LayerGroup& group) { return !group.is_state && !group.is_full(); });
   if (!slides) table.adopt(match.path, static_cast<int64_t>(match.path.size()) * kBlockTokens);
   if (match.snapshot < 0) return static_cast<int64_t>(match.num_usable) * kBlockTokens;
   return static_cast<int64_t>(match.num_before) * kBlockTokens + match.copied.num_tokens;

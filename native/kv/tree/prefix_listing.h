@@ -11,7 +11,8 @@
 namespace puna {
 
 // Those that sequences use, then those whose blocks of the first group were used last, and then likewise what
-// there is of snapshots besides; but none before what it builds on. What comes into the tree after the listing has begun is left out.
+// there is of snapshots besides; but none before what it builds on. What comes into the tree after the
+// listing has begun is left out.
 class PrefixListing {
  public:
   explicit PrefixListing(std::shared_ptr<const KvBlocks> kv)

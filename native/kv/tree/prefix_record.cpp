@@ -1,10 +1,9 @@
 // What tables hold becomes known.
-#include "kv/tree/prefix_tree.h"
-
 #include <algorithm>
 
 #include "base/assertion.h"
 #include "kv/table/sequence_table.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 

@@ -1,7 +1,7 @@
 // What was known is forgotten.
-#include "kv/tree/prefix_tree.h"
-
 #include <algorithm>
+
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 

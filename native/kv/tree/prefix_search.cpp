@@ -1,9 +1,8 @@
 // What is known of a sequence's tokens.
-#include "kv/tree/prefix_tree.h"
-
 #include <algorithm>
 
 #include "kv/table/sequence_table.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 namespace {

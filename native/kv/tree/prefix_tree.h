@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>

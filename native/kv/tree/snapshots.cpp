@@ -1,10 +1,9 @@
 // States of recurrent layers become known, and are found.
-#include "kv/tree/prefix_tree.h"
-
 #include <algorithm>
 
 #include "base/assertion.h"
 #include "kv/table/sequence_table.h"
+#include "kv/tree/prefix_tree.h"
 
 namespace puna {
 

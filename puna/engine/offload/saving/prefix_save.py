@@ -134,7 +134,10 @@ class PrefixSave:
         except OSError as error:
             self._has_ended = True
             self._store.report("cannot save cached prefixes", error)
-        self._store.allowance.sync()
+        if self.is_all:
+            self._store.allowance.sync()
+        else:
+            self._store.allowance.sync_at_times()
 
     def _write(self) -> None:
         assert self._lent is not None

@@ -105,7 +105,7 @@ class FreshNodes:
 
     def leave(self, unwritten: list[PrefixNode]) -> None:
         self._unsaved.put_back(unwritten)
-        self._kv.tree.touch(self._nodes or [])  # what builds on others still goes first
+        self._kv.tree.restore_order(self._nodes or [])  # what builds on others still goes first
 
     def place(self, node: PrefixNode) -> tuple[StoredBlock, int]:
         return self._names.place(node, self._paths.get(node.number))
