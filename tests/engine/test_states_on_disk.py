@@ -46,6 +46,24 @@ def test_the_next_turn_after_a_crash_computes_what_is_new(desk: Desk, tmp_path: 
     later.close()
 
 
+def test_windows_before_a_snapshot_within_a_block_are_read(tmp_path: Path):
+    windows = (None, 20)
+    desk = Desk(tmp_path, ToyModel(windows=windows, state_bytes=STATE_BYTES))
+    for length in (74, 75, 80):  # the first token seen is the last of a block, the first of one, within one
+        prompt = [length, *TEXT[: length - 1]]
+        desk.submit([*prompt, *MARK], boundaries=[length])
+        desk.run()
+        desk.tend()
+        later = desk.killed(tmp_path, ToyModel(windows=windows, state_bytes=STATE_BYTES))
+        name = later.submit([*prompt, 90, 91])
+        results = later.run()
+        assert results.last[name].stats.cached_tokens == length
+        wanted = expected_tokens([*prompt, 90, 91], 10, windows=windows, has_state=True)
+        assert results.tokens[name] == wanted
+        later.close()
+    desk.close()
+
+
 def test_turn_by_turn_nothing_is_computed_twice(desk: Desk, tmp_path: Path):
     history: list[int] = []
     desks = [desk]

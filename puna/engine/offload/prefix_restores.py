@@ -220,7 +220,8 @@ class PrefixRestores:
         job, table, kv = restore.job, restore.table, restore.model.kv
         if job.num_known < table.num_blocks:
             table.truncate(job.num_known * BLOCK_TOKENS)
-        if not table.grow(len(job.tokens(len(job.found))), job.position):
+        num_full = job.position // BLOCK_TOKENS  # behind which windows are read
+        if not table.grow(len(job.tokens(len(job.found))), num_full * BLOCK_TOKENS):
             return False
         blocks = blocks_from(kv, table, [job.num_known + first for first in job.firsts])
         job.lent = LentBlocks(kv, blocks, table.release)
