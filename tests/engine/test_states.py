@@ -206,7 +206,7 @@ def test_drafts_behind_the_place_for_a_snapshot(length: int):
         sequence.most_drafts = min(16, length - sequence.num_tokens - 1)
         results.add(engine.step())
     sequence.most_drafts = 16
-    engine._scheduler._preempt(engine._models["toy"], sequence)
+    engine._scheduler._lifecycle.preempt(engine._models["toy"], sequence)
     engine.trim_kv()
     engine.submit(toy_request("b", [*prompt, *answer[: length - len(prompt)], *[9] * 30], 4))
     run_all(engine, results)
