@@ -329,6 +329,15 @@ def test_reading_takes_no_memory_from_those_who_run(tmp_path: Path):
     desk.close()
 
 
+def test_a_search_that_is_given_up_is_begun_again(desk: Desk):
+    desk.say(PROMPT)
+    desk.reload()
+    desk.threads.run()
+    waiting = desk.submit(PROMPT)
+    assert desk.engine.prefixes.give_up_one()
+    assert desk.run().last[waiting].stats.cached_tokens == len(PROMPT) - 1
+
+
 def test_those_who_run_take_the_memory_that_is_read_into(tmp_path: Path):
     desk = Desk(tmp_path, num_blocks=40)
     desk.say(PROMPT)

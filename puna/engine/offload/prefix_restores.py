@@ -174,6 +174,8 @@ class PrefixRestores:
         restore = next((r for r in self._restores if not r.is_given_up), None)
         if restore is None:
             return False
+        for sequence in restore.waiting:  # all of it may be there
+            sequence.num_known = len(findable_tokens(sequence))
         self.ready += restore.give_up()
         return True
 
