@@ -21,6 +21,13 @@ def spacing_of(state_bytes: int, token_bytes: float) -> int:
     return int(min(max(worth, _LEAST_SPACING), _MOST_SPACING))
 
 
+def stride_of(spacing: int) -> int:
+    """Tokens of a prompt under way behind which its state is kept, until two later ones are. What is lost
+    when the worker dies is what came behind the last of them that is on disk.
+    """
+    return max(spacing // 2, _LEAST_SPACING)
+
+
 def stops_of(begin: int, boundaries: Sequence[int], num_matched: int, spacing: int) -> list[int]:
     """Where to take snapshots of a prompt that goes on from `begin`: before the reply always, at the other
     boundaries where that saves much, and where it parts from what is known, as others have done there.

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from puna.engine.caching.snapshots import spacing_of, stops_of, worn_out
+from puna.engine.caching.snapshots import spacing_of, stops_of, stride_of, worn_out
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, SequenceTable
 from puna.kv.model_kv import ModelKv
@@ -29,6 +29,7 @@ class StatePolicy:
         self._kv = kv
         self._tree = kv.tree
         self._spacing = spacing_of(kv.state_bytes, kv.block_bytes / BLOCK_TOKENS)
+        self._stride = stride_of(self._spacing)
         self._running: dict[tuple[str, bytes], dict[str, Sequence]] = {}  # by beginning, then by sequence id
         self._alike: dict[str, list[tuple[Sequence, int]]] = {}  # tokens that a sequence shares with others
 
@@ -64,7 +65,7 @@ class StatePolicy:
         if sequence.cursor is None:
             return
         assert position <= sequence.table.state_position, "a state that was not advanced"
-        is_far = position < sequence.num_prompt and position - plan.latest >= self._spacing
+        is_far = position < sequence.num_prompt and position - plan.latest >= self._stride
         has_drafts = position < sequence.table.state_position  # behind which the state is
         if (plan.is_stop(position) or is_far) and not has_drafts:
             self._snapshot(sequence)
