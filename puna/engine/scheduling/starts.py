@@ -13,7 +13,7 @@ from puna.engine.scheduling.lifecycle import Lifecycle
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS
 
-_MAX_LOOKS = 3
+_MAX_LOOKS = 16
 """For what is on disk, of a sequence that finds room. Others may have taken that when it is found: in the end
 it is computed, lest it wait for ever."""
 
