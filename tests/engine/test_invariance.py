@@ -38,7 +38,15 @@ TEXTS = [
     " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
 ]
 MODELS = ["smollm2", "gemma2", "gemma3", "mixtral", "qwen3moe", "gpt-oss", "deepseek2"]
-RECURRENT = ["qwen35", "qwen3next", "lfm2moe", "granitehybrid", "mamba2"]
+RECURRENT = [
+    "qwen35",
+    "qwen3next",
+    "lfm2",
+    "lfm2moe",
+    "granitehybrid",
+    "granitehybrid-experts",
+    "mamba2",
+]
 Answer = list[tuple[int, float, list[tuple[int, float]]]]
 """(token, log-probability, the two most likely) one after the other."""
 

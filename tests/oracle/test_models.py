@@ -84,9 +84,12 @@ OTHERS = [
     ("gemma2", "Q8_0"),
     ("gemma3", "Q4_0"),
     ("granitehybrid", "Q8_0"),
+    ("granitehybrid-experts", "Q8_0"),
     ("lfm2", "Q4_0"),
+    ("lfm2moe", "Q8_0"),
     ("mamba2", "Q5_0"),
     ("qwen35", "Q8_0"),
+    ("qwen35moe", "Q8_0"),
     ("qwen3next", "Q4_1"),
 ]
 
