@@ -10,6 +10,7 @@ from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.go_templates import as_jinja
+from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, SchemaAnswer
 from puna.chat.model_record import ModelRecord
 from puna.engine.sequences.samplers import new_sampler
 from puna.kv.session_manifest import check_session_name
@@ -88,12 +89,14 @@ def check_capabilities(
         raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
 
 
-def check_format(wanted: Any) -> None:
-    """ApiError for every format but free text."""
+def answer_format(wanted: Any) -> AnswerFormat | None:
+    """None: free text. ApiError for what is no format."""
     if wanted is None or wanted == "":
-        return
-    if wanted == "json" or isinstance(wanted, dict):
-        raise ApiError(400, "structured output (format) is not supported yet")
+        return None
+    if wanted == "json":
+        return JsonAnswer()
+    if isinstance(wanted, dict):
+        return SchemaAnswer(wanted)
     raise ApiError(
         500, f'invalid format: {json.dumps(wanted)}; expected "json" or a valid JSON Schema object'
     )

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 
 
@@ -21,6 +22,7 @@ class Delta(msgspec.Struct):
     thinking: str = ""
     logprobs: list[TokenLogprob] = []
     index: int = 0
+    tool_calls: list[ToolCall] = []
 
 
 class Counts(msgspec.Struct):
@@ -63,6 +65,7 @@ class Collected(msgspec.Struct):
     thinking: str
     logprobs: list[TokenLogprob]
     finish: Finish
+    tool_calls: list[ToolCall]
 
 
 def collect(events: Sequence[Event]) -> list[Collected]:
@@ -81,6 +84,7 @@ def _collected(deltas: Sequence[Delta], finish: Finish) -> Collected:
         thinking="".join(delta.thinking for delta in deltas),
         logprobs=[logprob for delta in deltas for logprob in delta.logprobs],
         finish=finish,
+        tool_calls=[call for delta in deltas for call in delta.tool_calls],
     )
 
 

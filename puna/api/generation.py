@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from puna.api.events import Counts, Delta, Event, Finish
-from puna.chat.channels import ChannelParser
+from puna.api.tool_calls import CallNumbers
 from puna.chat.prompt import Prompt
-from puna.chat.thinking import ThinkingParser
+from puna.chat.replies.pieces import Piece, ReplyParser
+from puna.chat.replies.reply_format import reply_parser
+from puna.chat.tools import Tool
 from puna.daemon.busy import ServerBusy
 from puna.daemon.runtime import Runtime
 from puna.engine.request import GenerationError, Request, RequestStats, StepOutput
@@ -24,23 +26,32 @@ class Clock:
 
 
 async def generate_reply(
-    runtime: Runtime, request: Request, prompt: Prompt, clock: Clock, *, index: int = 0, with_context: bool
+    runtime: Runtime,
+    request: Request,
+    prompt: Prompt,
+    clock: Clock,
+    *,
+    tools: Sequence[Tool] = (),
+    index: int = 0,
+    with_context: bool,
 ) -> AsyncGenerator[Event, None]:
     """Deltas, then a Finish with counts. Closing the generator cancels the request.
 
-    index: number of the choice. with_context: Finish has the tokens of prompt and reply.
+    tools: those that were offered. index: number of the choice. with_context: Finish has the tokens of prompt
+    and reply.
     Raises GenerationError, ServerBusy, WorkerDied.
     """
     tokens: list[int] = []
-    parser = _parser(prompt)
+    parser, numbers = reply_parser(prompt.reply, tools), CallNumbers()
     async with runtime.stream(request) as outputs:
         async for output in outputs:
             _raise_failure(output)
             tokens += output.tokens if with_context else []
-            delta = _delta(parser, output, index)
-            if prompt.inside_thoughts is None:
-                delta.thinking = ""
-            if delta.content or delta.thinking or delta.logprobs:
+            piece = _piece(parser, output)
+            thinking = piece.thinking if prompt.reply.shows_thoughts else ""
+            calls = [numbers.numbered(call) for call in piece.calls]
+            delta = Delta(piece.content, thinking, output.logprobs or [], index, calls)
+            if delta.content or delta.thinking or delta.logprobs or calls:
                 yield delta
             if output.stats is not None:
                 context = [*prompt.tokens, *tokens] if with_context else []
@@ -58,19 +69,9 @@ def _raise_failure(output: StepOutput) -> None:
         raise GenerationError("the request was cancelled")
 
 
-def _parser(prompt: Prompt) -> ThinkingParser | ChannelParser | None:
-    """What tells thoughts from content, if there may be any."""
-    if prompt.in_channels:
-        return ChannelParser()
-    return None if prompt.inside_thoughts is None else ThinkingParser(started=prompt.inside_thoughts)
-
-
-def _delta(parser: ThinkingParser | ChannelParser | None, output: StepOutput, index: int) -> Delta:
-    thinking, content = ("", output.text) if parser is None else parser.add(output.text)
-    if parser is not None and output.finish_reason is not None:
-        more_thinking, more_content = parser.flush()
-        thinking, content = thinking + more_thinking, content + more_content
-    return Delta(content, thinking, output.logprobs or [], index)
+def _piece(parser: ReplyParser, output: StepOutput) -> Piece:
+    piece = parser.add(output.text)
+    return piece if output.finish_reason is None else piece + parser.flush()
 
 
 def _counts(stats: RequestStats, clock: Clock) -> Counts:

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from puna.api.checks import (
+    answer_format,
     check_capabilities,
     check_extensions,
-    check_format,
     check_model_template,
     check_raw,
     check_sampling,
@@ -29,6 +29,7 @@ from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Th
 from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.tools import Tool, ToolChoice
 from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import Request
 from puna.registry import ModelNotFound, StoredModel
@@ -46,6 +47,8 @@ class _Task:
     without_name: ApiError
     check: Callable[[], None] = lambda: None
     messages: list[Message] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
     prompts: Sequence[str | list[int]] = ()
     system: str = ""
     """Instead of the model's own."""
@@ -104,6 +107,8 @@ def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> 
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(400, "model is required"),
         messages=request.messages,
+        tools=request.tools,
+        tool_choice=request.tool_choice,
         num_choices=num_choices,
     )
     return _infer(context, request, task)
@@ -147,7 +152,9 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
             for choice in range(task.num_choices)
         ]
         replies = [
-            generate_reply(runtime, each, prompt, clock, index=index, with_context=task.gives_context)
+            generate_reply(
+                runtime, each, prompt, clock, tools=task.tools, index=index, with_context=task.gives_context
+            )
             for index, (prompt, each) in enumerate(asked)
         ]
         async with aclosing(merge(replies)) as events:
@@ -163,7 +170,7 @@ async def _check(
     record = await context.inspector.record(model)
     think = effective_think(request, record)
     check_capabilities(request, model, record, task.verb, task.needs)
-    check_format(request.format)
+    answer_format(request.format)  # like the body's other fields, wrong whatever the model is
     if not task.is_raw:
         check_model_template(model, record)
         await context.inspector.check_template(model)
@@ -187,6 +194,9 @@ def _prompt_request(
     return PromptRequest(
         messages=task.messages,
         prompts=list(task.prompts),
+        tools=task.tools,
+        tool_choice=task.tool_choice,
+        answer=answer_format(request.format),
         raw=task.is_raw,
         context=task.context,
         system=task.system or model.system or "",
@@ -226,6 +236,8 @@ def _engine_request(
         max_tokens=options.max_tokens(resident.context_length),
         stop_tokens=list(resident.text.end_of_generation),
         stop=options.stop,
+        grammar=prompt.grammar,
+        shown_tokens=prompt.shown_tokens,
         context_length=resident.context_length,
         num_threads=options.num_thread if options.num_thread > 0 else None,
         shift=request.shift,

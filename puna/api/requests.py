@@ -8,6 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.chat.messages import Message
+from puna.chat.tools import Tool, ToolChoice
 from puna.config.quantities import keep_alive_seconds
 
 MOST_MESSAGES = 16_384
@@ -94,7 +95,8 @@ class ChatRequest(InferenceRequest, kw_only=True):
     """POST /api/chat."""
 
     messages: Annotated[list[Message], msgspec.Meta(max_length=MOST_MESSAGES)] = []
-    tools: Annotated[list[Any], msgspec.Meta(max_length=MOST_TOOLS)] = []
+    tools: Annotated[list[Tool], msgspec.Meta(max_length=MOST_TOOLS)] = []
+    tool_choice: ToolChoice = ToolChoice()
 
     def __post_init__(self) -> None:
         if sum(len(message.images) for message in self.messages) > _MOST_IMAGES:

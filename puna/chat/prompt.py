@@ -9,8 +9,12 @@ import msgspec
 
 from puna.chat.boundaries import find_boundaries
 from puna.chat.errors import PromptError
+from puna.chat.grammars.answer import AnswerFormat
+from puna.chat.grammars.composition import offered_tools, reply_grammar
 from puna.chat.messages import Message
-from puna.chat.thinking import ends_with_open_tag, without_old_thoughts
+from puna.chat.replies.reply_format import ReplyFormat
+from puna.chat.replies.thinking import ends_with_open_tag, without_old_thoughts
+from puna.chat.tools import Tool, ToolChoice, tool_variables
 from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 
 if TYPE_CHECKING:  # who only asks for prompts need not load what renders them
@@ -29,10 +33,12 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """As it was before it became tokens; "" if it came as such."""
     tokens: list[int]
-    inside_thoughts: bool | None = None
-    """Whether the reply begins with thoughts already open; None: it has none that anybody wants."""
-    in_channels: bool = False
-    """Whether the reply is in channels, one of which is for thoughts."""
+    reply: ReplyFormat = ReplyFormat()
+    """How the reply is to be read."""
+    grammar: str = ""
+    """Of llguidance: what the reply may be; empty: anything."""
+    shown_tokens: list[int] = []
+    """Control tokens whose text the reply's reader needs."""
     num_keep: int
     """How many tokens at the front stay when the context is full."""
     boundaries: list[int] = []
@@ -57,6 +63,13 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     think_level: str | None = None
     template: str = ""
     """In Jinja, in place of the one in the model's file."""
+    parser: str = ""
+    """The family that the model's configuration names, in place of the template's."""
+    tools: list[Tool] = []
+    """Functions that the model may call."""
+    tool_choice: ToolChoice = ToolChoice()
+    answer: AnswerFormat | None = None
+    """What the reply's content must be; None: any text."""
     forgets_thoughts: bool = False
     """The model must not see what it thought before the user's latest message."""
     context_length: int
@@ -144,7 +157,7 @@ class _Builder:
         if request.context:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
             prompt = [*request.context, *continuation]
-        fitted = self._fitted(text, prompt, ends_with_open_tag(text) if request.think else None)
+        fitted = self._with_reply(self._fitted(text, prompt))
         if request.with_boundaries and self._template is not None and len(fitted.tokens) == len(prompt):
             num_before = len(prompt) - len(tokens) - self._tokenizer.add_eos
             found = find_boundaries(messages, self._render, text, tokens, self._tokenizer)
@@ -173,9 +186,37 @@ class _Builder:
             messages = without_old_thoughts(messages)
         if self._template is None:
             return "".join(message.content for message in messages if message.role in ("user", "assistant"))
-        return self._template.render(messages, add_generation_prompt=asks, **self._variables)
+        tools = self._request.tools if self._request.tool_choice.mode != "none" else []
+        variables = [tool_variables(tool) for tool in tools]
+        return self._template.render(messages, tools=variables, add_generation_prompt=asks, **self._variables)
 
-    def _fitted(self, text: str, tokens: list[int], inside_thoughts: bool | None = None) -> Prompt:
+    def _with_reply(self, prompt: Prompt) -> Prompt:
+        """Says how its reply is to be read, and what it may be. Raises PromptError."""
+        request, template = self._request, self._template
+        if template is None:
+            return prompt
+        family = template.family
+        may_think = request.think and template.supports_thinking
+        starts = (
+            may_think and family.thinking is not None and ends_with_open_tag(prompt.text, family.thinking)
+        )
+        tools = offered_tools(request.tools, request.tool_choice)
+        form = ReplyFormat(
+            family=family.name,
+            may_think=may_think,
+            starts_thinking=starts,
+            shows_thoughts=request.think,
+            may_call=bool(tools),
+        )
+        grammar = ""
+        if request.answer is not None or tools:
+            grammar = reply_grammar(family, form, tools, request.tool_choice, request.answer, self._tokenizer)
+        shown = [self._tokenizer.find_control(tag) for tag in family.tags] if tools else []
+        return msgspec.structs.replace(
+            prompt, reply=form, grammar=grammar, shown_tokens=[token for token in shown if token is not None]
+        )
+
+    def _fitted(self, text: str, tokens: list[int]) -> Prompt:
         """With tokens that leave room in the context for at least one more."""
         request, add_bos = self._request, self._tokenizer.add_bos
         if not tokens:
@@ -185,13 +226,4 @@ class _Builder:
                 raise PromptError(_TOO_LONG)
             tokens = fit_prompt(tokens, request.context_length, request.num_keep, add_bos)
         num_keep = kept_tokens(request.num_keep, len(tokens), request.context_length, add_bos)
-        in_channels = (
-            bool(text) and not request.raw and self._template is not None and self._template.writes_channels
-        )
-        return Prompt(
-            text=text,
-            tokens=tokens,
-            inside_thoughts=inside_thoughts,
-            in_channels=in_channels,
-            num_keep=num_keep,
-        )
+        return Prompt(text=text, tokens=tokens, num_keep=num_keep)

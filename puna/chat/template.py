@@ -6,14 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import jinja2
 
-from puna.chat.channels import writes_channels
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message, template_variables
+from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.harmony import writes_channels
+from puna.chat.replies.families.registry import family_of
 from puna.chat.sandbox import Sandbox
 from puna.tokenizer import Tokenizer
 
@@ -70,15 +73,10 @@ class ChatTemplate:
             eos_token="" if eos_id is None else tokenizer.token_text(eos_id),
         )
 
-    @property
-    def supports_tools(self) -> bool:
-        """Whether the template mentions them."""
-        return "tools" in self.source or "tool_call" in self.source
-
-    @property
-    def writes_channels(self) -> bool:
-        """Whether replies are in channels, one of which is for thoughts."""
-        return writes_channels(self.source)
+    @cached_property
+    def family(self) -> Family:
+        """How replies are written."""
+        return family_of(self.source)
 
     @property
     def supports_thinking(self) -> bool:
@@ -109,6 +107,11 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template may end in any
             raise _described(error) from error
+
+
+def mentions_tools(source: str) -> bool:
+    """Whether a template shows the model which tools there are."""
+    return "tools" in source or "tool_call" in source
 
 
 def writes_thoughts(source: str) -> bool:

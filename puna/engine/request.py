@@ -52,6 +52,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_tokens: list[int] = []
     stop: list[str] = []
     """Strings that end the reply before them; only for models whose token table is known."""
+    grammar: str = ""
+    """Of llguidance: what the reply may be; empty: anything."""
+    shown_tokens: list[int] = []
+    """Control tokens whose text belongs to the reply's."""
     context_length: int | None = None
     """Longest prompt and answer together, in tokens; never more than the model's own limit."""
     num_threads: int | None = None

@@ -46,6 +46,8 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
+    if request.grammar:
+        raise InvalidRequest("replies cannot be held to a grammar yet")
     if request.session is not None:
         try:
             check_session_name(request.session)

@@ -108,6 +108,11 @@ class Tokenizer:
         except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
             return None
 
+    def find_control(self, text: str) -> int | None:
+        """The control token that the vocabulary writes as `text`."""
+        token = self.find(text)
+        return token if token is not None and self.is_special(token) else None
+
     def token_bytes(self, token: int) -> bytes:
         """Also of control tokens, which are not shown. Raises TokenizerError if there is no such token."""
         return self._vocabulary.token_bytes(self._checked(token))

@@ -274,8 +274,6 @@ def test_suffix_and_images_need_models_that_can(client):
 @pytest.mark.parametrize(
     ("wanted", "status", "text"),
     [
-        ("json", 400, "not supported yet"),
-        ({"type": "object"}, 400, "not supported yet"),
         ("xml", 500, 'invalid format: "xml"; expected "json" or a valid JSON Schema object'),
         (10**30, 500, "invalid format: 1000"),
     ],

@@ -170,8 +170,6 @@ def test_messages_that_cannot_be_used_are_400(client, messages, text):
 @pytest.mark.parametrize(
     ("field", "text"),
     [
-        ({"response_format": {"type": "json_object"}}, "not supported yet"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "not supported yet"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "does not support tools"),
         ({"stop": [1.5]}, "invalid type for 'stop' field: float"),
         ({"reasoning_effort": "enormous"}, 'invalid reasoning value: "enormous"'),

@@ -7,6 +7,7 @@ import pytest
 from puna.chat.errors import PromptError
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
+from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.template import ChatTemplate
 from puna.tokenizer import load_tokenizer
 from tests.api.ggufs import CHATML, THINKING
@@ -54,7 +55,7 @@ def test_a_conversation_is_rendered_in_order_and_roles_match_in_any_case():
         "<|im_start|>assistant\n"
     )
     assert prompt.tokens == TOKENIZER.encode_prompt(prompt.text)
-    assert prompt.inside_thoughts is None
+    assert prompt.reply == ReplyFormat()
 
 
 def test_system_only_if_a_conversation_does_not_begin_with_one():
@@ -112,17 +113,18 @@ def test_a_context_needs_no_second_bos():
 def test_thinking_reaches_templates_that_know_it():
     assert text(THINKING, messages=HI, think=False).endswith("<think>\n\n</think>\n\n")
     assert text(THINKING, messages=HI, think=True, think_level="low").endswith("assistant\n[low]")
-    assert build(THINKING, messages=HI, think=True).inside_thoughts is False
+    reply = build(THINKING, messages=HI, think=True).reply
+    assert (reply.may_think, reply.starts_thinking) == (True, False)
     opened = "{{ messages[0].content }}<think></think><think>\n"
-    assert build(opened, messages=HI, think=True).inside_thoughts is True
+    assert build(opened, messages=HI, think=True).reply.starts_thinking
 
 
 @pytest.mark.parametrize("think", [False, True])
 def test_replies_may_be_in_channels(think):
     source = "{{ messages[0].content }}<|start|>assistant{# <|channel|>final<|message|> #}"
-    assert build(source, messages=HI, think=think).in_channels
-    assert not build(THINKING, messages=HI, think=think).in_channels
-    assert not build(source, prompts=["hi"], raw=True).in_channels
+    assert build(source, messages=HI, think=think).reply.family == "harmony"
+    assert build(THINKING, messages=HI, think=think).reply.family == "plain"
+    assert build(source, prompts=["hi"], raw=True).reply.family == "plain"
 
 
 def test_earlier_thoughts_go_where_the_model_wants_it():

@@ -11,6 +11,7 @@ import msgspec
 from puna.api.errors import ApiError
 from puna.api.events import Delta, Event, Finish, Rendered, collect, is_whole
 from puna.api.ollama.errors import ollama_error_body
+from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 
 
@@ -43,6 +44,7 @@ class ReplyMessage(msgspec.Struct, omit_defaults=True):
     role: str
     content: str
     thinking: str = ""
+    tool_calls: list[ToolCall] = []
 
 
 class GenerateReply(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -127,7 +129,9 @@ class ReplyFraming:
         if isinstance(events[-1], Rendered):
             return self._encode(events[-1])
         (whole,) = collect(events)
-        return self._encode(whole.finish, Delta(whole.content, whole.thinking, whole.logprobs))
+        return self._encode(
+            whole.finish, Delta(whole.content, whole.thinking, whole.logprobs, tool_calls=whole.tool_calls)
+        )
 
     def error_body(self, error: ApiError) -> bytes:
         return ollama_error_body(error)
@@ -147,7 +151,7 @@ class ReplyFraming:
         elif isinstance(event, Rendered):
             fields["debug_info"] = DebugInfo(event.prompt)
         if self._chat:
-            message = ReplyMessage("assistant", delta.content, delta.thinking)
+            message = ReplyMessage("assistant", delta.content, delta.thinking, delta.tool_calls)
             return msgspec.json.encode(ChatReply(message=message, **fields))
         context = event.context if isinstance(event, Finish) else []
         reply = GenerateReply(response=delta.content, thinking=delta.thinking, context=context, **fields)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from puna.chat.model_record import ModelRecord
-from puna.chat.template import writes_thoughts
+from puna.chat.template import mentions_tools, writes_thoughts
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 
@@ -19,12 +19,15 @@ def read_record(metadata: Metadata) -> ModelRecord:
     """The template is looked at as a text, not compiled: lists of models come here. Raises GgufError."""
     architecture = metadata.get("general.architecture", "")
     source = metadata.get(TEMPLATE_KEY)
-    can_think = isinstance(source, str) and writes_thoughts(source)
+    capabilities = ["completion"]
+    if isinstance(source, str):
+        capabilities += ["tools"] if mentions_tools(source) else []
+        capabilities += ["thinking"] if writes_thoughts(source) else []
     is_embedding = f"{architecture}.pooling_type" in metadata
     tensors = metadata.tensors
     return ModelRecord(
         architecture=_bounded(architecture),
-        capabilities=() if is_embedding else ("completion", "thinking") if can_think else ("completion",),
+        capabilities=() if is_embedding else tuple(capabilities),
         has_template=source is not None,
         context_length=_count(metadata.get(f"{architecture}.context_length")),
         embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),

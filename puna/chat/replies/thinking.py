@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from puna.chat.messages import Message
+from puna.chat.replies.pieces import Piece
 
 
 class ThinkingTags(NamedTuple):
@@ -17,13 +18,6 @@ class ThinkingTags(NamedTuple):
 
 
 THINK = ThinkingTags("<think>", "</think>")
-
-
-class Thought(NamedTuple):
-    """New text of both kinds; either may be empty."""
-
-    thinking: str
-    content: str
 
 
 class _State(Enum):
@@ -45,7 +39,7 @@ class ThinkingParser:
         self._swallow_space = started
         self._held = ""
 
-    def add(self, text: str) -> Thought:
+    def add(self, text: str) -> Piece:
         """The text that is certain now."""
         thinking = content = ""
         self._held += text
@@ -55,12 +49,12 @@ class ThinkingParser:
             thinking = self._take_thinking()
         if self._state is _State.CONTENT:
             content, self._held = self._unspaced(), ""
-        return Thought(thinking, content)
+        return Piece(thinking, content)
 
-    def flush(self) -> Thought:
+    def flush(self) -> Piece:
         """What was held back, at the end of the stream."""
         held, self._held = self._held, ""
-        return Thought(held, "") if self._state is _State.THINKING else Thought("", held)
+        return Piece(thinking=held) if self._state is _State.THINKING else Piece(content=held)
 
     def _look_for_open_tag(self) -> None:
         seen = self._held.lstrip()

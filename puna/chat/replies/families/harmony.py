@@ -7,8 +7,12 @@ in the channel "analysis" are thoughts. https://cookbook.openai.com/articles/ope
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from puna.chat.thinking import Thought, overlap
+from puna.chat.replies.families.family import Family
+from puna.chat.replies.pieces import Piece
+from puna.chat.replies.thinking import overlap
+from puna.chat.tools import Tool
 
 _MESSAGE = "<|message|>"
 _TAGS = ("<|channel|>", _MESSAGE, "<|end|>", "<|start|>", "<|constrain|>")
@@ -16,7 +20,7 @@ _TAG = re.compile("|".join(map(re.escape, _TAGS)))
 _THOUGHTS = "analysis"
 
 
-class ChannelParser:
+class HarmonyParser:
     """Text goes in as it comes; nothing of a tag or of a message's head comes out.
 
     Text without tags is content.
@@ -27,29 +31,27 @@ class ChannelParser:
         self._thinks = False
         self._held = ""
 
-    def add(self, text: str) -> Thought:
+    def add(self, text: str) -> Piece:
         """The text that is certain now."""
         *parts, rest = _split(self._held + text)
-        thinking = content = ""
+        piece = Piece()
         for before, tag in parts:
-            thought = self._taken(before)
-            thinking, content = thinking + thought.thinking, content + thought.content
+            piece += self._taken(before)
             self._meet(tag)
         num_held = max(overlap(rest[0], tag) for tag in _TAGS)
         certain, self._held = rest[0][: len(rest[0]) - num_held], rest[0][len(rest[0]) - num_held :]
-        thought = self._taken(certain)
-        return Thought(thinking + thought.thinking, content + thought.content)
+        return piece + self._taken(certain)
 
-    def flush(self) -> Thought:
+    def flush(self) -> Piece:
         """What was held back, at the end of the stream."""
         held, self._held = self._held, ""
         return self._taken(held)
 
-    def _taken(self, text: str) -> Thought:
+    def _taken(self, text: str) -> Piece:
         if self._head is not None:
             self._head += text
-            return Thought("", "")
-        return Thought(text, "") if self._thinks else Thought("", text)
+            return Piece()
+        return Piece(thinking=text) if self._thinks else Piece(content=text)
 
     def _meet(self, tag: str) -> None:
         if tag == _MESSAGE:
@@ -71,3 +73,12 @@ def _split(text: str) -> list[tuple[str, str]]:
         parts.append((text[begin : match.start()], match.group()))
         begin = match.end()
     return [*parts, (text[begin:], "")]
+
+
+def _new_parser(tools: Sequence[Tool]) -> HarmonyParser:  # noqa: ARG001
+    return HarmonyParser()
+
+
+HARMONY = Family(
+    name="harmony", recognizes=writes_channels, new_parser=_new_parser, tags=_TAGS, thinking=None
+)

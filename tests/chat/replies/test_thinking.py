@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.chat.messages import Message
-from puna.chat.thinking import ThinkingParser, ThinkingTags, ends_with_open_tag, without_old_thoughts
+from puna.chat.replies.pieces import Piece
+from puna.chat.replies.thinking import ThinkingParser, ThinkingTags, ends_with_open_tag, without_old_thoughts
 
 pytestmark = pytest.mark.unit
 
@@ -32,13 +33,13 @@ def test_prompt_may_have_opened_the_tag():
 
 def test_nothing_of_a_possible_tag_is_shown_before_it_is_certain():
     parser = ThinkingParser()
-    assert parser.add(" <thi") == ("", "")
-    assert parser.add("nk>a") == ("a", "")
-    assert parser.add("b</") == ("b", "")
-    assert parser.add("thinking</thin") == ("</thinking", "")
-    assert parser.add("k>") == ("", "")
-    assert parser.add(" \n") == ("", "")
-    assert parser.add("c ") == ("", "c ")
+    assert parser.add(" <thi") == Piece("", "")
+    assert parser.add("nk>a") == Piece("a", "")
+    assert parser.add("b</") == Piece("b", "")
+    assert parser.add("thinking</thin") == Piece("</thinking", "")
+    assert parser.add("k>") == Piece("", "")
+    assert parser.add(" \n") == Piece("", "")
+    assert parser.add("c ") == Piece("", "c ")
 
 
 def test_unfinished_tags_are_text_at_the_end():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.chat.channels import ChannelParser, writes_channels
+from puna.chat.replies.families.harmony import HarmonyParser, writes_channels
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,7 @@ REPLY = (
 
 
 def stream(pieces: list[str]) -> tuple[str, str]:
-    parser = ChannelParser()
+    parser = HarmonyParser()
     thoughts = [parser.add(piece) for piece in pieces] + [parser.flush()]
     return "".join(t.thinking for t in thoughts), "".join(t.content for t in thoughts)
 
