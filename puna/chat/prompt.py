@@ -12,8 +12,9 @@ from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
 from puna.chat.grammars.composition import offered_tools, reply_grammar
 from puna.chat.messages import Message
+from puna.chat.replies.old_thoughts import without_old_thoughts
 from puna.chat.replies.reply_format import ReplyFormat
-from puna.chat.replies.thinking import ends_with_open_tag, without_old_thoughts
+from puna.chat.replies.thinking import ends_with_open_tag
 from puna.chat.tools import Tool, ToolChoice, tool_variables
 from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -20,12 +19,10 @@ class Piece(msgspec.Struct, frozen=True):
 
     thinking: str = ""
     content: str = ""
-    calls: Sequence[Call] = ()
+    calls: tuple[Call, ...] = ()
 
     def __add__(self, other: Piece) -> Piece:
-        return Piece(
-            self.thinking + other.thinking, self.content + other.content, [*self.calls, *other.calls]
-        )
+        return Piece(self.thinking + other.thinking, self.content + other.content, self.calls + other.calls)
 
 
 class ReplyParser(Protocol):
@@ -37,12 +34,4 @@ class ReplyParser(Protocol):
         """What is certain now."""
 
     def flush(self) -> Piece:
-        """What was held back, at the end of the reply."""
-
-
-class CallParser(Protocol):
-    """The same for the text behind the thoughts; what it gives has no thinking."""
-
-    def add(self, text: str) -> Piece: ...
-
-    def flush(self) -> Piece: ...
+        """What was held back, at the end of the reply. A call that is not complete is lost."""

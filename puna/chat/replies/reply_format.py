@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from puna.chat.replies.families.registry import FAMILIES
-from puna.chat.replies.pieces import CallParser, Piece, ReplyParser
-from puna.chat.replies.thinking import ThinkingParser
+from puna.chat.replies.pieces import ReplyParser
+from puna.chat.replies.tagged import Reading
 from puna.chat.tools import Tool
 
 
@@ -30,26 +30,9 @@ class ReplyFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def reply_parser(form: ReplyFormat, tools: Sequence[Tool]) -> ReplyParser:
     """tools: those that were offered."""
     family = FAMILIES[form.family]
-    wants_calls = form.may_call or family.thinking is None
-    calls = family.new_parser(tools) if wants_calls else FAMILIES["plain"].new_parser(tools)
-    if family.thinking is None or not form.may_think:
-        return calls
-    return _ThinkingReply(ThinkingParser(family.thinking, started=form.starts_thinking), calls)
-
-
-class _ThinkingReply:
-    """Thoughts, then what may have calls."""
-
-    def __init__(self, thoughts: ThinkingParser, calls: CallParser) -> None:
-        self._thoughts = thoughts
-        self._calls = calls
-
-    def add(self, text: str) -> Piece:
-        return self._behind_thoughts(self._thoughts.add(text))
-
-    def flush(self) -> Piece:
-        piece = self._behind_thoughts(self._thoughts.flush())
-        return piece + self._calls.flush()
-
-    def _behind_thoughts(self, piece: Piece) -> Piece:
-        return Piece(thinking=piece.thinking) + self._calls.add(piece.content)
+    reading = Reading(
+        tools=tools if form.may_call else (),
+        thinking=family.thinking if form.may_think else None,
+        starts_thinking=form.starts_thinking,
+    )
+    return family.new_parser(reading)

@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.chat.messages import Message
+from puna.chat.replies.old_thoughts import without_old_thoughts
 from puna.chat.replies.pieces import Piece
-from puna.chat.replies.thinking import ThinkingParser, ThinkingTags, ends_with_open_tag, without_old_thoughts
+from puna.chat.replies.tagged import Reading, TaggedParser
+from puna.chat.replies.thinking import THINK, ThinkingTags, ends_with_open_tag
 
 pytestmark = pytest.mark.unit
 
 
-def stream(pieces, **options):
-    parser = ThinkingParser(**options)
+def stream(pieces, *, tags=THINK, started=False):
+    parser = TaggedParser(Reading(thinking=tags, starts_thinking=started))
     thoughts = [parser.add(piece) for piece in pieces] + [parser.flush()]
     return "".join(t.thinking for t in thoughts), "".join(t.content for t in thoughts)
 
@@ -32,13 +34,13 @@ def test_prompt_may_have_opened_the_tag():
 
 
 def test_nothing_of_a_possible_tag_is_shown_before_it_is_certain():
-    parser = ThinkingParser()
-    assert parser.add(" <thi") == Piece("", "")
+    parser = TaggedParser(Reading(thinking=THINK))
+    assert parser.add(" <thi") == Piece()
     assert parser.add("nk>a") == Piece("a", "")
     assert parser.add("b</") == Piece("b", "")
     assert parser.add("thinking</thin") == Piece("</thinking", "")
-    assert parser.add("k>") == Piece("", "")
-    assert parser.add(" \n") == Piece("", "")
+    assert parser.add("k>") == Piece()
+    assert parser.add(" \n") == Piece()
     assert parser.add("c ") == Piece("", "c ")
 
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.pieces import CallParser
+from puna.chat.replies.pieces import ReplyParser
+from puna.chat.replies.tagged import Reading
 from puna.chat.replies.thinking import THINK, ThinkingTags
-from puna.chat.tools import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """name: what a prompt calls the family by.
     recognizes: whether the source of a chat template (Jinja or Go) is one of the family's.
-    new_parser: of a reply to a request with these tools.
+    new_parser: of one reply; tagged() makes it for most families.
     grammar: adds to a grammar whatever it takes for replies that do the task, and returns the body of its
         start rule; None: such replies cannot be held to a grammar.
     tags: what replies may contain beside text; those that are control tokens must be shown.
-    thinking: what thoughts stand between; None: its parser tells them apart itself.
+    thinking: what thoughts stand between; None: its parser knows itself.
     """
 
     name: str
     recognizes: Callable[[str], bool]
-    new_parser: Callable[[Sequence[Tool]], CallParser]
+    new_parser: Callable[[Reading], ReplyParser]
     grammar: Callable[[GrammarBuilder, ReplyTask], str] | None = None
     tags: tuple[str, ...] = ()
     thinking: ThinkingTags | None = THINK

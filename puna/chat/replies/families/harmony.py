@@ -7,12 +7,11 @@ in the channel "analysis" are thoughts. https://cookbook.openai.com/articles/ope
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.pieces import Piece
-from puna.chat.replies.thinking import overlap
-from puna.chat.tools import Tool
+from puna.chat.replies.reader import overlap
+from puna.chat.replies.tagged import Reading
 
 _MESSAGE = "<|message|>"
 _TAGS = ("<|channel|>", _MESSAGE, "<|end|>", "<|start|>", "<|constrain|>")
@@ -75,7 +74,7 @@ def _split(text: str) -> list[tuple[str, str]]:
     return [*parts, (text[begin:], "")]
 
 
-def _new_parser(tools: Sequence[Tool]) -> HarmonyParser:  # noqa: ARG001
+def _new_parser(reading: Reading) -> HarmonyParser:  # noqa: ARG001
     return HarmonyParser()
 
 
