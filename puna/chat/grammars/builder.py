@@ -10,31 +10,44 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from puna.chat.errors import PromptError
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.tools import ToolFunction
 
 FindControl = Callable[[str], int | None]
 """The control token that is written so, if there is one."""
 
-_TAGS = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|<｜[^<>]{1,64}｜>")
+_TAGS = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]")
+_ESCAPES_OR_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
+_ANY_TEXT = "/(?s:.*)/"
+
+_DEFINITIONS = ("$defs", "definitions")
+
+_JSON_OPTIONS = {"whitespace_pattern": r"[ ]{1,2}|\r?\n[ \t]{0,32}"}
+"""White space in JSON is bounded: else a model that is not sure could go on with it for ever."""
 
 
 class GrammarBuilder:
-    """Terms are pieces of the bodies of rules, to be put one behind the other or joined with |."""
+    """Terms are pieces of the bodies of rules, to be put one behind the other or joined with |.
+
+    Text that grammars let through has no control tokens, but for those that they name. Tokens that end a
+    reply cannot be named: it may end wherever the grammar can.
+    """
 
     def __init__(self, find_control: FindControl) -> None:
         self._find_control = find_control
         self._rules: list[str] = []
         self._names: set[str] = set()
+        self._shared: dict[str, str] = {}
+        self._grammars: dict[str, str] = {}
 
     def literal(self, text: str) -> str:
-        """A term: exactly this text; what are control tokens in it, as such tokens."""
-        terms, begin = [], 0
-        for match in _TAGS.finditer(text):
-            if (token := self._find_control(match.group())) is not None:
-                terms += [_quoted(text[begin : match.start()]), f"<[{token}]>"]
-                begin = match.end()
-        terms.append(_quoted(text[begin:]))
-        return " ".join(filter(None, terms))
+        """A term: exactly this text of a format; what are control tokens in it, as such tokens."""
+        return " ".join(self._pieces(text))
+
+    def plain(self, text: str) -> str:
+        """A term: exactly this text of a client, which may look like control tokens but is none."""
+        return _quoted(text)
 
     def rule(self, name: str, body: str, *, attributes: str = "") -> str:
         """A term: a rule of its own; with a number behind its name if that is taken. Names in capitals are of
@@ -50,23 +63,52 @@ class GrammarBuilder:
         return unique
 
     def regex(self, pattern: str) -> str:
-        """A term: what matches, in the syntax of Rust's regex crate."""
-        return self.rule("REGEX", f"/{_escaped_slashes(pattern)}/")
+        """A term: what matches as a whole, in the syntax of Rust's regex crate."""
+        if not pattern:
+            return '""'
+        escaped = _ESCAPES_OR_SLASH.sub(lambda match: match[1] or r"\/", pattern)
+        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+            raise PromptError("the regular expression ends with a backslash that escapes nothing")
+        return self.rule("REGEX", f"/{escaped}/")
 
     def schema(self, schema: Mapping[str, Any]) -> str:
-        """A term: JSON that fits a schema. Raises SchemaError."""
-        return self.rule("json", f"%json {json.dumps(schema)}")
+        """A term: JSON that fits a schema; for tools there are arguments() and argument(). Raises PromptError."""
+        return self.rule("json", "%json " + _json({**schema, "x-guidance": _JSON_OPTIONS}))
+
+    def arguments(self, function: ToolFunction) -> str:
+        """A term: a JSON object of arguments with which a function may be called. Raises PromptError."""
+        return self.schema({**function.parameters, "type": "object"})
+
+    def argument(self, function: ToolFunction, name: str) -> str:
+        """A term: the JSON value of one argument, for formats that don't write a JSON object. Raises
+        PromptError.
+        """
+        shared = {key: function.parameters[key] for key in _DEFINITIONS if key in function.parameters}
+        own = function.parameters.get("properties", {}).get(name, {})
+        return self.schema({**shared, **own} if isinstance(own, dict) else {})
+
+    def lark(self, grammar: str) -> str:
+        """A term: what a grammar in llguidance's dialect of Lark accepts."""
+        name = f"grammar-{len(self._grammars) + 1}"
+        self._grammars[name] = grammar
+        return f"@{name}"
 
     def text(self) -> str:
         """A term: any text, without control tokens."""
-        return self.rule("TEXT", "/(?s:.*)/")
+        return self._once("TEXT", _ANY_TEXT)
 
     def text_up_to(self, tag: str) -> str:
         """A term: any text and, for the first time, the tag behind it."""
-        literal = self.literal(tag)
-        if literal.startswith("<["):
-            return f"{self.text()} {literal}"
-        return self.rule("up_to", f"/(?s:.*)/ {literal}", attributes="[lazy]")
+        before, *others = self._pieces(tag)
+        if before.startswith("<["):
+            return " ".join([self.text(), before, *others])
+        if others:  # text that is followed by a control token needs no searching for its end
+            return " ".join([self.rule("TEXT_AND", f"{_ANY_TEXT} {before}"), *others])
+        return self._once("up_to", f"{_ANY_TEXT} {before}", attributes="[lazy]")
+
+    def space(self) -> str:
+        """A term: white space, or nothing."""
+        return self._once("SPACE", r"/[ \t\r\n]{0,8}/")
 
     def tagged_reply(self, task: ReplyTask, begin: str, rest: str, *, repeats: bool) -> str:
         """The body of the start rule for replies whose calls stand behind a tag: thoughts, then text up to
@@ -81,21 +123,43 @@ class GrammarBuilder:
         """A term: what the model thinks first; empty if it does not."""
         if task.thinking is None:
             return ""
-        behind = self.text_up_to(task.thinking.close) + " " + self.rule("SPACE", r"/\s*/")
+        behind = self.text_up_to(task.thinking.close)
+        if task.answer is not None or task.must_call:  # any text has white space in front of it, too
+            behind += f" {self.space()}"
         if task.starts_thinking:
             return behind
         return f"({self.literal(task.thinking.open)} {behind})?"
 
     def grammar(self, start: str) -> str:
-        """The whole."""
-        return "\n".join(["%llguidance {}", f"start: {start}", *self._rules])
+        """The whole: Lark, or llguidance's list of grammars if there are more than one."""
+        lark = "\n".join(["%llguidance {}", f"start: {start}", *self._rules])
+        if not self._grammars:
+            return lark
+        others = [{"name": name, "lark_grammar": text} for name, text in self._grammars.items()]
+        return json.dumps({"grammars": [{"lark_grammar": lark}, *others]}, ensure_ascii=False)
+
+    def _once(self, name: str, body: str, *, attributes: str = "") -> str:
+        """A rule that all who need it share."""
+        if body not in self._shared:
+            self._shared[body] = self.rule(name, body, attributes=attributes)
+        return self._shared[body]
+
+    def _pieces(self, text: str) -> list[str]:
+        """Terms, of text and of control tokens."""
+        pieces, begin = [], 0
+        for match in _TAGS.finditer(text):
+            if (token := self._find_control(match.group())) is not None:
+                pieces += [_quoted(text[begin : match.start()]), f"<[{token}]>"]
+                begin = match.end()
+        pieces.append(_quoted(text[begin:]))
+        return [piece for piece in pieces if piece != '""'] or ['""']
 
     def _calls(self, task: ReplyTask, begin: str, rest: str, *, repeats: bool) -> str:
         answer = self.text() if task.answer is None else task.answer
         if not task.tools:
             return answer
         section = f"{self.literal(begin)} {rest}"
-        space = self.rule("SPACE", r"/\s*/")
+        space = self.space()
         more = f"({space} {section})*" if repeats and task.parallel else ""
         if task.must_call:
             return f"{section} {more} {space}"
@@ -104,14 +168,18 @@ class GrammarBuilder:
         return f"{answer} | {self.text_up_to(begin)} {rest} {more} {space}"
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False) if text else ""
-
-
-def _escaped_slashes(pattern: str) -> str:
-    return re.sub(r"(?<!\\)/", r"\\/", pattern)
-
-
 def one_of(terms: Sequence[str]) -> str:
     """A term: one of these."""
     return "(" + " | ".join(terms) + ")"
+
+
+def _quoted(text: str) -> str:
+    return _json(text)
+
+
+def _json(value: Any) -> str:
+    """In the form in which Lark's strings are JSON, too: DEL escaped. Raises PromptError."""
+    written = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if not written.isascii() and any("\ud800" <= char <= "\udfff" for char in written):
+        raise PromptError("a schema or a name has half of a surrogate pair")
+    return written

@@ -65,5 +65,5 @@ def _answer_term(builder: GrammarBuilder, answer: AnswerFormat | None) -> str | 
             return builder.schema(schema)
         case RegexAnswer(pattern):
             return builder.regex(pattern)
-        case LarkAnswer():
-            raise PromptError("grammars of one's own cannot be used yet")
+        case LarkAnswer(grammar):
+            return builder.lark(grammar)
