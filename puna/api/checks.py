@@ -10,7 +10,7 @@ from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
 from puna.chat.go_templates import as_jinja
-from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, SchemaAnswer
+from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, LarkAnswer, RegexAnswer, SchemaAnswer
 from puna.chat.model_record import ModelRecord
 from puna.engine.sequences.samplers import new_sampler
 from puna.kv.session_manifest import check_session_name
@@ -91,12 +91,28 @@ def check_capabilities(
 
 def answer_format(wanted: Any) -> AnswerFormat | None:
     """None: free text. ApiError for what is no format."""
+    if isinstance(wanted, AnswerFormat):
+        return wanted
     if wanted is None or wanted == "":
         return None
     if wanted == "json":
         return JsonAnswer()
     if isinstance(wanted, dict):
-        return SchemaAnswer(wanted)
+        return grammar_answer(wanted) if wanted.get("type") == "grammar" else SchemaAnswer(wanted)
     raise ApiError(
         500, f'invalid format: {json.dumps(wanted)}; expected "json" or a valid JSON Schema object'
     )
+
+
+def grammar_answer(wanted: dict[str, Any]) -> AnswerFormat:
+    """Of `{"type": "grammar", "syntax": "regex" or "lark", "definition": TEXT}`, OpenAI's form for custom
+    tools; here it is a format, too. ApiError (400).
+    """
+    definition = wanted.get("definition")
+    if isinstance(definition, str):
+        match wanted.get("syntax"):
+            case "regex":
+                return RegexAnswer(definition)
+            case "lark":
+                return LarkAnswer(definition)
+    raise ApiError(400, 'a grammar needs a syntax, "regex" or "lark", and a definition, which is a text')

@@ -42,6 +42,7 @@ class InferenceRequest(Extensions, kw_only=True):
     model: str = ""
     stream: bool = True
     format: Any = None
+    """As Ollama's clients write it, or an AnswerFormat; see puna.api.checks.answer_format."""
     options: Annotated[dict[str, Any], msgspec.Meta(max_length=_MOST_OPTIONS)] = {}
     keep_alive: Any = None
     think: Any = None

@@ -72,7 +72,7 @@ class GrammarBuilder:
         return self.rule("REGEX", f"/{escaped}/")
 
     def schema(self, schema: Mapping[str, Any]) -> str:
-        """A term: JSON that fits a schema; for tools there are arguments() and argument(). Raises PromptError."""
+        """A term: JSON that fits a schema; tools have arguments() and argument(). Raises PromptError."""
         return self.rule("json", "%json " + _json({**schema, "x-guidance": _JSON_OPTIONS}))
 
     def arguments(self, function: ToolFunction) -> str:
