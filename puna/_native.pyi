@@ -507,6 +507,9 @@ class TextStream:
         stop_tokens: Sequence[int] = (),
     ) -> None:
         """table: None: tokens have no text, and come out as they come. Empty stop strings mean nothing."""
+    @property
+    def stop_string(self) -> str:
+        """The one that ended the reply; empty: none did."""
 
 def add_tokens(
     streams: Sequence[TextStream],

@@ -95,7 +95,8 @@ void bind_text(nb::module_& m) {
           "token"_a);
   nb::class_<TextStream>(m, "TextStream")
       .def("__init__", &init, "table"_a.none(), "stop_strings"_a = std::vector<std::string>(),
-           "stop_tokens"_a = std::vector<int64_t>());
+           "stop_tokens"_a = std::vector<int64_t>())
+      .def_prop_ro("stop_string", &TextStream::stop_string);
   m.def("add_tokens", &add_tokens, "streams"_a, "tokens"_a.noconvert(), "starts"_a.noconvert(), "num_left"_a);
 }
 

@@ -34,7 +34,7 @@ TextPiece TextStream::add(std::span<const int32_t> tokens, bool is_last) {
   while (piece.num_taken < tokens.size() && !piece.ends) piece.ends = take(tokens[piece.num_taken++]);
   const bool is_over = piece.ends || is_last;
   release(is_over || !stops_ ? text_.size() : text_.size() - stops_->num_matched(stop_state_), piece);
-  if (is_over && !found_stop_) release_tokens(tokens_.size(), piece);
+  if (is_over && stop_string_.empty()) release_tokens(tokens_.size(), piece);
   return piece;
 }
 
@@ -43,8 +43,7 @@ bool TextStream::take(int32_t token) {
   const std::string_view bytes = table_->visible_bytes(token);
   tokens_.push_back({token, num_released_ + text_.size()});
   decoder_.decode(bytes, text_);
-  found_stop_ = find_stop();
-  return found_stop_ || repeats(bytes);
+  return find_stop() || repeats(bytes);
 }
 
 // A stop string that is found is cut, with all behind it.
@@ -53,6 +52,7 @@ bool TextStream::find_stop() {
   while (num_searched_ < text_.size()) {
     stop_state_ = stops_->next(stop_state_, text_[num_searched_++]);
     if (const size_t found = stops_->num_found(stop_state_); found > 0) {
+      stop_string_ = text_.substr(num_searched_ - found, found);
       text_.resize(num_searched_ - found);
       return true;
     }

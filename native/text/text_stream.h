@@ -39,6 +39,8 @@ class TextStream {
   bool is_stop_token(int32_t token) const {
     return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
   }
+  // The one that ended the reply; empty: none did.
+  const std::string& stop_string() const { return stop_string_; }
 
  private:
   struct HeldToken {
@@ -61,7 +63,7 @@ class TextStream {
   size_t num_searched_ = 0;  // bytes of it that were looked at for stop strings
   uint64_t num_released_ = 0;
   std::vector<HeldToken> tokens_;
-  bool found_stop_ = false;
+  std::string stop_string_;     // that was found
   std::string_view last_word_;  // in the table
   int num_repeats_ = 0;
 };

@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from puna.api.anthropic.routes import ANTHROPIC, ANTHROPIC_ROUTES
 from puna.api.body_budget import BodyBudget
 from puna.api.context import ApiContext
 from puna.api.guard import Cors, HostGuard, PeerGuard
@@ -17,8 +18,8 @@ from puna.api.ollama.routes import OLLAMA, OLLAMA_ROUTES
 from puna.api.openai.routes import OPENAI, OPENAI_ROUTES
 from puna.daemon.runtime import Runtime
 
-ROUTES = [*OLLAMA_ROUTES, *OPENAI_ROUTES]
-_FACES = (OPENAI, OLLAMA)  # the first one whose prefix fits; everything begins with Ollama's
+ROUTES = [*OLLAMA_ROUTES, *OPENAI_ROUTES, *ANTHROPIC_ROUTES]
+_FACES = (ANTHROPIC, OPENAI, OLLAMA)  # the first one whose prefix fits; everything begins with Ollama's
 
 
 def create_app(runtime: Runtime) -> Starlette:

@@ -67,13 +67,17 @@ def check_model_template(model: StoredModel, record: ModelRecord) -> None:
         raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
 
 
-def effective_think(request: InferenceRequest, record: ModelRecord) -> Think:
-    """A model that can think does, unless told not to. ApiError (400): told to, but it can't."""
+def effective_think(request: InferenceRequest, record: ModelRecord, *, must_think: bool = True) -> Think:
+    """A model that can think does, unless told not to. ApiError (400): told to, but it can't, unless it need
+    not.
+    """
     think = request.think_mode()
     can_think = "thinking" in record.capabilities
     if think is None:
         return Think(can_think)
     if think.enabled and not can_think:
+        if not must_think:
+            return Think(False)
         raise ApiError(400, f'"{request.model}" does not support thinking')
     return think
 

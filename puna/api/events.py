@@ -23,6 +23,8 @@ class Delta(msgspec.Struct):
     logprobs: list[TokenLogprob] = []
     index: int = 0
     tool_calls: list[ToolCall] = []
+    prompt_tokens: int = 0
+    """As in Counts, which come at the end."""
 
 
 class Counts(msgspec.Struct):
@@ -47,6 +49,8 @@ class Finish(msgspec.Struct):
     cached_tokens: int = 0
     """Prompt tokens whose KV was cached."""
     index: int = 0
+    stop_string: str = ""
+    """What ended the reply, if it was one of the request's stop strings."""
 
 
 class Rendered(msgspec.Struct):

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from puna.api.connection_facts import connection_facts
 from puna.api.context import context_of
 from puna.api.errors import ApiError, to_api_error
-from puna.api.replies import error_reply
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -28,7 +27,7 @@ class Face:
 
     prefix: str
     """What the paths of its own begin with, those at which nothing is as well."""
-    encode_error: Callable[[ApiError], bytes]
+    error_reply: Callable[[ApiError], Response]
     has_plain_404: bool = False
     """Unknown paths and methods are answered in plain text, as Ollama does."""
 
@@ -38,8 +37,7 @@ class Face:
 
     def reply_to(self, error: Exception) -> Response:
         """What a client of this face is told."""
-        failure = to_api_error(error)
-        return error_reply(self.encode_error(failure), failure)
+        return self.error_reply(to_api_error(error))
 
     def reply_to_unknown(self, status: int, request: Request) -> Response:
         """404 or 405."""

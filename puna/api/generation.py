@@ -50,14 +50,15 @@ async def generate_reply(
             piece = _piece(parser, output)
             thinking = piece.thinking if prompt.reply.shows_thoughts else ""
             calls = [numbers.numbered(call) for call in piece.calls]
-            delta = Delta(piece.content, thinking, output.logprobs or [], index, calls)
+            delta = Delta(piece.content, thinking, output.logprobs or [], index, calls, len(prompt.tokens))
             if delta.content or delta.thinking or delta.logprobs or calls:
                 yield delta
             if output.stats is not None:
                 context = [*prompt.tokens, *tokens] if with_context else []
                 reason = "length" if output.finish_reason == "length" else "stop"
                 stats = output.stats
-                yield Finish(reason, _counts(stats, clock), context, stats.cached_tokens, index)
+                counts = _counts(stats, clock)
+                yield Finish(reason, counts, context, stats.cached_tokens, index, output.stop_string)
 
 
 def _raise_failure(output: StepOutput) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+import msgspec
+
 from puna.api.checks import (
     answer_format,
     check_capabilities,
@@ -34,6 +36,9 @@ from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import Request
 from puna.registry import ModelNotFound, StoredModel
 
+_ANY_LENGTH = 2**31 - 1
+"""Of a context, in tokens."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Task:
@@ -55,6 +60,8 @@ class _Task:
     context: list[int] = field(default_factory=list)
     num_choices: int = 1
     """Replies to each prompt."""
+    must_think: bool = True
+    """If thoughts are asked for."""
     is_raw: bool = False
     gives_context: bool = False
 
@@ -95,13 +102,31 @@ def generate(
     return _infer(context, request, task)
 
 
-def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> AsyncGenerator[Event, None]:
+def chat(
+    context: ApiContext, request: ChatRequest, *, num_choices: int = 1, must_think: bool = True
+) -> AsyncGenerator[Event, None]:
     """Events of one request; each choice ends with Finish, or there is only Rendered.
 
+    must_think: if thoughts are asked for; else a model that has none does without.
     Raises what puna.api.errors has a status for.
     """
+    return _infer(context, request, _chat_task(request, num_choices, must_think))
+
+
+async def chat_prompt_request(context: ApiContext, request: ChatRequest) -> tuple[StoredModel, PromptRequest]:
+    """What a text worker is asked for where nothing is to be generated: the prompt of any length. A model
+    that has no thoughts does without. Raises what puna.api.errors has a status for.
+    """
+    task = _chat_task(request, must_think=False)
+    model = await find_model(context.runtime.store, request.model)
+    think, _ = await _check(context, request, task, model)
+    prompt = _prompt_request(request, task, model, think, context_length=_ANY_LENGTH)
+    return model, msgspec.structs.replace(prompt, truncate=False)
+
+
+def _chat_task(request: ChatRequest, num_choices: int = 1, must_think: bool = True) -> _Task:
     needs = {"tools": request.tools, "vision": any(message.images for message in request.messages)}
-    task = _Task(
+    return _Task(
         verb="chat",
         is_empty=not request.messages,
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
@@ -110,8 +135,8 @@ def chat(context: ApiContext, request: ChatRequest, *, num_choices: int = 1) -> 
         tools=request.tools,
         tool_choice=request.tool_choice,
         num_choices=num_choices,
+        must_think=must_think,
     )
-    return _infer(context, request, task)
 
 
 async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) -> AsyncGenerator[Event, None]:
@@ -140,7 +165,16 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
             yield Finish("load")
             return
         prompts = await context.runtime.text.build_prompts(
-            resident.text, _prompt_request(request, task, resident, options, think)
+            resident.text,
+            _prompt_request(
+                request,
+                task,
+                resident.model,
+                think,
+                context_length=resident.context_length,
+                num_keep=options.num_keep,
+                with_boundaries=resident.info.state_bytes > 0,
+            ),
         )
         if request.debug_render_only:
             yield Rendered(prompts[0].text)
@@ -168,7 +202,7 @@ async def _check(
     """Refuses what this model cannot do. Raises what puna.api.errors has a status for."""
     task.check()
     record = await context.inspector.record(model)
-    think = effective_think(request, record)
+    think = effective_think(request, record, must_think=task.must_think)
     check_capabilities(request, model, record, task.verb, task.needs)
     answer_format(request.format)  # like the body's other fields, wrong whatever the model is
     if not task.is_raw:
@@ -188,9 +222,15 @@ async def _unload(runtime: Runtime, text: str) -> None:
 
 
 def _prompt_request(
-    request: InferenceRequest, task: _Task, resident: ResidentModel, options: Options, think: Think
+    request: InferenceRequest,
+    task: _Task,
+    model: StoredModel,
+    think: Think,
+    *,
+    context_length: int,
+    num_keep: int = 0,
+    with_boundaries: bool = False,
 ) -> PromptRequest:
-    model = resident.model
     return PromptRequest(
         messages=task.messages,
         prompts=list(task.prompts),
@@ -205,11 +245,11 @@ def _prompt_request(
         think_level=think.level,
         template=as_jinja(model.template or "") or "",
         forgets_thoughts=bool(task.messages) and _forgets_thoughts(model),
-        context_length=resident.context_length,
-        num_keep=options.num_keep,
+        context_length=context_length,
+        num_keep=num_keep,
         truncate=request.truncate,
         shift=request.shift,
-        with_boundaries=resident.info.state_bytes > 0,
+        with_boundaries=with_boundaries,
     )
 
 

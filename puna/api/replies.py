@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,10 +13,10 @@ from puna.api.errors import ApiError
 JSON_MEDIA_TYPE = "application/json; charset=utf-8"
 
 
-def error_reply(body: bytes, error: ApiError) -> Response:
+def error_reply(body: bytes, error: ApiError, headers: Mapping[str, str] = {}) -> Response:
     """body: the error, as the face has it."""
-    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
-    return Response(body, error.status, headers, JSON_MEDIA_TYPE)
+    retry = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    return Response(body, error.status, {**headers, **retry}, JSON_MEDIA_TYPE)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
@@ -45,12 +45,21 @@ class EventResponse(Generic[E]):
     """An ASGI reply that runs `events`, which has at least one, to its end, and closes it on every path.
 
     What fails before the first event is an HTTP error: the status line waits for that event.
+    headers: besides the usual ones, also of an error.
     """
 
-    def __init__(self, events: AsyncGenerator[E, None], framing: Framing[E], *, stream: bool) -> None:
+    def __init__(
+        self,
+        events: AsyncGenerator[E, None],
+        framing: Framing[E],
+        *,
+        stream: bool,
+        headers: Mapping[str, str] = {},
+    ) -> None:
         self._events = events
         self._framing = framing
         self._stream = stream
+        self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def respond() -> None:
@@ -66,11 +75,11 @@ class EventResponse(Generic[E]):
             body = await self._collect(first) if whole else b""
         except Exception as error:  # the request's boundary: every error becomes an answer
             failure = to_api_error(error)
-            reply = error_reply(self._framing.error_body(failure), failure)
+            reply = error_reply(self._framing.error_body(failure), failure, self._headers)
             await reply(scope, receive, send)
             return
         if whole:
-            await Response(body, media_type=JSON_MEDIA_TYPE)(scope, receive, send)
+            await Response(body, headers=self._headers, media_type=JSON_MEDIA_TYPE)(scope, receive, send)
         else:
             await self._send_stream(first, send)
 
@@ -78,7 +87,8 @@ class EventResponse(Generic[E]):
         return self._framing.body([first, *[event async for event in self._events]])
 
     async def _send_stream(self, first: E, send: Send) -> None:
-        headers = [(b"content-type", self._framing.media_type.encode())]
+        named = {"content-type": self._framing.media_type, **self._headers}
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
             await _send_part(send, self._framing.frame(first))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from puna.chat.boundaries import find_boundaries
+from puna.chat.changing_lines import without_changing_lines
 from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
 from puna.chat.grammars.composition import offered_tools, reply_grammar
@@ -143,6 +144,10 @@ class _Builder:
         requested = [
             msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages
         ]
+        if requested and requested[0].role == "system":
+            requested[0] = msgspec.structs.replace(
+                requested[0], content=without_changing_lines(requested[0].content)
+            )
         messages = [*request.embedded, *requested]
         if request.system and not (requested and requested[0].role == "system"):
             messages.insert(0, Message("system", request.system))

@@ -121,6 +121,8 @@ class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
     logprobs: list[TokenLogprob] | None = None
     """One per token, if the request asked for them."""
     finish_reason: FinishReason | None = None
+    stop_string: str = ""
+    """The one that ended the reply, if one did."""
     error: str | None = None
     """What went wrong, if finish_reason is "error"."""
     stats: RequestStats | None = None

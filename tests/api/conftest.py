@@ -18,7 +18,7 @@ from puna.registry import Layer, Manifest, ModelName, Store
 from puna.registry.create import create_from_gguf
 from puna.registry.manifest import LAYER_TYPE
 from tests.api.fake_runtime import FakeRuntime
-from tests.api.ggufs import CHATML, THINKING, write_gguf
+from tests.api.ggufs import CALLING, CHATML, THINKING, write_gguf
 from tests.daemon.fake_sessions import write_key
 from tests.descriptions import TINY_WEIGHTS
 
@@ -69,6 +69,7 @@ def gguf_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("gguf")
     return {
         "plain": write_gguf(directory / "plain.gguf"),
+        "caller": write_gguf(directory / "caller.gguf", template=CALLING),
         "thinker": write_gguf(directory / "thinker.gguf", template=THINKING),
         "wrong": write_gguf(directory / "wrong.gguf", template="{% nonsense %}"),
         "bare": write_gguf(directory / "bare.gguf", template=None),

@@ -32,6 +32,7 @@ class Script:
 
     pieces: list[str] = field(default_factory=lambda: ["Hel", "lo"])
     reason: str = "stop"
+    stop_string: str = ""
     engine_error: str | None = None
     error: Exception | None = None
     """Raised behind the last piece."""
@@ -174,7 +175,13 @@ class FakeRuntime:
             generation_ns=2000,
         )
         reason = "length" if limit < len(script.pieces) else script.reason
-        yield StepOutput(request_id=request.id, finish_reason=reason, error=script.engine_error, stats=stats)
+        yield StepOutput(
+            request_id=request.id,
+            finish_reason=reason,
+            stop_string=script.stop_string,
+            error=script.engine_error,
+            stats=stats,
+        )
 
     def _logprobs(
         self, token: int, piece: str, request: Request, script: Script

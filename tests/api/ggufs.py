@@ -23,6 +23,16 @@ THINKING = (
     "{% if reasoning_effort is defined %}[{{ reasoning_effort }}]{% endif %}"
 )
 
+CALLING = (
+    "{% if tools %}<|im_start|>system\nTools: {{ tools | tojson }}\n"
+    "Call them with <tool_call></tool_call><|im_end|>\n{% endif %}"
+    + CHATML.replace(
+        "{{ message['content'] }}",
+        "{{ message['content'] }}{% for call in message['tool_calls'] or [] %}<tool_call>"
+        "{{ call.function | tojson }}</tool_call>{% endfor %}",
+    )
+)
+
 
 def write_gguf(path: Path, *, template: str | None = CHATML, context: int = 2048, **metadata: Any) -> Path:
     """metadata: further keys of the architecture, int or str."""

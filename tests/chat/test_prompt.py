@@ -68,6 +68,14 @@ def test_system_only_if_a_conversation_does_not_begin_with_one():
     assert "wise" not in own
 
 
+def test_a_line_that_changes_with_every_request_is_no_part_of_the_prompt():
+    header = "x-anthropic-billing-header: cc_version=2.1.77.a3f; cch={};\n"
+    first, second = (
+        text(messages=[Message("system", header.format(cch) + "S"), *HI]) for cch in ("00000", "11111")
+    )
+    assert first == second == turn("system", "S") + turn("user", "hi") + "<|im_start|>assistant\n"
+
+
 def test_a_prompt_is_the_users_part_of_a_conversation():
     model = {"system": "S", "embedded": [Message("user", "once")]}
     reply = "<|im_start|>assistant\n"

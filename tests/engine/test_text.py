@@ -118,7 +118,7 @@ def test_the_step_that_completes_a_stop_string_is_the_last():
     stop = b"".join(PIECES[token] for token in tokens[18:20]).decode()
     outputs = steps_of(text_engine(model), toy_request("r", PROMPT, 30, stop=[stop], num_draft=0))
     assert len(model.steps) == 20
-    assert outputs[-1].finish_reason == "stop"
+    assert (outputs[-1].finish_reason, outputs[-1].stop_string) == ("stop", stop)
     assert sum(len(output.tokens) for output in outputs) == 18
 
 

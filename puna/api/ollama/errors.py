@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+from starlette.responses import Response
 
 from puna.api.errors import ApiError
+from puna.api.replies import error_reply
 
 
 def ollama_error_body(error: ApiError) -> bytes:
     """One JSON object; in a stream, a line of its own."""
     return msgspec.json.encode({"error": error.text})
+
+
+def ollama_error_reply(error: ApiError) -> Response:
+    """To a request of this face."""
+    return error_reply(ollama_error_body(error), error)

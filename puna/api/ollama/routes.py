@@ -9,10 +9,10 @@ import puna
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
 from puna.api.ollama import blobs, create, generate, kv, listing, manage, pull, sessions, show
-from puna.api.ollama.errors import ollama_error_body
+from puna.api.ollama.errors import ollama_error_reply
 from puna.api.replies import json_response
 
-OLLAMA = Face("", ollama_error_body, has_plain_404=True)
+OLLAMA = Face("", ollama_error_reply, has_plain_404=True)
 
 
 async def _root(_: Request) -> Response:

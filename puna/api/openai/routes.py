@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from puna.api.faces import Face
 from puna.api.openai import chat, completions, models
-from puna.api.openai.errors import openai_error_body
+from puna.api.openai.errors import openai_error_reply
 
-OPENAI = Face("/v1/", openai_error_body)
+OPENAI = Face("/v1/", openai_error_reply)
 
 OPENAI_ROUTES = [
     OPENAI.route("/v1/models", models.list_models),

@@ -204,7 +204,13 @@ class Sequence:
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Closes the account."""
         self.record.finished(reason)
-        return StepOutput(request_id=self.id, finish_reason=reason, error=error, stats=self._stats())
+        return StepOutput(
+            request_id=self.id,
+            finish_reason=reason,
+            stop_string=self.text.stop_string,
+            error=error,
+            stats=self._stats(),
+        )
 
     def _stats(self) -> RequestStats:
         now = self.record.now_ns()

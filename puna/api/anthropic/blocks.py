@@ -1,0 +1,160 @@
+"""Content blocks of requests, turned into messages."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from puna.api.anthropic.schema import InputMessage
+from puna.api.errors import ApiError
+from puna.chat.messages import CalledFunction, Message, ToolCall
+
+_MAX_DEPTH = 4
+"""Blocks within blocks: a result, a document in it, texts in that."""
+
+
+class Conversation:
+    """Makes messages of turns; results of calls are told the names of what was called."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # by the ids of calls
+
+    def messages(self, turn: InputMessage) -> list[Message]:
+        """Of one turn. ApiError (400) for blocks that make no sense; unknown ones are ignored."""
+        role = turn.role.lower()
+        messages = list(self._assistant(turn) if role == "assistant" else self._other(role, turn))
+        return messages or [Message(role)]
+
+    def _other(self, role: str, turn: InputMessage) -> Iterator[Message]:
+        """Results of calls come before what the user says."""
+        rest = []
+        for block in _blocks(turn.content):
+            if block["type"] == "tool_result":
+                yield self._result(block)
+            else:
+                rest.append(block)
+        text, images = _text_and_images(rest)
+        if text or images:
+            yield Message(role, text, images=images)
+
+    def _assistant(self, turn: InputMessage) -> Iterator[Message]:
+        """One message, unless what servers' tools found comes in between."""
+        message = Message("assistant")
+        for block in _blocks(turn.content):
+            match block["type"]:
+                case "text":
+                    message.content += _field(block, "text", str)
+                case "thinking":
+                    message.thinking = (message.thinking or "") + _field(block, "thinking", str)
+                case "tool_use" | "server_tool_use":
+                    message.tool_calls = [*message.tool_calls, self._call(block)]
+                case kind if kind.endswith("_tool_result"):
+                    yield message
+                    yield self._result({**block, "content": _as_text(block.get("content"))})
+                    message = Message("assistant")
+        if message != Message("assistant"):
+            yield message
+
+    def _call(self, block: dict[str, Any]) -> ToolCall:
+        call_id, name = _field(block, "id", str), _field(block, "name", str)
+        if not call_id or not name:
+            raise ApiError(400, f"{block['type']} block needs an id and a name")
+        self._names[call_id] = name
+        arguments = _field(block, "input", dict) if block.get("input") is not None else {}
+        return ToolCall(CalledFunction(name, arguments), call_id)
+
+    def _result(self, block: dict[str, Any]) -> Message:
+        call_id = _field(block, "tool_use_id", str)
+        text, images = _text_and_images(_blocks(block.get("content") or ""))
+        if not text and block.get("is_error") is True:
+            text = "error"
+        return Message(
+            "tool", text, tool_name=self._names.get(call_id), tool_call_id=call_id or None, images=images
+        )
+
+
+def text_blocks(content: Any, field: str) -> list[str]:
+    """A text, or blocks of text. ApiError (400) for anything else."""
+    texts = []
+    for block in _blocks(content, field):
+        if block["type"] != "text":
+            raise ApiError(400, f"{field} may have blocks of type text, not {block['type'][:40]!r}")
+        texts.append(_field(block, "text", str))
+    return texts
+
+
+def _blocks(content: Any, field: str = "content") -> list[dict[str, Any]]:
+    """Each has a type. A text alone is a block of text."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        raise ApiError(400, f"{field} must be a string or an array of blocks")
+    for block in content:
+        if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+            raise ApiError(400, f"{field} has a block without a type")
+    return content
+
+
+def _text_and_images(blocks: list[dict[str, Any]], depth: int = 0) -> tuple[str, list[bytes]]:
+    """What a model is told, blocks joined without separator."""
+    if depth > _MAX_DEPTH:
+        raise ApiError(400, "content has too many blocks within blocks")
+    text, images = "", list[bytes]()
+    for block in blocks:
+        match block["type"]:
+            case "text":
+                text += _field(block, "text", str)
+            case "image":
+                images.append(_image(_field(block, "source", dict)))
+            case "document":
+                told, shown = _document(block, depth)
+                text, images = text + told, images + shown
+            case "search_result":
+                told, shown = _text_and_images(_blocks(block.get("content", "")), depth + 1)
+                text, images = text + _titled(block, told), images + shown
+            case "tool_reference":
+                text += f"{_field(block, 'tool_name', str)} can be called."
+    return text, images
+
+
+def _document(block: dict[str, Any], depth: int) -> tuple[str, list[bytes]]:
+    source = _field(block, "source", dict)
+    match source.get("type"):
+        case "text":
+            return _titled(block, _field(source, "data", str)), []
+        case "content":
+            text, images = _text_and_images(_blocks(source.get("content")), depth + 1)
+            return _titled(block, text), images
+        case kind:
+            raise ApiError(400, f"invalid document source type: {kind}. Only text is supported.")
+
+
+def _titled(block: dict[str, Any], text: str) -> str:
+    title = block.get("title")
+    return f"{title}\n{text}" if isinstance(title, str) and title else text
+
+
+def _image(source: dict[str, Any]) -> bytes:
+    kind = source.get("type")
+    if kind != "base64":
+        raise ApiError(400, f"invalid image source type: {kind}. Only base64 images are supported.")
+    try:
+        return b64decode(_field(source, "data", str), validate=True)
+    except ValueError as error:
+        raise ApiError(400, "invalid base64 data in an image") from error
+
+
+def _field(block: dict[str, Any], name: str, kind: type[Any]) -> Any:
+    value = block.get(name)
+    if not isinstance(value, kind):
+        raise ApiError(
+            400, f"a block of type {block.get('type')!r} needs the field {name!r}, as {kind.__name__}"
+        )
+    return value
+
+
+def _as_text(content: Any) -> str:
+    return content if isinstance(content, str) else msgspec.json.encode(content).decode()

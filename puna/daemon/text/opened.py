@@ -1,0 +1,22 @@
+"""The text side of a stored model, for who needs nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from puna.daemon.opening import opened_model
+from puna.daemon.text.model import TextModel
+from puna.daemon.text.pool import TextPool
+from puna.registry import ModelEntry
+
+
+@asynccontextmanager
+async def opened_text(pool: TextPool, model: ModelEntry) -> AsyncIterator[TextModel]:
+    """Raises GgufError, TokenizerError, MissingBlob, StoreError, WorkerDied."""
+    async with opened_model(model) as source:
+        text = await pool.open_model(source)
+    try:
+        yield text
+    finally:
+        pool.close_model(text)
