@@ -35,6 +35,12 @@ def check_sampling(options: Options) -> None:
         raise ApiError(400, str(error)) from error
 
 
+def check_tokens_exist(options: Options, vocab_size: int) -> None:
+    """ApiError (400) for options that speak of tokens which the model does not have."""
+    if (token := max(options.logit_bias, default=0)) >= vocab_size:
+        raise ApiError(400, f"logit_bias has token {token}; the model's vocabulary has {vocab_size}")
+
+
 def check_extensions(request: Extensions, num_replies: int) -> None:
     """ApiError (400), InvalidSessionName."""
     if not -_MAX_PRIORITY <= request.priority <= _MAX_PRIORITY:

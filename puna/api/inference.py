@@ -17,6 +17,7 @@ from puna.api.checks import (
     check_raw,
     check_sampling,
     check_template,
+    check_tokens_exist,
     check_top_logprobs,
     effective_think,
 )
@@ -161,6 +162,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         draft_model=str(draft.name) if draft else None,
     ) as resident:
         clock.loaded_ns = time.monotonic_ns()
+        check_tokens_exist(options, resident.info.vocab_size)
         if task.is_empty:
             yield Finish("load")
             return

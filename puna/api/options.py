@@ -20,6 +20,9 @@ _MIN_NUM_CTX = 4
 _CONTEXTS_PER_REPLY = 10
 _MAX_STOPS = 64
 _MAX_STOP_CHARS = 1024
+_MAX_BIASES = 1024
+_MAX_BIAS = 100
+_MAX_TOKEN_DIGITS = 9
 _SHOWN_CHARS = 64
 
 
@@ -45,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repeat_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    """By token; not one of Ollama's options."""
 
     def sampling(self, *, num_logprobs: int, choice: int = 0) -> SamplingParams:
         """num_logprobs: as in SamplingParams; choice: number of the reply, if a prompt gets several."""
@@ -59,6 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
             seed=None if self.seed == -1 else (self.seed + choice) % _SEED_RANGE,
+            logit_bias=self.logit_bias,
             num_logprobs=num_logprobs,
         )
 
@@ -97,6 +103,8 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
             values[name] = _float(name, value)
         elif name == "stop":
             values[name] = _strings(name, value)
+        elif name == "logit_bias":
+            values[name] = _biases(name, value)
         elif name == "draft_model":
             values[name] = _string(name, value)
         elif name not in _BOOLEANS:
@@ -151,3 +159,17 @@ def _strings(name: str, value: Any) -> list[str]:
             400, f'option "{name}" may have {_MAX_STOPS} texts of {_MAX_STOP_CHARS} characters at most'
         )
     return [item for item in value if item]
+
+
+def _biases(name: str, value: Any) -> dict[int, float]:
+    """By token, whose number is a text as JSON's keys are. Whether there is such a token is the model's."""
+    if not isinstance(value, dict) or len(value) > _MAX_BIASES:
+        raise ApiError(400, f"{name} must be an object with {_MAX_BIASES} tokens at most")
+    biases = {}
+    for token, bias in value.items():
+        if not (token.isascii() and token.isdecimal() and len(token) <= _MAX_TOKEN_DIGITS):
+            raise ApiError(400, f"{name} must have numbers of tokens as keys, not {token[:_SHOWN_CHARS]!r}")
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not abs(bias) <= _MAX_BIAS:
+            raise ApiError(400, f"{name} of token {token} must be between -{_MAX_BIAS} and {_MAX_BIAS}")
+        biases[int(token)] = float(bias)
+    return biases

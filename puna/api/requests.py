@@ -36,6 +36,11 @@ class Extensions(msgspec.Struct, kw_only=True):
     session: str | None = None
 
 
+def extensions_of(request: Extensions) -> dict[str, Any]:
+    """Those fields, to be passed on."""
+    return {name: getattr(request, name) for name in Extensions.__struct_fields__}
+
+
 class InferenceRequest(Extensions, kw_only=True):
     """Fields that generate and chat share."""
 

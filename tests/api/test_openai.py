@@ -125,6 +125,8 @@ def test_other_parameters_arrive(client, runtime):
     reply = client.post(CHAT, body).json()
     job = runtime.requests[-1]
     assert reply["choices"][0]["finish_reason"] == "length"
+    assert client.post(CHAT, {**body, "max_completion_tokens": 2}).status_code == 200
+    assert runtime.requests[-1].max_tokens == 2
     assert (job.max_tokens, job.stop) == (1, ["END"])
     assert (job.sampling.seed, job.sampling.frequency_penalty, job.sampling.presence_penalty) == (
         7,
@@ -133,10 +135,11 @@ def test_other_parameters_arrive(client, runtime):
     )
 
 
-def test_every_part_of_a_message_is_a_message(client, runtime):
+def test_texts_in_parts_are_one_message(client, runtime):
     content = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    client.post(CHAT, {"model": "m", "messages": [{"role": "user", "content": content}]})
-    assert "user\none<|im_end|>\n<|im_start|>user\ntwo" in prompt_text(runtime)
+    refused = {"role": "assistant", "content": None, "refusal": "I will not."}
+    assert client.post(CHAT, {"model": "m", "messages": [{"role": "user", "content": content}, refused]})
+    assert "user\none\ntwo<|im_end|>\n<|im_start|>assistant\nI will not.<|im_end|>" in prompt_text(runtime)
 
 
 def image(url: object) -> list[dict]:
@@ -171,6 +174,21 @@ def test_messages_that_cannot_be_used_are_400(client, messages, text):
     ("field", "text"),
     [
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "does not support tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0] has no name"),
+        ({"tools": [{"type": "custom"}]}, "tools[0] is of type 'custom'"),
+        ({"tool_choice": "sometimes"}, "invalid tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "a tool without a name"),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "none"}}}, "allowed_tools has"),
+        ({"max_tokens": 10**15}, "max_tokens must not be more than"),
+        ({"max_completion_tokens": 10**15}, "max_completion_tokens must not be more than"),
+        ({"temperature": 1e300}, "temperature is out of range"),
+        ({"seed": 2**63}, "seed is out of range"),
+        ({"logit_bias": {"x": 1}}, "logit_bias must have numbers of tokens"),
+        ({"logit_bias": {"1": 101}}, "logit_bias of token 1 must be between -100 and 100"),
+        ({"logit_bias": {"123456789": 1}}, "logit_bias has token 123456789"),
+        ({"logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias must be an object with 1024"),
+        ({"response_format": {"type": "poem"}}, "invalid type of response format: 'poem'"),
+        ({"response_format": {"type": "json_schema"}}, "needs a schema"),
         ({"stop": [1.5]}, "invalid type for 'stop' field: float"),
         ({"reasoning_effort": "enormous"}, 'invalid reasoning value: "enormous"'),
         ({"top_logprobs": 21}, "top_logprobs must be between 0 and 20"),
@@ -188,15 +206,12 @@ def test_plain_response_format_is_fine(client):
     assert client.post(CHAT, body).status_code == 200
 
 
-def test_calls_and_results_of_tools_are_rendered(client, runtime):
-    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    messages = [
-        *HI,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "content": "2", "tool_call_id": "1"},
-    ]
-    assert client.post(CHAT, {"model": "m", "messages": messages}).status_code == 200
-    assert "tool\n2" in prompt_text(runtime)
+def test_biases_of_tokens_arrive(client, runtime):
+    assert (
+        client.post(CHAT, {"model": "m", "messages": HI, "logit_bias": {"3": -100, "5": 1.5}}).status_code
+        == 200
+    )
+    assert runtime.requests[-1].sampling.logit_bias == {3: -100.0, 5: 1.5}
 
 
 def test_errors_have_openais_shape(client, runtime):

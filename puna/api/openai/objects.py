@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from puna.api.events import Finish
 from puna.api.ollama.reply import AlternativeReply, logprob_replies
-from puna.api.openai.text_logprobs import TextLogprobs
+from puna.api.openai.calls import arguments_text
+from puna.api.openai.completions.text_logprobs import TextLogprobs
+from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 
 _FINGERPRINT = "fp_ollama"  # clients may look for it
-_NUM_IDS = 999
 
 
 class PromptTokensDetails(msgspec.Struct):
@@ -47,12 +49,31 @@ class ChoiceLogprobs(msgspec.Struct):
     content: list[TokenLogprobs]
 
 
+class CalledFunction(msgspec.Struct):
+    """arguments: a JSON text."""
+
+    name: str
+    arguments: str
+
+
+class CallObject(msgspec.Struct, kw_only=True):
+    """A call, complete in a stream as well."""
+
+    index: int
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The assistant's message, or a piece of it. Everything may be absent; an empty content need not be."""
 
     role: str | None = None
     content: str | None = None
     reasoning: str = ""
+    tool_calls: Sequence[CallObject] = ()
+    function_call: CalledFunction | None = None
+    """In place of tool_calls in OpenAI's first API of functions."""
 
 
 class ChatChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -96,7 +117,7 @@ class Head(msgspec.Struct):
 
     @classmethod
     def new(cls, prefix: str, object_name: str, model: str) -> Head:
-        return cls(f"{prefix}-{random.randrange(_NUM_IDS)}", object_name, model, int(time.time()))
+        return cls(f"{prefix}-{secrets.token_hex(12)}", object_name, model, int(time.time()))
 
     def encode(self, choices: Sequence[ChatChoice | TextChoice], usage: Usage | None = None) -> bytes:
         """A reply, or a chunk."""
@@ -138,6 +159,19 @@ def usage_of(finishes: Sequence[Finish], replies_per_prompt: int) -> Usage:
         total_tokens=prompt + completion,
         prompt_tokens_details=PromptTokensDetails(cached),
     )
+
+
+def call_objects(calls: Sequence[ToolCall]) -> list[CallObject]:
+    """Calls of a reply."""
+    return [
+        CallObject(index=call.function.index or 0, id=call.id or "", function=called_function(call))
+        for call in calls
+    ]
+
+
+def called_function(call: ToolCall) -> CalledFunction:
+    """As text."""
+    return CalledFunction(call.function.name, arguments_text(call))
 
 
 def choice_logprobs(logprobs: Sequence[TokenLogprob]) -> ChoiceLogprobs | None:
