@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test hostile faults soak sanitize sanitized lint format bench peer clean
+.PHONY: run test test-clients hostile faults soak sanitize sanitized lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -21,6 +21,11 @@ run:                ## build, install, get the default model, answer PROMPT
 test:               ## build, install with the test dependencies, run all tests
 	$(call install,[test])
 	$(BIN)/python -m pytest $(TESTS)
+
+test-clients:       ## agents and libraries that people bring, as their registries have them; needs npm
+	$(call install,[clients])
+	npm install --prefix build/clients --no-save --no-audit --no-fund ollama @openai/codex @anthropic-ai/claude-code-linux-x64
+	PUNA_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
 
 hostile:            ## thousands of mutated model files; ARGS="--cases 20000 --seed 7"
 	$(call install,[test])

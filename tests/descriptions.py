@@ -4,3 +4,4 @@ from puna.registry.create import WeightsDescription
 
 TINY_WEIGHTS = WeightsDescription(architecture="llama", parameter_size="2K", quantization="F32")
 SMOLLM2_WEIGHTS = WeightsDescription(architecture="llama", parameter_size="134.52M", quantization="Q4_1")
+GEMMA3_WEIGHTS = WeightsDescription(architecture="gemma3", parameter_size="268.10M", quantization="Q4_K_M")

@@ -1,0 +1,50 @@
+"""Codex, unmodified, with its provider for local models: a tool round trip: a call, its result, and an
+answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.clients.agent_model import NAME
+from tests.clients.conftest import NPM, Home, call
+
+pytestmark = pytest.mark.e2e
+
+CODEX = NPM / ".bin" / "codex"
+
+
+def events(home: Home, url: str, prompt: str, *options: str) -> list[dict[str, Any]]:
+    """What Codex reports of a conversation."""
+    output = home.run(
+        [
+            CODEX,
+            *("exec", "--oss", "--local-provider", "ollama", "--model", NAME, "--json"),
+            *("--skip-git-repo-check", "--sandbox", "read-only"),
+            *options,
+            prompt,
+        ],
+        CODEX_OSS_BASE_URL=f"{url}/v1",
+        CODEX_HOME=str(home.path),
+    )
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    done = [event["item"] for event in said if event["type"] == "item.completed"]
+    return [item for item in done if item["type"] == kind]
+
+
+def test_a_scripted_round_trip(home, scripted):
+    url = scripted(
+        [
+            {"has": "Plan updated", "reply": "The plan stands."},
+            {"reply": "Let me plan." + call("update_plan", plan=[{"step": "Look", "status": "in_progress"}])},
+        ]
+    )
+    said = events(home, url, "Make a plan.")
+    assert [item["text"] for item in items(said, "agent_message")] == ["Let me plan.", "The plan stands."]
+    assert items(said, "todo_list")
