@@ -465,11 +465,13 @@ class Vocabulary:
         equally long ones the lowest id, then the leftmost. User-defined tokens are always found, control
         and unknown ones only if parse_special. The GIL is released.
         """
-    def encode(self, text: bytes, parse_special: bool, words: WordCutter | None) -> list[int]:
+    def encode(
+        self, text: bytes, parse_special: bool, words: WordCutter | None, begins: bool = True
+    ) -> list[int]:
         """Special tokens as in find_special; then, with `words`, byte pairs: the earliest merge of the list
         first, among equals the leftmost, and bytes without a token are dropped; without, SentencePiece.
-        Neither BOS nor EOS is added. NativeError if the vocabulary is of the other kind. The GIL is
-        released.
+        begins: nothing stands before the text, so that SentencePiece may put a space there. Neither BOS nor
+        EOS is added. NativeError if the vocabulary is of the other kind. The GIL is released.
         """
 
 # --- tokens to text ---
@@ -505,8 +507,11 @@ class TextStream:
         table: TokenTable | None,
         stop_strings: Sequence[str] = (),
         stop_tokens: Sequence[int] = (),
+        shown_tokens: Sequence[int] = (),
     ) -> None:
-        """table: None: tokens have no text, and come out as they come. Empty stop strings mean nothing."""
+        """table: None: tokens have no text, and come out as they come. Empty stop strings mean nothing.
+        shown_tokens: control tokens that have text all the same.
+        """
     @property
     def stop_string(self) -> str:
         """The one that ended the reply; empty: none did."""
@@ -582,6 +587,28 @@ class Sampler:
         """Counts a token of the prompt for the penalties."""
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
+class TokenMask:
+    """Which tokens a row may give. One thread writes it, sample_batch() waits for it in another one."""
+
+    def __init__(self, num_tokens: int) -> None: ...
+    @property
+    def address(self) -> int:
+        """Of uint32 words with a bit for each token, the lowest first, to be written between begin() and
+        finish().
+        """
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def only(self) -> int | None:
+        """The only token that it allows; None if there are others."""
+    def begin(self) -> None:
+        """It is written anew."""
+    def finish(self) -> None:
+        """It is written. One without any token has failed."""
+    def fail(self, error: str) -> None:
+        """In place of finish(): rows that have it give no token."""
+    def allows(self, token: int) -> bool: ...
+
 class SampleResult:
     """Token by token, in the samplers' order; a new array or list at each access."""
 
@@ -607,6 +634,7 @@ def sample_batch(
     drafts: NDArray[np.int32] | None = None,
     draft_starts: NDArray[np.int32] | None = None,
     isa: str = "auto",
+    masks: Sequence[TokenMask | None] = (),
 ) -> SampleResult:
     """Samples logits [rows, vocabulary]; each token counts as accepted by its sampler.
 
@@ -617,6 +645,10 @@ def sample_batch(
 
     A sampler whose first row has a NaN, or no largest logit that is finite, once it is penalized, gets no
     token, but an error; if that is a later row, it gets the tokens before it.
+
+    masks: of each row; None: it may give anything. What is not allowed counts for nothing before penalties
+    and all that follows; log-probabilities stay those of the model. A token that is the only one is drawn
+    whatever its logit is.
 
     The samplers are different ones. The instruction set decides only how fast it goes. NativeError if rows,
     samplers and drafts do not fit together.

@@ -82,7 +82,8 @@ class Engine:
         try:
             with ModelSource.open(path) as source:
                 self.info: ModelInfo = self._core.load_model(_MODEL_ID, source)
-            self._core.set_token_table(_MODEL_ID, TokenTable(self.tokenizer.token_table()))
+            table = TokenTable(self.tokenizer.token_table())
+            self._core.set_token_table(_MODEL_ID, table, self.tokenizer)
         except BaseException:
             self.close()
             raise

@@ -50,7 +50,7 @@ void init(Sampler* self, float temperature, int64_t top_k, float top_p, float mi
 SampledBatch sample(ThreadPool& pool, const Logits& logits,
                     const std::vector<std::shared_ptr<Sampler>>& samplers,
                     const std::optional<Tokens>& drafts, const std::optional<Tokens>& draft_starts,
-                    const std::string& isa) {
+                    const std::string& isa, const std::vector<const TokenMask*>& masks) {
   std::vector<Sampler*> pointers;
   for (const auto& sampler : samplers) {
     if (sampler == nullptr) throw Error("a sampler is None");
@@ -63,7 +63,7 @@ SampledBatch sample(ThreadPool& pool, const Logits& logits,
   const Kernels& kernels = select_kernels(isa.c_str());
   const nb::gil_scoped_release release;
   return sample_batch(pool, kernels, logits.data(), static_cast<int64_t>(logits.shape(0)),
-                      static_cast<int64_t>(logits.shape(1)), pointers, given);
+                      static_cast<int64_t>(logits.shape(1)), pointers, given, masks);
 }
 
 template <typename T>
@@ -115,6 +115,15 @@ void bind_sampler(nb::module_& m) {
       .def(
           "accept_many", [](Sampler& self, const Tokens& tokens) { self.accept(to_span(tokens)); },
           nb::arg("tokens").noconvert());
+  nb::class_<TokenMask>(m, "TokenMask")
+      .def(nb::init<int64_t>(), nb::arg("num_tokens"))
+      .def_prop_ro("address", [](TokenMask& mask) { return reinterpret_cast<uintptr_t>(mask.words()); })
+      .def_prop_ro("num_bytes", &TokenMask::num_bytes)
+      .def_prop_ro("only", &TokenMask::only)
+      .def("begin", &TokenMask::begin)
+      .def("finish", &TokenMask::finish)
+      .def("fail", &TokenMask::fail, nb::arg("error"))
+      .def("allows", &TokenMask::allows, nb::arg("token"));
   nb::class_<SampledBatch>(m, "SampleResult")
       .def_prop_ro("tokens", [](const SampledBatch& result) { return column(result, &Sample::token); })
       .def_prop_ro("logprobs", [](const SampledBatch& result) { return column(result, &Sample::logprob); })
@@ -123,7 +132,7 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("errors", &errors);
   m.def("sample_batch", &sample, nb::arg("pool"), nb::arg("logits").noconvert(), nb::arg("samplers"),
         nb::arg("drafts").noconvert() = nb::none(), nb::arg("draft_starts").noconvert() = nb::none(),
-        nb::arg("isa") = "auto");
+        nb::arg("isa") = "auto", nb::arg("masks") = std::vector<const TokenMask*>());
 }
 
 }  // namespace puna

@@ -33,9 +33,9 @@ nb::bytes build(const std::vector<nb::bytes>& pieces, const nb::bytes& hidden) {
 }
 
 void init(TextStream* self, const std::shared_ptr<TokenTable>& table, std::vector<std::string> stop_strings,
-          std::vector<int64_t> stop_tokens) {
+          std::vector<int64_t> stop_tokens, std::vector<int64_t> shown_tokens) {
   const nb::gil_scoped_release release;
-  new (self) TextStream(table, std::move(stop_strings), std::move(stop_tokens));
+  new (self) TextStream(table, std::move(stop_strings), std::move(stop_tokens), std::move(shown_tokens));
 }
 
 nb::list to_list(std::span<const int32_t> tokens) {
@@ -95,7 +95,7 @@ void bind_text(nb::module_& m) {
           "token"_a);
   nb::class_<TextStream>(m, "TextStream")
       .def("__init__", &init, "table"_a.none(), "stop_strings"_a = std::vector<std::string>(),
-           "stop_tokens"_a = std::vector<int64_t>())
+           "stop_tokens"_a = std::vector<int64_t>(), "shown_tokens"_a = std::vector<int64_t>())
       .def_prop_ro("stop_string", &TextStream::stop_string);
   m.def("add_tokens", &add_tokens, "streams"_a, "tokens"_a.noconvert(), "starts"_a.noconvert(), "num_left"_a);
 }

@@ -195,6 +195,9 @@ struct Kernels {
   void (*selective_scan)(const SelectiveScanArgs& args);
 
   // --- sampling.cpp --- the same results on every instruction set
+  // Of one block: the logits whose bits are 1, the lowest bit of the first word for the first logit; of the
+  // others -infinity.
+  void (*mask_logits)(const float* logits, const uint32_t* words, float* out);
   // Of each block: the largest logit, NaN if one is.
   void (*logit_maxima)(const float* logits, int64_t num_blocks, float* max);
   // Of each block: the sum of exp((logit - max[block]) * inverse_temperature).

@@ -71,6 +71,18 @@ PUNA_INLINE Ints sort_key(Floats x) {
 
 }  // namespace
 
+void mask_logits(const float* logits, const uint32_t* words, float* out) {
+  Words lane_bits;
+  for (int lane = 0; lane < kWidth; ++lane) lane_bits[lane] = uint32_t{1} << lane;
+  const Floats nothing = all(-__builtin_inff());
+  for (int i = 0; i < kLogitBlock; i += kWidth) {
+    const uint32_t bits = words[i / 32] >> (i % 32);
+    const Floats x = load_floats(logits + i);
+    const Floats kept = ((Words{} + bits) & lane_bits) != 0 ? x : nothing;
+    std::memcpy(out + i, &kept, sizeof kept);
+  }
+}
+
 void logit_maxima(const float* logits, int64_t num_blocks, float* max) {
   for (int64_t b = 0; b < num_blocks; ++b, logits += kLogitBlock) {
     Floats maxima[kSums];

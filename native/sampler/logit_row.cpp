@@ -30,6 +30,27 @@ LogitRow::LogitRow(const Kernels& kernels, std::span<const float> logits, float 
   if (inverse_temperature > 0) sums_.resize(blocks_.size());
 }
 
+LogitRow::LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature,
+                   const TokenMask& mask)
+    : LogitRow(kernels, logits, inverse_temperature) {
+  static const std::vector<float> nothing(kLogitBlock, -kInfinity);
+  mask_ = &mask;
+  unmasked_ = blocks_;
+  size_t num_masked = 0;
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    if (mask.block(static_cast<int64_t>(b)) == nullptr)
+      unmasked_[b] = nullptr;
+    else
+      ++num_masked;
+  }
+  masked_ = std::make_unique_for_overwrite<float[]>(num_masked * kLogitBlock);
+  float* next = masked_.get();
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    blocks_[b] = unmasked_[b] == nullptr ? nothing.data() : next;
+    if (unmasked_[b] != nullptr) next += kLogitBlock;
+  }
+}
+
 LogitRow LogitRow::copy() const {
   LogitRow row(*kernels_, {}, inverse_temperature_);
   row.size_ = size_;
@@ -38,6 +59,11 @@ LogitRow LogitRow::copy() const {
   row.maxima_ = maxima_;
   row.sums_ = sums_;
   return row;
+}
+
+void LogitRow::mask_block(size_t b) {
+  float* masked = masked_.get() + (blocks_[b] - masked_.get());
+  kernels_->mask_logits(unmasked_[b], mask_->block(static_cast<int64_t>(b)), masked);
 }
 
 // Not filled yet.
@@ -67,8 +93,14 @@ void LogitRow::scan(int64_t begin, int64_t end) {
   constexpr int64_t kRun = 4;
   end = std::min(end, num_blocks());
   while (begin < end) {
+    if (mask_ != nullptr && unmasked_[static_cast<size_t>(begin)] == nullptr) {
+      ++begin;
+      continue;
+    }
     int64_t n = 1;
     while (n < std::min(kRun, end - begin) && block(begin + n) == block(begin) + n * kLogitBlock) ++n;
+    if (mask_ != nullptr)
+      for (int64_t b = begin; b < begin + n; ++b) mask_block(static_cast<size_t>(b));
     kernels_->logit_maxima(block(begin), n, maxima_.data() + begin);
     if (!sums_.empty())
       kernels_->logit_sums(block(begin), n, maxima_.data() + begin, inverse_temperature_,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "sampler/token_mask.h"
 
 namespace puna {
 
@@ -21,6 +22,9 @@ class LogitRow {
   // The logits must outlive the row. inverse_temperature: the one at which sums will be asked for; 0: none.
   // scan() of all blocks and finish_scan() must follow.
   LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature);
+  // Of what the mask does not allow the logits are -infinity. It must outlive scan().
+  LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature,
+           const TokenMask& mask);
   LogitRow(LogitRow&&) = default;
 
   // Reads blocks [begin, end), as far as there are any. Different blocks may be scanned at the same time.
@@ -55,6 +59,7 @@ class LogitRow {
   int64_t draw(float inverse_temperature, double share) const;
 
  private:
+  void mask_block(size_t b);
   float* own_block(size_t b);
   std::vector<float> sums(float inverse_temperature) const;
   std::vector<float> factors(float inverse_temperature) const;
@@ -66,8 +71,11 @@ class LogitRow {
   float max_ = 0;
   std::vector<const float*> blocks_;
   std::vector<std::unique_ptr<float[]>> own_blocks_;  // empty, or some: the last one filled up, changed ones
-  std::vector<float> maxima_;                         // with -infinity up to a multiple of 16
-  std::vector<float> sums_;                           // empty, or at inverse_temperature_
+  const TokenMask* mask_ = nullptr;
+  std::vector<const float*> unmasked_;  // of each block; null: nothing of it is allowed
+  std::unique_ptr<float[]> masked_;     // the blocks of which something is
+  std::vector<float> maxima_;           // with -infinity up to a multiple of 16
+  std::vector<float> sums_;             // empty, or at inverse_temperature_
 };
 
 }  // namespace puna

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -64,20 +65,52 @@ std::vector<Turn> turns_of(std::span<Sampler* const> samplers, const Drafts& dra
   return turns;
 }
 
-std::vector<LogitRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
-                              std::span<const Turn> turns) {
-  std::vector<LogitRow> rows;
+// A row, and what its mask leaves of it.
+struct MaskedRow {
+  LogitRow logits;
+  std::optional<LogitRow> masked;
+  const TokenMask* mask;  // null: anything may be drawn
+  bool reads_logits;
+
+  void scan(int64_t begin, int64_t end) {
+    if (reads_logits) logits.scan(begin, end);
+    if (masked) masked->scan(begin, end);
+  }
+
+  Sample sample(const Sampler& sampler, Candidates& candidates) {
+    if (mask == nullptr) return sampler.sample(logits, candidates);
+    mask->check();
+    return sampler.sample(logits, masked ? *masked : logits, *mask, candidates);
+  }
+};
+
+MaskedRow row_of(const Kernels& kernels, std::span<const float> logits, const Sampler& sampler,
+                 const TokenMask* mask) {
+  const float beta = sampler.scan_inverse_temperature();
+  MaskedRow row = {.logits = LogitRow(kernels, logits, beta),
+                   .masked = {},
+                   .mask = mask,
+                   .reads_logits = mask == nullptr || sampler.wants_logprobs()};
+  if (mask != nullptr && !mask->only()) row.masked.emplace(kernels, logits, beta, *mask);
+  return row;
+}
+
+std::vector<MaskedRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
+                               std::span<const Turn> turns, std::span<const TokenMask* const> masks) {
+  std::vector<MaskedRow> rows;
   for (const Turn& turn : turns) {
     for (size_t i = 0; i < turn.num_rows(); ++i, logits += vocab_size)
-      rows.emplace_back(kernels, std::span(logits, vocab_size), turn.sampler->scan_inverse_temperature());
+      rows.push_back(row_of(kernels, std::span(logits, vocab_size), *turn.sampler,
+                            masks.empty() ? nullptr : masks[rows.size()]));
   }
   return rows;
 }
 
 // Waking the other threads costs some 15 us; reading 1024 blocks takes as long.
-bool is_worth_waking(std::span<const LogitRow> rows) {
+bool is_worth_waking(std::span<const MaskedRow> rows) {
   int64_t work = 0;
-  for (const LogitRow& row : rows) work += row.num_blocks() * (row.has_sums() ? 4 : 1);
+  for (const MaskedRow& row : rows)
+    if (row.reads_logits || row.masked) work += row.logits.num_blocks() * (row.logits.has_sums() ? 4 : 1);
   return work > 1024;
 }
 
@@ -99,14 +132,19 @@ SampledBatch finished(std::span<Turn> turns, std::vector<Sample>&& samples) {
 }  // namespace
 
 SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
-                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts) {
+                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts,
+                          std::span<const TokenMask* const> masks) {
   if (!drafts.starts.empty()) check_starts(drafts.starts, samplers.size(), drafts.tokens.size());
   if (static_cast<size_t>(num_rows) != samplers.size() + drafts.tokens.size())
     throw Error("logits have " + std::to_string(num_rows) + " rows, but there are " +
                 std::to_string(samplers.size()) + " samplers" +
                 (drafts.starts.empty() ? "" : " and " + std::to_string(drafts.tokens.size()) + " drafts"));
+  if (!masks.empty() && masks.size() != static_cast<size_t>(num_rows))
+    throw Error(std::to_string(num_rows) + " rows have " + std::to_string(masks.size()) + " masks");
+  for (const TokenMask* mask : masks)
+    if (mask != nullptr) mask->wait();
   std::vector<Turn> turns = turns_of(samplers, drafts);
-  std::vector<LogitRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), turns);
+  std::vector<MaskedRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), turns, masks);
   const auto share_out = [&](int64_t count, const std::function<void(int64_t)>& body) {
     if (count > 1 && is_worth_waking(rows)) return pool.parallel_for(count, body);
     for (int64_t i = 0; i < count; ++i) body(i);
@@ -122,8 +160,8 @@ SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float*
     });
   const auto sample_row = [&](const Sampler& sampler, size_t r) {
     static thread_local Candidates candidates;
-    if (!together) rows[r].scan(0, rows[r].num_blocks());
-    return sampler.sample(rows[r], candidates);
+    if (!together) rows[r].scan(0, rows[r].logits.num_blocks());
+    return rows[r].sample(sampler, candidates);
   };
   std::vector<Sample> samples(rows.size());
   share_out(num_turns, [&](int64_t i) {

@@ -9,6 +9,7 @@
 #include "executor/thread_pool.h"
 #include "kernels/kernels.h"
 #include "sampler/sampler.h"
+#include "sampler/token_mask.h"
 
 namespace puna {
 
@@ -28,7 +29,9 @@ struct SampledBatch {
 // Sampler i owns the next 1 + (its drafts) of `logits`, [num_rows, vocab_size]. It samples and commits them
 // one after the other until a token differs from its draft, or a row cannot be sampled, as if the rows had
 // come one by one. Error if the rows do not fit. The samplers are different ones.
+// masks: of each row, null where anything may be drawn; empty: there are none. Those are waited for.
 SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
-                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts);
+                          int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts,
+                          std::span<const TokenMask* const> masks = {});
 
 }  // namespace puna

@@ -74,7 +74,7 @@ float Sampler::inverse_temperature() const {
 }
 
 float Sampler::scan_inverse_temperature() const {
-  if (params_.num_logprobs >= 0) return 1;
+  if (wants_logprobs()) return 1;
   if (params_.temperature <= 0 || params_.top_k > 0) return 0;
   return is_filtered() ? 1 : inverse_temperature();
 }
@@ -82,15 +82,30 @@ float Sampler::scan_inverse_temperature() const {
 Sample Sampler::sample(LogitRow& row, Candidates& candidates) const {
   row.finish_scan();
   Sample sample = {};
-  if (changes_logits()) {
-    LogitRow changed = row.copy();
-    change_logits(changed);
-    sample.token = choose(changed, candidates);
-  } else {
-    sample.token = choose(row, candidates);
-  }
+  sample.token = draw(row, candidates);
   add_logprobs(row, candidates, sample);
   return sample;
+}
+
+Sample Sampler::sample(LogitRow& row, LogitRow& masked, const TokenMask& mask, Candidates& candidates) const {
+  Sample sample = {};
+  if (mask.only()) {
+    sample.token = *mask.only();
+    if (sample.token >= row.size()) throw Error("the only token that is allowed is none of the model's");
+  } else {
+    masked.finish_scan();
+    sample.token = draw(masked, candidates);
+  }
+  if (wants_logprobs()) row.finish_scan();
+  add_logprobs(row, candidates, sample);
+  return sample;
+}
+
+int32_t Sampler::draw(const LogitRow& row, Candidates& candidates) const {
+  if (!changes_logits()) return choose(row, candidates);
+  LogitRow changed = row.copy();
+  change_logits(changed);
+  return choose(changed, candidates);
 }
 
 void Sampler::commit(const Sample& sample) {
@@ -180,7 +195,7 @@ void Sampler::keep_nucleus(Candidates& candidates, const LogitRow& row) const {
 
 void Sampler::add_logprobs(const LogitRow& row, Candidates& candidates, Sample& sample) const {
   sample.logprob = std::numeric_limits<float>::quiet_NaN();
-  if (params_.num_logprobs < 0) return;
+  if (!wants_logprobs()) return;
   const double log_total = std::log(row.total());
   const auto logprob = [&](float logit) { return static_cast<float>(logit - row.max() - log_total); };
   sample.logprob = logprob(row.logit(sample.token));

@@ -52,10 +52,16 @@ class Sampler {
   // The inverse temperature at which the row to be sampled should be scanned; 0: none.
   float scan_inverse_temperature() const;
 
+  // Whether the model's own distribution is wanted beside what is drawn.
+  bool wants_logprobs() const { return params_.num_logprobs >= 0; }
+
   // Changes nothing, so that a failed batch leaves all samplers as they were; commit() ends the turn. The row
   // is scanned; what `candidates` holds does not matter.
   // Error: NaN among the logits, or none finite.
   Sample sample(LogitRow& row, Candidates& candidates) const;
+  // The same under a mask. masked: the row under it, scanned unless the mask has an only() token; row: needed
+  // for log-probabilities alone.
+  Sample sample(LogitRow& row, LogitRow& masked, const TokenMask& mask, Candidates& candidates) const;
 
   void commit(const Sample& sample);
 
@@ -64,6 +70,7 @@ class Sampler {
   bool is_filtered() const;
   bool changes_logits() const;
   void change_logits(LogitRow& row) const;
+  int32_t draw(const LogitRow& row, Candidates& candidates) const;
   int32_t choose(const LogitRow& row, Candidates& candidates) const;
   void filter(const LogitRow& row, Candidates& candidates) const;
   void keep_typical(Candidates& candidates, const LogitRow& row) const;

@@ -18,8 +18,8 @@ std::string_view strip(std::string_view bytes) {
 }  // namespace
 
 TextStream::TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings,
-                       std::vector<int64_t> stop_tokens)
-    : table_(std::move(table)), stop_tokens_(std::move(stop_tokens)) {
+                       std::vector<int64_t> stop_tokens, std::vector<int64_t> shown_tokens)
+    : table_(std::move(table)), stop_tokens_(std::move(stop_tokens)), shown_tokens_(std::move(shown_tokens)) {
   std::erase(stop_strings, std::string());
   if (!stop_strings.empty()) stops_.emplace(std::move(stop_strings));
 }
@@ -38,9 +38,14 @@ TextPiece TextStream::add(std::span<const int32_t> tokens, bool is_last) {
   return piece;
 }
 
+std::string_view TextStream::text_of(int32_t token) const {
+  const bool is_shown = std::ranges::find(shown_tokens_, token) != shown_tokens_.end();
+  return is_shown ? table_->bytes(token) : table_->visible_bytes(token);
+}
+
 // Whether it ends the reply.
 bool TextStream::take(int32_t token) {
-  const std::string_view bytes = table_->visible_bytes(token);
+  const std::string_view bytes = text_of(token);
   tokens_.push_back({token, num_released_ + text_.size()});
   decoder_.decode(bytes, text_);
   return find_stop() || repeats(bytes);

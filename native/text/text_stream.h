@@ -28,9 +28,10 @@ struct TextPiece {
 class TextStream {
  public:
   // table: null: tokens have no text, and come out as they come. Error for strings that are too long.
-  // stop_tokens: end the reply before them; whoever adds tokens looks for them.
+  // stop_tokens: end the reply before them; whoever adds tokens looks for them. shown_tokens: control tokens
+  // that have text all the same.
   TextStream(std::shared_ptr<const TokenTable> table, std::vector<std::string> stop_strings,
-             std::vector<int64_t> stop_tokens);
+             std::vector<int64_t> stop_tokens, std::vector<int64_t> shown_tokens = {});
 
   // is_last: nothing comes after these tokens. Then what was held back comes out, and an incomplete character
   // is dropped. Nothing may be added behind the end.
@@ -48,6 +49,7 @@ class TextStream {
     uint64_t start;  // of its text, in bytes of the reply
   };
 
+  std::string_view text_of(int32_t token) const;
   bool take(int32_t token);
   bool find_stop();
   bool repeats(std::string_view bytes);
@@ -56,6 +58,7 @@ class TextStream {
 
   std::shared_ptr<const TokenTable> table_;
   std::vector<int64_t> stop_tokens_;
+  std::vector<int64_t> shown_tokens_;
   std::optional<StringMatcher> stops_;
   StringMatcher::State stop_state_ = 0;
   Utf8Decoder decoder_;

@@ -23,12 +23,13 @@ void encode_pieces(const Vocabulary& vocabulary, std::string_view text, bool par
 }  // namespace
 
 std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
-                            bool parse_special) {
+                            bool parse_special, bool begins) {
   std::vector<int32_t> tokens;
   if (words == nullptr) {
     SentencePiece model(vocabulary);
     encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
-      model.encode(piece, vocabulary.conventions().add_space_prefix, tokens);
+      const bool is_first = piece.data() == text.data();
+      model.encode(piece, vocabulary.conventions().add_space_prefix && (begins || !is_first), tokens);
     });
     return tokens;
   }

@@ -11,8 +11,9 @@
 namespace puna {
 
 // text: valid UTF-8. parse_special: whether control tokens are found in it. words: how byte-pair vocabularies
-// cut text; null: SentencePiece. Neither BOS nor EOS is added.
+// cut text; null: SentencePiece. Neither BOS nor EOS is added. begins: nothing stands before the text, so
+// that SentencePiece may put a space there.
 std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
-                            bool parse_special);
+                            bool parse_special, bool begins = true);
 
 }  // namespace puna

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from puna._native import PoolActivity, Sampler, SampleResult, StepControl
+    from puna._native import PoolActivity, Sampler, SampleResult, StepControl, TokenMask
 
 
 BLOCK_TOKENS = 16
@@ -53,6 +53,8 @@ class Batch:
         drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
         and for each of them. None: each has one row.
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
+    masks: for each of the rows, which tokens it may give, None: any; empty: all rows may give any. Another
+        thread may still be computing them.
     control: may stop the step, which then raises NativeError and is as if it had never been.
     """
 
@@ -64,6 +66,7 @@ class Batch:
     drafts: NDArray[np.int32] | None = None
     draft_starts: NDArray[np.int32] | None = None
     num_threads: int | None = None
+    masks: Sequence[TokenMask | None] = ()
     control: StepControl | None = None
 
 

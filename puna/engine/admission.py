@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
 
 from puna._native import TextStream
 from puna.backends.base import ModelInfo
@@ -16,6 +18,7 @@ from puna.engine.settings import EngineSettings
 from puna.engine.validation import (
     InvalidRequest,
     check_draft_model,
+    check_grammar,
     check_request,
     check_stop,
     prompt_array,
@@ -43,6 +46,9 @@ def new_sequence(
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest(NEEDS_PREFIX_TREE)
     check_stop(request.stop, model.token_table)
+    if request.grammar:
+        check_grammar(request.grammar, model.grammars)
+        request = _ending_with_grammar(request, model.grammars.end_tokens if model.grammars else ())
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
     context_length, num_windows = _context(request, info, model.kv, more_bytes)
@@ -57,10 +63,15 @@ def new_sequence(
         can_shift=info.can_shift,
         table=model.kv.new_table(keeps_all=num_windows is None),
         sampler=sampler,
-        text=TextStream(model.token_table, request.stop, request.stop_tokens),
+        text=TextStream(model.token_table, request.stop, request.stop_tokens, request.shown_tokens),
         record=record(),
         draft=None if draft_model is None else draft_model.drafter.new_state(),
     )
+
+
+def _ending_with_grammar(request: Request, end_tokens: Iterable[int]) -> Request:
+    """By whichever of these a grammar ends, the reply ends."""
+    return replace(request, stop_tokens=sorted({*request.stop_tokens, *end_tokens}))
 
 
 def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) -> tuple[int, int | None]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from puna._native import TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
+from puna.engine.grammars.compiling import GrammarCompiler, ModelGrammars
+from puna.engine.grammars.vocabulary import GrammarTokens
 from puna.engine.inspection import check_books, engine_stats
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.residents import Residents
@@ -56,6 +58,7 @@ class EngineCore:
         self.sharing = MemorySharing(self.memory, self._scheduler)
         self._recorder = Recorder(clock)
         self._runner = StepRunner(self._recorder)
+        self.grammars = GrammarCompiler(clock)
         self._requests = Requests(
             settings,
             clock,
@@ -64,6 +67,7 @@ class EngineCore:
             self._scheduler,
             self.sharing,
             self._recorder,
+            self.grammars,
         )
         self.under_way: Step | None = None
         """The step that is being computed: for any thread to see."""
@@ -137,10 +141,11 @@ class EngineCore:
             self._wake_if_there_is_room(model)
         return model.device.info
 
-    def set_token_table(self, model_id: str, table: TokenTable) -> None:
-        """Requests from now on get text, and may have stop strings."""
+    def set_token_table(self, model_id: str, table: TokenTable, tokens: GrammarTokens | None = None) -> None:
+        """Requests from now on get text, and may have stop strings; with `tokens` also grammars."""
         if model := self._models.get(model_id):
             model.token_table = table
+            model.grammars = None if tokens is None else ModelGrammars(tokens)
 
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""
@@ -293,5 +298,7 @@ class EngineCore:
 
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
+        self.grammars.close()
+        self._runner.close()
         for model_id in list(self._models):
             self.unload_model(model_id)

@@ -9,6 +9,7 @@ from puna.backends.base import DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.caching.state_policy import StatePolicy
+from puna.engine.grammars.compiling import ModelGrammars
 from puna.engine.observation.stats import ModelStats
 from puna.engine.observation.stream_pace import StreamPace
 from puna.engine.offload.model_offload import ModelOffload
@@ -48,6 +49,8 @@ class Model:
         self.drafter = DraftModel(device, self.costs, clock)
         self.token_table: TokenTable | None = None
         """The bytes of its tokens, if they are known: then replies have text."""
+        self.grammars: ModelGrammars | None = None
+        """If its vocabulary is known: then replies may have one."""
         self.running: list[Sequence] = []
         """In order."""
         self.waiting: list[Sequence] = []

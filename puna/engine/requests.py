@@ -11,6 +11,8 @@ from puna.backends.base import ModelLoadError
 from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
 from puna.engine.faults import unforeseen
+from puna.engine.grammars.compiling import Compiled, GrammarCompiler
+from puna.engine.grammars.reply_grammar import GrammarError, ReplyGrammar
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.residents import Residents
 from puna.engine.model import Model
@@ -44,6 +46,7 @@ class Requests:
         scheduler: Scheduler,
         sharing: MemorySharing,
         recorder: Recorder,
+        grammars: GrammarCompiler,
     ) -> None:
         """clock: seconds. models: by id, those asleep included."""
         self._settings = settings
@@ -53,6 +56,7 @@ class Requests:
         self._scheduler = scheduler
         self._sharing = sharing
         self._recorder = recorder
+        self._grammars = grammars
         self._namespaces = Namespaces(settings.state_key)
         self._arrivals = itertools.count()
         self.sequences: dict[str, Sequence] = {}
@@ -125,6 +129,8 @@ class Requests:
         for s, advance in outcome.advances:
             try:
                 output = self._extend(s, advance, outcome.logprobs, now_ns)
+            except GrammarError as error:
+                output = self.finish(s.sequence, "error", str(error))
             except Exception as error:  # is its own
                 s.sequence.cursor = None  # nobody else is to find what may be wrong
                 output = self.finish(s.sequence, "error", unforeseen(s.sequence.id, error))
@@ -157,6 +163,20 @@ class Requests:
             return
         if sequence.end == sequence.num_prompt:
             self._outputs.append(self.finish(sequence, "length"))
+        elif request.grammar and model.grammars is not None:
+            self._grammars.compile(
+                model.grammars, request.grammar, lambda compiled: self._hold_to(sequence, compiled)
+            )
+
+    def _hold_to(self, sequence: Sequence, compiled: Compiled) -> None:
+        """Its grammar is there."""
+        if self.sequences.get(sequence.id) is not sequence:  # has ended
+            return
+        if isinstance(compiled, GrammarError):
+            self._outputs.append(self.finish(sequence, "error", str(compiled)))
+            return
+        sequence.grammar = ReplyGrammar(compiled)
+        sequence.awaits_grammar = False
 
     def _reject(self, request: Request, error: str) -> None:
         self._outputs.append(StepOutput(request_id=request.id, finish_reason="error", error=error))
@@ -207,6 +227,8 @@ class Requests:
         of_shown = None
         if sequence.with_logprobs:
             of_shown = sequence.take_logprobs(logprobs[s][: len(tokens)], len(shown)) or None
+        if reason is None and sequence.grammar is not None:
+            sequence.grammar.accept(tokens)
         if reason is None:
             return StepOutput(sequence.id, text, shown, of_shown) if text or shown else None
         output = self.finish(sequence, reason)

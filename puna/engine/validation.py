@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
+from puna.engine.grammars.compiling import ModelGrammars
+from puna.engine.grammars.limits import MAX_GRAMMAR_BYTES
 from puna.engine.request import Request, SamplingParams
 from puna.kv.session_manifest import InvalidSessionName, check_session_name
 
@@ -46,8 +48,8 @@ def check_request(request: Request, vocab_size: int) -> None:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
-    if request.grammar:
-        raise InvalidRequest("replies cannot be held to a grammar yet")
+    if any(not 0 <= token < vocab_size for token in request.shown_tokens):
+        raise InvalidRequest(f"shown_tokens has one outside of the vocabulary of {vocab_size}")
     if request.session is not None:
         try:
             check_session_name(request.session)
@@ -68,6 +70,14 @@ def check_stop(stop: list[str], table: TokenTable | None) -> None:
         raise InvalidRequest("a stop string has half of a surrogate pair") from error
     if num_bytes > MAX_STOP_BYTES:
         raise InvalidRequest(f"the stop strings have {num_bytes} bytes, more than {MAX_STOP_BYTES}")
+
+
+def check_grammar(grammar: str, grammars: ModelGrammars | None) -> None:
+    """What can be said without compiling it. Raises InvalidRequest. grammars: of the model."""
+    if grammars is None:
+        raise InvalidRequest("a grammar needs a model whose vocabulary the engine knows")
+    if len(grammar) > MAX_GRAMMAR_BYTES:
+        raise InvalidRequest(f"the grammar has {len(grammar)} characters, more than {MAX_GRAMMAR_BYTES}")
 
 
 def check_draft_model(draft: ModelInfo, info: ModelInfo) -> None:

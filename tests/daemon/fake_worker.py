@@ -30,7 +30,7 @@ from puna.worker.engine.messages import (
     SavePrefixes,
     SessionMessage,
     SetLimits,
-    SetTokenTable,
+    SetVocabulary,
     Sleep,
     TrimKv,
     Unload,
@@ -109,9 +109,9 @@ class FakeWorker(FakeSessions):
         match message:
             case Load():
                 return self._load(message, descriptors)
-            case SetTokenTable(model_id):
-                (descriptor,) = descriptors
-                os.fstat(descriptor)
+            case SetVocabulary(model_id):
+                for descriptor in descriptors:
+                    os.fstat(descriptor)
                 self.vocabularies.add(model_id)
             case Unload(model_id):
                 self.vocabularies.discard(model_id)

@@ -490,10 +490,10 @@ def test_model_that_does_not_fit_sleeps_on(virtual_time):
     virtual_time(main)
 
 
-def test_token_table_of_a_model_that_was_lost_is_an_error(virtual_time):
+def test_vocabulary_of_a_model_that_was_lost_is_an_error(virtual_time):
     async def main():
         supervised = await started("a")
         with pytest.raises(ModelLoadError, match="lost with its worker"):
-            await supervised.supervisor.set_token_table("b", 0)
+            await supervised.supervisor.set_vocabulary("b", 0, 0)
 
     virtual_time(main)

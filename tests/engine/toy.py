@@ -256,7 +256,7 @@ class ToyModel:
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
         logits = self.logits(batch, kv)
-        result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
+        result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks)
         if self.info.state_bytes:
             self._store_states(batch, kv[-1], result)
         return result

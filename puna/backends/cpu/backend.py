@@ -58,7 +58,9 @@ class CpuModel:
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
         logits = self.logits(batch, kv)
-        result = sample_batch(self._threads, logits, samplers, batch.drafts, batch.draft_starts)
+        result = sample_batch(
+            self._threads, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks
+        )
         if batch.drafts is not None and self.info.state_bytes:
             assert self._program is not None
             self._program.replay(self._threads, _arenas(kv)[-1], result.starts)

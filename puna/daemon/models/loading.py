@@ -130,7 +130,7 @@ class ModelLoader:
             await self._worker.unload(model.weights_id)
             raise
         try:
-            await self._worker.set_token_table(model.weights_id, text.token_table)
+            await self._worker.set_vocabulary(model.weights_id, text.token_table, text.vocabulary)
         except BaseException:
             await self._worker.unload(model.weights_id)
             self._text.close_model(text)

@@ -21,7 +21,7 @@ from puna.worker.engine.messages import (
     Load,
     Ready,
     SavePrefixes,
-    SetTokenTable,
+    SetVocabulary,
     Sleep,
     Unload,
     Wake,
@@ -61,8 +61,8 @@ class _Model:
     share: float
     guaranteed_kv_bytes: int
     is_held: bool = True
-    token_table: int | None = None
-    """Descriptor."""
+    vocabulary: list[int] | None = None
+    """Descriptors: its token table, and the vocabulary itself."""
 
 
 class _Sleeper(NamedTuple):
@@ -151,15 +151,15 @@ class WorkerSupervisor:
                 with suppress(WorkerDied):
                     self._child.process.client.tell(Hold(model_id, is_held))
 
-    async def set_token_table(self, model_id: str, token_table: int) -> None:
-        """Of a resident model, whose replies have text then; a descriptor as `source` in load(). Raises
+    async def set_vocabulary(self, model_id: str, token_table: int, vocabulary: int) -> None:
+        """Of a resident model, whose replies have text then; descriptors as `source` in load(). Raises
         ModelLoadError.
         """
         model = self._resident.get(model_id)
         if model is None:
             raise ModelLoadError("the model was lost with its worker")
-        model.token_table = token_table
-        await self.call(SetTokenTable(model_id), [token_table])
+        model.vocabulary = [token_table, vocabulary]
+        await self.call(SetVocabulary(model_id), model.vocabulary)
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
@@ -259,6 +259,6 @@ async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelIn
     info = await process.client.call(message, model.source.descriptors)
     if not model.is_held:
         process.client.tell(Hold(model_id, is_held=False))
-    if model.token_table is not None:
-        await process.client.call(SetTokenTable(model_id), [model.token_table])
+    if model.vocabulary is not None:
+        await process.client.call(SetVocabulary(model_id), model.vocabulary)
     return info

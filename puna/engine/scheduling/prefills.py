@@ -56,7 +56,7 @@ def next_chunk(sequence: Sequence, budget: int) -> int:
     others can then use, if possible.
     """
     room = sequence.context_length - sequence.position or sequence.num_discard
-    next_stop = sequence.snapshots.room(sequence.position, sequence.num_pending)
+    next_stop = sequence.snapshots.room(sequence.position, sequence.num_computable)
     num_tokens = min(next_stop, budget, room)
     if num_tokens == next_stop:
         return num_tokens

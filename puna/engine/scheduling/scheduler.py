@@ -69,7 +69,7 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         return any(
-            not sequence.is_paused
+            sequence.num_computable > 0
             and (sequence.is_running or not self._lifecycle.is_behind_looking(sequence))
             for model in self._models.values()
             for sequence in (*model.running, *model.waiting)

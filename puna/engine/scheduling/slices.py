@@ -30,7 +30,7 @@ class Slices:
 
     def _streams(self, model: Model) -> list[Sequence]:
         """Those that need one token, or as many of them as a step takes beside a prompt, if there is one."""
-        streams = [s for s in model.running if s.num_pending == 1 and not s.is_paused]
+        streams = [s for s in model.running if s.num_pending == 1 and s.num_computable]
         limit = max(self._settings.max_batch - (len(streams) < len(model.running)), 1)
         if len(streams) <= limit:
             return streams
@@ -40,7 +40,7 @@ class Slices:
 
     def _prefills(self, model: Model, num_decodes: int) -> list[Slice]:
         """The first prompt in order has at least half of what a step takes, shorter ones the other half."""
-        prompts = [s for s in model.running if s.num_pending > 1 and not s.is_paused]
+        prompts = [s for s in model.running if s.num_pending > 1 and s.num_computable]
         if not prompts:
             return []
         budget = prefill_budget(model, self._models.values(), self._settings, num_decodes)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import StepControl, gather_rows
+from puna._native import StepControl, TokenMask, gather_rows
 from puna.backends.base import Batch
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable, gather_tables
@@ -46,8 +46,13 @@ class Part(NamedTuple):
     table: SequenceTable
 
 
-def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl | None = None) -> Batch:
-    """One step of all parts."""
+def batch_of(
+    parts: Items[Part],
+    num_threads: int | None,
+    control: StepControl | None = None,
+    masks: Items[TokenMask | None] = (),
+) -> Batch:
+    """One step of all parts. masks: of each row, if there are any."""
     *rows, tables = zip(*parts, strict=True)
     tokens, positions, starts, wanted, drafts, draft_starts = gather_rows(*rows)
     return Batch(
@@ -59,6 +64,7 @@ def batch_of(parts: Items[Part], num_threads: int | None, control: StepControl |
         drafts=drafts,
         draft_starts=draft_starts,
         num_threads=num_threads,
+        masks=masks,
         control=control,
     )
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from puna._native import NgramDrafter, Sampler, TextStream
+from puna.engine.grammars.reply_grammar import ReplyGrammar
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.sequences.draft_state import DraftState
@@ -77,6 +78,10 @@ class Sequence:
         self.is_running = False
         self.is_paused = False
         """Nobody reads what it has brought: no more is computed for it until that changes."""
+        self.grammar: ReplyGrammar | None = None
+        """What its reply is held to."""
+        self.awaits_grammar = bool(request.grammar)
+        """It is being compiled: before, nothing is drawn."""
         self.was_admitted = False
         self.num_known = 0
         """Tokens whose KV it had when it was preempted, or was found when it was looked for on disk."""
@@ -110,6 +115,11 @@ class Sequence:
     @property
     def num_pending(self) -> int:
         return self.num_tokens - self.num_computed
+
+    @property
+    def num_computable(self) -> int:
+        """Of the pending tokens, those that may be computed now."""
+        return 0 if self.is_paused else self.num_pending - self.awaits_grammar
 
     @property
     def num_generated(self) -> int:

@@ -27,16 +27,33 @@ def add_drafts(slices: Items[Slice], costs: StepCosts, *, has_states: bool) -> N
     decoding = [s for s in slices if s.decodes]
     num_tokens = sum(s.num_tokens for s in slices)
     room = MOST_REPLAYED if has_states else MAX_DRAFT * len(decoding)
-    _draft_from_text(decoding, num_tokens, costs, room)
+    _draft_forced(decoding, num_tokens, costs, room)
+    num_forced = sum(len(s.drafts) for s in decoding)
+    _draft_from_text(decoding, num_tokens + num_forced, costs, room - num_forced)
     states = [s.sequence.draft for s in decoding]
     for model in dict.fromkeys(state.model for state in states if state is not None):
         num_drafts = sum(len(s.drafts) for s in decoding)
         _draft_by_model(decoding, num_tokens + num_drafts, costs, model, room - num_drafts)
 
 
+def _draft_forced(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:
+    """What grammars leave no choice about: these drafts are right, unless a token is left out. Requests that
+    want no drafts have them all the same: nothing is guessed. room: for so many drafts.
+    """
+    held = [(s, s.sequence.grammar) for s in decoding if s.sequence.grammar is not None]
+    if not held:
+        return
+    forced = [grammar.forced()[: _limit(s.sequence, MAX_DRAFT)] for s, grammar in held]
+    counts = plan_drafts([[1.0] * len(tokens) for tokens in forced], num_tokens, len(decoding), costs)
+    for (s, _), tokens, count in zip(held, forced, counts, strict=True):
+        if drafts := tokens[: min(count, room)]:
+            _add(s, drafts)
+            room -= len(s.drafts)
+
+
 def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:
     """room: for so many drafts."""
-    drafting = [(s, ngrams) for s in decoding if (ngrams := s.sequence.ngrams) is not None]
+    drafting = [(s, ngrams) for s in decoding if (ngrams := s.sequence.ngrams) is not None and not s.drafts]
     if not drafting:
         return
     sequences = [s.sequence for s, _ in drafting]
@@ -44,7 +61,7 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, 
         [ngrams for _, ngrams in drafting],
         [sequence.history for sequence in sequences],
         [sequence.num_tokens for sequence in sequences],
-        [_limit(sequence) for sequence in sequences],
+        [_limit(sequence, sequence.most_drafts) for sequence in sequences],
         # Otherwise its draft model does better.
         [0.0 if sequence.draft is None else sequence.draft.rate for sequence in sequences],
         num_tokens,
@@ -53,7 +70,7 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, 
     )
     for (s, _), drafts in zip(drafting, found, strict=True):
         if drafts and room > 0:
-            _add(s, drafts[:room])
+            _add(s, _admitted(s, drafts[:room]))
             room -= len(s.drafts)
 
 
@@ -77,7 +94,7 @@ def _draft_by_model(
         # A stop token would be drawn without a draft, and there is nothing behind it.
         stop_tokens = s.sequence.request.stop_tokens
         end = next((i for i, token in enumerate(drafts) if token in stop_tokens), len(drafts))
-        _add(s, drafts[:end])
+        _add(s, _admitted(s, drafts[:end]))
 
 
 def _model_chances(s: Slice, model: Drafter) -> list[float]:
@@ -85,7 +102,7 @@ def _model_chances(s: Slice, model: Drafter) -> list[float]:
     if state is None or state.model is not model or not s.decodes or s.drafts:
         return []
     state.judge(s.sequence.tokens)
-    return state.chances(_limit(s.sequence))
+    return state.chances(_limit(s.sequence, s.sequence.most_drafts))
 
 
 def _state(s: Slice) -> DraftState:
@@ -93,9 +110,17 @@ def _state(s: Slice) -> DraftState:
     return s.sequence.draft
 
 
-def _limit(sequence: Sequence) -> int:
-    """Drafts of the next step, at most: one token is drawn in any case, and none beyond the end."""
-    limit, left = sequence.most_drafts, sequence.end - sequence.num_tokens - 1
+def _admitted(s: Slice, drafts: Items[int]) -> Items[int]:
+    """Up to the first that the reply's grammar forbids."""
+    grammar = s.sequence.grammar
+    return drafts if grammar is None else drafts[: grammar.num_admitted(drafts)]
+
+
+def _limit(sequence: Sequence, most: int) -> int:
+    """Drafts of the next step, `most` of them at most: one token is drawn in any case, and none beyond the
+    end.
+    """
+    limit, left = most, sequence.end - sequence.num_tokens - 1
     room = sequence.context_length - sequence.position - 1
     if left < limit:
         limit = left
@@ -103,5 +128,5 @@ def _limit(sequence: Sequence) -> int:
 
 
 def _add(s: Slice, drafts: Items[int]) -> None:
-    if s.sequence.table.grow(s.sequence.position + 1 + len(drafts)):
+    if drafts and s.sequence.table.grow(s.sequence.position + 1 + len(drafts)):
         s.drafts = drafts

@@ -72,9 +72,9 @@ class Hold(msgspec.Struct, frozen=True, tag=True):
     is_held: bool
 
 
-class SetTokenTable(Call[None], frozen=True, tag=True):
-    """Comes with the model's token table in sealed memory: from now on replies have text, also after a sleep.
-    Raises ModelLoadError.
+class SetVocabulary(Call[None], frozen=True, tag=True):
+    """Comes with the model's token table and its vocabulary, in sealed memory: from now on replies have text,
+    and may have grammars, also after a sleep. Raises ModelLoadError.
     """
 
     model_id: str
@@ -229,7 +229,7 @@ ToWorker = (
     Start
     | Load
     | Hold
-    | SetTokenTable
+    | SetVocabulary
     | Unload
     | Sleep
     | Wake

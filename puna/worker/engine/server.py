@@ -15,6 +15,7 @@ from puna._native import NativeError, TokenTable
 from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine import EngineCore, StepOutput
 from puna.kv.pressure import MemoryPressure
+from puna.tokenizer import Tokenizer, TokenizerError
 from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
 from puna.worker.engine.messages import (
     Cancel,
@@ -36,7 +37,7 @@ from puna.worker.engine.messages import (
     SavePrefixes,
     SaveSession,
     SetLimits,
-    SetTokenTable,
+    SetVocabulary,
     Sleep,
     Submit,
     TrimKv,
@@ -90,6 +91,7 @@ class EngineServer:
         self._threads = OffloadThreads(self._call_soon)
         engine.prefixes.use_threads(self._threads)
         engine.sessions.use_threads(self._threads)
+        engine.grammars.use_threads(self._call_soon)
         self._watchdog = Watchdog(lambda: look_at(engine))
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
@@ -129,7 +131,8 @@ class EngineServer:
         must_wait = not has_work or self._engine.is_stalled
         if must_wait or now_s >= self._tend_s:
             self._tend_s = now_s + TEND_S
-            tended_s = self._engine.prefixes.tend(), self._engine.sessions.tend()
+            engine = self._engine
+            tended_s = engine.prefixes.tend(), engine.sessions.tend(), engine.grammars.tend()
             waits_s = [*tended_s, self._relief.relieve_system(), self._tell_shortage(now_s)]
             if must_wait and (message := self._wait(*waits_s, STALL_S if has_work else None)):
                 self._handle(message)
@@ -182,8 +185,8 @@ class EngineServer:
                 self._engine.hold_model(model_id, is_held=is_held)
             case Load():
                 self._loader.submit(self._load, asked)
-            case SetTokenTable():
-                self._loader.submit(self._read_token_table, asked)
+            case SetVocabulary():
+                self._loader.submit(self._read_vocabulary, asked)
             case Unload(model_id):
                 self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
             case SavePrefixes():
@@ -260,18 +263,21 @@ class EngineServer:
 
         self._answer_with(call, attach)
 
-    def _read_token_table(self, asked: Asked) -> None:
+    def _read_vocabulary(self, asked: Asked) -> None:
         """In the loader's thread."""
         model_id = asked.message.model_id
         try:
-            (descriptor,) = asked.descriptors
-            table = TokenTable.from_descriptor(descriptor)
-        except (NativeError, ValueError) as error:
-            failed = ModelLoadError(f"the token table cannot be used: {error}")
+            token_table, vocabulary = asked.descriptors
+            table = TokenTable.from_descriptor(token_table)
+            tokenizer = Tokenizer.from_descriptor(vocabulary)
+        except (NativeError, TokenizerError, ValueError) as error:
+            failed = ModelLoadError(f"the vocabulary cannot be used: {error}")
             self._call_soon(lambda: self._calls.fail(asked.call, failed))
         else:
             set_table = self._engine.set_token_table
-            self._call_soon(lambda: self._answer_with(asked.call, lambda: set_table(model_id, table)))
+            self._call_soon(
+                lambda: self._answer_with(asked.call, lambda: set_table(model_id, table, tokenizer))
+            )
         finally:
             close_all(asked.descriptors)
 

@@ -1,0 +1,49 @@
+// Which tokens a row may give: computed by one thread while another one waits for it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace puna {
+
+class TokenMask {
+ public:
+  static constexpr int64_t kWordBits = 32;
+
+  // All bits are 0, and it is not ready.
+  explicit TokenMask(int64_t num_tokens);
+
+  // Word i has a bit for each of the tokens [32 * i, 32 * i + 32), the lowest for the first. To be written
+  // between begin() and finish().
+  uint32_t* words() { return words_.data(); }
+  int64_t num_bytes() const { return num_words_ * 4; }
+
+  // It is computed anew; nobody waits for it or reads it.
+  void begin();
+  void finish();
+  // In place of finish(): it is not known, and no row that has it can be sampled.
+  void fail(std::string error);
+
+  // For any thread, until it is finished or has failed.
+  void wait() const;
+
+  // Of one that is finished. Error if it failed.
+  void check() const;
+  bool allows(int64_t token) const;
+  // The only token it allows; none if there are others.
+  std::optional<int32_t> only() const { return only_; }
+  // The words for a block of logits; null: no token of the block is allowed.
+  const uint32_t* block(int64_t b) const;
+
+ private:
+  int64_t num_tokens_, num_words_;
+  std::vector<uint32_t> words_;  // of whole blocks
+  std::optional<int32_t> only_;
+  std::string error_;
+  std::atomic<bool> is_ready_ = false;
+};
+
+}  // namespace puna
