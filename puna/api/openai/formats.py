@@ -14,8 +14,9 @@ _TYPES = "text, json_object, json_schema or grammar"
 
 
 class JsonSchema(msgspec.Struct, kw_only=True):
-    """A schema; its name is for the client."""
+    """A schema; its name is nothing to the model."""
 
+    name: str = ""
     schema: Any = None
     strict: bool = False
 

@@ -174,11 +174,12 @@ def called_function(call: ToolCall) -> CalledFunction:
     return CalledFunction(call.function.name, arguments_text(call))
 
 
+def token_logprobs(logprobs: Sequence[TokenLogprob]) -> list[TokenLogprobs]:
+    """Of tokens that were drawn."""
+    replies = logprob_replies(logprobs)
+    return [TokenLogprobs(reply.token, reply.logprob, reply.bytes, reply.top_logprobs) for reply in replies]
+
+
 def choice_logprobs(logprobs: Sequence[TokenLogprob]) -> ChoiceLogprobs | None:
     """None if there are none."""
-    if not logprobs:
-        return None
-    replies = logprob_replies(logprobs)
-    return ChoiceLogprobs(
-        [TokenLogprobs(reply.token, reply.logprob, reply.bytes, reply.top_logprobs) for reply in replies]
-    )
+    return ChoiceLogprobs(token_logprobs(logprobs)) if logprobs else None

@@ -7,6 +7,7 @@ from puna.api.openai import models
 from puna.api.openai.chat.endpoint import chat_completions
 from puna.api.openai.completions.endpoint import completions
 from puna.api.openai.errors import openai_error_reply
+from puna.api.openai.responses.endpoint import responses
 
 OPENAI = Face("/v1/", openai_error_reply)
 
@@ -14,5 +15,6 @@ OPENAI_ROUTES = [
     OPENAI.route("/v1/models", models.list_models),
     OPENAI.route("/v1/models/{model}", models.retrieve_model),
     OPENAI.route("/v1/chat/completions", chat_completions, ["POST"]),
+    OPENAI.route("/v1/responses", responses, ["POST"]),
     OPENAI.route("/v1/completions", completions, ["POST"]),
 ]
