@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from puna.chat.errors import PromptError
+from puna.chat.grammars.schemas.checking import usable_schema
+from puna.chat.grammars.schemas.keywords import Rigour
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.tools import ToolFunction
 
@@ -71,13 +73,16 @@ class GrammarBuilder:
             raise PromptError("the regular expression ends with a backslash that escapes nothing")
         return self.rule("REGEX", f"/{escaped}/")
 
-    def schema(self, schema: Mapping[str, Any]) -> str:
+    def schema(self, schema: Mapping[str, Any], rigour: Rigour = Rigour.NORMAL) -> str:
         """A term: JSON that fits a schema; tools have arguments() and argument(). Raises PromptError."""
-        return self.rule("json", "%json " + _json({**schema, "x-guidance": _JSON_OPTIONS}))
+        usable = usable_schema(schema, rigour)
+        return self.rule("json", "%json " + _json({**usable, "x-guidance": _JSON_OPTIONS}))
 
     def arguments(self, function: ToolFunction) -> str:
-        """A term: a JSON object of arguments with which a function may be called. Raises PromptError."""
-        return self.schema({**function.parameters, "type": "object"})
+        """A term: a JSON object of arguments with which a function may be called. What its schema asks for
+        and cannot be enforced is refused only if it is strict. Raises PromptError.
+        """
+        return self.schema({**function.parameters, "type": "object"}, _rigour_of(function))
 
     def argument(self, function: ToolFunction, name: str) -> str:
         """A term: the JSON value of one argument, for formats that don't write a JSON object. Raises
@@ -85,7 +90,7 @@ class GrammarBuilder:
         """
         shared = {key: function.parameters[key] for key in _DEFINITIONS if key in function.parameters}
         own = function.parameters.get("properties", {}).get(name, {})
-        return self.schema({**shared, **own} if isinstance(own, dict) else {})
+        return self.schema({**shared, **own} if isinstance(own, dict) else {}, _rigour_of(function))
 
     def lark(self, grammar: str) -> str:
         """A term: what a grammar in llguidance's dialect of Lark accepts."""
@@ -171,6 +176,10 @@ class GrammarBuilder:
 def one_of(terms: Sequence[str]) -> str:
     """A term: one of these."""
     return "(" + " | ".join(terms) + ")"
+
+
+def _rigour_of(function: ToolFunction) -> Rigour:
+    return Rigour.STRICT if function.strict else Rigour.LENIENT
 
 
 def _quoted(text: str) -> str:

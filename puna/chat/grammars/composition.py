@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import msgspec
 
 from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, LarkAnswer, RegexAnswer, SchemaAnswer
 from puna.chat.grammars.builder import GrammarBuilder
+from puna.chat.grammars.lark import check_lark
+from puna.chat.grammars.schemas.keywords import Rigour
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.grammars.validation import MAX_GRAMMAR_BYTES, check_grammar
 from puna.chat.tools import Tool, ToolChoice
 
 if TYPE_CHECKING:
     from puna.chat.replies.families.family import Family
     from puna.chat.replies.reply_format import ReplyFormat
     from puna.tokenizer import Tokenizer
+
+_MAX_KEPT = 32
+"""Of one model's grammars, those used last: agents send the same tools with every turn."""
+_MAX_KEPT_BYTES = 8 << 20
+"""Of one model's grammars, and of what they were made from."""
 
 
 def offered_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
@@ -43,6 +55,49 @@ def reply_grammar(
     """
     if family.grammar is None:
         return ""
+    wanted = msgspec.msgpack.encode((form, tools, choice, answer))
+    if len(wanted) > MAX_GRAMMAR_BYTES:
+        raise PromptError(f"tools and format have {len(wanted)} bytes, more than {MAX_GRAMMAR_BYTES}")
+    kept = _kept.setdefault(tokenizer, _Kept())
+    if (grammar := kept.find(wanted)) is None:
+        grammar = _composed(family, form, tools, choice, answer, tokenizer)
+        check_grammar(grammar)
+        kept.add(wanted, grammar)
+    return grammar
+
+
+class _Kept:
+    """Grammars that were found usable, by what they were made from."""
+
+    def __init__(self) -> None:
+        self._grammars: OrderedDict[bytes, str] = OrderedDict()
+        self._num_bytes = 0
+
+    def find(self, wanted: bytes) -> str | None:
+        if (grammar := self._grammars.get(wanted)) is not None:
+            self._grammars.move_to_end(wanted)
+        return grammar
+
+    def add(self, wanted: bytes, grammar: str) -> None:
+        self._grammars[wanted] = grammar
+        self._num_bytes += len(wanted) + len(grammar)
+        while len(self._grammars) > _MAX_KEPT or self._num_bytes > _MAX_KEPT_BYTES:
+            oldest, text = self._grammars.popitem(last=False)
+            self._num_bytes -= len(oldest) + len(text)
+
+
+_kept: WeakKeyDictionary[Tokenizer, _Kept] = WeakKeyDictionary()
+
+
+def _composed(
+    family: Family,
+    form: ReplyFormat,
+    tools: Sequence[Tool],
+    choice: ToolChoice,
+    answer: AnswerFormat | None,
+    tokenizer: Tokenizer,
+) -> str:
+    assert family.grammar is not None
     builder = GrammarBuilder(tokenizer.find_control)
     task = ReplyTask(
         tools=tools,
@@ -61,9 +116,10 @@ def _answer_term(builder: GrammarBuilder, answer: AnswerFormat | None) -> str | 
             return None
         case JsonAnswer():
             return builder.schema({"type": "object"})
-        case SchemaAnswer(schema):
-            return builder.schema(schema)
+        case SchemaAnswer(schema, strict):
+            return builder.schema(schema, Rigour.STRICT if strict else Rigour.NORMAL)
         case RegexAnswer(pattern):
             return builder.regex(pattern)
         case LarkAnswer(grammar):
+            check_lark(grammar)
             return builder.lark(grammar)

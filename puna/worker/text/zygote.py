@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from puna.chat.errors import TemplateError
+from puna.chat.grammars.validation import grammar_error
 from puna.chat.messages import Message
 from puna.chat.template import CHATML, ChatTemplate
 from puna.worker.calls import CallServer, Channel, close_all, inherited_channel
@@ -83,6 +84,7 @@ def _load_all() -> None:
     """Has everything imported that is imported when it is first needed: a caged worker cannot do that."""
     for name in _IMPORTED_LATE:
         import_module(name)
+    grammar_error('start: %json {"type": "object"}')
     message = Message("user", "hello")
     for source in (CHATML, "{{ strftime_now('%Y') }}", "{{ raise_exception('') }}", "{% for"):
         with suppress(TemplateError):

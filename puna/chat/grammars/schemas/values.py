@@ -1,0 +1,86 @@
+"""Keywords about single values: whether llguidance can hold to them, and in which form."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from puna.chat.errors import PromptError
+from puna.chat.grammars.schemas.keywords import FORMATS, Node
+
+_MAX_COUNT = (1 << 31) - 1
+_MAX_EXACT = 1 << 53
+_MAX_BOUND = 1e30
+_MAX_INTEGER = 10**18
+_MAX_PATTERN_CHARS = 10_000
+_MAX_DIVISOR = 9999
+_CLASS_PIECES = re.compile(r"\\.|\[\^?|\]|&&|~~|.", re.DOTALL)
+
+
+def count(value: Any, where: str) -> int:
+    """Numbers like 3.0 are meant as integers. Raises PromptError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1 or value < 0:
+        raise PromptError(f"the schema's {where} is not a count")
+    return min(int(value), _MAX_COUNT)
+
+
+def bound(value: Any, where: str, is_upper: bool, is_integer: bool) -> float | int | bool:
+    """The nearest number within it that is a float, as which it is read; integers have 18 digits at most.
+    Booleans are those of draft 4. Raises PromptError.
+    """
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, int | float) or abs(value) > _MAX_BOUND:
+        raise PromptError(f"the schema's {where} is not a number, or is too large")
+    if is_integer:
+        value = min(value, _MAX_INTEGER) if is_upper else max(value, -_MAX_INTEGER)
+    nearest = float(value)
+    if nearest != value and (nearest > value) == is_upper:
+        return math.nextafter(nearest, -math.inf if is_upper else math.inf)
+    return value
+
+
+def is_exact(value: Any) -> bool:
+    """Whether no number in it loses digits as a float."""
+    match value:
+        case bool():
+            return True
+        case int():
+            return abs(value) <= _MAX_EXACT
+        case list():
+            return all(map(is_exact, value))
+        case dict():
+            return all(map(is_exact, value.values()))
+    return True
+
+
+def is_small_divisor(value: Any) -> bool:
+    """Divisors become automata with a state for each remainder."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_DIVISOR:
+        return False
+    digits = f"{value:.10f}".rstrip("0").replace(".", "").lstrip("0")
+    return 0 < int(digits or "0") <= _MAX_DIVISOR and float(f"{value:.10f}") == value
+
+
+def knows_format(node: Node) -> bool:
+    """Formats are of texts alone."""
+    types = node.get("type", "string")
+    return node["format"] in FORMATS and "string" in ([types] if isinstance(types, str) else types)
+
+
+def rust_pattern(pattern: Any, where: str) -> str:
+    """A regular expression of JavaScript in the syntax of Rust's regex crate, where classes may be nested.
+    Raises PromptError.
+    """
+    if not isinstance(pattern, str) or len(pattern) > _MAX_PATTERN_CHARS:
+        raise PromptError(f"the schema's {where} is not a text of {_MAX_PATTERN_CHARS} characters at most")
+    pieces, within = [], False
+    for match in _CLASS_PIECES.finditer(pattern):
+        piece = match.group()
+        if within and piece in ("[", "[^", "&&", "~~"):
+            pieces.append("".join("\\" + char for char in piece))
+        else:
+            within = piece.startswith("[") or (within and piece != "]")
+            pieces.append(piece)
+    return "".join(pieces)

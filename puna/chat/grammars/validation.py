@@ -1,0 +1,72 @@
+"""Whether llguidance can use a grammar, within limits: here, before the engine is asked to."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from puna.chat.errors import PromptError
+
+if TYPE_CHECKING:  # who only asks for prompts need not load it
+    from llguidance import LLParserLimits, LLTokenizer
+
+MAX_GRAMMAR_BYTES = 1 << 20
+"""Of a reply's grammar: some hundred tools with schemas of several kilobytes."""
+_MAX_REASON_CHARS = 300
+_CONTROL = re.compile(r"<\[\d+\]>")
+_WHERE = re.compile(r"^(at )?\d+\(\d+\): |failed to compile JSON schema: ")
+
+
+def check_grammar(grammar: str) -> None:
+    """Raises PromptError."""
+    num_bytes = len(grammar.encode())
+    if num_bytes > MAX_GRAMMAR_BYTES:
+        raise PromptError(f"schemas and grammars are {num_bytes} bytes long, more than {MAX_GRAMMAR_BYTES}")
+    if error := grammar_error(grammar):
+        raise PromptError(f"the grammar cannot be used: {error}")
+
+
+def grammar_error(grammar: str) -> str:
+    """Why it cannot be used; empty if it can. Which control tokens it names does not matter."""
+    from llguidance import LLMatcher
+
+    anywhere = _CONTROL.sub(f"<[{_ByteVocabulary.control}]>", grammar)
+    matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=_limits())
+    if not matcher.is_error() and not any(matcher.compute_bitmask()):
+        return "nothing fits it"
+    return _reason(matcher.get_error()) if matcher.is_error() else ""
+
+
+class _ByteVocabulary:
+    """A token for each byte, one that stands for all control tokens, and one that ends replies."""
+
+    control = 256
+    eos_token_id = 257
+    bos_token_id = None
+    tokens = (*(bytes([value]) for value in range(256)), b"<control>", b"<end>")
+    special_token_ids = (control, eos_token_id)
+
+    def __call__(self, text: bytes) -> list[int]:
+        return list(text)
+
+
+@cache
+def _byte_tokenizer() -> LLTokenizer:
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    return LLTokenizer(TokenizerWrapper(_ByteVocabulary()))
+
+
+@cache
+def _limits() -> LLParserLimits:
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(max_lexer_states=50_000, verbose_errors=False)
+
+
+def _reason(error: str) -> str:
+    """In one line, without the grammar's own text."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "unknown")
+    return _WHERE.sub("", told.removeprefix("error: "))[:_MAX_REASON_CHARS]
