@@ -63,8 +63,8 @@ def _required(node: Node) -> list[str]:
     if not isinstance(required, list):
         node.pop("required", None)
         return []
-    node["required"] = list(dict.fromkeys(map(str, required)))
-    return node["required"]
+    node["required"] = names = list(dict.fromkeys(map(str, required)))
+    return names
 
 
 def _names(node: Node) -> list[Refusal]:

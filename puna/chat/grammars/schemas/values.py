@@ -33,12 +33,13 @@ def bound(value: Any, where: str, is_upper: bool, is_integer: bool) -> float | i
         return value
     if not isinstance(value, int | float) or abs(value) > _MAX_BOUND:
         raise PromptError(f"the schema's {where} is not a number, or is too large")
+    wanted: float | int = value
     if is_integer:
-        value = min(value, _MAX_INTEGER) if is_upper else max(value, -_MAX_INTEGER)
-    nearest = float(value)
-    if nearest != value and (nearest > value) == is_upper:
+        wanted = min(wanted, _MAX_INTEGER) if is_upper else max(wanted, -_MAX_INTEGER)
+    nearest = float(wanted)
+    if nearest != wanted and (nearest > wanted) == is_upper:
         return math.nextafter(nearest, -math.inf if is_upper else math.inf)
-    return value
+    return wanted
 
 
 def is_exact(value: Any) -> bool:
