@@ -22,6 +22,7 @@ FindControl = Callable[[str], int | None]
 _TAGS = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]")
 _ESCAPES_OR_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 _ANY_TEXT = "/(?s:.*)/"
+_NOT_BEGUN = r"/[ \t\r\n]*[^ \t\r\n{}](?s:.*)/"
 
 _DEFINITIONS = ("$defs", "definitions")
 
@@ -117,12 +118,37 @@ class GrammarBuilder:
 
     def tagged_reply(self, task: ReplyTask, begin: str, rest: str, *, repeats: bool) -> str:
         """The body of the start rule for replies whose calls stand behind a tag: thoughts, then text up to
-        the tag and what follows it, or the answer.
+        the tag and what follows it, or the answer. Calls end thoughts, too, and thoughts may stand between
+        calls.
 
         rest: a term for what stands behind the tag. repeats: whether such sections may follow each other.
         """
-        calls = self._calls(task, begin, rest, repeats=repeats)
-        return f"{self.thoughts(task)} ({calls})"
+        answer = self.text() if task.answer is None else task.answer
+        if not task.tools:
+            return f"{self.thoughts(task)} ({answer})"
+        calls = self.rule("calls", f"{rest} {self._more_calls(task, begin, rest, repeats)} {self.space()}")
+        section = f"{self.literal(begin)} {calls}"
+        behind_text = f"{self.text_up_to(begin)} {calls}"
+        if not task.must_call:
+            section = f"{answer} | {section if task.answer is not None else behind_text}"
+        if task.thinking is None:
+            return section
+        opened = "" if task.starts_thinking else self.literal(task.thinking.open)
+        return f"{self.thoughts(task)} ({section}) | {opened} {behind_text}"
+
+    def begun_reply(self, task: ReplyTask, calls: str, *, first: str) -> str:
+        """The body of the start rule for replies that are calls, or else text: told by how they begin.
+
+        calls: a term. first: characters with which no text begins.
+        """
+        text = self.text()
+        if task.tools:
+            text = f"({self.rule('TEXT', _NOT_BEGUN.format(re.escape(first)))})?"
+        answer = text if task.answer is None else task.answer
+        if not task.tools:
+            return f"{self.thoughts(task)} ({answer})"
+        section = f"{calls} {self.space()}"
+        return f"{self.thoughts(task)} ({section if task.must_call else f'{section} | {answer}'})"
 
     def thoughts(self, task: ReplyTask) -> str:
         """A term: what the model thinks first; empty if it does not."""
@@ -159,18 +185,14 @@ class GrammarBuilder:
         pieces.append(_quoted(text[begin:]))
         return [piece for piece in pieces if piece != '""'] or ['""']
 
-    def _calls(self, task: ReplyTask, begin: str, rest: str, *, repeats: bool) -> str:
-        answer = self.text() if task.answer is None else task.answer
-        if not task.tools:
-            return answer
-        section = f"{self.literal(begin)} {rest}"
-        space = self.space()
-        more = f"({space} {section})*" if repeats and task.parallel else ""
-        if task.must_call:
-            return f"{section} {more} {space}"
-        if task.answer is not None:
-            return f"{answer} | {section} {more} {space}"
-        return f"{answer} | {self.text_up_to(begin)} {rest} {more} {space}"
+    def _more_calls(self, task: ReplyTask, begin: str, rest: str, repeats: bool) -> str:
+        if not (repeats and task.parallel):
+            return ""
+        thoughts = ""
+        if task.thinking is not None:
+            opened = self.literal(task.thinking.open)
+            thoughts = f"({opened} {self.text_up_to(task.thinking.close)} {self.space()})?"
+        return f"({self.space()} {thoughts} {self.literal(begin)} {rest})*"
 
 
 def one_of(terms: Sequence[str]) -> str:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
+from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.arguments import as_object, parse_json
 from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import NotACall, Steps
 from puna.chat.replies.tagged import CallReader
+from puna.chat.tools import Tool
 
 _ARGUMENTS = ("arguments", "parameters")
 
 
-def read_json_calls(reader: CallReader, close: str) -> Steps[None]:
-    """Takes one object after the other, or a list of them, and the closing tag if it is there. Each call is
-    given as soon as its object is whole. Raises NotACall if there is none.
+def read_json_calls(reader: CallReader, close: str = "", *, only_offered: bool = False) -> Steps[None]:
+    """Takes one object after the other, or a list of them, and what closes the section if it is there. Each
+    call is given as soon as its object is whole. Raises NotACall for anything else, and for tools that were
+    not offered if only those count.
     """
     yield from reader.space()
     in_list = yield from reader.skip("[")
-    while True:
-        yield from reader.space()
+    yield from reader.space()
+    while not (in_list and (yield from reader.comes("]"))):
         call = call_of(parse_json((yield from reader.balanced())))
+        if only_offered and not any(tool.function.name == call.name for tool in reader.tools):
+            raise NotACall
         reader.give(call.name, call.arguments)
         yield from reader.space()
-        if not (yield from reader.skip(",")) and not (yield from reader.comes("{")):
+        has_comma = yield from reader.skip(",")
+        yield from reader.space()
+        if not (has_comma or (yield from reader.comes("{"))):
             break
     if in_list:
         yield from reader.skip("]")
         yield from reader.space()
-    yield from reader.skip(close)
+    if close:
+        yield from reader.skip(close)
 
 
 def call_of(value: Any) -> Call:
@@ -41,3 +52,25 @@ def call_of(value: Any) -> Call:
         raise NotACall
     arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
     return Call(value["name"], as_object(arguments))
+
+
+def json_call(g: GrammarBuilder, tools: Sequence[Tool], key: str = "arguments", *, behind: str = "") -> str:
+    """A term: `{"name": ..., "arguments": {...}}` of one of the tools; "" if there are none.
+
+    key: of the arguments. behind: a term for what may stand between the arguments and the brace.
+    """
+    return one_of([_call(g, tool, key, behind) for tool in tools]) if tools else ""
+
+
+def json_call_list(g: GrammarBuilder, task: ReplyTask, key: str = "arguments", *, behind: str = "") -> str:
+    """A term: a list of such calls, as many as there may be."""
+    if not task.tools:
+        return ""
+    call = g.rule("listed_call", json_call(g, task.tools, key, behind=behind))
+    more = f'("," {g.space()} {call})*' if task.parallel else ""
+    return f'"[" {g.space()} {call} {more} {g.space()} "]"'
+
+
+def _call(g: GrammarBuilder, tool: Tool, key: str, behind: str) -> str:
+    head = g.plain('{"name": ' + json.dumps(tool.function.name, ensure_ascii=False) + f', "{key}": ')
+    return f'{head} {g.arguments(tool.function)} {behind} "}}"'

@@ -7,17 +7,32 @@ number of times, however the text is cut.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
 Steps = Generator[None, None, _T]
 """Yields for more text; returns a result."""
 
-SPACE = re.compile(r"\s*")
-_OUTSIDE_STRINGS = re.compile(r'["{}\[\]]')
-_INSIDE_STRINGS = re.compile(r'\\[\s\S]|"')
+SPACE = re.compile(r"[ \t\r\n]*")
+"""What JSON calls whitespace."""
+
 _DEEPEST = 256
+
+
+class Brackets(NamedTuple):
+    """How brackets are told from those in strings. opening: those that nest; their closing counterparts, too,
+    are in `marks`, which finds what counts outside of strings. strings: for each quote, what counts within.
+    """
+
+    opening: str
+    marks: re.Pattern[str]
+    strings: Mapping[str, re.Pattern[str]]
+
+
+_STRING, _OTHER_STRING = re.compile(r'\\[\s\S]|"'), re.compile(r"\\[\s\S]|'")
+JSON = Brackets("{[", re.compile(r'["{}\[\]]'), {'"': _STRING})
+PYTHON = Brackets("{[(", re.compile(r"""["'{}()\[\]]"""), {'"': _STRING, "'": _OTHER_STRING})
 
 
 class EndOfReply(Exception):
@@ -138,31 +153,34 @@ class Reader:
         yield from self.run(pattern, parts.append)
         return "".join(parts)
 
-    def balanced(self) -> Steps[str]:
-        """Takes what comes next up to where its brackets are closed: a JSON object or list, as it is written.
-
-        Raises NotACall if none begins here, or it is nested too deep.
+    def balanced(self, brackets: Brackets = JSON) -> Steps[str]:
+        """Takes what comes next up to where its brackets are closed. Raises NotACall if no bracket opens
+        here, or they are nested too deep.
         """
-        if not ((yield from self.comes("{")) or (yield from self.comes("["))):
+        if not (yield from self._any_comes(brackets.opening)):
             raise NotACall
         parts: list[str] = []
-        depth, in_string = 0, False
+        depth, string = 0, None
         while True:
             position = self._position
-            while match := (_INSIDE_STRINGS if in_string else _OUTSIDE_STRINGS).search(self._text, position):
-                position = match.end()
-                mark = match.group()
-                if mark == '"':
-                    in_string = not in_string
-                elif not in_string:
-                    depth += 1 if mark in "{[" else -1
+            while match := (string or brackets.marks).search(self._text, position):
+                position, mark = match.end(), match.group()
+                if mark in brackets.strings:
+                    string = None if string else brackets.strings[mark]
+                elif not string:
+                    depth += 1 if mark in brackets.opening else -1
                 if depth > _DEEPEST:
                     raise NotACall
                 if depth == 0:
                     return "".join([*parts, self._take(position)])
-            escapes = in_string and self._text.endswith("\\", position)
+            escapes = string is not None and self._text.endswith("\\", position)
             parts.append(self._take(len(self._text) - escapes))
             yield from self._more()
+
+    def _any_comes(self, chars: str) -> Steps[bool]:
+        while self._position == len(self._text):
+            yield from self._more()
+        return self._text[self._position] in chars
 
     def _more(self) -> Steps[None]:
         if self._ended:

@@ -128,7 +128,9 @@ def test_an_answer_begins_behind_thoughts(tags: ThinkingTags) -> None:
         return fits(builder.grammar(builder.tagged_reply(task, "<tool_call>", '"!"', repeats=False)), reply)
 
     for tools in ([], [_TOOL]):
-        assert fits_task(f"{tags.open}3 <tool_call> {{ {tags.close}\n\n2", starts=False, tools=tools)
+        assert fits_task(f"{tags.open}3 < {{ {tags.close}\n\n2", starts=False, tools=tools)
+        called = fits_task(f"{tags.open}3 <tool_call>!", starts=False, tools=tools)
+        assert called is bool(tools), "a call ends thoughts, too"
         assert fits_task(f"3? {tags.close}2", starts=True, tools=tools)
         assert fits_task("2", starts=False, tools=tools)
         assert not fits_task("2", starts=True, tools=tools)

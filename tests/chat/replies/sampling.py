@@ -18,10 +18,16 @@ _CLOSES = set(b"\"'}])>\n/")
 
 
 class Vocabulary:
-    """tokens: their bytes; control: those that are control tokens, by text; the last token ends the reply."""
+    """tokens: their bytes; control: those that are control tokens, by text; words: others that are drawn as
+    often; the last token ends the reply.
+    """
 
     def __init__(
-        self, tokens: Sequence[bytes], control: dict[str, int], encode: Callable[[bytes], list[int]]
+        self,
+        tokens: Sequence[bytes],
+        control: dict[str, int],
+        encode: Callable[[bytes], list[int]],
+        words: Sequence[int] = (),
     ) -> None:
         self.tokens = [*tokens, b"<end>"]
         self.control = control
@@ -33,17 +39,24 @@ class Vocabulary:
         is_structure = np.array([set(token) <= _STRUCTURE for token in self.tokens])
         self.weights = np.where(is_structure, len(self.tokens) / is_structure.sum(), 1.0)
         self.closing_weights = np.where([set(token) <= _CLOSES for token in self.tokens], 1e3, 0.1)
-        self.weights[[*control.values()]] = len(self.tokens) / 20
-        self.closing_weights[[*control.values()]] = 1e4
+        likely = [*control.values(), *words]
+        self.weights[likely] = len(self.tokens) / 20
+        self.closing_weights[likely] = 1e4
 
     def __call__(self, text: bytes) -> list[int]:
         return self._encode(text)
 
 
-def byte_vocabulary(control: Sequence[str] = ()) -> Vocabulary:
-    """A token for every byte, and control tokens."""
-    tokens = [bytes([value]) for value in range(256)] + [text.encode() for text in control]
-    return Vocabulary(tokens, {text: 256 + i for i, text in enumerate(control)}, list)
+def byte_vocabulary(control: Sequence[str] = (), words: Sequence[str] = ()) -> Vocabulary:
+    """A token for every byte, control tokens, and tokens for words."""
+    tokens = [bytes([value]) for value in range(256)] + [text.encode() for text in (*control, *words)]
+    first_word = 256 + len(control)
+    return Vocabulary(
+        tokens,
+        {text: 256 + i for i, text in enumerate(control)},
+        list,
+        range(first_word, first_word + len(words)),
+    )
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:

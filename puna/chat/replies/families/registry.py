@@ -5,9 +5,24 @@ from __future__ import annotations
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import HARMONY
 from puna.chat.replies.families.hermes import HERMES
+from puna.chat.replies.families.json_lists import GRANITE3, SMOLLM2
+from puna.chat.replies.families.llama import LLAMA, LLAMA_PYTHONIC
+from puna.chat.replies.families.mistral import MINISTRAL, MISTRAL, MISTRAL_IDS
 from puna.chat.replies.families.plain import PLAIN
 
-FAMILIES = {family.name: family for family in (HARMONY, HERMES, PLAIN)}
+_ALL = (
+    HARMONY,
+    MISTRAL_IDS,
+    MINISTRAL,
+    MISTRAL,
+    GRANITE3,
+    SMOLLM2,
+    HERMES,
+    LLAMA_PYTHONIC,
+    LLAMA,
+    PLAIN,
+)
+FAMILIES = {family.name: family for family in _ALL}
 
 
 def family_of(source: str) -> Family:
