@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from puna.chat.boundaries import find_boundaries
-from puna.chat.changing_lines import without_changing_lines
+from puna.chat.changing_lines import without_changing_lines_in
 from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
 from puna.chat.grammars.composition import offered_tools, reply_grammar
 from puna.chat.messages import Message
+from puna.chat.normalising import Rendered, render_any, repaired, with_known_roles
+from puna.chat.repairs import num_leading_system
 from puna.chat.replies.old_thoughts import without_old_thoughts
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.replies.thinking import ends_with_open_tag
@@ -122,7 +124,8 @@ class _Builder:
         self._request = request
         self._template = template
         self._tokenizer = tokenizer
-        self._latest: tuple[list[Message], str, list[int]] | None = None
+        self._latest: tuple[list[Message], Rendered, list[int]] | None = None
+        self._num_messages = 0  # of the whole conversation
         self._variables: dict[str, Any] = {}
         if template is not None and template.supports_thinking:
             self._variables["enable_thinking"] = request.think
@@ -144,11 +147,7 @@ class _Builder:
         requested = [
             msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages
         ]
-        if requested and requested[0].role == "system":
-            requested[0] = msgspec.structs.replace(
-                requested[0], content=without_changing_lines(requested[0].content)
-            )
-        messages = [*request.embedded, *requested]
+        messages = [*request.embedded, *without_changing_lines_in(requested)]
         if request.system and not (requested and requested[0].role == "system"):
             messages.insert(0, Message("system", request.system))
         return self._conversation(messages)
@@ -156,9 +155,12 @@ class _Builder:
     def _conversation(self, messages: list[Message]) -> Prompt:
         """Renders the messages that fit, and puts the tokens of the context in front."""
         request = self._request
+        if self._template is not None:
+            messages = with_known_roles(messages, self._template.source)
+        self._num_messages = len(messages)
         if request.truncate:
             messages = fit_messages(messages, lambda cut: len(self._encoded(cut)[1]), request.context_length)
-        text, tokens = self._encoded(messages)
+        (text, repairs, _), tokens = self._encoded(messages)
         prompt = self._with_special_tokens(tokens)
         if request.context:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
@@ -166,16 +168,31 @@ class _Builder:
         fitted = self._with_reply(self._fitted(text, prompt))
         if request.with_boundaries and self._template is not None and len(fitted.tokens) == len(prompt):
             num_before = len(prompt) - len(tokens) - self._tokenizer.add_eos
-            found = find_boundaries(messages, self._render, text, tokens, self._tokenizer)
+
+            def render(messages: Sequence[Message], asks: bool) -> str:
+                return self._render(repaired(messages, repairs), asks)
+
+            found = find_boundaries(messages, render, text, tokens, self._tokenizer)
             return msgspec.structs.replace(fitted, boundaries=[num_before + position for position in found])
         return fitted
 
-    def _encoded(self, messages: list[Message]) -> tuple[str, list[int]]:
-        """The rendered messages as text and as tokens, without BOS and EOS of the tokenizer."""
+    def _encoded(self, messages: list[Message]) -> tuple[Rendered, list[int]]:
+        """The messages as text and as tokens, without BOS and EOS of the tokenizer."""
         if self._latest is None or self._latest[0] != messages:
-            text = self._render(messages)
-            self._latest = messages, text, self._tokenizer.encode(text, add_special=False)
+            if self._template is None:
+                rendered = Rendered(self._render(messages), [], True)
+            else:
+                rendered = render_any(messages, self._render, may_begin=self._may_begin(messages))
+            self._latest = messages, rendered, self._tokenizer.encode(rendered.text, add_special=False)
         return self._latest[1:]
+
+    def _may_begin(self, messages: Sequence[Message]) -> bool:
+        """Whether a question may be made up for an answer at the beginning. Not if the conversation was cut,
+        but for calls: they say enough without, and their results.
+        """
+        rest = messages[num_leading_system(messages) :]
+        is_answer = len(rest) > 1 and rest[0].role == "assistant" and not rest[0].tool_calls
+        return not is_answer or len(messages) == self._num_messages
 
     def _with_special_tokens(self, tokens: list[int]) -> list[int]:
         """BOS and EOS as the model wants them; many chat templates write a BOS of their own."""

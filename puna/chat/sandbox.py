@@ -1,6 +1,6 @@
 """What chat templates may use: nothing that leads to Python, nothing that changes what they are given.
 
-They may make lists grow, and get copies then.
+They may make lists grow and shrink, and get copies then.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+LIST_CHANGES = ("append", "pop")
+
 
 class Sandbox(ImmutableSandboxedEnvironment):
     """Set up as the `transformers` library sets up its own, since templates are written for that one. Of all
-    that changes anything, some need list.append().
+    that changes anything, some need these methods of lists.
     """
 
     def __init__(self) -> None:
@@ -26,7 +28,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        return (type(obj) is list and attr == "append") or super().is_safe_attribute(obj, attr, value)
+        return (type(obj) is list and attr in LIST_CHANGES) or super().is_safe_attribute(obj, attr, value)
 
 
 def _tojson(

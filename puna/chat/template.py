@@ -17,7 +17,7 @@ from puna.chat.messages import Message, template_variables
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import writes_channels
 from puna.chat.replies.families.registry import family_of
-from puna.chat.sandbox import Sandbox
+from puna.chat.sandbox import LIST_CHANGES, Sandbox
 from puna.tokenizer import Tokenizer
 
 MAX_SOURCE = 1 << 20
@@ -100,7 +100,8 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            text = self._template.render(deepcopy(given) if "append" in self.source else given)
+            changes = any(change in self.source for change in LIST_CHANGES)
+            text = self._template.render(deepcopy(given) if changes else given)
             text.encode()  # a template may write halves of characters, which no tokenizer takes
             return text
         except MemoryError:

@@ -18,7 +18,8 @@ def fit_messages(
     System messages always stay, and so does the last message, whether it fits or not. `count_tokens` renders
     and tokenizes. It may raise TemplateError: many templates refuse a conversation that begins with an
     answer, so such a cut is passed over. It is called for few cuts, on the assumption that what is shorter
-    costs less. Raises TemplateError if neither the whole nor what would be left can be rendered.
+    costs less. What is left does not begin with the result of a call, unless that is the last message.
+    Raises TemplateError if neither the whole nor what would be left can be rendered.
     """
     messages = list(messages)
     if not messages or count_tokens(messages) <= limit:
@@ -29,6 +30,8 @@ def fit_messages(
     def next_possible(start: int) -> tuple[int, int]:
         """(the first cut at or behind `start` that can be rendered, its tokens)"""
         while True:
+            while start < last and messages[start].role == "tool":
+                start += 1
             try:
                 return start, count_tokens(_cut(messages, start))
             except TemplateError:

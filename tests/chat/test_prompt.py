@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.chat.errors import PromptError
-from puna.chat.messages import Message
+from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.template import ChatTemplate
@@ -178,3 +178,24 @@ def test_a_prompt_of_nothing_is_refused():
 @pytest.mark.parametrize(("num_keep", "kept"), [(0, 0), (9, 9), (1000, 63), (-1, 2)])
 def test_num_keep_leaves_room_for_a_token(num_keep, kept):
     assert build(prompts=[[5, 6]], num_keep=num_keep, context_length=64).num_keep == kept
+
+
+def test_a_conversation_that_is_cut_begins_with_a_question_or_a_call():
+    """...where the template has the user begin, and with what the system says in any case."""
+    template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('none') }}{% endif %}"
+        "{% if messages[0].role != 'user' %}{{ raise_exception('alternate') }}{% endif %}" + CHATML
+    )
+    system = Message("system", "Be wise.")
+    long = "word " * 40
+
+    def cut(*messages: Message) -> str:
+        return text(template, messages=[system, *messages], context_length=150)
+
+    reply = "<|im_start|>assistant\n"
+    chat = [Message("user", long), Message("assistant", long), Message("user", "b")]
+    assert cut(*chat) == turn("user", "Be wise.") + turn("user", "b") + reply
+    call = Message("assistant", "c", tool_calls=[ToolCall(CalledFunction("f"))])
+    found = Message("tool", "found", tool_name="f")
+    loop = [Message("user", long), call, Message("tool", long), call, found]
+    assert cut(*loop) == turn("user", "Be wise.") + turn("assistant", "c") + turn("tool", "found") + reply
