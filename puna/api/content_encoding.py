@@ -9,7 +9,7 @@ from puna.api.errors import ApiError
 _GZIP = 16 + zlib.MAX_WBITS
 _ZSTD_WINDOW = 8 << 20
 """What every decoder has to support, by RFC 8878; more is memory for nothing."""
-ENCODINGS = ("gzip", "zstd")
+ENCODINGS = ("gzip", "deflate", "zstd")
 
 
 def decompress(body: bytes | bytearray, encoding: str, most_bytes: int) -> bytes:
@@ -17,7 +17,9 @@ def decompress(body: bytes | bytearray, encoding: str, most_bytes: int) -> bytes
     try:
         match encoding:
             case "gzip" | "x-gzip":
-                return _gunzip(body, most_bytes + 1)
+                return _inflate(body, most_bytes + 1, _GZIP)
+            case "deflate":  # in zlib's frame, by RFC 9110
+                return _inflate(body, most_bytes + 1, zlib.MAX_WBITS)
             case "zstd":
                 return _unzstd(body, most_bytes + 1)
     except (zlib.error, EOFError) as error:
@@ -25,8 +27,8 @@ def decompress(body: bytes | bytearray, encoding: str, most_bytes: int) -> bytes
     raise ApiError(415, f"unsupported content encoding: {encoding[:40]!r} (try {' or '.join(ENCODINGS)})")
 
 
-def _gunzip(body: bytes | bytearray, most_bytes: int) -> bytes:
-    decoder = zlib.decompressobj(_GZIP)
+def _inflate(body: bytes | bytearray, most_bytes: int, window_bits: int) -> bytes:
+    decoder = zlib.decompressobj(window_bits)
     data = decoder.decompress(body, most_bytes)
     if not decoder.eof and len(data) < most_bytes:
         raise EOFError

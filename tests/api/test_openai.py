@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
+from puna.registry import ModelName
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 from tests.api.test_generate import prompt_text
@@ -278,14 +280,39 @@ def test_completion_that_cannot_be_done_is_400(client):
 
 def test_models(client, add_model):
     add_model("someone/n")
-    listed = client.get("/v1/models").json()
-    assert listed["object"] == "list"
+    listed = client.get("/v1/models?limit=1&after_id=x").json()
+    assert (listed["object"], listed["has_more"]) == ("list", False)
     owners = {entry["id"]: entry["owned_by"] for entry in listed["data"]}
     assert owners == {"m:latest": "library", "someone/n:latest": "someone"}
-    assert all(isinstance(entry["created"], int) and entry["object"] == "model" for entry in listed["data"])
+    assert [listed["first_id"], listed["last_id"]] == list(owners)
+    for entry in listed["data"]:
+        assert (entry["object"], entry["type"], entry["display_name"]) == ("model", "model", entry["id"])
+        created = datetime.fromisoformat(entry["created_at"])
+        assert (int(created.timestamp()), created.tzinfo) == (entry["created"], UTC)
+
+
+def test_no_models(client, runtime):
+    runtime.store.delete(ModelName.parse("m"))
+    listed = client.get("/v1/models").json()
+    assert (listed["data"], listed["first_id"], listed["last_id"]) == ([], None, None)
+
+
+def test_one_model(client, add_model):
+    add_model("someone/n")
     assert client.get("/v1/models/M").json()["id"] == "M"
-    response = client.get("/v1/models/none")
-    assert response.status_code == 404
-    assert response.json()["error"]["type"] == "not_found_error"
-    unknown = client.get("/v1/models/someone/n")
-    assert (unknown.status_code, unknown.json()["error"]["type"]) == (404, "not_found_error")
+    assert client.get("/v1/models/someone/n").json()["owned_by"] == "someone"
+    for name in ("none", "someone/none"):
+        response = client.get(f"/v1/models/{name}")
+        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
+
+
+@pytest.mark.parametrize("path", ["audio/transcriptions", "audio/speech", "images/generations"])
+def test_what_no_model_can_do_is_400(client, path):
+    response = client.post(f"/v1/{path}", b"--x", **{"content-type": "multipart/form-data; boundary=x"})
+    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert "not supported" in response.json()["error"]["message"]
+
+
+def test_unknown_paths_are_404(client):
+    response = client.post("/v1/moderations", {"input": "x"})
+    assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")

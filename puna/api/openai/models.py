@@ -1,8 +1,9 @@
-"""GET /v1/models and /v1/models/{model}."""
+"""GET /v1/models and /v1/models/{model}, for clients of OpenAI and of Anthropic alike: the fields of both."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -22,12 +23,27 @@ class ModelObject(msgspec.Struct, kw_only=True):
     object: Literal["model"] = "model"
     created: int
     owned_by: str
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: datetime
+
+
+class ModelList(msgspec.Struct, kw_only=True):
+    """All of them are on one page, whatever page is asked for."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelObject]
+    has_more: Literal[False] = False
+    first_id: str | None
+    last_id: str | None
 
 
 async def list_models(request: Request) -> Response:
     """Newest first."""
     models = await asyncio.to_thread(context_of(request).runtime.store.list)
-    return json_response({"object": "list", "data": [_object(model.name.short, model) for model in models]})
+    data = [_object(model.name.short, model) for model in models]
+    ends = (data[0].id, data[-1].id) if data else (None, None)
+    return json_response(ModelList(data=data, first_id=ends[0], last_id=ends[1]))
 
 
 async def retrieve_model(request: Request) -> Response:
@@ -37,4 +53,11 @@ async def retrieve_model(request: Request) -> Response:
 
 
 def _object(shown: str, model: ModelEntry) -> ModelObject:
-    return ModelObject(id=shown, created=int(model.modified_at.timestamp()), owned_by=model.name.namespace)
+    created = model.modified_at.astimezone(UTC).replace(microsecond=0)
+    return ModelObject(
+        id=shown,
+        created=int(created.timestamp()),
+        owned_by=model.name.namespace,
+        display_name=model.name.short,
+        created_at=created,
+    )

@@ -81,7 +81,8 @@ def test_body_that_is_announced_too_long_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstandard.compress), ("identity", bytes)]
+    ("encoding", "compress"),
+    [("gzip", gzip.compress), ("deflate", zlib.compress), ("zstd", zstandard.compress), ("identity", bytes)],
 )
 def test_compressed_bodies_are_read_up_to_the_limit(client, encoding, compress):
     headers = {"Content-Encoding": encoding}
@@ -106,6 +107,8 @@ def test_bomb_takes_no_more_than_the_limit(client):
         ("gzip, gzip", b"x", 415),
         ("gzip", b"x", 400),
         ("gzip", gzip.compress(b"{}")[:-4], 400),
+        ("deflate", b"x", 400),
+        ("deflate", zlib.compress(b"{}")[:-4], 400),
         ("zstd", b"x", 400),
         ("zstd", b"\x28\xb5\x2f\xfd\x00\xf8" + b"x" * 20, 400),  # a window that is too large
     ],
