@@ -299,10 +299,12 @@ def test_an_empty_reply_is_an_empty_message(client, runtime):
 
 
 def test_logprobs_are_those_of_what_is_said(client, runtime):
-    runtime.script = Script(pieces=["<think>hm</think>", "Y", "es"])
-    body = {"model": "thinker", "input": "hi", "top_logprobs": 1}
+    runtime.script = Script(pieces=[CALL % ("weather", "{}"), "a <", "b"])
+    body = {"model": "caller", "input": "hi", "tools": [WEATHER], "top_logprobs": 1}
     (part,) = client.post(URL, body).json()["output"][1]["content"]
-    assert [entry["token"] for entry in part["logprobs"]] == ["Y", "es"]
+    assert [entry["token"] for entry in part["logprobs"]] == ["a <", "b"]
+    deltas = [event for event in streamed(client, body) if event["type"] == "response.output_text.delta"]
+    assert [len(delta["logprobs"]) for delta in deltas] == [1, 1]
     assert part["logprobs"][0]["top_logprobs"][0]["token"] == "other"
 
 

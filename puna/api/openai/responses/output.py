@@ -52,13 +52,17 @@ class Output:
         self._open: ReasoningItem | MessageItem | None = None
         self._texts: list[str] = []  # of the open item
         self._logprobs: list[TokenLogprobs] = []  # of the open message
+        self._new_logprobs: list[TokenLogprobs] = []  # of text that has not come yet
 
     def add(self, delta: Delta) -> Iterator[StreamEvent]:
         """Log-probabilities of thoughts and calls have no place in a response."""
+        self._new_logprobs += token_logprobs(delta.logprobs)
         if delta.thinking:
             yield from self._think(delta.thinking)
         if delta.content:
-            yield from self._say(delta.content, token_logprobs(delta.logprobs))
+            yield from self._say(delta.content, self._new_logprobs)
+        if delta.thinking or delta.content or delta.tool_calls:
+            self._new_logprobs = []
         for call in delta.tool_calls:
             yield from self._close("completed")
             yield from self._call(call)
