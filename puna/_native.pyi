@@ -807,9 +807,9 @@ class ProgramBuilder:
         Rope works in place. Attention may have a tensor: a score for each head [num_heads], of a position
         that has no value.
         """
-    def build(self, result: int, by_window: bool = True) -> Program:
-        """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. The builder
-        is spent afterwards.
+    def build(self, result: int, by_window: bool = True, hidden: int = -1) -> Program:
+        """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. hidden: the
+        buffer that run() gives hidden states from; -1: none. The builder is spent afterwards.
         """
 
 class StepControl:
@@ -871,9 +871,10 @@ class Program:
         num_threads: int | None = None,
         control: StepControl | None = None,
         draft_starts: NDArray[np.int32] | None = None,
-    ) -> NDArray[np.float32]:
-        """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] is
-        overwritten by the next run.
+        hidden: NDArray[np.int32] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] and the
+        hidden states [len(hidden), width of theirs] are overwritten by the next run.
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
         control: may stop it: NativeError, and keys, values and states of its tokens are there or not.

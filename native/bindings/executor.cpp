@@ -60,11 +60,12 @@ Kv kv_of(const std::vector<Arena*>& arenas, const std::vector<Int32Matrix>& bloc
   return kv;
 }
 
-FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
-                        const Int32Vector& tokens, const Int32Vector& positions,
-                        const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
-                        const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
-                        const std::optional<Int32Vector>& draft_starts) {
+nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
+                      const Int32Vector& tokens, const Int32Vector& positions,
+                      const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
+                      const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
+                      const std::optional<Int32Vector>& draft_starts,
+                      const std::optional<Int32Vector>& hidden) {
   const Kv kv = kv_of(arenas, block_tables);
   const Batch batch{
       .tokens = to_span(tokens),
@@ -72,14 +73,15 @@ FloatMatrix run_program(Program& program, ThreadPool& pool, const std::vector<Ar
       .sequence_starts = to_span(sequence_starts),
       .kv = kv.tables,
       .rows = to_span(rows),
+      .hidden = hidden ? to_span(*hidden) : std::span<const int32_t>(),
       .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>(),
   };
-  Output output;
+  Outputs outputs;
   {
     const nb::gil_scoped_release released;
-    output = program.run(pool, batch, num_threads.value_or(pool.num_threads()), control);
+    outputs = program.run(pool, batch, num_threads.value_or(pool.num_threads()), control);
   }
-  return to_numpy(std::move(output));
+  return nb::make_tuple(to_numpy(std::move(outputs.result)), to_numpy(std::move(outputs.hidden)));
 }
 
 void replay(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& sample_starts) {
@@ -128,7 +130,7 @@ void bind_builder(nb::module_& m) {
            "isa"_a = "auto", "kv_type"_a = "f16")
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
       .def("op", &add_op, "name"_a, "inputs"_a, "outputs"_a, "tensors"_a = nb::tuple(), "attributes"_a)
-      .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true);
+      .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true, "hidden"_a = kNoBuffer);
 }
 
 void bind_program(nb::module_& m) {
@@ -147,7 +149,7 @@ void bind_program(nb::module_& m) {
       .def("run", &run_program, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a = nb::none(), "control"_a.none() = nb::none(),
-           "draft_starts"_a.noconvert() = nb::none())
+           "draft_starts"_a.noconvert() = nb::none(), "hidden"_a.noconvert() = nb::none())
       .def("replay", &replay, "pool"_a, "states"_a, "sample_starts"_a.noconvert())
       .def_prop_ro("can_shift", &Program::can_shift)
       .def("move_kv", &move_kv, "pool"_a, "group"_a, "arena"_a, "source"_a.noconvert(),

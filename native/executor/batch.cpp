@@ -141,7 +141,9 @@ std::vector<SequenceDrafts> drafts_of(const Batch& batch) {
 void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup> groups) {
   check_shapes(batch);
   if (vocab_size > 0) check_range(batch.tokens, vocab_size, "tokens", "entries of the vocabulary");
-  check_range(batch.rows, static_cast<int64_t>(batch.tokens.size()), "rows", "tokens of the step");
+  const auto num_tokens = static_cast<int64_t>(batch.tokens.size());
+  check_range(batch.rows, num_tokens, "rows", "tokens of the step");
+  check_range(batch.hidden, num_tokens, "hidden", "tokens of the step");
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     if (batch.sequence_starts[s] < batch.sequence_starts[s + 1]) check_positions(batch, s);
   }

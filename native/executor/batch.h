@@ -26,6 +26,7 @@ struct Batch {
   std::span<const int32_t> sequence_starts;  // [S + 1] sequence s owns tokens [starts[s], starts[s + 1])
   std::span<const BlockTables> kv;           // of each group of the model's layers
   std::span<const int32_t> rows;             // [R] tokens whose result is wanted
+  std::span<const int32_t> hidden = {};      // [H] tokens whose hidden state is wanted
   // [n + 1], or empty if there are none: of the sequences that have rows, in order, sequence i has as many
   // drafts as its last tokens as lie between starts i and i + 1. Rows then ascend.
   std::span<const int32_t> draft_starts = {};

@@ -82,8 +82,7 @@ void ProgramBuilder::read(int buffer, int stage) { at(buffer).last_stage = stage
 void ProgramBuilder::write(int buffer, Domain domain, int stage, std::span<const int> inputs) {
   Buffer& b = at(buffer);
   require(b.domain.value_or(domain) == domain,
-          "buffer " + text(buffer) +
-              " holds all tokens of a step and is to hold the sampled rows, or the reverse");
+          "buffer " + text(buffer) + " holds some rows of a step and is to hold others");
   if (domain == Domain::kTokens) require_range("the width of a token's values", b.width, 0, kMaxTokenWidth);
   if (b.first_stage < 0) b.first_stage = stage;
   b.domain = domain;
@@ -227,10 +226,15 @@ void ProgramBuilder::check_layers() const {
   }
 }
 
-std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window) {
-  require(at(result).width > 0 && at(result).domain == Domain::kRows,
+std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int hidden) {
+  require(at(result).width > 0 && at(result).domain.value_or(Domain::kTokens) != Domain::kTokens,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
-  read(result, static_cast<int>(plan_.stages.size()));
+  require(hidden == kNoBuffer || (at(hidden).width > 0 && at(hidden).domain == Domain::kRows),
+          "hidden states, buffer " + text(hidden) + ", are not of the chosen rows");
+  const int end = static_cast<int>(plan_.stages.size());
+  read(result, end);
+  if (hidden != kNoBuffer) read(hidden, end);
+  plan_.hidden = hidden;
   check_layers();
   place_layers(by_window);
   plan_.file->mapping().check_whole();

@@ -35,9 +35,9 @@ class ProgramBuilder {
 
   int buffer(int64_t width);
   void op(const OpCall& call);
-  // by_window: layers that see fewer tokens than others form groups of their own. The builder is spent
-  // afterwards.
-  std::shared_ptr<Program> build(int result, bool by_window = true);
+  // by_window: layers that see fewer tokens than others form groups of their own. hidden: what the result is
+  // made of, if that can be asked for. The builder is spent afterwards.
+  std::shared_ptr<Program> build(int result, bool by_window = true, int hidden = kNoBuffer);
 
   // --- what ops are made of (ops/) ---
   Plan& plan() { return plan_; }

@@ -56,7 +56,7 @@ void place_buffers(Plan& plan) {
   for (Buffer* buffer : order) {
     buffer->offset = first_gap(*buffer, placed);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer, below), buffer);
-    int64_t& total = *buffer->domain == Domain::kTokens ? plan.token_row_bytes : plan.output_row_bytes;
+    int64_t& total = plan.row_bytes[static_cast<size_t>(*buffer->domain)];
     total = std::max(total, buffer->offset + aligned_bytes(*buffer));
   }
 }

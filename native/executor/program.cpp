@@ -72,8 +72,9 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  return token_memory_.size + output_memory_.size + replicas_.size + attention_partials_.size +
-         expert_results_.size + kept_inputs_.size;
+  int64_t total = replicas_.size + attention_partials_.size + expert_results_.size + kept_inputs_.size;
+  for (const Memory& memory : memory_) total += memory.size;
+  return total;
 }
 
 int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
@@ -84,7 +85,8 @@ int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) con
 
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  token_memory_ = output_memory_ = replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = {};
+  memory_ = {};
+  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = {};
   states_.clear();
   plan_.file->mapping().release_pages();
 }
@@ -110,18 +112,16 @@ int64_t Program::most_expert_results(const Batch& batch) const {
   for (const Stage& stage : plan_.stages) {
     const auto* experts = std::get_if<ExpertStage>(&stage);
     if (experts == nullptr) continue;
-    const auto rows =
-        static_cast<int64_t>(experts->domain == Domain::kTokens ? batch.tokens.size() : batch.rows.size());
-    const int64_t visits = rows * experts->layer->num_used;
+    const int64_t visits = num_rows(batch, experts->domain) * experts->layer->num_used;
     if (visits > 0) most = std::max(most, visits * down_rows(visits));
   }
   return most;
 }
 
 void Program::prepare(const Batch& batch, int num_threads) {
-  reserve(token_memory_, plan_.token_row_bytes, static_cast<int64_t>(batch.tokens.size()));
-  reserve(output_memory_, plan_.output_row_bytes, static_cast<int64_t>(batch.rows.size()));
-  reserve(replicas_, plan_.token_row_bytes + plan_.output_row_bytes, num_threads);
+  for (size_t d = 0; d < kNumDomains; ++d)
+    reserve(memory_[d], plan_.row_bytes[d], num_rows(batch, static_cast<Domain>(d)));
+  reserve(replicas_, plan_.replica_bytes(), num_threads);
   find_kv_slots(batch, plan_.groups, kv_slots_);
   if (plan_.kept_row_bytes > 0) find_states(batch, states_);
   reserve(kept_inputs_, plan_.kept_row_bytes, num_drafts(states_));
@@ -155,8 +155,9 @@ void Program::run_stages(const Step& step) const noexcept {
 
 void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
-Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
+Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
   check_batch(batch, plan_.vocab_size, plan_.groups);
+  if (!batch.hidden.empty() && plan_.hidden == kNoBuffer) throw Error("the model gives no hidden states");
   const std::lock_guard<std::mutex> lock(one_run_);
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
@@ -168,8 +169,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
       .batch = batch,
       .thread = 0,
       .num_threads = threads,
-      .token_memory = token_memory_.bytes.get(),
-      .output_memory = output_memory_.bytes.get(),
+      .memory = {memory_[0].bytes.get(), memory_[1].bytes.get(), memory_[2].bytes.get()},
       .replicas = replicas_.bytes.get(),
       .kv_slots = kv_slots_,
       .states = states_,
@@ -185,7 +185,7 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
     Step step = shared;
     step.thread = thread;
     step.expert_results += expert_results * thread;
-    step.replicas += (plan_.token_row_bytes + plan_.output_row_bytes) * thread;
+    step.replicas += plan_.replica_bytes() * thread;
     run_stages(step);
   };
   paging_->begin_step();
@@ -196,9 +196,17 @@ Output Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepC
     states_.clear();  // they are lost
     throw Error("the step was stopped");
   }
-  const int64_t rows = shared.num_rows(Domain::kRows);
-  const int64_t width = plan_.buffers[static_cast<size_t>(plan_.result)].width;
-  return {std::shared_ptr<float[]>(output_memory_.bytes, shared.floats(plan_.result, 0)), rows, width};
+  const auto num_results = static_cast<int64_t>(batch.rows.size());
+  return {.result = output(shared, plan_.result, 0, num_results),
+          .hidden = output(shared, plan_.hidden, num_results, static_cast<int64_t>(batch.hidden.size()))};
+}
+
+Output Program::output(const Step& step, int buffer, int64_t first, int64_t rows) const {
+  if (buffer == kNoBuffer) return {nullptr, 0, 0};
+  const Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
+  const bool is_replica = b.replicated && step.num_rows(*b.domain) == 1;  // the first thread's
+  const Memory& memory = is_replica ? replicas_ : memory_[static_cast<size_t>(*b.domain)];
+  return {std::shared_ptr<float[]>(memory.bytes, step.floats(buffer, first)), rows, b.width};
 }
 
 void Program::replay(ThreadPool& pool, const BlockSpace& states, std::span<const int32_t> sample_starts) {

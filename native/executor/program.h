@@ -5,10 +5,12 @@
 // for, every thread computes it for itself, and there is no barrier (replication.cpp).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,8 +25,15 @@
 
 namespace puna {
 
-// The rows of a buffer: all tokens of a step, or those whose logits are wanted.
-enum class Domain { kTokens, kRows };
+// The rows of a buffer: all tokens of a step; those whose hidden state is wanted, or what follows them; of
+// these, those whose logits are wanted.
+enum class Domain : uint8_t { kTokens, kRows, kSampled };
+inline constexpr size_t kNumDomains = 3;
+
+inline int64_t num_rows(const Batch& batch, Domain domain) {
+  if (domain == Domain::kTokens) return static_cast<int64_t>(batch.tokens.size());
+  return static_cast<int64_t>(batch.rows.size() + (domain == Domain::kRows ? batch.hidden.size() : 0));
+}
 
 struct Buffer {
   int64_t row_bytes;
@@ -152,9 +161,12 @@ struct Plan {
   std::vector<KvLayer> layers;  // with attention
   bool can_shift = true;        // every layer's keys are as its rotation left them
   int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
-  int64_t token_row_bytes = 0, output_row_bytes = 0;  // of all buffers of a domain together
-  int64_t kept_row_bytes = 0;                         // inputs of all recurrence stages for one token
+  std::array<int64_t, kNumDomains> row_bytes{};  // of all buffers of a domain together
+  int64_t kept_row_bytes = 0;                    // inputs of all recurrence stages for one token
   int result = -1;
+  int hidden = kNoBuffer;  // what the result is made of, if that can be asked for
+
+  int64_t replica_bytes() const { return std::accumulate(row_bytes.begin(), row_bytes.end(), int64_t{0}); }
 };
 
 // The place of a token's keys and values.
@@ -176,6 +188,11 @@ struct Output {
   int64_t rows, width;
 };
 
+struct Outputs {
+  Output result;  // of Batch::rows
+  Output hidden;  // of Batch::hidden
+};
+
 class Program {
  public:
   explicit Program(Plan plan);
@@ -194,7 +211,7 @@ class Program {
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
   // the batch does not fit the model or its memory; and if the model's file turns out to have been cut short,
   // in this step or before.
-  Output run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control = nullptr);
+  Outputs run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control = nullptr);
 
   // For a model with states, behind a run with drafts: those that turned out right change the states that it
   // wrote. sample_starts[n + 1]: of the n sequences that had rows, the i-th got the samples [starts[i],
@@ -220,12 +237,13 @@ class Program {
   void prepare(const Batch& batch, int num_threads);
   int64_t most_expert_results(const Batch& batch) const;
   void run_stages(const Step& step) const noexcept;
+  Output output(const Step& step, int buffer, int64_t first, int64_t rows) const;
 
   const Plan plan_;
   std::mutex one_run_;
   // Kept from step to step, so that a step allocates nothing unless it is the largest so far.
-  Memory token_memory_, output_memory_;
-  Memory replicas_;               // one row of both domains for each thread
+  std::array<Memory, kNumDomains> memory_;
+  Memory replicas_;               // one row of every domain for each thread
   Memory attention_partials_;     // sums over segments of contexts that several threads share
   Memory expert_results_;         // of each thread
   Memory kept_inputs_;            // of drafts, for recurrence stages

@@ -1,6 +1,7 @@
 // One step under way, as one of its threads sees it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -17,8 +18,7 @@ struct Step {
   const Plan& plan;
   const Batch& batch;
   int thread, num_threads;
-  uint8_t* token_memory;
-  uint8_t* output_memory;
+  std::array<uint8_t*, kNumDomains> memory;
   uint8_t* replicas;                      // this thread's own row of each domain
   std::span<const KvSlot> kv_slots;       // [groups][T]
   std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
@@ -35,15 +35,14 @@ struct Step {
   // For stages that take long: nothing more of it need be computed.
   bool is_stopped() const { return control != nullptr && control->is_stopped(); }
 
-  int64_t num_rows(Domain domain) const {
-    return static_cast<int64_t>(domain == Domain::kTokens ? batch.tokens.size() : batch.rows.size());
-  }
+  int64_t num_rows(Domain domain) const { return puna::num_rows(batch, domain); }
   uint8_t* bytes(int buffer, int64_t row) const {
     const Buffer& b = plan.buffers[static_cast<size_t>(buffer)];
-    const bool tokens = *b.domain == Domain::kTokens;
+    const auto domain = static_cast<size_t>(*b.domain);
     const int64_t rows = num_rows(*b.domain);
-    if (b.replicated && rows == 1) return replicas + (tokens ? 0 : plan.token_row_bytes) + b.offset;
-    return (tokens ? token_memory : output_memory) + b.offset * rows + b.row_bytes * row;
+    if (!b.replicated || rows != 1) return memory[domain] + b.offset * rows + b.row_bytes * row;
+    const auto others = plan.row_bytes.begin();
+    return std::accumulate(others, others + static_cast<int64_t>(domain), replicas) + b.offset;
   }
   const KvSlot& kv_slot(const KvLayer& layer, int64_t token) const {
     return kv_slots[static_cast<size_t>(layer.group) * batch.tokens.size() + static_cast<size_t>(token)];

@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from puna.gguf import GgufError, open_descriptor
+from puna.graph.pooling import Pooling
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,7 @@ class Batch:
         sequence is in the step), and the block that gets the state behind the step's tokens and those of its
         drafts that are accepted; both may be the same, and only the second is written.
     rows: [R], indexes into tokens, ascending, whose next token is wanted.
+    hidden: [H], indexes into tokens whose hidden state is wanted; None: none.
     drafts, draft_starts: what sequences are thought to go on with. Of those that have rows, the i-th has the
         drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
         and for each of them. None: each has one row.
@@ -63,11 +65,22 @@ class Batch:
     sequence_starts: NDArray[np.int32]
     block_tables: tuple[NDArray[np.int32], ...]
     rows: NDArray[np.int32]
+    hidden: NDArray[np.int32] | None = None
     drafts: NDArray[np.int32] | None = None
     draft_starts: NDArray[np.int32] | None = None
     num_threads: int | None = None
     masks: Sequence[TokenMask | None] = ()
     control: StepControl | None = None
+
+
+class StepResult(NamedTuple):
+    """What a step gives."""
+
+    samples: SampleResult
+    """What was drawn for Batch.rows."""
+    hidden: NDArray[np.float32]
+    """[H, ModelInfo.hidden_size] for Batch.hidden: what the model has made of the tokens up to there, before
+    the output matrix. Valid until the next step."""
 
 
 class KvGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +103,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     groups: those that keep everything first, then those with windows, the widest first, recurrent ones last.
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
+    hidden_size: values of a hidden state; 0: there are none to be had.
+    pooling: how hidden states become a text's embedding; None: the model has no embeddings.
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.
@@ -103,6 +118,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str
     weight_bytes: int
     can_shift: bool
+    hidden_size: int = 0
+    pooling: Pooling | None = None
     idle_weight_bytes: int = 0
     scratch_bytes: int = 0
     kernels: str = ""
@@ -211,7 +228,7 @@ class DeviceModel(Protocol):
     def reserve(self, reservation: KvReservation) -> tuple[BlockMemory, ...]:
         """Memory for each of info.groups, none of it allocated. Raises ModelLoadError."""
 
-    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
         """Computes a step and draws; K and V go into the blocks. kv: from reserve().
 
         samplers: one for each sequence that has rows. Raises NativeError for a batch that does not fit the

@@ -42,7 +42,7 @@ def new_sequence(
     """
     info = model.device.info
     prompt = prompt_array(request.prompt, info.vocab_size)
-    check_request(request, info.vocab_size)
+    check_request(request, info)
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest(NEEDS_PREFIX_TREE)
     check_stop(request.stop, model.token_table)
@@ -53,7 +53,8 @@ def new_sequence(
         check_draft_model(draft_model.device.info, info)
     context_length, num_windows = _context(request, info, model.kv, more_bytes)
     sampler = new_sampler(request.sampling)
-    sampler.accept_many(prompt)
+    if request.pooling is None:
+        sampler.accept_many(prompt)
     return Sequence(
         request,
         prompt,

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from puna.graph.pooling import Pooling
+
 FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""
 
@@ -52,6 +54,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop_tokens: list[int] = []
     stop: list[str] = []
     """Strings that end the reply before them; only for models whose token table is known."""
+    pooling: Pooling | None = None
+    """No reply: the prompt's embedding, with the hidden states of these tokens. Most of what follows is then
+    of no use."""
     grammar: str = ""
     """Of llguidance: what the reply may be; empty: anything."""
     shown_tokens: list[int] = []
@@ -120,6 +125,8 @@ class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
     Never the stop token."""
     logprobs: list[TokenLogprob] | None = None
     """One per token, if the request asked for them."""
+    embedding: Bytes = b""
+    """Of a request with `pooling`, at its end: float32 [hidden_size], of any length."""
     finish_reason: FinishReason | None = None
     stop_string: str = ""
     """The one that ended the reply, if one did."""

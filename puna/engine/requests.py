@@ -136,7 +136,15 @@ class Requests:
                 output = self.finish(s.sequence, "error", unforeseen(s.sequence.id, error))
             if output is not None:
                 outputs.append(output)
+        outputs += [self._finish_embedded(sequence) for sequence in outcome.embedded]
         return outputs
+
+    def _finish_embedded(self, sequence: Sequence) -> StepOutput:
+        assert sequence.pool is not None, "an embedding that nobody wants"
+        output = self.finish(sequence, "stop")
+        if output.finish_reason == "stop":
+            output.embedding = sequence.pool.embedding()
+        return output
 
     def _begin(self, request: Request, order: Order) -> None:
         self._residents.refit()

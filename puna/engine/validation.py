@@ -36,8 +36,10 @@ def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
     raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
 
 
-def check_request(request: Request, vocab_size: int) -> None:
+def check_request(request: Request, info: ModelInfo) -> None:
     """All but its prompt. Raises InvalidRequest."""
+    if request.pooling is not None and not info.hidden_size:
+        raise InvalidRequest("the model has no hidden states to make an embedding of")
     if any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):
         raise InvalidRequest("boundaries are not ascending positions in the prompt")
     if request.max_tokens is not None and request.max_tokens < 0:
@@ -55,7 +57,7 @@ def check_request(request: Request, vocab_size: int) -> None:
             check_session_name(request.session)
         except InvalidSessionName as error:
             raise InvalidRequest(str(error)) from error
-    _check_sampling(request.sampling, vocab_size)
+    _check_sampling(request.sampling, info.vocab_size)
 
 
 def check_stop(stop: list[str], table: TokenTable | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from puna.graph.ops import Op, Stateful
+from puna.graph.ops import Op, SampledRows, Stateful
 from puna.graph.shapes import GraphError, Shapes
 from puna.graph.states import Recurrent, StateSpec
 
@@ -34,6 +34,12 @@ class Graph:
     nodes: tuple[Node, ...]
     result: Value
     states: tuple[StateSpec, ...]
+
+    @property
+    def hidden(self) -> Value | None:
+        """The value that holds hidden states, of which logits are made; None: they cannot be asked for."""
+        nodes = (node for node in self.nodes if isinstance(node.op, SampledRows))
+        return next((node.inputs[0] for node in nodes), None)
 
     def tensors(self) -> set[str]:
         """The names of all tensors that ops read."""

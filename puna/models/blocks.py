@@ -18,6 +18,7 @@ from puna.graph.ops import (
     RmsNorm,
     Rope,
     Rows,
+    SampledRows,
     Scale,
     Softcap,
 )
@@ -46,7 +47,9 @@ def pre_norm_decoder(
         block = f"blk.{layer}"
         x = g.op(Add(), x, mixer(layer, norm(g, d, x, f"{block}.attn_norm")))
         if layer == d.num_layers - 1:
-            x = g.op(Rows(), x)  # no later token sees what follows, so only the rows to sample need it
+            x = g.op(
+                Rows(), x
+            )  # no later token sees what follows, so only rows of which something is wanted need it
         y = norm(g, d, x, f"{block}.{ffn_norm}")
         y = gated(g, y, block, "silu") if feed_forward is None else feed_forward(layer, y)
         x = g.op(Add(), x, y)
@@ -79,7 +82,8 @@ def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
 
 
 def logits(g: Tracer, x: Value) -> Value:
-    """The output matrix is the embedding where the file has no other."""
+    """Of the rows to be sampled. The output matrix is the embedding where the file has no other."""
+    x = g.op(SampledRows(), x)
     if "output.weight" not in g.shapes:
         return g.op(Linear("token_embd"), x)
     result, (_, num_tokens) = g.op(Linear("output"), x), g.shapes.matrix("token_embd.weight")

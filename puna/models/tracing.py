@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
+from puna.graph.pooling import Pooling
 from puna.models.architectures import ARCHITECTURES
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
@@ -31,6 +32,8 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph
     context_length: int
     num_layers: int
+    pooling: Pooling | None
+    """How a text becomes one vector; None: the model ranks texts instead."""
 
     @property
     def vocab_size(self) -> int:
@@ -64,6 +67,7 @@ def trace_model(
         graph=graph,
         context_length=stack.context_length,
         num_layers=stack.num_layers,
+        pooling=_pooling(p),
     )
 
 
@@ -77,6 +81,12 @@ def _trace_function(architecture: str) -> TraceFunction:
     return cast(
         TraceFunction, import_module(f"puna.models.architectures.{architecture.replace('-', '_')}").trace
     )
+
+
+def _pooling(p: Hyperparameters) -> Pooling | None:
+    """The last token has seen all others: so it stands for the text where the file does not say."""
+    poolings: tuple[Pooling | None, ...] = ("last", "mean", "cls", "last", None)  # as GGUF numbers them
+    return poolings[p.integer("pooling_type", 0, minimum=0, maximum=len(poolings) - 1)]
 
 
 def _freq_factors(

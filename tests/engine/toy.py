@@ -28,12 +28,14 @@ from puna.backends.base import (
     ModelInfo,
     ModelLoadError,
     ModelSource,
+    StepResult,
 )
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from tests.engine.toy_memory import ToyDeviceMemory, ToyMemory
 
 VOCABULARY = 97
 POISON = VOCABULARY - 1  # a prompt with this token makes the step fail
+HIDDEN_SIZE = 8
 BLOCK_BYTES = 4 * BLOCK_TOKENS  # a token's value and position, 16 bits each
 STATE_BYTES = 16 * BLOCK_BYTES
 COARSE = 64  # blocks of a large extent
@@ -222,6 +224,8 @@ class ToyModel:
             weight_bytes=weight_bytes,
             idle_weight_bytes=idle_weight_bytes,
             can_shift=can_shift and not state_bytes,
+            hidden_size=HIDDEN_SIZE,
+            pooling="last",
         )
         self.windows = windows
         self.clock = clock or ToyClock()
@@ -235,6 +239,7 @@ class ToyModel:
         self.is_asleep = False
         self.closed = False
         self._states: list[int] = []  # behind each token of the step
+        self._hidden = np.empty((0, HIDDEN_SIZE), np.float32)
 
     def reserve(self, reservation: KvReservation) -> tuple[ToyMemory, ...]:
         assert not self.closed
@@ -254,16 +259,18 @@ class ToyModel:
             num_blocks, group.block_bytes, extent_blocks, self.device_memory, can_shift=self.info.can_shift
         )
 
-    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
         logits = self.logits(batch, kv)
         result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks)
         if self.info.state_bytes:
             self._store_states(batch, kv[-1], result)
-        return result
+        return StepResult(result, self._hidden)
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
-        """[R, VOCABULARY]"""
+        """[R, VOCABULARY]; hidden states are made as logits are."""
         assert not self.closed
+        hidden = np.empty(0, np.int32) if batch.hidden is None else batch.hidden
+        wanted = np.concatenate([batch.rows, hidden])
         self.is_asleep = False
         self._check(batch)
         if self.info.state_bytes:
@@ -273,22 +280,23 @@ class ToyModel:
         self.steps.append(np.diff(batch.sequence_starts).tolist())
         self.threads.append(batch.num_threads)
         self.clock.now_s += self.step_s + 0.001 * len(batch.tokens)
-        rows = np.searchsorted(batch.sequence_starts, batch.rows, side="right") - 1
+        rows = np.searchsorted(batch.sequence_starts, wanted, side="right") - 1
         seen: list[list[Values]] = [[] for _ in rows]
         for group, memory, tables in zip(self.info.groups, kv, batch.block_tables, strict=True):
             assert isinstance(memory, ToyMemory)
             if group.is_state:
-                for of_row, row in zip(seen, batch.rows, strict=True):
+                for of_row, row in zip(seen, wanted, strict=True):
                     of_row.append(_state_values(states[row], int(batch.tokens[row])))
                 continue
             self._store(batch, memory, tables, group.window)
-            for of_row, sequence, row in zip(seen, rows, batch.rows, strict=True):
+            for of_row, sequence, row in zip(seen, rows, wanted, strict=True):
                 last = int(batch.positions[row])
                 of_row.append(memory.values(tables[sequence], _begin(last, group.window), last + 1))
         logits = np.empty((len(rows), VOCABULARY), np.float32)
         for out, of_row in zip(logits, seen, strict=True):
             out[:] = _logits_behind(of_row, self.salt, self.is_habitual)
-        return logits
+        self._hidden = logits[len(batch.rows) :, :HIDDEN_SIZE]
+        return logits[: len(batch.rows)]
 
     def _store(self, batch: Batch, memory: ToyMemory, tables: NDArray[np.int32], window: int | None) -> None:
         for table, (start, end) in zip(tables, pairwise(batch.sequence_starts), strict=True):

@@ -70,9 +70,8 @@ def test_result_outlives_program_and_later_steps(tmp_path: Path) -> None:
         indexes = np.arange(count, dtype=np.int32)
         tables = np.arange(8, dtype=np.int32)[None]
         arenas = [Arena(8, group.block_bytes) for group in program.groups]
-        return program.run(
-            ThreadPool(2), arenas, indexes, indexes, np.array([0, count], np.int32), [tables] * 2, indexes
-        )
+        starts = np.array([0, count], np.int32)
+        return program.run(ThreadPool(2), arenas, indexes, indexes, starts, [tables] * 2, indexes)[0]
 
     small = run(program, 2)
     kept = small.copy()

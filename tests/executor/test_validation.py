@@ -146,7 +146,7 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
     "rows of rows": ("already", lambda b, x: b.op("Rows", [rows_of(b, x, 64)], [b.buffer(64)])),
     "attention behind rows": ("rows", lambda b, x: attention(b, rows_of(b, x, 64))),
     "tokens and rows added": ("rows", lambda b, x: b.op("Add", [x, rows_of(b, x, 64)], [b.buffer(64)])),
-    "one buffer for tokens and rows": ("sampled rows", lambda b, x: b.op("Rows", [x], [x])),
+    "one buffer for tokens and rows": ("holds some rows", lambda b, x: b.op("Rows", [x], [x])),
     "result without rows": ("result", lambda b, x: b.build(x)),
     "result unknown": ("no buffer", lambda b, _: b.build(5)),
 }
@@ -199,7 +199,7 @@ def run_step(program: Program, num_blocks: int = 4, **changes: list) -> np.ndarr
     tables = np.array(arrays.pop("block_tables"), np.int32)
     arenas = [Arena(num_blocks, group.block_bytes) for group in program.groups]
     converted = {name: np.array(a, np.int32) for name, a in arrays.items()}
-    return program.run(ThreadPool(1), arenas, block_tables=[tables] * len(arenas), **converted)
+    return program.run(ThreadPool(1), arenas, block_tables=[tables] * len(arenas), **converted)[0]
 
 
 def test_the_valid_step_runs(file: GgufFile) -> None:

@@ -112,9 +112,10 @@ class Runner:
             np.arange(sum(lengths)) if rows is None else np.array(rows),
         )
         tokens, positions, starts, rows = (a.astype(np.int32) for a in arrays)
-        return self.program.run(
+        result, _ = self.program.run(
             self.pool, self.arenas, tokens, positions, starts, tables, rows, num_threads, None, drafts
-        ).copy()
+        )
+        return result.copy()
 
 
 def _table(rows: Sequence[Sequence[int]]) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-// Ops that look rows up: of a table, by token; of a step's tokens, those whose result is wanted.
+// Ops that look rows up: of a table, by token; of a step's tokens, those of which something is wanted.
 #include <algorithm>
 #include <cstring>
 
@@ -35,13 +35,28 @@ void choose_rows(ProgramBuilder& builder, const OpCall& call) {
   builder.expect_width(out, width);
   require(builder.domain(x) == Domain::kTokens, "the rows have been chosen already");
   const auto run = [=](const RowRun& row) {
-    const int32_t token = row.step.batch.rows[static_cast<size_t>(row.row)];
+    const Batch& batch = row.step.batch;
+    const size_t index = static_cast<size_t>(row.row), num_sampled = batch.rows.size();
+    const int32_t token = index < num_sampled ? batch.rows[index] : batch.hidden[index - num_sampled];
     std::memcpy(row.at(out), row.step.floats(x, token), static_cast<size_t>(width) * sizeof(float));
   };
   builder.append(builder.token_stage(Domain::kRows), {{x}, out, 1, run});
 }
 
-constexpr OpDefinition kOps[] = {{"Embed", embed}, {"Rows", choose_rows}};
+// Of the chosen rows, the first ones are those to be sampled.
+void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(x);
+  builder.expect_width(out, width);
+  require(builder.domain(x) == Domain::kRows, "rows to be sampled are among those that were chosen");
+  const auto run = [=](const RowRun& row) {
+    std::memcpy(row.at(out), row.step.floats(x, row.row), static_cast<size_t>(width) * sizeof(float));
+  };
+  builder.append(builder.token_stage(Domain::kSampled), {{x}, out, 1, run});
+}
+
+constexpr OpDefinition kOps[] = {{"Embed", embed}, {"Rows", choose_rows}, {"SampledRows", choose_sampled}};
 
 }  // namespace
 

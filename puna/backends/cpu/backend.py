@@ -15,7 +15,6 @@ from puna._native import (
     Program,
     ProgramBuilder,
     Sampler,
-    SampleResult,
     ThreadPool,
     sample_batch,
 )
@@ -27,6 +26,7 @@ from puna.backends.base import (
     ModelInfo,
     ModelLoadError,
     ModelSource,
+    StepResult,
 )
 from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
@@ -56,20 +56,25 @@ class CpuModel:
             CpuKvMemory(arena, group, self._program, self._threads) for group, arena in enumerate(arenas)
         )
 
-    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:
-        logits = self.logits(batch, kv)
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
+        logits, hidden = self._run(batch, kv)
         result = sample_batch(
             self._threads, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks
         )
         if batch.drafts is not None and self.info.state_bytes:
             assert self._program is not None
             self._program.replay(self._threads, _arenas(kv)[-1], result.starts)
-        return result
+        return StepResult(result, hidden)
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         """[R, vocab_size], valid until the next step; states as if no draft turned out right. Raises
         NativeError, as step().
         """
+        return self._run(batch, kv)[0]
+
+    def _run(
+        self, batch: Batch, kv: Sequence[BlockMemory]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         assert self._program is not None, "step after close"
         return self._program.run(
             self._threads,
@@ -82,6 +87,7 @@ class CpuModel:
             batch.num_threads,
             batch.control,
             batch.draft_starts,
+            batch.hidden,
         )
 
     def sleep(self) -> None:
@@ -155,6 +161,8 @@ def _describe(
         weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
         idle_weight_bytes=_idle_weight_bytes(file, traced.graph),
         can_shift=program.can_shift,
+        hidden_size=0 if traced.graph.hidden is None else traced.graph.hidden.width,
+        pooling=traced.pooling,
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )

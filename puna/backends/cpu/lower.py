@@ -19,7 +19,8 @@ def lower(graph: Graph, builder: ProgramBuilder) -> Program:
     for node in graph.nodes:
         if node.output.id not in lowering.buffers:
             lowering.emit(node)
-    return builder.build(lowering.buffers[graph.result.id])
+    hidden = -1 if graph.hidden is None else lowering.buffers[graph.hidden.id]
+    return builder.build(lowering.buffers[graph.result.id], hidden=hidden)
 
 
 class _Lowering:

@@ -58,6 +58,8 @@ class PrefixPolicy:
     def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:
         if sequence.cursor is None or not sequence.request.cache_prompt:
             return True
+        if sequence.num_findable <= sequence.num_computed:
+            return True
         self._follow(sequence)
         work = self._cache.next_key(sequence.cursor, sequence.tokens)
         if work in claimed and self._can_follow(sequence):

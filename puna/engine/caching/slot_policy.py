@@ -22,9 +22,9 @@ class SlotPolicy:
         for other, slot in self._slots.values():  # what a fork may take of them
             slot.inputs = other.cached_tokens.tolist() if other.is_content_addressed else []
         prompt = sequence.tokens[: sequence.context_length].tolist()
-        request = sequence.request
+        may_skip = sequence.request.cache_prompt and sequence.may_skip_prompt
         try:
-            slot, left = self.cache.load_cache_slot(prompt, request.cache_prompt, sequence.namespace)
+            slot, left = self.cache.load_cache_slot(prompt, may_skip, sequence.namespace)
         except InputCacheError:  # all are in use
             return False
         self._slots[sequence.id] = sequence, slot

@@ -103,8 +103,8 @@ class StatePolicy:
         pass
 
     def _follow(self, sequence: Sequence) -> None:
-        if sequence.request.cache_prompt and sequence.cursor is not None:
-            cursor, limit = sequence.cursor, sequence.num_findable
+        cursor, limit = sequence.cursor, sequence.num_findable
+        if sequence.request.cache_prompt and cursor is not None and limit > sequence.num_computed:
             covered = self._tree.follow(cursor, sequence.table, sequence.tokens, limit)
             sequence.skip(covered - sequence.num_computed)
 

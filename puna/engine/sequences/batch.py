@@ -17,17 +17,28 @@ from puna.kv import SequenceTable, gather_tables
 class Slice:
     """The next `num_tokens` pending tokens of a sequence, and what may come behind the last of them."""
 
-    __slots__ = ("completes", "decodes", "drafts", "num_tokens", "sequence")
+    __slots__ = ("completes", "decodes", "drafts", "draws", "num_tokens", "sequence")
 
     def __init__(self, sequence: Sequence, num_tokens: int) -> None:
         self.sequence = sequence
         self.num_tokens = num_tokens
         self.completes = num_tokens == sequence.num_tokens - sequence.num_computed
-        """Nothing is pending after it, so that the next token can be drawn."""
+        """Nothing is pending after it."""
+        self.draws = self.completes and sequence.pool is None
+        """The next token is drawn."""
         self.decodes = self.completes and num_tokens == 1 and sequence.num_tokens > sequence.num_prompt
         """It is the token that was drawn last, and nothing else."""
         self.drafts: Items[int] = ()
-        """Of its next tokens; only if it completes the sequence."""
+        """Of its next tokens; only if those are drawn."""
+
+    @property
+    def hidden(self) -> range:
+        """Of its tokens, those whose hidden states are wanted."""
+        if self.sequence.pool is None:
+            return range(0)
+        begin = self.sequence.num_computed
+        wanted = self.sequence.pool.wanted(begin, begin + self.num_tokens)
+        return range(wanted.start - begin, wanted.stop - begin)
 
 
 class Part(NamedTuple):
@@ -39,11 +50,13 @@ class Part(NamedTuple):
     num_tokens: int
     position: int
     """Of tokens[begin]."""
-    completes: bool
+    draws: bool
     """Whether next tokens are drawn."""
     drafts: Items[int]
     """Behind the tokens."""
     table: SequenceTable
+    hidden: range = range(0)
+    """Of the tokens to be computed, those whose hidden states are wanted."""
 
 
 def batch_of(
@@ -53,7 +66,7 @@ def batch_of(
     masks: Items[TokenMask | None] = (),
 ) -> Batch:
     """One step of all parts. masks: of each row, if there are any."""
-    *rows, tables = zip(*parts, strict=True)
+    *rows, tables, hidden = zip(*parts, strict=True)
     tokens, positions, starts, wanted, drafts, draft_starts = gather_rows(*rows)
     return Batch(
         tokens=tokens,
@@ -61,12 +74,22 @@ def batch_of(
         sequence_starts=starts,
         block_tables=gather_tables(tables),
         rows=wanted,
+        hidden=_hidden_rows(hidden, starts) if any(hidden) else None,
         drafts=drafts,
         draft_starts=draft_starts,
         num_threads=num_threads,
         masks=masks,
         control=control,
     )
+
+
+def _hidden_rows(hidden: Items[range], starts: NDArray[np.int32]) -> NDArray[np.int32]:
+    """hidden: for each part, which of its tokens; starts: the parts' first tokens."""
+    rows = [
+        np.arange(r.start, r.stop, dtype=np.int32) + start
+        for r, start in zip(hidden, starts[:-1], strict=True)
+    ]
+    return np.concatenate(rows)
 
 
 def num_threads(sequences: Items[Sequence]) -> int | None:
@@ -82,7 +105,8 @@ def part_of(s: Slice) -> Part:
         sequence.num_computed,
         s.num_tokens,
         sequence.position,
-        s.completes,
+        s.draws,
         s.drafts,
         sequence.table,
+        s.hidden,
     )

@@ -13,6 +13,7 @@ from puna.engine.grammars.reply_grammar import ReplyGrammar
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.sequences.draft_state import DraftState
+from puna.engine.sequences.pool import Pool
 from puna.engine.sequences.snapshot_plan import SnapshotPlan
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
 
@@ -28,6 +29,10 @@ def shift_sizes(request: Request, context_length: int) -> tuple[int, int]:
     """Tokens that a full context keeps at its start, and how many it discards behind them."""
     num_keep = min(max(request.num_keep, 0), context_length - 1)
     return num_keep, max((context_length - num_keep) // 2, 1)
+
+
+def _most_drafts(request: Request) -> int:
+    return MAX_DRAFT if request.num_draft is None else min(request.num_draft, MAX_DRAFT)
 
 
 class Sequence:
@@ -92,9 +97,11 @@ class Sequence:
         self.num_tokens = self.num_prompt = len(prompt)
         self.context_length = context_length
         self.num_keep, self.num_discard = shift_sizes(request, context_length)
+        self.pool = None if request.pooling is None else Pool(request.pooling, self.num_prompt)
+        """Of one that ends with its prompt, and whose embedding is wanted."""
         self.end = self.num_prompt + self._most_generated(request, request.shift and can_shift)
         """Tokens that it has at the end, at most."""
-        self.most_drafts = MAX_DRAFT if request.num_draft is None else min(request.num_draft, MAX_DRAFT)
+        self.most_drafts = 0 if self.pool is not None else _most_drafts(request)
         self.ngrams = NgramDrafter(self.num_prompt, request.stop_tokens) if self.most_drafts else None
         """Drafts from its own text."""
         self.draft = draft
@@ -109,6 +116,8 @@ class Sequence:
 
     def _most_generated(self, request: Request, shifts: bool) -> int:
         # The last token is drawn but never computed, so it needs no room.
+        if self.pool is not None:
+            return 1  # never drawn
         room = _ENDLESS if shifts else max(self.context_length - self.num_prompt, 1)
         return room if request.max_tokens is None else min(request.max_tokens, room)
 
@@ -158,7 +167,13 @@ class Sequence:
         """Tokens, from the first on, whose KV may come from elsewhere."""
         # One token is left to compute: without it there would be nothing to sample from. Past a full
         # context, positions are no longer those of the history.
-        return min(self.num_tokens - 1, self.context_length)
+        most = min(self.num_tokens - 1, self.context_length)
+        return most if self.pool is None else min(most, self.pool.num_findable)
+
+    @property
+    def may_skip_prompt(self) -> bool:
+        """Whether all of its prompt but one token may come from elsewhere."""
+        return self.num_findable >= self.num_prompt - 1
 
     @property
     def is_content_addressed(self) -> bool:

@@ -105,7 +105,7 @@ class DraftModel:
             if part is not None:
                 parts.append(part)
                 budget -= part.num_tokens
-            caught_up.append(part is not None and part.completes)
+            caught_up.append(part is not None and part.draws)
         tokens = iter(self._run(parts, threads) if parts else [])
         return [[next(tokens)] if is_ready else [] for is_ready in caught_up]
 
@@ -137,11 +137,10 @@ class DraftModel:
     def _run(self, parts: Items[Part], threads: int | None) -> list[int]:
         """The likeliest token for each row."""
         start_s = self._clock()
-        num_rows = sum(part.completes for part in parts)
+        num_rows = sum(part.draws for part in parts)
         self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
-        result = self._device.step(
-            batch_of(parts, threads), [group.memory for group in self._kv.groups], self._greedy[:num_rows]
-        )
+        memory = [group.memory for group in self._kv.groups]
+        result = self._device.step(batch_of(parts, threads), memory, self._greedy[:num_rows]).samples
         if result.errors:
             raise NativeError("the draft model gives no numbers")
         tokens: list[int] = result.tokens.tolist()

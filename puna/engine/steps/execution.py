@@ -7,8 +7,11 @@ from collections.abc import Sequence as Items
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from puna._native import NativeError, SampleResult, TokenMask
-from puna.backends.base import DeviceOutOfMemory
+from puna.backends.base import DeviceOutOfMemory, StepResult
 from puna.engine.faults import unforeseen
 from puna.engine.grammars.masker import Masker, MaskJob
 from puna.engine.model import Model
@@ -28,10 +31,12 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a step. Sequences in neither list have more of their prompt to compute."""
+    """The result of a step. Sequences in none of its lists have more of their prompt to compute."""
 
     advances: list[tuple[Slice, Advance]]
     failures: list[Failure]
+    embedded: Items[Sequence] = ()
+    """Those whose embeddings are complete."""
     logprobs: Mapping[Slice, list[TokenLogprob]] = MappingProxyType({})
     """One per drawn token, for the sequences that want them."""
     was_interrupted: bool = False
@@ -60,9 +65,11 @@ class StepRunner:
             if result is None:
                 _lose_states(slices)
                 return Outcome([], failures, was_interrupted=True)
-            complete = [s for s in slices if s.completes]
-            logprobs = logprobs_of(complete, result, model.token_table)
-            advanced = list(zip(complete, advances(complete, result), strict=True))
+            drawing = [s for s in slices if s.draws]
+            samples = result.samples
+            logprobs = logprobs_of(drawing, samples, model.token_table)
+            advanced = list(zip(drawing, advances(drawing, samples), strict=True))
+            _pool(slices, result.hidden)
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             _lose_states(slices)
             # The device refused this batch: its requests fail, all others go on.
@@ -73,16 +80,16 @@ class StepRunner:
             failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
             return Outcome([], failures)
         text = "nothing can be drawn from what the model gave: "
-        failures += [Failure(complete[i].sequence, text + error) for i, error in result.errors.items()]
-        _count(model, slices, result, failures)
-        if failures:
-            failed = {failure.sequence for failure in failures}
-            advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
-        return Outcome(advanced, failures, logprobs)
+        failures += [Failure(drawing[i].sequence, text + error) for i, error in samples.errors.items()]
+        _count(model, slices, samples, failures)
+        failed = {failure.sequence for failure in failures}
+        advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
+        embedded = [s.sequence for s in slices if s.completes and not s.draws and s.sequence not in failed]
+        return Outcome(advanced, failures, embedded, logprobs)
 
-    def _compute(self, model: Model, slices: Items[Slice], parts: Items[Part]) -> SampleResult | None:
+    def _compute(self, model: Model, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
         """None: it was interrupted."""
-        samplers = [s.sequence.sampler for s in slices if s.completes]
+        samplers = [s.sequence.sampler for s in slices if s.draws]
         masks = self._start_masks(slices)
         batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control, masks)
         self._recorder.mark()
@@ -104,7 +111,7 @@ class StepRunner:
         jobs: list[MaskJob] = []
         masks: list[TokenMask | None] = []
         for s in slices:
-            if not s.completes:
+            if not s.draws:
                 continue
             num_rows = 1 + len(s.drafts)
             if s.sequence.grammar is None:
@@ -139,11 +146,21 @@ def _lose_states(slices: Items[Slice]) -> None:
         s.sequence.table.failed()
 
 
+def _pool(slices: Items[Slice], hidden: NDArray[np.float32]) -> None:
+    """hidden: what Slice.hidden asked for, one slice's behind the other's."""
+    begin = 0
+    for s in slices:
+        if (pool := s.sequence.pool) is not None:
+            end = begin + len(s.hidden)
+            pool.add(s.sequence.num_computed + s.num_tokens, hidden[begin:end])
+            begin = end
+
+
 def _advance_states(slices: Items[Slice], result: SampleResult) -> None:
     """Drafts that are right are behind the state already."""
     num_drawn = iter((result.starts[1:] - result.starts[:-1]).tolist())
     for s in slices:
-        num_accepted = max(next(num_drawn) - 1, 0) if s.completes else 0
+        num_accepted = max(next(num_drawn) - 1, 0) if s.draws else 0
         s.sequence.table.stepped(s.sequence.num_computed + s.num_tokens + num_accepted)
 
 

@@ -18,7 +18,7 @@ from puna.graph.ops.elementwise import (
     Softcap,
 )
 from puna.graph.ops.experts import Moe
-from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows
+from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows, SampledRows
 from puna.graph.ops.norms import L2Norm, RmsNorm
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
@@ -44,6 +44,7 @@ __all__ = [
     "RmsNorm",
     "Rope",
     "Rows",
+    "SampledRows",
     "Scale",
     "SelectiveScan",
     "ShortConv",

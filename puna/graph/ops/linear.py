@@ -64,4 +64,9 @@ class HeadLinear(Weighted):
 
 @dataclass(frozen=True, slots=True)
 class Rows(Op):
-    """(x) -> the rows of x that are to be sampled; what follows is computed for them alone."""
+    """(x) -> the rows of x of which something is wanted; what follows is computed for them alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows(Op):
+    """(x) -> of the rows that were chosen, those to be sampled. The others want x itself: hidden states."""
