@@ -45,7 +45,7 @@ async def generate_reply(
     parser, numbers = reply_parser(prompt.reply, tools), CallNumbers()
     async with runtime.stream(request) as outputs:
         async for output in outputs:
-            _raise_failure(output)
+            raise_failure(output)
             tokens += output.tokens if with_context else []
             piece = _piece(parser, output)
             thinking = piece.thinking if prompt.reply.shows_thoughts else ""
@@ -61,7 +61,8 @@ async def generate_reply(
                 yield Finish(reason, counts, context, stats.cached_tokens, index, output.stop_string)
 
 
-def _raise_failure(output: StepOutput) -> None:
+def raise_failure(output: StepOutput) -> None:
+    """GenerationError, ServerBusy: for a request that has failed."""
     if output.finish_reason == "busy":
         raise ServerBusy
     if output.finish_reason == "error":

@@ -24,13 +24,17 @@ def parse_name(text: str) -> ModelName:
     return ModelName.parse(name[: -len(":local")] if lower.endswith(":local") else name)
 
 
-async def find_model(store: Store, text: str) -> StoredModel:
+async def find_model(store: Store, text: str, *, missing: ApiError | None = None) -> StoredModel:
     """The model that a request names; errors repeat the name as it was sent.
+
+    missing: what is raised where there is none of that name, or no name, in place of the usual 404.
 
     ApiError (400, 403, 404), InvalidModelName, CorruptManifest, MissingBlob.
     """
+    if missing is not None and not text:
+        raise missing
     name = parse_name(text)
     try:
         return await asyncio.to_thread(store.find, name)
     except ModelNotFound as error:
-        raise ApiError(404, f"model '{text}' not found") from error
+        raise missing or ApiError(404, f"model '{text}' not found") from error

@@ -41,21 +41,12 @@ def extensions_of(request: Extensions) -> dict[str, Any]:
     return {name: getattr(request, name) for name in Extensions.__struct_fields__}
 
 
-class InferenceRequest(Extensions, kw_only=True):
-    """Fields that generate and chat share."""
+class ModelRequest(Extensions, kw_only=True):
+    """What asks something of a model."""
 
     model: str = ""
-    stream: bool = True
-    format: Any = None
-    """As Ollama's clients write it, or an AnswerFormat; see puna.api.checks.answer_format."""
     options: Annotated[dict[str, Any], msgspec.Meta(max_length=_MOST_OPTIONS)] = {}
     keep_alive: Any = None
-    think: Any = None
-    truncate: bool = True
-    shift: bool = True
-    logprobs: bool = False
-    top_logprobs: int = 0
-    debug_render_only: bool = msgspec.field(default=False, name="_debug_render_only")
 
     def keep_alive_s(self) -> float | None:
         """Seconds; math.inf: for ever; None: not asked for. ApiError (400) for anything else."""
@@ -68,6 +59,20 @@ class InferenceRequest(Extensions, kw_only=True):
             return keep_alive_seconds(value)
         except (ValueError, OverflowError) as error:
             raise ApiError(400, str(error)) from error
+
+
+class InferenceRequest(ModelRequest, kw_only=True):
+    """Fields that generate and chat share."""
+
+    stream: bool = True
+    format: Any = None
+    """As Ollama's clients write it, or an AnswerFormat; see puna.api.checks.answer_format."""
+    think: Any = None
+    truncate: bool = True
+    shift: bool = True
+    logprobs: bool = False
+    top_logprobs: int = 0
+    debug_render_only: bool = msgspec.field(default=False, name="_debug_render_only")
 
     def think_mode(self) -> Think | None:
         """None: not asked for. ApiError (400) for what is neither a boolean nor a level."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -98,6 +98,25 @@ class EventResponse(Generic[E]):
         except Exception as error:  # the request's boundary, too
             last = self._framing.error_frame(to_api_error(error))
         await send({"type": "http.response.body", "body": last})
+
+
+class WholeResponse:
+    """An ASGI reply that awaits one body, and cancels that when the client goes."""
+
+    def __init__(self, body: Coroutine[Any, Any, bytes], encode_error: Callable[[ApiError], bytes]) -> None:
+        self._body = body
+        self._encode_error = encode_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def respond() -> None:
+            try:
+                reply = Response(await self._body, media_type=JSON_MEDIA_TYPE)
+            except Exception as error:  # the request's boundary: every error becomes an answer
+                failure = to_api_error(error)
+                reply = error_reply(self._encode_error(failure), failure)
+            await reply(scope, receive, send)
+
+        await run_while_connected(receive, respond())
 
 
 async def _send_part(send: Send, data: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from puna.gguf import GgufError, open_descriptor
-from puna.graph.pooling import Pooling
+from puna.gguf.pooling import Pooling
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from puna.graph.pooling import Pooling
+from puna.gguf.pooling import Pooling
 
 FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
 """busy: the queue is full, the request was not taken."""

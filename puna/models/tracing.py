@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from puna.gguf.pooling import POOLING_TYPES, Pooling
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
-from puna.graph.pooling import Pooling
 from puna.models.architectures import ARCHITECTURES
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
@@ -67,7 +67,7 @@ def trace_model(
         graph=graph,
         context_length=stack.context_length,
         num_layers=stack.num_layers,
-        pooling=_pooling(p),
+        pooling=POOLING_TYPES[p.integer("pooling_type", 0, minimum=0, maximum=len(POOLING_TYPES) - 1)],
     )
 
 
@@ -81,12 +81,6 @@ def _trace_function(architecture: str) -> TraceFunction:
     return cast(
         TraceFunction, import_module(f"puna.models.architectures.{architecture.replace('-', '_')}").trace
     )
-
-
-def _pooling(p: Hyperparameters) -> Pooling | None:
-    """The last token has seen all others: so it stands for the text where the file does not say."""
-    poolings: tuple[Pooling | None, ...] = ("last", "mean", "cls", "last", None)  # as GGUF numbers them
-    return poolings[p.integer("pooling_type", 0, minimum=0, maximum=len(poolings) - 1)]
 
 
 def _freq_factors(

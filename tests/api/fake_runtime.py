@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.engine.observation.stats import ModelStats
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, RequestStats, StepOutput, TokenLogprob
+from puna.gguf.pooling import Pooling
 from puna.registry import ModelName, Store, StoredModel
 from puna.tokenizer import Tokenizer
 from puna.worker.cage import CageLevel
@@ -76,6 +78,9 @@ class FakeRuntime:
         """By name, of models of which it is known."""
         self.has_states = False
         """Whether models have recurrent layers."""
+        self.pooling: Pooling | None = "last"
+        self.embedding = array("f", [3, 0, 4, 0])
+        """Of every prompt, but that the second value is its number of tokens."""
         self.num_loads = 0
         self.num_held = 0
         """Models held by a request right now."""
@@ -129,6 +134,8 @@ class FakeRuntime:
             kv_type="f16",
             weight_bytes=1,
             can_shift=True,
+            hidden_size=4,
+            pooling=self.pooling,
         )
         return ResidentModel(
             model=model,
@@ -152,6 +159,11 @@ class FakeRuntime:
             self.num_generating -= 1
 
     async def _outputs(self, request: Request) -> AsyncGenerator[StepOutput, None]:
+        if request.pooling is not None and not self.script.hangs:
+            vector = self.embedding[:]
+            vector[1] = len(request.prompt)
+            yield StepOutput(request_id=request.id, finish_reason="stop", embedding=vector.tobytes())
+            return
         script = self.script.by_seed.get(request.sampling.seed, self.script)
         limit = len(script.pieces) if request.max_tokens is None else request.max_tokens
         pieces = script.pieces[:limit]

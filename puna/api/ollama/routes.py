@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 import puna
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
-from puna.api.ollama import blobs, create, generate, kv, listing, manage, pull, sessions, show
+from puna.api.ollama import blobs, create, embed, generate, kv, listing, manage, pull, sessions, show
 from puna.api.ollama.errors import ollama_error_reply
 from puna.api.replies import json_response
 
@@ -33,6 +33,8 @@ OLLAMA_ROUTES = [
     OLLAMA.route("/api/show", show.show, ["POST"]),
     OLLAMA.route("/api/generate", generate.generate, ["POST"]),
     OLLAMA.route("/api/chat", generate.chat, ["POST"]),
+    OLLAMA.route("/api/embed", embed.embed, ["POST"]),
+    OLLAMA.route("/api/embeddings", embed.embeddings, ["POST"]),
     OLLAMA.route("/api/pull", pull.pull, ["POST"]),
     OLLAMA.route("/api/create", create.create, ["POST"]),
     OLLAMA.route("/api/copy", manage.copy, ["POST"]),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from puna.backends.base import ModelSource
+from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
 from puna.daemon.busy import ServerBusy
@@ -16,7 +17,7 @@ from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.gguf.errors import GgufError
 from puna.worker.text import memory_file
 from puna.worker.text.limits import Limits
-from puna.worker.text.messages import BuildPrompts, CheckTemplate, Describe, Inspect, OpenModel
+from puna.worker.text.messages import BuildPrompts, CheckTemplate, Describe, EncodeInputs, Inspect, OpenModel
 from puna.worker.text.processes import ZygoteProcess
 
 _LONG_CHARS = 1 << 16
@@ -116,6 +117,12 @@ class TextPool:
         """Raises PromptError, TemplateError."""
         check_tokens(request, model.side.vocab_size)
         message = BuildPrompts(model.number, request)
+        is_long = request.num_chars > _LONG_CHARS
+        return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
+
+    async def encode_inputs(self, model: TextModel, request: InputsRequest) -> list[list[int]]:
+        """Raises PromptError."""
+        message = EncodeInputs(model.number, request)
         is_long = request.num_chars > _LONG_CHARS
         return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
 

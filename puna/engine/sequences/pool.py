@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.graph.pooling import Pooling
+from puna.gguf.pooling import Pooling
 
 
 class Pool:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest
@@ -82,18 +83,27 @@ class BuildPrompts(Call[list[Prompt]], frozen=True):
     request: PromptRequest
 
 
+class EncodeInputs(Call[list[list[int]]], frozen=True):
+    """For embeddings, with a model that is attached. Raises PromptError."""
+
+    model: int
+    request: InputsRequest
+
+
 class Leaving(msgspec.Struct, frozen=True, tag=True):
     """Told by a worker before its last answer: whatever is asked after that is lost."""
 
 
-ToTextWorker = GetCage | Inspect | CheckTemplate | Describe | OpenModel | Attach | Detach | BuildPrompts
+ToTextWorker = (
+    GetCage | Inspect | CheckTemplate | Describe | OpenModel | Attach | Detach | BuildPrompts | EncodeInputs
+)
 
 
 def cpu_seconds(message: Call[Any] | Detach, limits: Limits) -> float:
     """Processor time that it may take."""
     return (
         limits.prompt_cpu_s
-        if isinstance(message, BuildPrompts | Inspect | CheckTemplate)
+        if isinstance(message, BuildPrompts | EncodeInputs | Inspect | CheckTemplate)
         else limits.file_cpu_s
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from puna.chat.embedding_inputs import InputsRequest, encode_inputs
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts
 from puna.chat.template import MAX_SOURCE, ChatTemplate, template_source
@@ -19,6 +20,7 @@ from puna.worker.text.messages import (
     CheckTemplate,
     Describe,
     Detach,
+    EncodeInputs,
     GetCage,
     Inspect,
     OpenModel,
@@ -45,6 +47,8 @@ class TextService:
         match message:
             case BuildPrompts(model, request):
                 return self._models[model].build_prompts(request)
+            case EncodeInputs(model, request):
+                return self._models[model].encode_inputs(request)
             case Attach(model, template):
                 tokenizer = Tokenizer.from_descriptor(descriptors[0])
                 self._models[model] = _AttachedModel(tokenizer, template, self._stage)
@@ -87,6 +91,11 @@ class _AttachedModel:
             source = None if request.raw else request.template or self._source
             template = None if source is None else self._compiled(source)
             return build_prompts(request, template, self._tokenizer)
+
+    def encode_inputs(self, request: InputsRequest) -> list[list[int]]:
+        """Raises PromptError."""
+        with self._stage.during(Stage.TOKENIZING):
+            return encode_inputs(request, self._tokenizer)
 
     def _compile(self, source: str) -> ChatTemplate:
         with self._stage.during(Stage.TEMPLATE):

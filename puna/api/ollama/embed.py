@@ -1,0 +1,69 @@
+"""POST /api/embed and /api/embeddings."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+from starlette.requests import Request
+
+from puna.api import embedding
+from puna.api.body import read_body
+from puna.api.context import context_of
+from puna.api.embedding import EmbedRequest, encoded
+from puna.api.errors import ApiError
+from puna.api.ollama.errors import ollama_error_body
+from puna.api.requests import ModelRequest
+from puna.api.streaming import WholeResponse
+
+
+class EmbedBody(msgspec.Struct, kw_only=True):
+    """The reply of /api/embed; durations in nanoseconds. Without counts where only a model was loaded."""
+
+    model: str
+    embeddings: list[array[float]]
+    total_duration: int | msgspec.UnsetType = msgspec.UNSET
+    load_duration: int | msgspec.UnsetType = msgspec.UNSET
+    prompt_eval_count: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class OneEmbeddingRequest(ModelRequest, kw_only=True):
+    """The body of /api/embeddings."""
+
+    prompt: str = ""
+
+
+class OneEmbeddingBody(msgspec.Struct):
+    """The reply of /api/embeddings; empty where only a model was loaded."""
+
+    embedding: array[float]
+
+
+async def embed(request: Request) -> WholeResponse:
+    """The embeddings of texts, each of length 1."""
+    body, context = await read_body(request, EmbedRequest), context_of(request)
+
+    async def reply() -> bytes:
+        found = await embedding.embed(context, body, request.state.share)
+        whole = EmbedBody(model=body.model, embeddings=found.embeddings)
+        if found.embeddings:
+            whole.total_duration, whole.load_duration = found.total_ns, found.load_ns
+            whole.prompt_eval_count = found.num_tokens
+        return await encoded(whole)
+
+    return WholeResponse(reply(), ollama_error_body)
+
+
+async def embeddings(request: Request) -> WholeResponse:
+    """The embedding of one text, of whatever length the model gives it."""
+    body, context = await read_body(request, OneEmbeddingRequest), context_of(request)
+    if not body.model:
+        raise ApiError(400, "model is required")
+    fields = {name: getattr(body, name) for name in ModelRequest.__struct_fields__}
+    wanted = EmbedRequest(**fields, input=body.prompt)
+
+    async def reply() -> bytes:
+        found = await embedding.embed(context, wanted, request.state.share, normalized=False)
+        return await encoded(OneEmbeddingBody(next(iter(found.embeddings), array("f"))))
+
+    return WholeResponse(reply(), ollama_error_body)
