@@ -50,8 +50,8 @@ def check_request(request: Request, info: ModelInfo) -> None:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
-    if any(not 0 <= token < vocab_size for token in request.shown_tokens):
-        raise InvalidRequest(f"shown_tokens has one outside of the vocabulary of {vocab_size}")
+    if any(not 0 <= token < info.vocab_size for token in request.shown_tokens):
+        raise InvalidRequest(f"shown_tokens has one outside of the vocabulary of {info.vocab_size}")
     if request.session is not None:
         try:
             check_session_name(request.session)
