@@ -230,6 +230,7 @@ class _Builder:
             starts_thinking=starts,
             shows_thoughts=request.think,
             may_call=bool(tools),
+            json=family.json,
         )
         grammar = ""
         if request.answer is not None or tools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from datetime import datetime
 from functools import cached_property
@@ -12,12 +13,18 @@ from typing import Any, NoReturn, Self
 
 import jinja2
 
+from puna.chat.call_style import EXAMPLE, CallStyle, call_style, written_call
 from puna.chat.errors import TemplateError
-from puna.chat.messages import Message, template_variables
+from puna.chat.messages import Message
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import writes_channels
+from puna.chat.replies.families.json_format import format_by_example, json_family
+from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
+from puna.chat.replies.json_calls import JsonFormat
+from puna.chat.replies.thinking import THINK
 from puna.chat.sandbox import LIST_CHANGES, Sandbox
+from puna.chat.variables import conversation_variables
 from puna.tokenizer import Tokenizer
 
 MAX_SOURCE = 1 << 20
@@ -76,7 +83,11 @@ class ChatTemplate:
     @cached_property
     def family(self) -> Family:
         """How replies are written."""
-        return family_of(self.source)
+        family = family_of(self.source)
+        if family is PLAIN and mentions_tools(self.source):
+            written = written_call(self._try_render, self._call_style)
+            return json_family(format_by_example(written, EXAMPLE) or JsonFormat())
+        return family
 
     @property
     def supports_thinking(self) -> bool:
@@ -92,13 +103,28 @@ class ChatTemplate:
         **variables: Any,
     ) -> str:
         """The prompt; `Tokenizer.encode_prompt` turns it into tokens. Raises TemplateError."""
-        given = {
-            **self._tokens,
+        has_calls = any(message.tool_calls for message in messages)
+        style = self._call_style if has_calls else CallStyle()
+        if "enable_thinking" in variables:
+            variables["thinking"] = variables["enable_thinking"]  # Granite and DeepSeek call it so
+        return self._render(
             **variables,
-            "messages": [template_variables(message) for message in messages],
-            "tools": list(tools) if tools else None,
-            "add_generation_prompt": add_generation_prompt,
-        }
+            messages=conversation_variables(messages, style),
+            tools=list(tools) if tools else None,
+            add_generation_prompt=add_generation_prompt,
+        )
+
+    @cached_property
+    def _call_style(self) -> CallStyle:
+        return call_style(self._try_render)
+
+    def _try_render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        with suppress(TemplateError):
+            return self._render(messages=messages, tools=None, add_generation_prompt=True)
+        return ""
+
+    def _render(self, **variables: Any) -> str:
+        given = {**self._tokens, **variables}
         try:
             changes = any(change in self.source for change in LIST_CHANGES)
             text = self._template.render(deepcopy(given) if changes else given)
@@ -117,7 +143,8 @@ def mentions_tools(source: str) -> bool:
 
 def writes_thoughts(source: str) -> bool:
     """Whether a template writes thoughts, or cuts them out of earlier answers."""
-    if ("<think>" in source and "</think>" in source) or writes_channels(source):
+    tags = family_of(source).thinking or THINK
+    if (tags.open in source and tags.close in source) or writes_channels(source):
         return True
     return "reasoning_content" not in source and _SPLITS_THOUGHTS.search(source) is not None
 

@@ -75,10 +75,11 @@ def test_tools_and_calls_as_plain_json_in_their_order():
     assert render("{{ tools is none }}", tools=[]) == "True"
 
 
-def test_earlier_thoughts_are_not_rendered():
-    assert render("{{ messages[0] }}", [Message("assistant", "a", thinking="b")]) == (
-        "{'role': 'assistant', 'content': 'a'}"
-    )
+def test_thoughts_are_shown_between_calls_and_never_later():
+    source = "{% for m in messages %}{{ m.thinking }}|{% endfor %}"
+    turn = [Message("assistant", "a", thinking="b"), Message("tool", "c")]
+    assert render(source, [Message("user"), *turn]) == "|b||"
+    assert render(source, [Message("user"), *turn, Message("user")]) == "||||"
 
 
 def test_variables_and_generation_prompt():

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.arguments import as_object, parse_json
@@ -14,7 +16,19 @@ from puna.chat.replies.reader import NotACall, Steps
 from puna.chat.replies.tagged import CallReader
 from puna.chat.tools import Tool
 
-_ARGUMENTS = ("arguments", "parameters")
+ARGUMENTS = ("arguments", "parameters")
+
+
+class JsonFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """begin: the tag in front of calls; "": there is none. close: the tag behind them, likewise.
+    is_list: calls are a list, even a single one.
+    key: of a call's arguments.
+    """
+
+    begin: str = ""
+    close: str = ""
+    is_list: bool = False
+    key: str = "arguments"
 
 
 def read_json_calls(reader: CallReader, close: str = "", *, only_offered: bool = False) -> Steps[None]:
@@ -50,7 +64,7 @@ def call_of(value: Any) -> Call:
         value = value["function"]
     if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
         raise NotACall
-    arguments = next((value[key] for key in _ARGUMENTS if key in value), None)
+    arguments = next((value[key] for key in ARGUMENTS if key in value), None)
     return Call(value["name"], as_object(arguments))
 
 

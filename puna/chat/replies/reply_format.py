@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from puna.chat.replies.families.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
+from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.pieces import ReplyParser
 from puna.chat.replies.tagged import Reading
 from puna.chat.tools import Tool
@@ -25,11 +27,13 @@ class ReplyFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether anybody wants to see them."""
     may_call: bool = False
     """Tools were offered."""
+    json: JsonFormat | None = None
+    """Of calls, where there is no family."""
 
 
 def reply_parser(form: ReplyFormat, tools: Sequence[Tool]) -> ReplyParser:
     """tools: those that were offered."""
-    family = FAMILIES[form.family]
+    family = json_family(form.json) if form.json is not None else FAMILIES[form.family]
     reading = Reading(
         tools=tools if form.may_call else (),
         thinking=family.thinking if form.may_think else None,

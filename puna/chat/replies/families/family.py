@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.pieces import ReplyParser
 from puna.chat.replies.tagged import Reading
 from puna.chat.replies.thinking import THINK, ThinkingTags
@@ -21,6 +22,7 @@ class Family:
         start rule; None: such replies cannot be held to a grammar.
     tags: what replies may contain beside text; those that are control tokens must be shown.
     thinking: what thoughts stand between; None: its parser knows itself.
+    json: what a template has in place of a family of its own.
     """
 
     name: str
@@ -29,3 +31,4 @@ class Family:
     grammar: Callable[[GrammarBuilder, ReplyTask], str] | None = None
     tags: tuple[str, ...] = ()
     thinking: ThinkingTags | None = THINK
+    json: JsonFormat | None = None

@@ -14,8 +14,8 @@ from puna.chat.replies.reader import Steps
 from puna.chat.replies.tagged import CallReader, tagged
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_OTHERS = ("<function=", "arg_key", "<invoke")
-"""Marks of families that put other things between these tags."""
+_OTHERS = ("<function=", "arg_key", "<invoke", "<tool_calls>")
+"""Marks of families with other tags, or other things between these."""
 
 
 def _read_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001

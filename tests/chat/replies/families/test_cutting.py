@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.pieces import Piece
 from puna.chat.replies.tagged import Reading
-from tests.chat.replies.families.examples import EXAMPLES
+from tests.chat.replies.families.examples import EXAMPLES, TESTED
 from tests.chat.replies.families.examples.example import Example
 from tests.chat.replies.families.tools import TOOLS
 
@@ -24,9 +23,9 @@ IDS = [f"{name}-{index}" for name, examples in EXAMPLES.items() for index in ran
 
 def read(family: str, example: Example, parts: Sequence[str]) -> tuple[Piece, Piece]:
     """What came out of the parts, and what at their end."""
-    thinking = FAMILIES[family].thinking
+    thinking = TESTED[family].thinking
     reading = Reading(tools=TOOLS, thinking=thinking, starts_thinking=example.starts_thinking)
-    parser = FAMILIES[family].new_parser(reading)
+    parser = TESTED[family].new_parser(reading)
     piece = Piece()
     for part in parts:
         piece += parser.add(part)
@@ -63,10 +62,10 @@ def test_cut_anywhere(data: st.DataObject) -> None:
     assert piece + rest == said(example)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TESTED)
 def test_without_tools_all_is_text(family: str) -> None:
-    if FAMILIES[family].thinking is not None:
-        parser = FAMILIES[family].new_parser(Reading())
+    if TESTED[family].thinking is not None:
+        parser = TESTED[family].new_parser(Reading())
         text = "".join(example.text for example in EXAMPLES.get(family, ()))
         assert parser.add(text) == Piece(content=text)
         assert parser.flush() == Piece()

@@ -10,17 +10,17 @@ import pytest
 
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.pieces import Piece
 from puna.chat.replies.tagged import Reading
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer
+from tests.chat.replies.families.examples import TESTED
 from tests.chat.replies.families.tools import TOOLS, check_calls
 from tests.chat.replies.sampling import Vocabulary, byte_vocabulary, draw, grammar_of, vocabulary_of
 
 pytestmark = pytest.mark.unit
 
-WITH_GRAMMAR = [name for name, family in FAMILIES.items() if family.grammar and family.tags]
+WITH_GRAMMAR = [name for name, family in TESTED.items() if family.grammar and family.tags]
 
 
 def drawn(
@@ -53,7 +53,7 @@ def check(family: Family, task: ReplyTask, vocabulary: Vocabulary, num_seeds: in
 @pytest.mark.parametrize("controls", [False, True], ids=["text", "control"])
 @pytest.mark.parametrize("thinks", [False, True], ids=["", "thinking"])
 def test_replies_drawn_byte_by_byte(name: str, controls: bool, thinks: bool) -> None:
-    family = FAMILIES[name]
+    family = TESTED[name]
     thinking = family.thinking if thinks else None
     tags = list(dict.fromkeys([*family.tags, *(thinking or ())]))
     vocabulary = byte_vocabulary(control=tags) if controls else byte_vocabulary(words=tags)
@@ -63,8 +63,8 @@ def test_replies_drawn_byte_by_byte(name: str, controls: bool, thinks: bool) -> 
 
 @pytest.mark.parametrize("name", WITH_GRAMMAR)
 def test_replies_drawn_from_a_real_vocabulary(name: str, smollm2: Vocabulary) -> None:
-    check(FAMILIES[name], ReplyTask(tools=TOOLS, must_call=True), smollm2, 4)
-    check(FAMILIES[name], ReplyTask(tools=TOOLS), smollm2, 4)
+    check(TESTED[name], ReplyTask(tools=TOOLS, must_call=True), smollm2, 4)
+    check(TESTED[name], ReplyTask(tools=TOOLS), smollm2, 4)
 
 
 @pytest.fixture(scope="module")

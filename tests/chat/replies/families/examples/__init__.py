@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.json_format import json_family
+from puna.chat.replies.families.registry import FAMILIES
+from puna.chat.replies.json_calls import JsonFormat
 from tests.chat.replies.families.examples import json_like
 from tests.chat.replies.families.examples.example import Example
+
+TESTED: Mapping[str, Family] = {
+    **FAMILIES,
+    "json": json_family(JsonFormat()),
+    "json-tagged": json_family(
+        JsonFormat(begin="<TOOLCALL>", close="</TOOLCALL>", is_list=True, key="parameters")
+    ),
+}
+"""All families, and JSON as templates may write it."""
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "hermes": json_like.HERMES,
@@ -16,5 +29,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "mistral": json_like.MISTRAL,
     "mistral-ids": json_like.MISTRAL_IDS,
     "ministral": json_like.MINISTRAL,
+    "json": json_like.JSON,
+    "json-tagged": json_like.JSON_TAGGED,
 }
 """By the family's name."""

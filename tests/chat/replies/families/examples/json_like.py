@@ -116,3 +116,13 @@ MINISTRAL = [
     Example(text="[TOOL_CALLS]f[ARG", content=""),
     Example(text="[THINK]Hm", thinking="Hm"),
 ]
+JSON = [
+    Example(text=_object(ODD), calls=(ODD,)),
+    Example(text=f"<think>Well{{</think>\n{_list(WEATHER, PING)}", thinking="Well{", calls=(WEATHER, PING)),
+    Example(text='{"name": "nobody"}, ', content='{"name": "nobody"}, '),
+    Example(text="A { brace", content="A { brace"),
+]
+JSON_TAGGED = [
+    Example(text=f"So:<TOOLCALL>[{_object(ODD, 'parameters')}]</TOOLCALL> ", content="So:", calls=(ODD,)),
+    Example(text="<TOOLCALL>\n[", content=""),
+]
