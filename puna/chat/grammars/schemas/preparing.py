@@ -6,6 +6,7 @@ https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ _MAX_PATH_CHARS = 150
 _MAX_SCHEMAS = 20_000
 _MAX_ALTERNATIVES = 64
 """Of oneOf: each is compared with each."""
+_OLD_DRAFTS = re.compile(r"draft-0\d|draft/2019-09")
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 
 
@@ -59,6 +61,7 @@ class _Preparation:
         self._rigour = rigour
         self._num_schemas = 0
         self._closes = not objects.merges(root)
+        self._knows_prefixes = _OLD_DRAFTS.search(str(root.get("$schema"))) is None
 
     def finish(self) -> None:
         """Prepares what was referred to."""
@@ -144,6 +147,8 @@ class _Preparation:
             del node["multipleOf"]
 
     def _arrays(self, node: Node, path: str, depth: int) -> None:
+        if not self._knows_prefixes:
+            node.pop("prefixItems", None)
         if node.pop("uniqueItems", False) is True:
             self._unenforceable(node.get("maxItems", 2) > 1, "uniqueItems", path)
         if "unevaluatedItems" in node:
