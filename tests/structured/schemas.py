@@ -91,7 +91,7 @@ class _Writer:
         return self._rng.choice(["$defs", "definitions"])
 
     def _any(self, depth: int) -> Any:
-        simple = [self._text, self._integer, self._number, self._enum, self._const, self._constant_type]
+        simple = [self._text, self._integer, self._number, self._enum, self._const, self._plain]
         nested = [
             self._object,
             self._array,
@@ -103,13 +103,16 @@ class _Writer:
         ]
         if not self._is_bounded:
             nested += [self._map, self._anything]
-        schema = self._rng.choice(simple if depth > 2 or self._rng.random() < 0.5 else nested)(depth + 1)
+        if depth > 2 or self._rng.random() < 0.5:
+            schema = self._rng.choice(simple)()
+        else:
+            schema = self._rng.choice(nested)(depth + 1)
         if isinstance(schema, dict) and self._rng.random() < 0.2:
             annotations = {"description": "what it is", "default": None, "examples": [1], "x-order": 3}
             schema = {**annotations, **schema}
         return schema
 
-    def _text(self, depth: int) -> Any:
+    def _text(self) -> Any:
         rng = self._rng
         schema: dict[str, Any] = {"type": "string"}
         match rng.randrange(4):
@@ -124,7 +127,7 @@ class _Writer:
                 schema |= {"maxLength": 12} if self._is_bounded else {}
         return schema
 
-    def _integer(self, depth: int) -> Any:
+    def _integer(self) -> Any:
         rng = self._rng
         low = rng.choice([-(10**12), -1000, -5, 0, 1, 17])
         high = low + rng.choice([0, 3, 99, 10**6])
@@ -142,23 +145,23 @@ class _Writer:
                 return {"type": "integer", "minimum": low, "maximum": high}
         return {"type": rng.choice(["integer", "number"])}
 
-    def _number(self, depth: int) -> Any:
+    def _number(self) -> Any:
         if self._is_bounded:
             return {"enum": [round(self._rng.uniform(-100, 100), 3), 1.5e-7, 0, -2.5]}
         low = round(self._rng.uniform(-50, 50), 2)
         return {"type": "number", "minimum": low, "exclusiveMaximum": low + self._rng.choice([0.01, 1, 1000])}
 
-    def _enum(self, depth: int) -> Any:
+    def _enum(self) -> Any:
         return {
             "enum": self._rng.sample(
                 [*_TEXTS, 1, 2.5, True, None, [1, "x"], {"k": "v"}], self._rng.randint(1, 6)
             )
         }
 
-    def _const(self, depth: int) -> Any:
+    def _const(self) -> Any:
         return {"const": self._rng.choice([*_TEXTS, 7, False, None, {"a": [1, {"b": "ç"}]}])}
 
-    def _constant_type(self, depth: int) -> Any:
+    def _plain(self) -> Any:
         return {"type": self._rng.choice(["boolean", "null", ["boolean", "null"]])}
 
     def _properties(self, depth: int) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class _Writer:
             ]
         )
 
-    def _anything(self, depth: int) -> Any:
+    def _anything(self, _depth: int) -> Any:
         return self._rng.choice([True, {}, {"type": "object"}, {"type": ["array", "string"]}])
 
     def _array(self, depth: int) -> Any:

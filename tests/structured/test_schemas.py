@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import llguidance
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 
 from puna.chat.grammars.builder import GrammarBuilder
 from tests.structured.replies import BYTES, END, completed, fits
-from tests.structured.schemas import NUM_SCHEMAS, Case, all_cases
+from tests.structured.schemas import Case, all_cases
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +25,7 @@ def grammar_of(case: Case) -> str:
 
 
 def drawn_reply(grammar: str, seed: int) -> tuple[str, bool]:
-    """A text, and whether it ended of itself. Logits are random, as are those of a model that knows nothing."""
+    """A text, and whether it ended of itself. Logits are random, like those of a model that knows nothing."""
     draws = np.random.default_rng(seed)
     matcher = llguidance.LLMatcher(BYTES, grammar)
     reply: list[int] = []
