@@ -20,11 +20,9 @@ FindControl = Callable[[str], int | None]
 """The control token that is written so, if there is one."""
 
 _TAGS = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]")
-_ESCAPES_OR_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
+_ESCAPES_OR_ENDS = re.compile(r"(\\[^\n])|(/)|\\?\n")
 _ANY_TEXT = "/(?s:.*)/"
 _NOT_BEGUN = r"/[ \t\r\n]*[^ \t\r\n{}](?s:.*)/"
-
-_DEFINITIONS = ("$defs", "definitions")
 
 _JSON_OPTIONS = {"whitespace_pattern": r"[ ]{1,2}|\r?\n[ \t]{0,32}"}
 """White space in JSON is bounded: else a model that is not sure could go on with it for ever."""
@@ -69,7 +67,7 @@ class GrammarBuilder:
         """A term: what matches as a whole, in the syntax of Rust's regex crate."""
         if not pattern:
             return '""'
-        escaped = _ESCAPES_OR_SLASH.sub(lambda match: match[1] or r"\/", pattern)
+        escaped = _ESCAPES_OR_ENDS.sub(lambda match: match[1] or (r"\/" if match[2] else r"\n"), pattern)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise PromptError("the regular expression ends with a backslash that escapes nothing")
         return self.rule("REGEX", f"/{escaped}/")
@@ -85,13 +83,13 @@ class GrammarBuilder:
         """
         return self.schema({**function.parameters, "type": "object"}, _rigour_of(function))
 
-    def argument(self, function: ToolFunction, name: str) -> str:
-        """A term: the JSON value of one argument, for formats that don't write a JSON object. Raises
+    def argument(self, function: ToolFunction, schema: Mapping[str, Any]) -> str:
+        """A term: JSON that fits a part of such a schema, for formats that don't write a JSON object. Raises
         PromptError.
+
+        schema: has the definitions that it refers to.
         """
-        shared = {key: function.parameters[key] for key in _DEFINITIONS if key in function.parameters}
-        own = function.parameters.get("properties", {}).get(name, {})
-        return self.schema({**shared, **own} if isinstance(own, dict) else {}, _rigour_of(function))
+        return self.schema(schema, _rigour_of(function))
 
     def lark(self, grammar: str) -> str:
         """A term: what a grammar in llguidance's dialect of Lark accepts."""
@@ -103,14 +101,14 @@ class GrammarBuilder:
         """A term: any text, without control tokens."""
         return self._once("TEXT", _ANY_TEXT)
 
-    def text_up_to(self, tag: str) -> str:
-        """A term: any text and, for the first time, the tag behind it."""
+    def text_up_to(self, tag: str, text: str = _ANY_TEXT) -> str:
+        """A term: text and, for the first time, the tag behind it. text: the body of a terminal."""
         before, *others = self._pieces(tag)
         if before.startswith("<["):
-            return " ".join([self.text(), before, *others])
+            return " ".join([self.text() if text == _ANY_TEXT else self.rule("TEXT", text), before, *others])
         if others:  # text that is followed by a control token needs no searching for its end
-            return " ".join([self.rule("TEXT_AND", f"{_ANY_TEXT} {before}"), *others])
-        return self._once("up_to", f"{_ANY_TEXT} {before}", attributes="[lazy]")
+            return " ".join([self.rule("TEXT_AND", f"{text} {before}"), *others])
+        return self._once("up_to", f"{text} {before}", attributes="[lazy]")
 
     def space(self) -> str:
         """A term: white space, or nothing."""

@@ -43,8 +43,24 @@ class Vocabulary:
         self.weights[likely] = len(self.tokens) / 20
         self.closing_weights[likely] = 1e4
 
+        self._ids = {token: index for index, token in enumerate(self.tokens)}
+
     def __call__(self, text: bytes) -> list[int]:
         return self._encode(text)
+
+    def leading_to(self, tags: Sequence[str], text: bytes) -> list[int]:
+        """Tokens that go on with the tags that the text ends with a part of, or else that begin one."""
+        rests = [(_begun(tag, text), tag) for tag in map(str.encode, tags)]
+        longest = max((known for known, _ in rests), default=0)
+        found = []
+        for known, tag in rests:
+            pieces = [tag[known:end] for end in range(len(tag), known, -1)] if known == longest else []
+            found += [self._ids[piece] for piece in pieces if piece in self._ids][:1]
+        return found
+
+
+def _begun(tag: bytes, text: bytes) -> int:
+    return next((n for n in range(len(tag) - 1, 0, -1) if text.endswith(tag[:n])), 0)
 
 
 def byte_vocabulary(control: Sequence[str] = (), words: Sequence[str] = ()) -> Vocabulary:
@@ -76,20 +92,35 @@ def grammar_of(family: Family, task: ReplyTask, vocabulary: Vocabulary) -> str:
     return builder.grammar(family.grammar(builder, task))
 
 
-def draw(grammar: str, vocabulary: Vocabulary, seed: int, length: int = 150) -> str | None:
-    """A reply; None if it found no end, although from `length` tokens on it looks for one."""
+def draw(
+    grammar: str, vocabulary: Vocabulary, seed: int, length: int = 150, tags: Sequence[str] = ()
+) -> str | None:
+    """A reply; None if it found no end, although from `length` tokens on it looks for one.
+
+    tags: those that then are written.
+    """
     matcher = LLMatcher(vocabulary.matcher_tokenizer, grammar)
     assert not matcher.is_error(), matcher.get_error()
     rng = random.Random(seed)
     drawn: list[int] = []
-    while len(drawn) < 4 * length:
+    text = b""
+    while len(drawn) < 8 * length:
         mask = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
         allowed = np.flatnonzero(mask[: len(vocabulary.tokens)])
         if vocabulary.end in allowed and (len(allowed) == 1 or len(drawn) > length or rng.random() < 0.2):
-            return b"".join(vocabulary.tokens[token] for token in drawn).decode()
+            return text.decode()
         allowed = allowed[allowed != vocabulary.end]
-        weights = (vocabulary.weights if len(drawn) < length else vocabulary.closing_weights)[allowed]
-        token = int(rng.choices(allowed, weights)[0])
+        weights = vocabulary.weights if len(drawn) < length else vocabulary.closing_weights
+        token = _chosen(allowed, weights[allowed], rng)
+        if len(drawn) >= length and rng.random() < 0.6:
+            leading = [t for t in vocabulary.leading_to(tags, text) if t in allowed]
+            token = rng.choice(leading) if leading else token
         assert matcher.consume_token(token), matcher.get_error()
         drawn.append(token)
+        text += vocabulary.tokens[token]
     return None
+
+
+def _chosen(tokens: Sequence[int], weights: np.ndarray, rng: random.Random) -> int:
+    ends = weights.cumsum()
+    return int(tokens[int(ends.searchsorted(rng.random() * ends[-1], side="right"))])

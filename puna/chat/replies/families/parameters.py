@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -52,10 +53,18 @@ def parameters_of(tool: Tool) -> list[Parameter]:
     ]
 
 
+def schemas_of(tools: Sequence[Tool], name: str) -> dict[str, Schema]:
+    """Of the parameters of the tool that is called so, by their names; none if there is no such tool."""
+    tool = next((tool for tool in tools if tool.function.name == name), None)
+    return {} if tool is None else {parameter.name: parameter.schema for parameter in parameters_of(tool)}
+
+
 def with_definitions(schema: Any, root: Mapping[str, Any]) -> Schema:
     """A part of a schema that stands for itself."""
-    definitions = {key: root[key] for key in _DEFINITIONS if key in root}
-    return {**_mapping(schema), **definitions}
+    part = _mapping(schema)
+    if '"$ref"' not in json.dumps(part):
+        return part
+    return {**part, **{key: root[key] for key in _DEFINITIONS if key in root}}
 
 
 def alternatives(schema: Schema) -> list[Schema]:
@@ -68,22 +77,28 @@ def alternatives(schema: Schema) -> list[Schema]:
     return found if len(found) <= _MAX_ALTERNATIVES else [schema]
 
 
-def types_of(schema: Schema) -> set[str]:
-    """The types that a value may have; empty: any."""
-    types: set[str] = set()
-    for alternative in alternatives(schema):
-        if "const" in alternative:
-            types.add(_type_name(alternative["const"]))
-        elif isinstance(kind := alternative.get("type"), str):
-            types.add(kind)
-        else:
-            return set()
-    return types
-
-
 def says_nothing_but(schema: Schema, *keywords: str) -> bool:
     """Whether these are all that it demands."""
     return set(schema) <= {*keywords, *_ANNOTATIONS, *_DEFINITIONS}
+
+
+def type_name(value: Any) -> str:
+    """As schemas call it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
 
 
 def joined(g: GrammarBuilder, members: Sequence[tuple[str, bool]], separator: str) -> str:
@@ -100,11 +115,6 @@ def joined(g: GrammarBuilder, members: Sequence[tuple[str, bool]], separator: st
             first = g.rule("first", f"{behind} | {first}")
         rest = g.rule("rest", f"{separator} {behind}" if required else f"({separator} {term})? {rest}")
     return first
-
-
-def value_of(schema: Schema, term: Callable[[Schema], str]) -> str:
-    """A term: a value that fits one of a schema's alternatives, each of which `term` writes."""
-    return "(" + " | ".join(dict.fromkeys(term(alternative) for alternative in alternatives(schema))) + ")"
 
 
 def _alternatives(schema: Schema, root: Schema, depth: int) -> Iterator[Schema]:
@@ -162,26 +172,8 @@ def _rebased(whole: Schema) -> Schema:
 def _has_type(value: Any, schema: Schema) -> bool:
     types = schema.get("type")
     names = [types] if isinstance(types, str) else types or []
-    kind = _type_name(value)
+    kind = type_name(value)
     return not names or kind in names or (kind == "integer" and "number" in names)
-
-
-def _type_name(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
 
 
 def _mapping(value: Any) -> dict[str, Any]:

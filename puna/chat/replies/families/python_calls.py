@@ -15,15 +15,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from puna.chat.grammars.builder import GrammarBuilder
+from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.replies.families.parameters import (
     Schema,
+    alternatives,
     joined,
     parameters_of,
     says_nothing_but,
-    value_of,
 )
 from puna.chat.replies.pieces import Call
+from puna.chat.replies.reader import NotACall
+from puna.chat.replies.tagged import CallReader
 from puna.chat.tools import Tool
 
 _MAX_DEPTH = 100
@@ -53,32 +55,42 @@ def parse_calls(text: str) -> list[Call] | None:
         return None
 
 
+def give_calls(reader: CallReader, text: str) -> None:
+    """Gives the calls. Raises NotACall if the text is none."""
+    calls = parse_calls(text)
+    if calls is None:
+        raise NotACall
+    for call in calls:
+        reader.give(call.name, call.arguments)
+
+
 def call_term(g: GrammarBuilder, tool: Tool) -> str:
     """A term: a call of the tool."""
     arguments = [
-        (f"{_keyword(g, parameter.name)} {python_value(g, parameter.schema)}", parameter.required)
+        (f"{_keyword(g, parameter.name)} {_python_value(g, tool, parameter.schema)}", parameter.required)
         for parameter in parameters_of(tool)
     ]
-    members = joined(g, [(g.rule("argument", term), required) for term, required in arguments], _comma(g))
-    return g.rule("call", f'{g.literal(_spelled(tool.function.name) + "(")} {members} ")"')
+    members = joined(
+        g, [(g.rule("argument", term), required) for term, required in arguments], g.regex(", ?")
+    )
+    return g.rule("call", f'{g.plain(_spelled(tool.function.name) + "(")} {members} ")"')
 
 
-def calls_term(g: GrammarBuilder, tools: Sequence[Tool], *, parallel: bool) -> str:
-    """A term: calls of these tools with commas between them; just one, unless `parallel`."""
+def calls_term(g: GrammarBuilder, tools: Sequence[Tool], *, parallel: bool, separator: str = ", ?") -> str:
+    """A term: calls of these tools; just one, unless `parallel`. separator: a regular expression."""
     call = g.rule("any_call", " | ".join(call_term(g, tool) for tool in tools))
-    return g.rule("calls", f"{call} ({_comma(g)} {call})*") if parallel else call
+    return g.rule("calls", f"{call} ({g.regex(separator)} {call})*") if parallel else call
 
 
-def python_value(g: GrammarBuilder, schema: Schema) -> str:
-    """A term: a value that fits a schema, in Python's syntax or as JSON."""
-    return value_of(schema, lambda alternative: _value(g, alternative))
+def _python_value(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:
+    return one_of(list(dict.fromkeys(_value(g, tool, each) for each in alternatives(schema))))
 
 
-def _value(g: GrammarBuilder, schema: Schema) -> str:
+def _value(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:
     if "const" in schema:
         value = schema["const"]
         if isinstance(value, str):
-            return f"{g.literal(repr(value))} | {g.literal(json.dumps(value, ensure_ascii=False))}"
+            return f"{g.plain(repr(value))} | {g.plain(json.dumps(value, ensure_ascii=False))}"
         if value is None or isinstance(value, bool):
             return f'"{value}"'
     if says_nothing_but(schema, "type"):
@@ -89,15 +101,11 @@ def _value(g: GrammarBuilder, schema: Schema) -> str:
                 return '"True" | "False"'
             case "null":
                 return '"None"'
-    return g.schema(schema)
+    return g.argument(tool.function, schema)
 
 
 def _keyword(g: GrammarBuilder, name: str) -> str:
-    return g.literal(_spelled(name) + "=")
-
-
-def _comma(g: GrammarBuilder) -> str:
-    return g.regex(", ?")
+    return g.plain(_spelled(name) + "=")
 
 
 def _spelled(name: str) -> str:

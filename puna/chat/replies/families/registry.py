@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from puna.chat.replies.families.deepseek import DEEPSEEK, DEEPSEEK_FENCED
 from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.glm import GLM
 from puna.chat.replies.families.harmony import HARMONY
 from puna.chat.replies.families.hermes import HERMES
 from puna.chat.replies.families.json_lists import GRANITE3, SMOLLM2
+from puna.chat.replies.families.lfm2 import LFM2
 from puna.chat.replies.families.llama import LLAMA, LLAMA_PYTHONIC
 from puna.chat.replies.families.mistral import MINISTRAL, MISTRAL, MISTRAL_IDS
+from puna.chat.replies.families.olmo3 import OLMO3
 from puna.chat.replies.families.plain import PLAIN
+from puna.chat.replies.families.qwen_coder import QWEN_CODER
 
 _ALL = (
     HARMONY,
+    QWEN_CODER,
+    GLM,
+    DEEPSEEK_FENCED,
+    DEEPSEEK,
+    LFM2,
+    OLMO3,
     MISTRAL_IDS,
     MINISTRAL,
     MISTRAL,

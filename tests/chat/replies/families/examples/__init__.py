@@ -8,7 +8,7 @@ from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.json_calls import JsonFormat
-from tests.chat.replies.families.examples import json_like
+from tests.chat.replies.families.examples import channels, deepseek, json_like, python_like, text_like
 from tests.chat.replies.families.examples.example import Example
 
 TESTED: Mapping[str, Family] = {
@@ -21,6 +21,13 @@ TESTED: Mapping[str, Family] = {
 """All families, and JSON as templates may write it."""
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
+    "harmony": channels.HARMONY,
+    "qwen3-coder": text_like.QWEN_CODER,
+    "glm-4.7": text_like.GLM,
+    "deepseek3": deepseek.DEEPSEEK,
+    "cogito": deepseek.DEEPSEEK_FENCED,
+    "lfm2": python_like.LFM2,
+    "olmo3": python_like.OLMO3,
     "hermes": json_like.HERMES,
     "smollm2": json_like.SMOLLM2,
     "granite3": json_like.GRANITE3,

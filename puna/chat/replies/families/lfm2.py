@@ -1,0 +1,36 @@
+"""`<|tool_call_start|>[f(a='x'), g()]<|tool_call_end|>`: LFM2.
+
+https://docs.liquid.ai/lfm/key-concepts/tool-use
+"""
+
+from __future__ import annotations
+
+from puna.chat.grammars.builder import GrammarBuilder
+from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.python_calls import calls_term, give_calls
+from puna.chat.replies.reader import PYTHON, Steps
+from puna.chat.replies.tagged import CallReader, tagged
+
+_OPEN, _CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
+
+
+def _read_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001
+    yield from reader.space()
+    give_calls(reader, (yield from reader.balanced(PYTHON)))
+    yield from reader.space()
+    yield from reader.skip(_CLOSE)
+
+
+def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
+    calls = calls_term(g, task.tools, parallel=task.parallel) if task.tools else ""
+    return g.tagged_reply(task, _OPEN, f'"[" {calls} "]" {g.literal(_CLOSE)}', repeats=False)
+
+
+LFM2 = Family(
+    name="lfm2",
+    recognizes=lambda source: _OPEN in source or "<|tool_list_start|>" in source,
+    new_parser=tagged(_read_calls, [_OPEN]),
+    grammar=_grammar,
+    tags=(_OPEN, _CLOSE),
+)

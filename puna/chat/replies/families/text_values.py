@@ -1,0 +1,134 @@
+"""Arguments that are written as text: strings as they are, everything else as JSON.
+
+Where a parameter may be a string or something else, text that can be read as something else is taken for
+that. A grammar then lets no string begin like an array or an object that is among the alternatives, nor like
+a number if not every number will do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from puna.chat.grammars.builder import GrammarBuilder
+from puna.chat.replies.arguments import parse_json
+from puna.chat.replies.families.parameters import Schema, alternatives, says_nothing_but, type_name
+from puna.chat.replies.reader import SPACE, NotACall, Reader, Steps, Tags
+from puna.chat.tools import Tool
+
+_WORDS = {"true": True, "false": False, "null": None}
+_FIRST = {"array": r"\[", "object": r"\{", "integer": r"\-0-9", "number": r"\-0-9"}
+_NESTED = ("array", "object")
+_ANYTHING: Schema = {"type": "string"}
+_ANCHOR_OR_LOOKAROUND = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|(?P<found>[\^$]|\(\?[=!<])", re.DOTALL)
+
+
+def read_value(reader: Reader, schema: Schema, close: str, *, before: str = "") -> Steps[Any]:
+    """Takes a value, what stands before it, and the tag behind it. Raises NotACall."""
+    found = alternatives(schema)
+    parts: list[str] = []
+    if any(_is_nested(each) for each in found):
+        yield from reader.run(SPACE, parts.append)
+        if (yield from reader.comes("{")) or (yield from reader.comes("[")):
+            parts.append((yield from reader.balanced()))
+    yield from reader.up_to(Tags([close]), parts.append)
+    return value_of_text("".join(parts).removeprefix(before), schema)
+
+
+def value_of_text(text: str, schema: Schema) -> Any:
+    """What the text can be read as, if the schema allows that; else the text itself. Only types are looked
+    at, and values that are given one by one.
+    """
+    found = alternatives(schema)
+    if all(_is_string(each) for each in found):
+        return text
+    word = text.strip().lower()
+    try:
+        value = _WORDS[word] if word in _WORDS else parse_json(text)
+    except NotACall:
+        return text
+    return value if any(_fits(value, each) for each in found) else text
+
+
+def text_up_to(g: GrammarBuilder, tool: Tool, schema: Schema, close: str, *, before: str = "") -> str:
+    """A term: a value of one of the tool's parameters, and the tag behind it.
+
+    schema: the parameter's. before: what stands before a value, but may be missing if the value is the empty
+    string. What is not held to the schema: strings with a pattern that has anchors elsewhere than at its
+    ends, or looks around.
+    """
+    found = alternatives(schema)
+    if any(says_nothing_but(each) for each in found):
+        found = [_ANYTHING]
+    strings = [each for each in found if _is_string(each)]
+    others = [each for each in found if not _is_string(each)]
+    if any(says_nothing_but(each, "type", "format") for each in strings):
+        strings, others = [], [each for each in others if not _is_any_scalar(each)]
+        terms = [_free_text(g, others, close, before)]
+    else:
+        terms = [_held_text(g, each, close, before) for each in strings]
+    terms += [f"{g.literal(before)} {_json(g, tool, each)} {g.literal(close)}" for each in others]
+    return g.rule("value", " | ".join(dict.fromkeys(terms)))
+
+
+def _free_text(g: GrammarBuilder, others: Sequence[Schema], close: str, before: str) -> str:
+    first = "".join({_FIRST.get(each.get("type", ""), r"\[\{\"\-0-9"): None for each in others})
+    text = rf"(?s:\s*([^\s{first}].*)?)" if first else "(?s:.*)"
+    return g.text_up_to(close, g.regex(f"({before}{text})?" if before else text))
+
+
+def _held_text(g: GrammarBuilder, schema: Schema, close: str, before: str) -> str:
+    if "const" in schema:
+        return f"{g.literal(before)} {g.plain(schema['const'])} {g.literal(close)}"
+    held = [before + pattern for pattern in _patterns(schema)]
+    body = " & ".join(g.regex(pattern) for pattern in held)
+    return g.text_up_to(close, f"({body} & ~{g.regex(f'(?s:.*{re.escape(close)}.*)')})")
+
+
+def _patterns(schema: Schema) -> list[str]:
+    """Regular expressions all of which a string matches as a whole."""
+    shortest, longest = schema.get("minLength", 0), schema.get("maxLength", "")
+    patterns = [f"(?s:.{{{shortest},{longest}}})"]
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        core = pattern.removeprefix("^")
+        ends = core.endswith("$") and not core.endswith("\\$")
+        core = core[:-1] if ends else core
+        begins, one = pattern.startswith("^"), "|" not in core or not (ends or pattern.startswith("^"))
+        if one and not any(match["found"] for match in _ANCHOR_OR_LOOKAROUND.finditer(core)):
+            patterns.append(("" if begins else "(?s:.*)") + f"(?:{core})" + ("" if ends else "(?s:.*)"))
+    return patterns
+
+
+def _json(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:
+    value = schema.get("const")
+    if "const" in schema and not isinstance(value, list | dict):
+        return g.plain(json.dumps(value))
+    return g.argument(tool.function, schema)
+
+
+def _is_string(schema: Schema) -> bool:
+    return isinstance(schema["const"], str) if "const" in schema else schema.get("type") == "string"
+
+
+def _is_nested(schema: Schema) -> bool:
+    """Whether values are arrays or objects: they end where their brackets do."""
+    return isinstance(schema["const"], list | dict) if "const" in schema else schema.get("type") in _NESTED
+
+
+def _is_any_scalar(schema: Schema) -> bool:
+    """A value that need not be told from strings by a grammar: text that reads as one is one."""
+    if "const" in schema:
+        return True
+    return schema.get("type") in ("null", "boolean", "integer", "number") and says_nothing_but(schema, "type")
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    if "const" in schema:
+        return type_name(value) == type_name(schema["const"]) and value == schema["const"]
+    kind, wanted = type_name(value), schema.get("type")
+    if wanted == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return wanted is None or kind == wanted or (kind == "integer" and wanted == "number")
