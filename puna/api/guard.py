@@ -28,6 +28,7 @@ _STAINLESS = "arch async custom-poll-interval helper-method lang os package-vers
 _ALLOWED_HEADERS = ", ".join(
     [
         *("Authorization", "Content-Type", "User-Agent", "Accept", "X-Requested-With", "OpenAI-Beta"),
+        *("x-api-key", "anthropic-version", "anthropic-beta", "anthropic-dangerous-direct-browser-access"),
         *(f"x-stainless-{name}" for name in [*_STAINLESS.split(), "runtime", "runtime-version", "timeout"]),
     ]
 )

@@ -113,8 +113,10 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
             raise ApiError(500, f'option "{name}" must be of type boolean')
     if "num_ctx" in values:
         values["num_ctx"] = max(values["num_ctx"], _MIN_NUM_CTX)
-    if values.get("repeat_penalty", 1.0) <= 0:
-        raise ApiError(400, 'option "repeat_penalty" must be positive')
+    if values.get("repeat_penalty") == 0:  # some clients say so for no penalty at all
+        del values["repeat_penalty"]
+    if values.get("repeat_penalty", 1.0) < 0:
+        raise ApiError(400, 'option "repeat_penalty" must not be negative')
     if values.get("draft_num_predict", 0) < 0:
         raise ApiError(400, 'option "draft_num_predict" must be 0 or more')
     if values.get("repeat_last_n", 0) < -1:
@@ -150,6 +152,8 @@ def _string(name: str, value: Any) -> str:
 
 
 def _strings(name: str, value: Any) -> list[str]:
+    """One text stands for a list of one."""
+    value = [value] if isinstance(value, str) else value
     if not isinstance(value, list):
         raise ApiError(500, f'option "{name}" must be of type array')
     if not all(isinstance(item, str) for item in value):

@@ -13,11 +13,12 @@ def show_version() -> None:
     """Prints both versions, or a warning that there is no server."""
     try:
         with Client(Settings.from_environment().host) as client:
-            server = str(client.get("/api/version").get("version", ""))
+            reply = client.get("/api/version")
     except CliError:
         print("Warning: could not connect to a running puna instance")
         print(f"Warning: client version is {__version__}")
         return
+    server = str(reply.get("puna") or reply.get("version", ""))  # of Ollama, if that is who answers
     print(f"puna version is {one_line(server)}")
     if server != __version__:
         print(f"Warning: client version is {__version__}")

@@ -28,8 +28,10 @@ class Limits:
     body_s: float = 30.0
     """A body that is waited for must grow by `body_progress_bytes` in this time; else 408."""
     body_progress_bytes: int = 16 << 10
-    idle_s: float = 120.0
-    """Between two requests of one connection."""
+    idle_s: float = 330.0
+    """Between two requests of one connection. Clients that keep some in pools keep them five minutes at most,
+    or ask whether they are still open; when all are taken, those in nobody's use give way.
+    """
     write_s: float = 60.0
     """A client that takes nothing of what was written for it is cut off after this time."""
     linger_s: float = 2.0

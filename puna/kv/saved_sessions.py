@@ -89,7 +89,7 @@ class SavedSessions:
     def prepare(self) -> None:
         """Makes the directory, if there is none. Raises SavedSessionError where sessions cannot be saved."""
         self._key()
-        with _reported(f"cannot write {self.path}"):
+        with _reported("cannot write sessions"):
             StateDirectory.open(self.path)
 
     def find(self, model_id: str, name: str) -> SessionHeader:
@@ -178,9 +178,9 @@ class SavedSessions:
     def _listed(self, root: StateDirectory, name: str, key: bytes) -> SessionHeader | None:
         try:
             if name.endswith(_OLD_SUFFIX):
-                raise SavedSessionError(f"{self.path / name} {_OLD}")
+                raise SavedSessionError(f"{name} {_OLD}")
             with root.subdirectory(name) as directory:
-                return _header(directory, key, str(self.path / name))
+                return _header(directory, key, name)
         except FileNotFoundError:  # it is being written, or was removed meanwhile
             pass
         except SavedSessionError as error:

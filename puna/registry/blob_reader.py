@@ -16,4 +16,4 @@ def open_blob(path: Path) -> int:
     except FileNotFoundError:
         raise MissingBlob(parse_digest(path.name)) from None
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+        raise StoreError(f"cannot read {path.name}: {error.strerror or error}") from error

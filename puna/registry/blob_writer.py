@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,13 +15,16 @@ from typing import IO
 from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import DigestMismatch, StoreError
 
+log = logging.getLogger(__name__)
+
 
 @contextmanager
 def reported(action: str) -> Iterator[None]:
-    """Turns an OSError into a StoreError that says what failed and why."""
+    """Turns an OSError into a StoreError that says what failed and why; only the log says where."""
     try:
         yield
     except OSError as error:
+        log.warning("%s: %s", action, error)
         raise StoreError(f"{action}: {error.strerror or error}") from error
 
 
@@ -36,7 +40,7 @@ class BlobWriter:
         self._directory = directory
         self._expected = expected
         self._hash = hashlib.sha256()
-        with reported(f"cannot write to {directory}"):
+        with reported("cannot write to the store"):
             directory.mkdir(parents=True, exist_ok=True)
             descriptor, path = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=directory)
         self.path = Path(path)
@@ -59,14 +63,14 @@ class BlobWriter:
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Appends. Raises StoreError."""
-        with reported(f"cannot write to {self._directory}"):
+        with reported("cannot write to the store"):
             self._file.write(data)
         self._hash.update(data)
         self.num_bytes += len(data)
 
     def verify(self) -> Digest:
         """Brings everything to the disk and returns its digest. Raises StoreError, DigestMismatch."""
-        with reported(f"cannot write to {self._directory}"):
+        with reported("cannot write to the store"):
             self._file.flush()
             os.fsync(self._file.fileno())  # a power cut must not leave an empty file under a blob's name
         digest = Digest("sha256:" + self._hash.hexdigest())

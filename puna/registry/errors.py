@@ -1,8 +1,13 @@
-"""What can go wrong with names, the store and its sources; every text can be shown to the user as it is."""
+"""What can go wrong with names, the store and its sources; every text can be shown to any client as it is:
+where the store is, is none of their business.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+_NAME_PARTS = 4
+"""Host, namespace, model and tag: what a manifest's path ends with."""
 
 
 class RegistryError(Exception):
@@ -34,7 +39,7 @@ class CorruptManifest(RegistryError):
     """A manifest, or a small blob that it names, cannot be used; the text says which and why."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"manifest {path}: {reason}")
+        super().__init__(f"manifest {'/'.join(path.parts[-_NAME_PARTS:])}: {reason}")
         self.path = path
 
 

@@ -15,10 +15,10 @@ RESERVE_BYTES = 256 << 20
 
 def check_free_space(directory: Path, num_bytes: int) -> None:
     """Raises StoreError unless so much more can be written below `directory`, which exists."""
-    with reported(f"cannot write to {directory}"):
+    with reported("cannot write to the store"):
         free = max(shutil.disk_usage(directory).free - RESERVE_BYTES, 0)
     if free < num_bytes:
         raise StoreError(
-            f"cannot write to {directory}: No space left on device "
+            "cannot write to the store: No space left on device "
             f"({human_size(num_bytes)} needed, {human_size(free)} free)"
         )

@@ -115,11 +115,11 @@ class _Blobs:
         except FileNotFoundError:
             raise MissingBlob(digest) from None
         except OSError as error:
-            raise self._corrupt(f"{path}: {error.strerror or error}") from error
+            raise self._corrupt(f"{path.name}: {error.strerror or error}") from error
         if not stat.S_ISREG(status.st_mode):
-            raise self._corrupt(f"{path}: not a regular file")
+            raise self._corrupt(f"{path.name}: not a regular file")
         if status.st_size != layer.size:
-            raise self._corrupt(f"{path} has {status.st_size} bytes, expected {layer.size}")
+            raise self._corrupt(f"{path.name} has {status.st_size} bytes, expected {layer.size}")
         return path
 
     def text(self, layer: Layer) -> str:
@@ -140,12 +140,12 @@ class _Blobs:
     def _read(self, layer: Layer, max_bytes: int) -> bytes:
         path = self.path(layer)
         if layer.size > min(max_bytes, self._left_bytes):
-            raise self._corrupt(f"{path} is too large for its kind ({layer.size} bytes)")
+            raise self._corrupt(f"{path.name} is too large for its kind ({layer.size} bytes)")
         self._left_bytes -= layer.size
         try:
             return read_regular(path, layer.size)
         except OSError as error:
-            raise self._corrupt(f"{path}: {error.strerror or error}") from error
+            raise self._corrupt(f"{path.name}: {error.strerror or error}") from error
 
     def _corrupt(self, reason: str) -> CorruptManifest:
         return CorruptManifest(self._manifest_path, reason)

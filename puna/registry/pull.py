@@ -86,7 +86,7 @@ def _path(store: Store, file: PackagedFile, writer: BlobWriter | None) -> Path:
 
 
 async def _described(path: Path, describe: Describe) -> WeightsDescription:
-    with reported(f"cannot read {path}"):
+    with reported(f"cannot read {path.name}"):
         descriptor = open_regular(path)
     try:
         return await describe(descriptor)

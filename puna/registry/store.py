@@ -120,7 +120,7 @@ class Store:
                 raise self._not_deletable(name)
             path = found[0]
             digests, weights_ids = _digests(path), _weights_ids(path)
-            with reported(f"cannot delete {path}"):
+            with reported("cannot delete the manifest"):
                 path.unlink()
             _remove_empty_directories(path.parent, self.root / "manifests")
             self.remove_unused_blobs(digests)
@@ -129,7 +129,7 @@ class Store:
     def _not_deletable(self, name: ModelName) -> RegistryError:
         for root in self._roots[1:]:
             if find_manifest(root, name):
-                return ReadOnlyModel(f"model '{name.short}' is in {root}, which puna only reads")
+                return ReadOnlyModel(f"model '{name.short}' is in a store that puna only reads")
         return ModelNotFound(name.short)
 
     # Blobs
@@ -214,7 +214,7 @@ def _write_atomically(path: Path, data: bytes, top: Path) -> None:
     """Writes through a temporary file in `top`: one beside `path` would itself look like a manifest."""
     temporary: Path | None = None
     try:
-        with reported(f"cannot write {path}"):
+        with reported("cannot write the manifest"):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, temporary_name = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=top)
             temporary = Path(temporary_name)

@@ -129,6 +129,7 @@ def test_prompt_tokens_include_cached_ones_in_both_faces(client, runtime):
     reply = client.post("/api/generate", {"model": "m", "prompt": "hi", "stream": False}).json()
     num_prompt = len(runtime.requests[-1].prompt)
     assert reply["prompt_eval_count"] == num_prompt > 5
+    assert reply["prompt_eval_cached_count"] == 5
     usage = client.post("/v1/completions", {"model": "m", "prompt": "hi"}).json()["usage"]
     assert usage["prompt_tokens"] == num_prompt
     assert usage["prompt_tokens_details"] == {"cached_tokens": 5}

@@ -63,7 +63,7 @@ def test_num_thread_is_zero_unless_asked_for() -> None:
         ("num_batch", [], 'option "num_batch" must be of type integer'),
         ("temperature", "hot", 'option "temperature" must be of type float32'),
         ("draft_model", 7, 'option "draft_model" must be of type string'),
-        ("stop", "END", 'option "stop" must be of type array'),
+        ("stop", 5, 'option "stop" must be of type array'),
         ("stop", ["a", 1], 'option "stop" must be of an array of strings'),
         ("use_mmap", 1, 'option "use_mmap" must be of type boolean'),
         ("top_k", 10**30, 'option "top_k" is out of range'),
@@ -79,12 +79,19 @@ def test_wrong_values_are_500_and_named(name, value, text):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("repeat_penalty", 0), ("repeat_last_n", -2), ("draft_num_predict", -1)]
+    ("name", "value"), [("repeat_penalty", -1), ("repeat_last_n", -2), ("draft_num_predict", -1)]
 )
 def test_values_that_mean_nothing_are_400(name, value):
     with pytest.raises(ApiError, match=name) as raised:
         parse_options({}, {name: value})
     assert raised.value.status == 400
+
+
+def test_a_penalty_of_zero_is_none_and_a_stop_string_alone_a_list():
+    """As some clients send them."""
+    model = {"repeat_penalty": 1.3, "stop": ["a", "b"]}
+    options = parse_options(model, {"repeat_penalty": 0, "stop": "END"})
+    assert (options.repeat_penalty, options.stop) == (1.0, ["END"])
 
 
 def test_fractions_of_integer_options_are_cut_off():

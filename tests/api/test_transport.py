@@ -22,9 +22,38 @@ def test_root_says_what_clients_look_for(client):
     assert head.content == b""
 
 
-def test_version_is_puna_s(client):
-    assert client.get("/api/version").json() == {"version": puna.__version__}
+def test_version_is_one_that_clients_of_ollama_accept_and_puna_s_beside_it(client):
+    versions = client.get("/api/version").json()
+    assert versions["puna"] == puna.__version__
+    assert tuple(map(int, versions["version"].split("."))) >= (0, 17, 6)
     assert client.request("HEAD", "/api/version").status_code == 200
+
+
+def test_health(client):
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.request("HEAD", "/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "error"),
+    [
+        ("POST", "/api/me", 401, "unauthorized"),
+        ("POST", "/api/signout", 401, "you are not currently signed in"),
+        ("DELETE", "/api/user/keys/abc", 401, "you are not currently signed in"),
+        (
+            "POST",
+            "/api/experimental/web_search",
+            403,
+            "ollama cloud is disabled: web search is unavailable",
+        ),
+        ("POST", "/api/experimental/web_fetch", 403, "ollama cloud is disabled: web fetch is unavailable"),
+    ],
+)
+def test_the_cloud_is_disabled(client, method, path, status, error):
+    response = client.request(method, path, {} if method == "POST" else None)
+    assert (response.status_code, response.json()) == (status, {"error": error})
+    assert client.get("/api/status").json()["cloud"]["disabled"] is True
+    assert client.get("/api/experimental/model-recommendations").json() == {"recommendations": []}
 
 
 def test_unknown_path_is_plain_404(client):
@@ -50,6 +79,7 @@ def test_empty_body_of_openai_is_eof(client):
     response = client.post("/v1/chat/completions")
     assert response.status_code == 400
     assert response.json()["error"]["message"] == "EOF"
+    assert client.post("/v1/messages").json()["error"]["message"] == "EOF"
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,8 @@ def test_pull_that_fails_midway(server, puna):
 
 def test_version(server, puna):
     assert puna("--version").out.startswith("puna version is 9.9.9\nWarning: client version is ")
+    server.answers["GET", "/api/version"] = {"version": "0.22.0", "puna": "8.8.8"}
+    assert puna("--version").out.startswith("puna version is 8.8.8\n")
     server.close()
     assert puna("-v").out.startswith("Warning: could not connect to a running puna instance\n")
 

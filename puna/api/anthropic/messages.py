@@ -22,7 +22,7 @@ from puna.api.token_counts import count_chat_tokens
 
 async def create_message(request: Request) -> EventResponse[Event]:
     """Continues a conversation."""
-    body = await read_body(request, MessagesRequest)
+    body = await read_body(request, MessagesRequest, empty="EOF")
     events = inference.chat(context_of(request), to_chat(body), must_think=False)
     request_id = new_id("req")
     headers = {**id_header(request_id), "cache-control": "no-cache"}
@@ -32,7 +32,7 @@ async def create_message(request: Request) -> EventResponse[Event]:
 
 async def count_tokens(request: Request) -> Response:
     """How long the prompt would be; nothing is generated, and the model need not be loaded."""
-    body = await read_body(request, PromptFields)
+    body = await read_body(request, PromptFields, empty="EOF")
     num_tokens = await count_chat_tokens(context_of(request), to_prompt(body))
     counted = msgspec.json.encode(CountedTokens(num_tokens))
     return Response(counted, headers=id_header(new_id("req")), media_type=JSON_MEDIA_TYPE)

@@ -60,6 +60,7 @@ class GenerateReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     total_duration: int = 0
     load_duration: int = 0
     prompt_eval_count: int = 0
+    prompt_eval_cached_count: int = 0
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
@@ -78,6 +79,7 @@ class ChatReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     total_duration: int = 0
     load_duration: int = 0
     prompt_eval_count: int = 0
+    prompt_eval_cached_count: int = 0
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
@@ -147,6 +149,7 @@ class ReplyFraming:
         }
         if isinstance(event, Finish):
             fields["done_reason"] = event.reason
+            fields["prompt_eval_cached_count"] = event.cached_tokens
             fields |= msgspec.structs.asdict(event.counts) if event.counts else {}
         elif isinstance(event, Rendered):
             fields["debug_info"] = DebugInfo(event.prompt)

@@ -8,9 +8,13 @@ from starlette.responses import PlainTextResponse, Response
 import puna
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
-from puna.api.ollama import blobs, create, embed, generate, kv, listing, manage, pull, sessions, show
+from puna.api.ollama import blobs, cloud, create, embed, generate, listing, manage, pull, show
+from puna.api.ollama.additions import kv, sessions, tokens
 from puna.api.ollama.errors import ollama_error_reply
 from puna.api.replies import json_response
+
+_OLLAMA_LEVEL = "0.22.0"
+"""The version of Ollama whose API this is: many clients refuse older ones."""
 
 OLLAMA = Face("", ollama_error_reply, has_plain_404=True)
 
@@ -20,7 +24,11 @@ async def _root(_: Request) -> Response:
 
 
 async def _version(_: Request) -> Response:
-    return json_response({"version": puna.__version__})
+    return json_response({"version": _OLLAMA_LEVEL, "puna": puna.__version__})
+
+
+async def _health(_: Request) -> Response:
+    return json_response({"status": "ok"})
 
 
 OLLAMA_ROUTES = [
@@ -28,6 +36,7 @@ OLLAMA_ROUTES = [
     OLLAMA.route("/metrics", observability.metrics),
     OLLAMA.route("/debug/trace", observability.trace),
     OLLAMA.route("/api/version", _version),
+    OLLAMA.route("/health", _health),
     OLLAMA.route("/api/tags", listing.tags),
     OLLAMA.route("/api/ps", listing.ps),
     OLLAMA.route("/api/show", show.show, ["POST"]),
@@ -45,6 +54,15 @@ OLLAMA_ROUTES = [
     OLLAMA.route("/api/sessions", sessions.remove, ["DELETE"]),
     OLLAMA.route("/api/sessions/save", sessions.save, ["POST"]),
     OLLAMA.route("/api/sessions/load", sessions.load, ["POST"]),
+    OLLAMA.route("/api/tokenize", tokens.tokenize, ["POST"]),
+    OLLAMA.route("/api/detokenize", tokens.detokenize, ["POST"]),
+    OLLAMA.route("/api/status", cloud.status),
+    OLLAMA.route("/api/me", cloud.me, ["POST"]),
+    OLLAMA.route("/api/signout", cloud.sign_out, ["POST"]),
+    OLLAMA.route("/api/user/keys/{key}", cloud.sign_out, ["DELETE"]),
+    OLLAMA.route("/api/experimental/web_search", cloud.web_search, ["POST"]),
+    OLLAMA.route("/api/experimental/web_fetch", cloud.web_fetch, ["POST"]),
+    OLLAMA.route("/api/experimental/model-recommendations", cloud.recommendations),
     OLLAMA.route("/api/kv", kv.show),
     OLLAMA.route("/api/kv/limit", kv.limit, ["POST"]),
     OLLAMA.route("/api/kv/trim", kv.trim, ["POST"]),

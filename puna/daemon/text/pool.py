@@ -17,7 +17,16 @@ from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.gguf.errors import GgufError
 from puna.worker.text import memory_file
 from puna.worker.text.limits import Limits
-from puna.worker.text.messages import BuildPrompts, CheckTemplate, Describe, EncodeInputs, Inspect, OpenModel
+from puna.worker.text.messages import (
+    BuildPrompts,
+    CheckTemplate,
+    Describe,
+    Detokenize,
+    EncodeInputs,
+    Inspect,
+    OpenModel,
+    Tokenize,
+)
 from puna.worker.text.processes import ZygoteProcess
 
 _LONG_CHARS = 1 << 16
@@ -124,6 +133,20 @@ class TextPool:
         """Raises PromptError."""
         message = EncodeInputs(model.number, request)
         is_long = request.num_chars > _LONG_CHARS
+        return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
+
+    async def tokenize(
+        self, model: TextModel, text: str, *, add_special: bool, parse_special: bool
+    ) -> list[int]:
+        """See Tokenizer.encode()."""
+        message = Tokenize(model.number, text, add_special, parse_special)
+        is_long = len(text) > _LONG_CHARS
+        return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
+
+    async def detokenize(self, model: TextModel, tokens: list[int]) -> str:
+        """See Tokenizer.decode(). Raises TokenizerError."""
+        message = Detokenize(model.number, tokens)
+        is_long = len(tokens) > _LONG_CHARS
         return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
 
     def close_model(self, model: TextModel) -> None:

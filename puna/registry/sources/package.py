@@ -100,7 +100,7 @@ class PackageDownload:
 
     async def _download(self, requirements: Sequence[str], name: str) -> AsyncGenerator[Progress, None]:
         directory = self._directory / name
-        with reported(f"cannot write to {directory}"):
+        with reported("cannot write to the store"):
             directory.mkdir()
         shown: dict[str, int] = {}
         async with aclosing(download_wheels(requirements, directory)) as downloads:

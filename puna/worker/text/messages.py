@@ -90,22 +90,44 @@ class EncodeInputs(Call[list[list[int]]], frozen=True):
     request: InputsRequest
 
 
+class Tokenize(Call[list[int]], frozen=True):
+    """For a model that is attached."""
+
+    model: int
+    text: str
+    add_special: bool
+    parse_special: bool
+
+
+class Detokenize(Call[str], frozen=True):
+    """For a model that is attached. Raises TokenizerError."""
+
+    model: int
+    tokens: list[int]
+
+
 class Leaving(msgspec.Struct, frozen=True, tag=True):
     """Told by a worker before its last answer: whatever is asked after that is lost."""
 
 
 ToTextWorker = (
-    GetCage | Inspect | CheckTemplate | Describe | OpenModel | Attach | Detach | BuildPrompts | EncodeInputs
+    GetCage
+    | Inspect
+    | CheckTemplate
+    | Describe
+    | OpenModel
+    | Attach
+    | Detach
+    | BuildPrompts
+    | EncodeInputs
+    | Tokenize
+    | Detokenize
 )
 
 
 def cpu_seconds(message: Call[Any] | Detach, limits: Limits) -> float:
     """Processor time that it may take."""
-    return (
-        limits.prompt_cpu_s
-        if isinstance(message, BuildPrompts | EncodeInputs | Inspect | CheckTemplate)
-        else limits.file_cpu_s
-    )
+    return limits.file_cpu_s if isinstance(message, Describe | OpenModel | Attach) else limits.prompt_cpu_s
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -20,11 +20,13 @@ from puna.worker.text.messages import (
     CheckTemplate,
     Describe,
     Detach,
+    Detokenize,
     EncodeInputs,
     GetCage,
     Inspect,
     OpenModel,
     TextSide,
+    Tokenize,
     ToTextWorker,
 )
 from puna.worker.text.reading import TEMPLATE_KEY, read_record
@@ -49,6 +51,13 @@ class TextService:
                 return self._models[model].build_prompts(request)
             case EncodeInputs(model, request):
                 return self._models[model].encode_inputs(request)
+            case Tokenize(model, text, add_special, parse_special):
+                with self._stage.during(Stage.TOKENIZING):
+                    tokenizer = self._models[model].tokenizer
+                    return tokenizer.encode(text, add_special=add_special, parse_special=parse_special)
+            case Detokenize(model, tokens):
+                with self._stage.during(Stage.TOKENIZING):
+                    return self._models[model].tokenizer.decode(tokens)
             case Attach(model, template):
                 tokenizer = Tokenizer.from_descriptor(descriptors[0])
                 self._models[model] = _AttachedModel(tokenizer, template, self._stage)
@@ -80,7 +89,7 @@ class _AttachedModel:
     """What it takes to build a model's prompts."""
 
     def __init__(self, tokenizer: Tokenizer, template: str | None, stage: SharedStage) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._source = template
         self._stage = stage
         self._compiled = lru_cache(maxsize=_MAX_TEMPLATES)(self._compile)
@@ -90,16 +99,16 @@ class _AttachedModel:
         with self._stage.during(Stage.TOKENIZING):
             source = None if request.raw else request.template or self._source
             template = None if source is None else self._compiled(source)
-            return build_prompts(request, template, self._tokenizer)
+            return build_prompts(request, template, self.tokenizer)
 
     def encode_inputs(self, request: InputsRequest) -> list[list[int]]:
         """Raises PromptError."""
         with self._stage.during(Stage.TOKENIZING):
-            return encode_inputs(request, self._tokenizer)
+            return encode_inputs(request, self.tokenizer)
 
     def _compile(self, source: str) -> ChatTemplate:
         with self._stage.during(Stage.TEMPLATE):
-            template = _StagedTemplate.with_tokens(source, self._tokenizer)
+            template = _StagedTemplate.with_tokens(source, self.tokenizer)
         template.stage = self._stage
         return template
 
