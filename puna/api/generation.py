@@ -50,9 +50,13 @@ async def generate_reply(
             piece = _piece(parser, output)
             thinking = piece.thinking if prompt.reply.shows_thoughts else ""
             calls = [numbers.numbered(call) for call in piece.calls]
-            delta = Delta(piece.content, thinking, output.logprobs or [], index, calls, len(prompt.tokens))
-            if delta.content or delta.thinking or delta.logprobs or calls:
+            delta = Delta(
+                piece.content, thinking, output.logprobs or [], index, prompt_tokens=len(prompt.tokens)
+            )
+            if delta.content or delta.thinking or delta.logprobs:
                 yield delta
+            if calls:
+                yield Delta(index=index, tool_calls=calls, prompt_tokens=len(prompt.tokens))
             if output.stats is not None:
                 context = [*prompt.tokens, *tokens] if with_context else []
                 reason = "length" if output.finish_reason == "length" else "stop"

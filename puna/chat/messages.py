@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 
 
-class CalledFunction(msgspec.Struct, omit_defaults=True):
+class CalledFunction(msgspec.Struct):
+    """Clients rely on arguments, even if there are none."""
+
     name: str
     arguments: dict[str, Any] = {}
-    index: int | None = None
+    index: int | msgspec.UnsetType = msgspec.UNSET
+    """Of the call among those of its reply."""
 
 
 class ToolCall(msgspec.Struct, omit_defaults=True):
