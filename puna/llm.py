@@ -8,10 +8,14 @@ from pathlib import Path
 from types import TracebackType
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from puna.chat.embedding_inputs import InputsRequest, encode_inputs
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts
 from puna.engine.request import GenerationError, SamplingParams
+from puna.gguf.pooling import Pooling
 from puna.local import Completion, Engine
 
 
@@ -137,6 +141,46 @@ class LLM:
             sampling=sampling,
             boundaries=prompt.boundaries,
         )
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        truncate: bool = True,
+        pooling: Pooling | None = None,
+        normalized: bool = True,
+    ) -> NDArray[np.float32]:
+        """[number of texts, hidden_size] in their order.
+
+        truncate: leaves out the end of a text that does not fit the context. pooling: by default the model's
+        own. normalized: to length 1.
+        Raises PromptError for a text that cannot be embedded, GenerationError if the model has no embeddings.
+        """
+        engine = self.engine
+        if (pooling := pooling or engine.info.pooling) is None:
+            raise GenerationError("the model has no embeddings: it ranks texts")
+        request = InputsRequest(
+            texts=[texts] if isinstance(texts, str) else list(texts),
+            context_length=engine.context_length,
+            truncate=truncate,
+        )
+        inputs = encode_inputs(request, engine.tokenizer)
+        seq_ids = [engine.add_request(tokens, pooling=pooling) for tokens in inputs]
+        try:
+            vectors = [self._finish_embedding(seq_id) for seq_id in seq_ids]
+        finally:
+            for seq_id in seq_ids:
+                engine.remove(seq_id)
+        found = np.array(vectors, np.float32).reshape(len(vectors), engine.info.hidden_size)
+        if normalized:
+            lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            np.divide(found, lengths, out=found, where=lengths > 0)
+        return found
+
+    def _finish_embedding(self, seq_id: int) -> NDArray[np.float32]:
+        while (vector := self.engine.embedding(seq_id)) is None:
+            self.engine.step()
+        return vector
 
     def _finish(self, seq_id: int) -> Completion:
         while (completion := self.engine.completion(seq_id)) is None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelInfo, ModelSource
@@ -27,6 +30,7 @@ from puna.engine import (
 )
 from puna.engine.request import GenerationError
 from puna.gguf import GgufFile
+from puna.gguf.pooling import Pooling
 from puna.registry import ModelName, Store
 from puna.tokenizer import Tokenizer, load_tokenizer
 
@@ -102,6 +106,11 @@ class Engine:
         self._backend.close()
 
     @property
+    def context_length(self) -> int:
+        """Longest prompt and answer together, in tokens."""
+        return min(self._context_length or self.info.context_length, self.info.context_length)
+
+    @property
     def has_work(self) -> bool:
         """Whether step() has something to do."""
         return self._core.has_work
@@ -118,6 +127,7 @@ class Engine:
         priority: int = 0,
         cache_salt: str = "",
         boundaries: Sequence[int] = (),
+        pooling: Pooling | None = None,
     ) -> int:
         """Queues a prompt, as text or tokens, and returns its sequence id.
 
@@ -130,6 +140,7 @@ class Engine:
         cache_salt: what was computed is used again only by prompts with the same one.
         boundaries: positions in the prompt, ascending, where later ones are likely to part from it: there,
             the state of recurrent layers is kept.
+        pooling: there is no answer, but an embedding: see embedding().
         """
         seq_id = next(self._next_id)
         self._sequences[seq_id] = _Sequence()
@@ -148,6 +159,7 @@ class Engine:
                 priority=priority,
                 cache_salt=cache_salt,
                 boundaries=list(boundaries),
+                pooling=pooling,
             )
         )
         return seq_id
@@ -182,6 +194,14 @@ class Engine:
         sequence = self._sequences[seq_id]
         sequence.check()
         return sequence.completion()
+
+    def embedding(self, seq_id: int) -> NDArray[np.float32] | None:
+        """[hidden_size] of a prompt that was queued with `pooling`, as the model gives it; None while it is
+        incomplete. Raises GenerationError if it failed.
+        """
+        sequence = self._sequences[seq_id]
+        sequence.check()
+        return None if sequence.embedding is None else np.frombuffer(sequence.embedding, np.float32)
 
     def remove(self, seq_id: int) -> None:
         """Forgets a sequence; one that is not finished is cancelled, and its memory is free at once."""
@@ -221,6 +241,10 @@ class _Sequence:
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] | None = None
         self._last: StepOutput | None = None
+
+    @property
+    def embedding(self) -> bytes | None:
+        return None if self._last is None else self._last.embedding
 
     def add(self, output: StepOutput) -> None:
         self.text += output.text

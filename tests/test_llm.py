@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import puna
 from puna.backends.base import ModelLoadError
+from puna.chat.errors import PromptError
 from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
 from puna.chat.template import ChatTemplate
@@ -51,6 +53,17 @@ def test_generate_continues_the_prompt(llm: puna.LLM):
     assert completion.text == llm.engine.tokenizer.decode(completion.tokens)
     assert completion.finish_reason == "length"
     assert (completion.stats.prompt_tokens, completion.stats.generated_tokens) == (5, 8)
+
+
+def test_embed_gives_alike_texts_alike_vectors(llm: puna.LLM):
+    texts = ["The cat sat on the mat.", "A cat is sitting on a mat.", "Stock prices fell sharply today."]
+    cat, other_cat, stocks = llm.embed(texts)
+    assert float(cat @ other_cat) > float(cat @ stocks)
+    assert np.allclose(np.linalg.norm([cat, other_cat, stocks], axis=1), 1)
+    assert llm.embed("x", normalized=False).shape == (1, llm.engine.info.hidden_size)
+    assert llm.embed([]).shape == (0, llm.engine.info.hidden_size)
+    with pytest.raises(PromptError, match="exceeds the context length"):
+        llm.embed("x " * 3000, truncate=False)
 
 
 def test_prompts_together_give_what_they_give_alone(llm: puna.LLM):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -105,6 +106,20 @@ def test_generate_continues_from_a_context(client):
     second = client.generate(MODEL, "What is my name?", context=first.context, options=GREEDY)
     assert second.context[: len(first.context)] == first.context
     assert second.prompt_eval_count > len(first.context)
+
+
+def test_embeddings_of_many_texts_and_of_one(client):
+    texts = [f"{animal} is an animal" for animal in ("A cat", "A dog", "A horse")] * 40
+    reply = client.embed(MODEL, texts)
+    assert len(reply.embeddings) == len(texts)
+    assert reply.embeddings[:3] == reply.embeddings[-3:]
+    assert math.hypot(*reply.embeddings[0]) == pytest.approx(1)
+    assert reply.prompt_eval_count > 4 * len(texts)
+    (short,) = client.embed(MODEL, texts[0], dimensions=8).embeddings
+    assert math.hypot(*short) == pytest.approx(1)
+    (raw,) = [client.embeddings(MODEL, texts[0]).embedding]
+    length = math.hypot(*raw)
+    assert [value / length for value in raw] == pytest.approx(reply.embeddings[0], abs=1e-6)
 
 
 def test_chat_of_several_turns(client):

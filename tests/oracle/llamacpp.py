@@ -11,13 +11,29 @@ import numpy as np
 import xllamacpp
 from numpy.typing import NDArray
 
+from puna.gguf.pooling import Pooling
+
 
 class LlamaCpp:
     """One llama.cpp server with one model; a context manager."""
 
-    def __init__(self, path: Path, *, context: int = 2048, kv_type: str = "f16", shift: bool = False) -> None:
-        """shift: when the context is full, half of what follows the kept tokens is discarded."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        context: int = 2048,
+        kv_type: str = "f16",
+        shift: bool = False,
+        pooling: Pooling | None = None,
+    ) -> None:
+        """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
+        gives embeddings, and nothing else.
+        """
         p = xllamacpp.CommonParams()
+        if pooling is not None:
+            p.embedding = True
+            p.pooling_type = getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{pooling.upper()}")
+            p.n_batch = p.n_ubatch = context
         p.ctx_shift = shift
         p.model.path = str(path)
         p.n_ctx = context
@@ -53,6 +69,13 @@ class LlamaCpp:
         body = {"content": text, "add_special": add_special, "parse_special": parse_special}
         tokens: list[int] = self.post("/tokenize", body)["tokens"]
         return tokens
+
+    def embedding(self, text: str) -> list[float]:
+        """Of length 1."""
+        (found,) = self._http.post("/embedding", json={"content": text}).raise_for_status().json()
+        (vector,) = found["embedding"]
+        values: list[float] = vector
+        return values
 
     def greedy(self, prompt: Sequence[int], num_tokens: int) -> list[int]:
         body = {"prompt": list(prompt), "n_predict": num_tokens, "temperature": 0.0, "return_tokens": True}
