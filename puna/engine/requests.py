@@ -235,8 +235,11 @@ class Requests:
         of_shown = None
         if sequence.with_logprobs:
             of_shown = sequence.take_logprobs(logprobs[s][: len(tokens)], len(shown)) or None
-        if reason is None and sequence.grammar is not None:
-            sequence.grammar.accept(tokens)
+        if sequence.grammar is not None:
+            if reason is None:
+                sequence.grammar.accept(tokens)
+            elif reason == "stop" and num_drawn == len(tokens) and not sequence.text.stop_string:
+                reason = "length"  # it only repeats itself, and what the grammar wants is not complete
         if reason is None:
             return StepOutput(sequence.id, text, shown, of_shown) if text or shown else None
         output = self.finish(sequence, reason)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puna._native import TokenTable
 from puna.backends.base import ModelInfo
 from puna.engine.grammars.compiling import ModelGrammars
-from puna.engine.grammars.limits import MAX_GRAMMAR_BYTES
+from puna.engine.grammars.limits import MAX_GRAMMAR_CHARS
 from puna.engine.request import Request, SamplingParams
 from puna.kv.session_manifest import InvalidSessionName, check_session_name
 
@@ -78,8 +78,8 @@ def check_grammar(grammar: str, grammars: ModelGrammars | None) -> None:
     """What can be said without compiling it. Raises InvalidRequest. grammars: of the model."""
     if grammars is None:
         raise InvalidRequest("a grammar needs a model whose vocabulary the engine knows")
-    if len(grammar) > MAX_GRAMMAR_BYTES:
-        raise InvalidRequest(f"the grammar has {len(grammar)} characters, more than {MAX_GRAMMAR_BYTES}")
+    if len(grammar) > MAX_GRAMMAR_CHARS:
+        raise InvalidRequest(f"the grammar has {len(grammar)} characters, more than {MAX_GRAMMAR_CHARS}")
 
 
 def check_draft_model(draft: ModelInfo, info: ModelInfo) -> None:

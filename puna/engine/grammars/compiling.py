@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from llguidance import LLMatcher, LLTokenizer
 
-from puna.engine.grammars.limits import COMPILE_S, MAX_COMPILED, parser_limits
+from puna.engine.grammars.limits import COMPILE_S, MAX_COMPILED, STACK_BYTES, parser_limits
 from puna.engine.grammars.reply_grammar import CompiledGrammar, GrammarError, first_line
 from puna.engine.grammars.vocabulary import GrammarTokens, grammar_tokenizer
 
@@ -68,34 +68,35 @@ class _Pending:
 
 
 class GrammarCompiler:
-    """For the engine's thread."""
+    """For the engine's thread. Compiles in threads of its own, which have a deep stack."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """clock: seconds."""
         self._clock = clock
         self._call_soon: Callable[[Callable[[], None]], None] | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._has_threads = False
         self._pending: dict[tuple[ModelGrammars, str], _Pending] = {}
 
-    def use_threads(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
-        """From now on grammars are compiled in other threads. call_soon: has the engine's thread call a
-        function.
-        """
+    def use_event_loop(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        """From now on the engine's thread does not wait for grammars. call_soon: has it call a function."""
         self._call_soon = call_soon
-        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="grammars")
 
     def compile(self, grammars: ModelGrammars, text: str, done: Callable[[Compiled], None]) -> None:
         """Calls `done` in the engine's thread: at once if it can, and in any case within COMPILE_S."""
         if (compiled := grammars.find(text)) is not None:
             done(compiled)
-        elif self._threads is None or self._call_soon is None:
-            done(_kept(grammars, text, grammars.compile(text)))
-        else:
-            key = (grammars, text)
-            if key not in self._pending:
-                self._pending[key] = _Pending()
-                self._threads.submit(self._run, key, self._call_soon)
-            self._pending[key].waiting.append((self._clock(), done))
+            return
+        if (call_soon := self._call_soon) is None:
+            answer: queue.SimpleQueue[Compiled] = queue.SimpleQueue()
+            self._submit(lambda: answer.put(_compiled(grammars, text)))
+            done(_kept(grammars, text, answer.get()))
+            return
+        key = (grammars, text)
+        if key not in self._pending:
+            self._pending[key] = _Pending()
+            self._submit(lambda: self._tell(call_soon, key, _compiled(grammars, text)))
+        self._pending[key].waiting.append((self._clock(), done))
 
     def tend(self) -> float | None:
         """Gives up what takes too long. To be called often; returns the seconds until that may be so, None if
@@ -115,15 +116,28 @@ class GrammarCompiler:
     def close(self) -> None:
         """Nobody waits any more."""
         self._pending.clear()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        for _ in range(_NUM_THREADS if self._has_threads else 0):
+            self._work.put(_end_thread)
+        self._has_threads = False
 
-    def _run(self, key: tuple[ModelGrammars, str], call_soon: Callable[[Callable[[], None]], None]) -> None:
-        grammars, text = key
+    def _submit(self, work: Callable[[], None]) -> None:
+        self._work.put(work)
+        if self._has_threads:
+            return
+        self._has_threads = True
+        usual = threading.stack_size(STACK_BYTES)
         try:
-            compiled = grammars.compile(text)
-        except Exception as error:  # is its own
-            compiled = GrammarError(f"the grammar cannot be used: {error!r}"[:500])
+            for _ in range(_NUM_THREADS):  # as daemons: the end of the process does not wait for them
+                threading.Thread(target=_run, args=(self._work,), name="grammars", daemon=True).start()
+        finally:
+            threading.stack_size(usual)
+
+    def _tell(
+        self,
+        call_soon: Callable[[Callable[[], None]], None],
+        key: tuple[ModelGrammars, str],
+        compiled: Compiled,
+    ) -> None:
         call_soon(lambda: self._end(key, compiled))
 
     def _end(self, key: tuple[ModelGrammars, str], compiled: Compiled) -> None:
@@ -132,6 +146,22 @@ class GrammarCompiler:
         _kept(*key, compiled)
         for _, done in pending.waiting:
             done(compiled)
+
+
+def _run(work: queue.SimpleQueue[Callable[[], None]]) -> None:
+    while (task := work.get()) is not _end_thread:
+        task()
+
+
+def _end_thread() -> None:
+    """In place of work."""
+
+
+def _compiled(grammars: ModelGrammars, text: str) -> Compiled:
+    try:
+        return grammars.compile(text)
+    except Exception as error:  # is its own
+        return GrammarError(f"the grammar cannot be used: {error!r}"[:500])
 
 
 def _kept(grammars: ModelGrammars, text: str, compiled: Compiled) -> Compiled:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from llguidance import LLParserLimits
 
-MAX_GRAMMAR_BYTES = 1 << 20
-"""Of its text: some hundred tools with schemas of several kilobytes."""
+MAX_GRAMMAR_CHARS = 1 << 18
+"""Of its text: a hundred tools with schemas of two kilobytes."""
+STACK_BYTES = 1 << 28
+"""Of the threads that compile. llguidance follows chains of rules and references by recursion, and so many
+characters make no chain that needs more. Only what is used of it takes memory."""
 COMPILE_S = 10.0
 """From the request until its grammar must be there; it may wait for others', and for the vocabulary."""
+REPLY_S = 1.0
+"""Processor time that a reply's grammar may take in all, and TOKEN_S more for each of its tokens: others wait
+in the same steps. What real schemas need is a thousandth of the latter."""
+TOKEN_S = 0.02
 MAX_COMPILED = 32
 """Grammars of one model that are kept compiled, those used last."""
 
 
 def parser_limits() -> LLParserLimits:
-    """Real schemas stay far below all of these."""
+    """llguidance's own, but for the states of an automaton, of which each takes a kilobyte or two. With fewer
+    items in a row, schemas of some hundred optional properties could not be used.
+    """
     return LLParserLimits(
         max_items_in_row=2000,
         initial_lexer_fuel=1_000_000,

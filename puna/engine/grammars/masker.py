@@ -8,7 +8,7 @@ from collections.abc import Sequence as Items
 from typing import NamedTuple
 
 from puna._native import TokenMask
-from puna.engine.grammars.reply_grammar import ReplyGrammar
+from puna.engine.grammars.reply_grammar import GrammarError, ReplyGrammar
 
 
 class MaskJob(NamedTuple):
@@ -61,6 +61,9 @@ def compute(job: MaskJob) -> None:
     """Whatever goes wrong is told by the masks: a step waits for them."""
     try:
         job.reply.compute(job.drafts, job.masks)
+    except GrammarError as error:
+        for mask in job.masks:
+            mask.fail(str(error))
     except Exception as error:
         for mask in job.masks:
             mask.fail(f"its mask cannot be computed: {error!r}"[:500])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from collections.abc import Sequence as Items
+from contextlib import contextmanager
 
 from llguidance import LLMatcher
 
 from puna._native import TokenMask
+from puna.engine.grammars.limits import REPLY_S, TOKEN_S
 
 
 class GrammarError(ValueError):
@@ -36,20 +40,24 @@ class ReplyGrammar:
         self._matcher = compiled.new_matcher()
         self._tokens: list[int] = []  # that it has accepted
         self._masks: list[TokenMask] = []
+        self._spent_s = 0.0
 
     def accept(self, tokens: Items[int]) -> None:
         """The reply goes on with these, which its masks allowed. Raises GrammarError."""
         self._tokens += tokens
-        if not self._matcher.consume_tokens(list(tokens)):
-            raise self._error()
+        with self._timed():
+            if not self._matcher.consume_tokens(list(tokens)):
+                raise self._error()
 
     def forced(self) -> list[int]:
         """The next tokens, as far as there is no choice; a token may be left out."""
-        return [] if self._matcher.is_stopped() else self._matcher.compute_ff_tokens()
+        with self._timed():
+            return [] if self._matcher.is_stopped() else self._matcher.compute_ff_tokens()
 
     def num_admitted(self, drafts: Items[int]) -> int:
         """How many of them, from the first on, the grammar may allow; never fewer than the masks do."""
-        return 0 if self._matcher.is_stopped() else self._matcher.validate_tokens(list(drafts))
+        with self._timed():
+            return 0 if self._matcher.is_stopped() else self._matcher.validate_tokens(list(drafts))
 
     def masks(self, count: int) -> list[TokenMask]:
         """For the next tokens, one behind the other, to be filled by compute()."""
@@ -62,20 +70,34 @@ class ReplyGrammar:
 
     def compute(self, drafts: Items[int], masks: Items[TokenMask]) -> None:
         """Fills the first mask, and those behind each of the drafts. Behind a draft that is not allowed there
-        is nothing to be known, which is no fault of the reply.
+        is nothing to be known, which is no fault of the reply. Raises GrammarError, which is one.
         """
+        if self._spent_s > REPLY_S + TOKEN_S * len(self._tokens):
+            raise GrammarError("the grammar of the reply takes too long")
+        with self._timed():
+            num_taken = self._fill_all(drafts, masks)
+            if num_taken:
+                self._take_back(num_taken)
+
+    def _fill_all(self, drafts: Items[int], masks: Items[TokenMask]) -> int:
+        """Returns how many drafts the matcher has taken for that."""
         num_taken = 0
-        for index, mask in enumerate(masks):
-            if not self._fill(mask):
+        while self._fill(masks[num_taken]) and num_taken < len(drafts):
+            draft = drafts[num_taken]
+            if not masks[num_taken].allows(draft) or not self._matcher.try_consume_tokens([draft]):
                 break
-            if index < len(drafts):
-                if not mask.allows(drafts[index]) or not self._matcher.try_consume_tokens([drafts[index]]):
-                    break
-                num_taken += 1
-        for mask in masks[index + 1 :]:
+            num_taken += 1
+        for mask in masks[num_taken + 1 :]:
             mask.fail("it stands behind a draft that is not allowed")
-        if num_taken:
-            self._take_back(num_taken)
+        return num_taken
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start_s = time.thread_time()
+        try:
+            yield
+        finally:
+            self._spent_s += time.thread_time() - start_s
 
     def _fill(self, mask: TokenMask) -> bool:
         self._matcher.unsafe_compute_mask_ptr(mask.address, mask.num_bytes)

@@ -91,7 +91,7 @@ class EngineServer:
         self._threads = OffloadThreads(self._call_soon)
         engine.prefixes.use_threads(self._threads)
         engine.sessions.use_threads(self._threads)
-        engine.grammars.use_threads(self._call_soon)
+        engine.grammars.use_event_loop(self._call_soon)
         self._watchdog = Watchdog(lambda: look_at(engine))
         self._connected = True
         self._trim_s: float | None = None  # when spare memory is to be given back
