@@ -50,7 +50,7 @@ class ScriptedEngine:
         match asked.message:
             case messages.Load() | messages.Wake():
                 self._calls.answer(asked.call, _INFO)
-            case messages.SetTokenTable():
+            case messages.SetVocabulary():
                 self._table = TokenTable.from_descriptor(asked.descriptors[0])
                 self._calls.answer(asked.call, None)
             case messages.Submit(request):

@@ -41,10 +41,12 @@ def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def test_a_scripted_round_trip(home, scripted):
     url = scripted(
         [
-            {"has": "Plan updated", "reply": "The plan stands."},
-            {"reply": "Let me plan." + call("update_plan", plan=[{"step": "Look", "status": "in_progress"}])},
+            {"has": '"target": "nobody"', "reply": "There was a zebra."},
+            {"has": "exited with code 0", "reply": call("multi_agent_v1__close_agent", target="nobody")},
+            {"reply": "Let me look." + call("exec_command", cmd="echo zebra")},
         ]
     )
-    said = events(home, url, "Make a plan.")
-    assert [item["text"] for item in items(said, "agent_message")] == ["Let me plan.", "The plan stands."]
-    assert items(said, "todo_list")
+    said = events(home, url, "Look around.")
+    assert [item["text"] for item in items(said, "agent_message")] == ["Let me look.", "There was a zebra."]
+    (command,) = items(said, "command_execution")
+    assert (command["aggregated_output"], command["exit_code"]) == ("zebra\n", 0)
