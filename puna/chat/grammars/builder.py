@@ -46,6 +46,10 @@ class GrammarBuilder:
         """A term: exactly this text of a format; what are control tokens in it, as such tokens."""
         return " ".join(self._pieces(text))
 
+    def is_control(self, tag: str) -> bool:
+        """Whether there is a control token that is written so."""
+        return self._find_control(tag) is not None
+
     def plain(self, text: str) -> str:
         """A term: exactly this text of a client, which may look like control tokens but is none."""
         return _quoted(text)
@@ -54,13 +58,14 @@ class GrammarBuilder:
         """A term: a rule of its own; with a number behind its name if that is taken. Names in capitals are of
         terminals.
         """
-        number = 1
-        unique = name
-        while unique in self._names:
-            number += 1
-            unique = f"{name}_{number}"
-        self._names.add(unique)
+        unique = self._unique(name)
         self._rules.append(f"{unique}{attributes}: {body}")
+        return unique
+
+    def recursive_rule(self, name: str, write: Callable[[str], str]) -> str:
+        """A term: a rule whose body, which `write` makes of this term, may have itself within it."""
+        unique = self._unique(name)
+        self._rules.append(f"{unique}: {write(unique)}")
         return unique
 
     def regex(self, pattern: str) -> str:
@@ -166,6 +171,15 @@ class GrammarBuilder:
             return lark
         others = [{"name": name, "lark_grammar": text} for name, text in self._grammars.items()]
         return json.dumps({"grammars": [{"lark_grammar": lark}, *others]}, ensure_ascii=False)
+
+    def _unique(self, name: str) -> str:
+        number = 1
+        unique = name
+        while unique in self._names:
+            number += 1
+            unique = f"{name}_{number}"
+        self._names.add(unique)
+        return unique
 
     def _once(self, name: str, body: str, *, attributes: str = "") -> str:
         """A rule that all who need it share."""

@@ -23,7 +23,7 @@ from puna.chat.tools import Tool
 _CHANNEL, _MESSAGE, _CONSTRAIN = "<|channel|>", "<|message|>", "<|constrain|>"
 _START, _END = "<|start|>", "<|end|>"
 _TAGS = (_CHANNEL, _MESSAGE, _CONSTRAIN, _START, _END)
-_BEHIND_TEXT, _BEHIND_HEAD = Tags((_CHANNEL, _START, _END)), Tags([_MESSAGE])
+_ALL_TAGS, _BEHIND_HEAD = Tags(_TAGS), Tags([_MESSAGE])
 _RECIPIENT = re.compile(r"\bto=(?:functions\.)?([^\s<]+)")
 _PEOPLE = ("assistant", "user", "all")
 
@@ -62,11 +62,12 @@ class HarmonyParser:
     def _reply(self) -> Steps[None]:
         sink = self._content
         try:
-            begins_in_head = yield from self._reader.comes(" to=")
+            if (yield from self._reader.comes(" to=")):
+                sink = yield from self._message("")
             while True:
-                tag = "" if begins_in_head else (yield from self._reader.up_to(_BEHIND_TEXT, sink.append))
-                begins_in_head = False
-                sink = yield from self._message(tag)
+                tag = yield from self._reader.up_to(_ALL_TAGS, sink.append)
+                if tag not in (_MESSAGE, _CONSTRAIN):
+                    sink = yield from self._message(tag)
         except EndOfReply:
             sink.append(self._reader.rest())
 
@@ -115,34 +116,37 @@ def written_names(tools: Sequence[Tool]) -> dict[str, str]:
 
 
 def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
-    following = g.literal(f"{_START}assistant")
-    thoughts = f"{g.literal(f'{_CHANNEL}analysis{_MESSAGE}')} {g.text_up_to(_END)} {following}"
-    preamble = f"{g.literal(f'{_CHANNEL}commentary{_MESSAGE}')} {g.text_up_to(_END)} {following}"
-    may_speak = task.tools and not task.must_call and task.answer is None
-    before = f"({one_of([thoughts, preamble]) if may_speak else thoughts})*"
     names = written_names(task.tools)
-    last = [_call(g, tool, names[tool.function.name]) for tool in task.tools]
-    if not task.must_call:
-        last.append(_final(g, task.answer))
-    return f"{before} {one_of(last)}"
+    calls = [
+        (f'" to=functions.{names[tool.function.name]}"', _body(g, g.arguments(tool.function)))
+        for tool in task.tools
+    ]
+    opens = g.literal(_CHANNEL)
+    before_channel = [f'{recipient} {opens} "commentary" {body}' for recipient, body in calls]
+
+    def channel(this: str) -> str:
+        head = one_of([f"{opens} {this}", *before_channel])
+        behind = g.rule(
+            "behind_text",
+            f'({g.text_up_to(_END)} {g.literal(_START)} | {g.text_up_to(_START)}) "assistant" {head}'
+            f" | {g.text_up_to(_CHANNEL)} {this}",
+        )
+        messages = [f'"analysis" {g.literal(_MESSAGE)} {behind}']
+        messages += [f'"commentary" {recipient} {body}' for recipient, body in calls]
+        if task.tools and not task.must_call and task.answer is None:
+            messages.append(f'"commentary" {g.literal(_MESSAGE)} {behind}')
+        if not task.must_call:
+            text = f"({g.text()} | {g.text_up_to(_END)} | {behind})"
+            answer = f"{g.literal(_MESSAGE)} {text}" if task.answer is None else _body(g, task.answer)
+            messages.append(f'"final" {answer}')
+        return " | ".join(messages)
+
+    return one_of([f"{opens} {g.recursive_rule('channel', channel)}", *before_channel])
 
 
-def _final(g: GrammarBuilder, answer: str | None) -> str:
-    head = g.literal(f"{_CHANNEL}final")
-    if answer is None:
-        return f"{head} {g.literal(_MESSAGE)} ({g.text()} | {g.text_up_to(_END)})"
-    return f"{head} {_constraint(g)} {g.literal(_MESSAGE)} {answer}"
-
-
-def _call(g: GrammarBuilder, tool: Tool, name: str) -> str:
-    """With the recipient behind the channel, or in front of it."""
-    recipient, channel = f'" to=functions.{name}"', g.literal(f"{_CHANNEL}commentary")
-    heads = one_of([f"{channel} {recipient}", f"{recipient} {channel}"])
-    return f"{heads} {_constraint(g)} {g.literal(_MESSAGE)} {g.arguments(tool.function)}"
-
-
-def _constraint(g: GrammarBuilder) -> str:
-    return f'(" " ({g.literal(_CONSTRAIN)})? "json")?'
+def _body(g: GrammarBuilder, term: str) -> str:
+    """What stands behind the channel or the recipient of a message in JSON."""
+    return f'(" " ({g.literal(_CONSTRAIN)})? "json")? {g.literal(_MESSAGE)} {term}'
 
 
 HARMONY = Family(

@@ -41,7 +41,11 @@ def parameters_of(tool: Tool) -> list[Parameter]:
     """Those that the schema names, in its order. What it says of them beside `properties` and `required` is
     not looked at, nor are further parameters that it may allow.
     """
-    whole = _rebased(tool.function.parameters)
+    return parameters_within(_rebased(tool.function.parameters))
+
+
+def parameters_within(whole: Schema) -> list[Parameter]:
+    """The same of any object. whole: its schema, which stands for itself."""
     root = _resolved(whole, whole) or whole
     properties = _mapping(root.get("properties"))
     required = [name for name in root.get("required") or () if isinstance(name, str)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from puna.chat.replies.families.cohere import COHERE
 from puna.chat.replies.families.deepseek import DEEPSEEK, DEEPSEEK_FENCED
 from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.gemma import FUNCTION_GEMMA, GEMMA4
 from puna.chat.replies.families.glm import GLM
 from puna.chat.replies.families.harmony import HARMONY
 from puna.chat.replies.families.hermes import HERMES
@@ -21,6 +23,9 @@ _ALL = (
     GLM,
     DEEPSEEK_FENCED,
     DEEPSEEK,
+    COHERE,
+    GEMMA4,
+    FUNCTION_GEMMA,
     LFM2,
     OLMO3,
     MISTRAL_IDS,

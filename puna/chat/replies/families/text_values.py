@@ -82,12 +82,17 @@ def _free_text(g: GrammarBuilder, others: Sequence[Schema], close: str, before: 
 def _held_text(g: GrammarBuilder, schema: Schema, close: str, before: str) -> str:
     if "const" in schema:
         return f"{g.literal(before)} {g.plain(schema['const'])} {g.literal(close)}"
-    held = [before + pattern for pattern in _patterns(schema)]
-    body = " & ".join(g.regex(pattern) for pattern in held)
-    return g.text_up_to(close, f"({body} & ~{g.regex(f'(?s:.*{re.escape(close)}.*)')})")
+    patterns = [before + pattern for pattern in string_patterns(schema)]
+    return g.text_up_to(close, without(g, patterns, close))
 
 
-def _patterns(schema: Schema) -> list[str]:
+def without(g: GrammarBuilder, patterns: Sequence[str], tag: str) -> str:
+    """The body of a terminal: text that matches all patterns, and does not have the tag in it."""
+    body = " & ".join(g.regex(pattern) for pattern in patterns)
+    return f"({body} & ~{g.regex(f'(?s:.*{re.escape(tag)}.*)')})"
+
+
+def string_patterns(schema: Schema) -> list[str]:
     """Regular expressions all of which a string matches as a whole."""
     shortest, longest = schema.get("minLength", 0), schema.get("maxLength", "")
     patterns = [f"(?s:.{{{shortest},{longest}}})"]

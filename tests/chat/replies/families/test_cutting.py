@@ -62,10 +62,9 @@ def test_cut_anywhere(data: st.DataObject) -> None:
     assert piece + rest == said(example)
 
 
-@pytest.mark.parametrize("family", TESTED)
+@pytest.mark.parametrize("family", [name for name in TESTED if name not in ("harmony", "cohere")])
 def test_without_tools_all_is_text(family: str) -> None:
-    if TESTED[family].thinking is not None:
-        parser = TESTED[family].new_parser(Reading())
-        text = "".join(example.text for example in EXAMPLES.get(family, ()))
-        assert parser.add(text) == Piece(content=text)
-        assert parser.flush() == Piece()
+    parser = TESTED[family].new_parser(Reading())
+    text = "".join(example.text for example in EXAMPLES.get(family, ()))
+    assert parser.add(text) == Piece(content=text)
+    assert parser.flush() == Piece()

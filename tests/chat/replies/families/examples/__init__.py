@@ -8,7 +8,15 @@ from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.json_calls import JsonFormat
-from tests.chat.replies.families.examples import channels, deepseek, json_like, python_like, text_like
+from tests.chat.replies.families.examples import (
+    channels,
+    cohere,
+    deepseek,
+    gemma,
+    json_like,
+    python_like,
+    text_like,
+)
 from tests.chat.replies.families.examples.example import Example
 
 TESTED: Mapping[str, Family] = {
@@ -22,6 +30,9 @@ TESTED: Mapping[str, Family] = {
 
 EXAMPLES: Mapping[str, Sequence[Example]] = {
     "harmony": channels.HARMONY,
+    "gemma4": gemma.GEMMA4,
+    "functiongemma": gemma.FUNCTION_GEMMA,
+    "cohere": cohere.COHERE,
     "qwen3-coder": text_like.QWEN_CODER,
     "glm-4.7": text_like.GLM,
     "deepseek3": deepseek.DEEPSEEK,
