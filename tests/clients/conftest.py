@@ -22,6 +22,8 @@ from tests.descriptions import GEMMA3_WEIGHTS
 from tests.e2e.launching import address_of
 
 CHECKOUT = Path(__file__).parents[2]
+MCP_SERVER = ("-m", "tests.clients.mcp_server")
+MCP_ENVIRON = {"PYTHONPATH": str(CHECKOUT)}
 NPM = CHECKOUT / "build" / "clients" / "node_modules"
 collect_ignore_glob = [] if os.environ.get("PUNA_TEST_CLIENTS") else ["test_*.py"]
 
@@ -50,7 +52,7 @@ class Home:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=120,
         )
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout

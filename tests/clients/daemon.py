@@ -1,7 +1,8 @@
 """`python -m tests.clients.daemon`: a real daemon, with a scripted engine or calls that are forced.
 
 --scripted: its engine worker is tests.clients.scripted_engine.
---force-call NAME: as long as a conversation has no result of a tool, the model must call this one.
+--force-call NAME: as long as a conversation has no result of a tool, the model must call this one; then it
+must answer with a short JSON object, since a model that is no agent may go on for ever.
 """
 
 from __future__ import annotations
@@ -43,18 +44,28 @@ def _app(app: ASGIApp, tool: str | None) -> ASGIApp:
     return app if tool is None else _ForcedCall(app, tool)
 
 
+_ANSWER = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "maxLength": 40}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
 class _ForcedCall:
-    """Changes requests that have tools but no result of one."""
+    """Changes requests that have tools: what a client could ask for as well."""
 
     def __init__(self, app: ASGIApp, tool: str) -> None:
         self._app = app
-        self._choices = {
-            "/v1/responses": {"type": "function", "name": tool},
-            "/v1/messages": {"type": "tool", "name": tool},
-        }
+        responses = {"tool_choice": {"type": "function", "name": tool}, "parallel_tool_calls": False}
+        messages = {"tool_choice": {"type": "tool", "name": tool, "disable_parallel_tool_use": True}}
+        self._first = {"/v1/responses": responses, "/v1/messages": messages}
+        text = {"format": {"type": "json_schema", "name": "answer", "schema": _ANSWER}}
+        output = {"format": {"type": "json_schema", "schema": _ANSWER}}
+        self._then = {"/v1/responses": {"text": text}, "/v1/messages": {"output_config": output}}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in self._choices:
+        if scope["type"] != "http" or scope["path"] not in self._first:
             await self._app(scope, receive, send)
             return
         body = b""
@@ -76,8 +87,8 @@ class _ForcedCall:
         request = json.loads(body)
         text = body.decode()
         has_result = '"tool_result"' in text or '"function_call_output"' in text
-        if request.get("tools") and not has_result:
-            request["tool_choice"] = self._choices[path]
+        if request.get("tools"):
+            request |= (self._then if has_result else self._first)[path]
         return json.dumps(request).encode()
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from tests.clients.agent_model import NAME
-from tests.clients.conftest import NPM, Home, call
+from tests.clients.conftest import MCP_ENVIRON, MCP_SERVER, NPM, Home, call
+from tests.clients.mcp_server import ANIMALS
 
 pytestmark = pytest.mark.e2e
 
 CLAUDE = NPM / "@anthropic-ai" / "claude-code-linux-x64" / "claude"
+TOOL = "mcp__zoo__animal"
 SECRET = "The marmot is called Ludmilla."
 
 
@@ -64,9 +67,11 @@ def test_a_scripted_round_trip(home, scripted):
 
 
 def test_a_round_trip_with_a_model(home, forced):
-    said = messages(home, forced("Read"), "--tools", "Read")
-    used = blocks(said, "assistant", "tool_use")
-    assert used[0]["name"] == "Read"
-    assert isinstance(used[0]["input"]["file_path"], str)
-    assert blocks(said, "user", "tool_result")
-    assert said[-1]["subtype"] == "success"
+    servers = {"mcpServers": {"zoo": {"command": sys.executable, "args": list(MCP_SERVER), "env": MCP_ENVIRON}}}
+    options = ["--tools", "", "--allowedTools", TOOL, "--mcp-config", json.dumps(servers), "--strict-mcp-config"]
+    said = messages(home, forced(TOOL), *options)
+    (used,) = blocks(said, "assistant", "tool_use")
+    assert used["name"] == TOOL
+    (result,) = blocks(said, "user", "tool_result")
+    assert ANIMALS[used["input"]["kind"]] in json.dumps(result)
+    assert set(json.loads(said[-1]["result"])) == {"answer"}

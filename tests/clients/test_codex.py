@@ -5,12 +5,14 @@ answer.
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from tests.clients.agent_model import NAME
-from tests.clients.conftest import NPM, Home, call
+from tests.clients.conftest import MCP_ENVIRON, MCP_SERVER, NPM, Home, call
+from tests.clients.mcp_server import ANIMALS
 
 pytestmark = pytest.mark.e2e
 
@@ -36,6 +38,17 @@ def events(home: Home, url: str, prompt: str, *options: str) -> list[dict[str, A
 def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     done = [event["item"] for event in said if event["type"] == "item.completed"]
     return [item for item in done if item["type"] == kind]
+
+
+def test_a_round_trip_with_a_model(home, forced):
+    zoo = {"command": sys.executable, "args": list(MCP_SERVER), "env": MCP_ENVIRON}
+    options = [f"--config=mcp_servers.zoo.{name}={json.dumps(value)}" for name, value in zoo.items()]
+    said = events(home, forced("mcp__zoo__animal"), "Which animal is in the zoo?", *options)
+    (called,) = items(said, "mcp_tool_call")
+    assert called["tool"] == "animal"
+    assert ANIMALS[called["arguments"]["kind"]] in json.dumps(called["result"])
+    (answer,) = items(said, "agent_message")
+    assert set(json.loads(answer["text"])) == {"answer"}
 
 
 def test_a_scripted_round_trip(home, scripted):
