@@ -67,8 +67,18 @@ def test_a_scripted_round_trip(home, scripted):
 
 
 def test_a_round_trip_with_a_model(home, forced):
-    servers = {"mcpServers": {"zoo": {"command": sys.executable, "args": list(MCP_SERVER), "env": MCP_ENVIRON}}}
-    options = ["--tools", "", "--allowedTools", TOOL, "--mcp-config", json.dumps(servers), "--strict-mcp-config"]
+    servers = {
+        "mcpServers": {"zoo": {"command": sys.executable, "args": list(MCP_SERVER), "env": MCP_ENVIRON}}
+    }
+    options = [
+        "--tools",
+        "",
+        "--allowedTools",
+        TOOL,
+        "--mcp-config",
+        json.dumps(servers),
+        "--strict-mcp-config",
+    ]
     said = messages(home, forced(TOOL), *options)
     (used,) = blocks(said, "assistant", "tool_use")
     assert used["name"] == TOOL

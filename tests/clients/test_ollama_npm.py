@@ -18,12 +18,13 @@ const client = new Ollama({ host: process.argv[1] }), model = process.argv[2]
 const options = { temperature: 0, num_predict: 64 }
 const ask = (text, more = {}) =>
   client.chat({ model, options, messages: [{ role: 'user', content: text }], ...more })
-const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
+const schema = { type: 'object', properties: { age: { type: 'integer', minimum: 0, maximum: 150 } }, required: ['age'] }
 const city = { type: 'object', properties: { city: { enum: ['Oslo', 'Rome'] } }, required: ['city'] }
 const tool = { type: 'function', function: { name: 'weather', description: 'of a city', parameters: city } }
 const parts = []
 for await (const part of await ask('Say hello.', { stream: true })) parts.push(part.message.content)
-const called = await ask('How is the weather in Rome?', { tools: [tool], tool_choice: { mode: 'required' } })
+const tool_choice = { mode: 'required', parallel: false }
+const called = await ask('How is the weather in Rome?', { tools: [tool], tool_choice })
 console.log(JSON.stringify({
   chat: (await ask('Say hello.')).message.content,
   streamed: parts.join(''),

