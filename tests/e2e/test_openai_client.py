@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -135,6 +136,22 @@ def test_a_round_trip_of_responses(client):
         **request, input=[*said, call, result], tool_choice="none", max_output_tokens=16
     )
     assert second.output_text
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def test_embeddings(client):
+    texts = ["The sky is blue.", "The sky is blue today.", "def f(x): return x"]
+    reply = client.embeddings.create(model=MODEL, input=texts)  # as base64
+    first, second, third = (entry.embedding for entry in reply.data)
+    assert dot(first, first) == pytest.approx(1, abs=1e-5)
+    assert dot(first, second) > dot(first, third)
+    same = client.embeddings.create(model=MODEL, input=texts[0], encoding_format="float", dimensions=8)
+    (short,) = (entry.embedding for entry in same.data)
+    scale = math.hypot(*first[:8])
+    assert short == pytest.approx([value / scale for value in first[:8]], rel=1e-5)
 
 
 def test_models_with_slashes(client):

@@ -6,6 +6,7 @@ from puna.api.faces import Face
 from puna.api.openai import missing, models
 from puna.api.openai.chat.endpoint import chat_completions
 from puna.api.openai.completions.endpoint import completions
+from puna.api.openai.embeddings import embeddings
 from puna.api.openai.errors import openai_error_reply
 from puna.api.openai.responses.endpoint import responses
 
@@ -17,6 +18,7 @@ OPENAI_ROUTES = [
     OPENAI.route("/v1/chat/completions", chat_completions, ["POST"]),
     OPENAI.route("/v1/responses", responses, ["POST"]),
     OPENAI.route("/v1/completions", completions, ["POST"]),
+    OPENAI.route("/v1/embeddings", embeddings, ["POST"]),
     OPENAI.route("/v1/audio/{kind}", missing.audio, ["POST"]),
     OPENAI.route("/v1/images/{kind}", missing.images, ["POST"]),
 ]
