@@ -10,7 +10,7 @@ import xllamacpp
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("--model", "--host", "--flash-attn"):
+    for name in ("--model", "--host", "--flash-attn", "--pooling"):
         parser.add_argument(name)
     for name in ("--port", "--threads", "--threads-batch", "--parallel", "--ctx-size", "--cache-ram"):
         parser.add_argument(name, type=int)
@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--no-repack", action="store_true")
     parser.add_argument("--kv-unified", action="store_true")
     parser.add_argument("--no-warmup", action="store_true")
+    parser.add_argument("--embeddings", action="store_true")
     arguments = parser.parse_args()
     # Stays alive until the process is told to end.
     server = xllamacpp.Server(_parameters(arguments))
@@ -51,6 +52,12 @@ def _parameters(arguments: argparse.Namespace) -> xllamacpp.CommonParams:
         p.n_batch = arguments.batch_size
     if arguments.ubatch_size is not None:
         p.n_ubatch = arguments.ubatch_size
+    if arguments.embeddings:
+        p.embedding = True
+    if arguments.pooling is not None:
+        p.pooling_type = getattr(
+            xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{arguments.pooling.upper()}"
+        )
     if arguments.flash_attn == "off":
         p.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     return p

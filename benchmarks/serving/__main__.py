@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.command import Command
 from benchmarks.figures import Report
-from benchmarks.serving import latency, memory, prefix, speculation
+from benchmarks.serving import embeddings, latency, memory, prefix, speculation
 
 COMMAND = Command(
     description=str(__doc__),
@@ -18,6 +18,7 @@ COMMAND = Command(
         "latency": latency.measure,
         "speculation": speculation.measure,
         "memory": memory.measure,
+        "embeddings": embeddings.measure,
     },
     out=Path(__file__).parents[1] / "serving.md",
     markdown=Report.tables,
