@@ -23,11 +23,13 @@ class CallStyle(NamedTuple):
     """arguments_as_text: as JSON rather than as an object (DeepSeek).
     no_content: None where nothing is said beside a call, rather than "" (DeepSeek).
     thinks_or_speaks: there must not be thoughts where something is said beside a call (gpt-oss).
+    not_at_all: the template leaves calls out; they are to be what is said (Granite 3).
     """
 
     arguments_as_text: bool = False
     no_content: bool = False
     thinks_or_speaks: bool = False
+    not_at_all: bool = False
 
 
 def call_style(render: Render) -> CallStyle:
@@ -35,7 +37,9 @@ def call_style(render: Render) -> CallStyle:
     styles = [CallStyle(as_text, no_content) for as_text in (False, True) for no_content in (False, True)]
     texts = {style: render(_conversation(style)) for style in styles}
     right = [style for style in styles if _shows_call(texts[style])]
-    style = min(right, key=lambda style: len(texts[style]), default=CallStyle())
+    if not right:
+        return CallStyle(not_at_all=not any(EXAMPLE.name in text for text in texts.values()))
+    style = min(right, key=lambda style: len(texts[style]))
     speaks = _conversation(style, content="puna says")
     thinks = _conversation(style, content="puna says", thinking="puna thinks")
     return style._replace(thinks_or_speaks=bool(render(speaks)) and not render(thinks))

@@ -24,7 +24,7 @@ from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.thinking import THINK
 from puna.chat.sandbox import LIST_CHANGES, Sandbox
-from puna.chat.variables import conversation_variables
+from puna.chat.variables import conversation_variables, with_written_calls
 from puna.tokenizer import Tokenizer
 
 MAX_SOURCE = 1 << 20
@@ -109,10 +109,17 @@ class ChatTemplate:
             variables["thinking"] = variables["enable_thinking"]  # Granite and DeepSeek call it so
         return self._render(
             **variables,
-            messages=conversation_variables(messages, style),
+            messages=conversation_variables(self._with_written_calls(messages, style), style),
             tools=list(tools) if tools else None,
             add_generation_prompt=add_generation_prompt,
         )
+
+    def _with_written_calls(self, messages: Sequence[Message], style: CallStyle) -> Sequence[Message]:
+        if not style.not_at_all or (written := self.family.written) is None:
+            return messages
+        return [
+            with_written_calls(message, written) if message.tool_calls else message for message in messages
+        ]
 
     @cached_property
     def _call_style(self) -> CallStyle:

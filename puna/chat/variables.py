@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 
 from puna.chat.call_style import CallStyle
 from puna.chat.messages import Message, ToolCall
+from puna.chat.replies.pieces import Call
 
 _ID_LENGTH = 9  # Mistral takes no other
 
@@ -23,6 +24,12 @@ def conversation_variables(messages: Sequence[Message], style: CallStyle) -> lis
     matched = _matched(messages)
     last_user = max((i for i, message in enumerate(matched) if message.role == "user"), default=-1)
     return [_variables(message, style, thinks=i > last_user) for i, message in enumerate(matched)]
+
+
+def with_written_calls(message: Message, written: Callable[[Sequence[Call]], str]) -> Message:
+    """The same message, its calls a part of what it says."""
+    calls = [Call(call.function.name, call.function.arguments) for call in message.tool_calls]
+    return msgspec.structs.replace(message, content=message.content + written(calls), tool_calls=[])
 
 
 def _variables(message: Message, style: CallStyle, *, thinks: bool) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.json_calls import JsonFormat
-from puna.chat.replies.pieces import ReplyParser
+from puna.chat.replies.pieces import Call, ReplyParser
 from puna.chat.replies.tagged import Reading
 from puna.chat.replies.thinking import THINK, ThinkingTags
 
@@ -23,6 +23,7 @@ class Family:
     tags: what replies may contain beside text; those that are control tokens must be shown.
     thinking: what thoughts stand between; None: its parser knows itself.
     json: what a template has in place of a family of its own.
+    written: calls as the model writes them, for templates that leave that to their callers.
     """
 
     name: str
@@ -32,3 +33,4 @@ class Family:
     tags: tuple[str, ...] = ()
     thinking: ThinkingTags | None = THINK
     json: JsonFormat | None = None
+    written: Callable[[Sequence[Call]], str] | None = None

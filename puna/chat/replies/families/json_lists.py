@@ -6,12 +6,14 @@ https://www.ibm.com/granite/docs/models/granite
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.json_calls import json_call_list, read_json_calls
+from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import Steps
 from puna.chat.replies.tagged import CallReader, tagged
 
@@ -26,12 +28,17 @@ def _family(name: str, recognizes: Callable[[str], bool], begin: str, close: str
         section = f"{json_call_list(g, task)} {g.literal(close)}"
         return g.tagged_reply(task, begin, section, repeats=False)
 
+    def written(calls: Sequence[Call]) -> str:
+        objects = [{"name": call.name, "arguments": call.arguments} for call in calls]
+        return begin + json.dumps(objects, ensure_ascii=False) + close
+
     return Family(
         name=name,
         recognizes=recognizes,
         new_parser=tagged(read_calls, [begin]),
         grammar=grammar,
         tags=(begin, close) if close else (begin,),
+        written=written,
     )
 
 

@@ -5,10 +5,13 @@ https://docs.liquid.ai/lfm/key-concepts/tool-use
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.python_calls import calls_term, give_calls
+from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import PYTHON, Steps
 from puna.chat.replies.tagged import CallReader, tagged
 
@@ -27,10 +30,19 @@ def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
     return g.tagged_reply(task, _OPEN, f'"[" {calls} "]" {g.literal(_CLOSE)}', repeats=False)
 
 
+def _written(calls: Sequence[Call]) -> str:
+    written = (
+        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+        for call in calls
+    )
+    return f"{_OPEN}[{', '.join(written)}]{_CLOSE}"
+
+
 LFM2 = Family(
     name="lfm2",
     recognizes=lambda source: _OPEN in source or "<|tool_list_start|>" in source,
     new_parser=tagged(_read_calls, [_OPEN]),
     grammar=_grammar,
     tags=(_OPEN, _CLOSE),
+    written=_written,
 )
