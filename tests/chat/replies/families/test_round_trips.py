@@ -60,3 +60,14 @@ def test_thoughts_between_calls_are_written_as_they_are_read() -> None:
     turn = written(template, "<|im_end|>", WEATHER, thinking="Hm.")
     parser = template.family.new_parser(Reading(tools=TOOLS, thinking=template.family.thinking))
     assert parser.add(turn) + parser.flush() == Piece("Hm.\n", "", (WEATHER,))
+
+
+@pytest.mark.parametrize("mark", ["<|tool_call|><|start_of_role|>", "<|tool_list_start|>"])
+def test_a_template_that_leaves_calls_out_gets_them_as_what_is_said(mark: str) -> None:
+    source = f"{{# {mark} tools #}}{{% for m in messages %}}{{{{ m.role + m.content }}}};{{% endfor %}}"
+    template = ChatTemplate(source, bos_token="", eos_token="")
+    call = ToolCall(CalledFunction(PLAIN_ODD.name, PLAIN_ODD.arguments))
+    text = template.render([ASKS, Message("assistant", "Well: ", tool_calls=[call])])
+    parser = template.family.new_parser(Reading(tools=TOOLS))
+    turn = text.removeprefix(f"user{ASKS.content};assistant").removesuffix(";")
+    assert parser.add(turn) + parser.flush() == Piece("", "Well:", (PLAIN_ODD,))
