@@ -20,6 +20,7 @@ from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.replies.thinking import ends_with_open_tag
 from puna.chat.tools import Tool, ToolChoice, tool_variables
 from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
+from puna.chat.written_names import renamed_messages, renamed_tools
 
 if TYPE_CHECKING:  # who only asks for prompts need not load what renders them
     from puna.chat.template import ChatTemplate
@@ -129,8 +130,8 @@ class _Builder:
         self._variables: dict[str, Any] = {}
         if template is not None and template.supports_thinking:
             self._variables["enable_thinking"] = request.think
-            if request.think_level is not None:
-                self._variables["reasoning_effort"] = request.think_level
+            if (level := request.think_level) is not None:
+                self._variables["reasoning_effort"] = template.family.efforts.get(level, level)
 
     def generate(self, prompt: str | list[int]) -> Prompt:
         request = self._request
@@ -210,6 +211,9 @@ class _Builder:
         if self._template is None:
             return "".join(message.content for message in messages if message.role in ("user", "assistant"))
         tools = self._request.tools if self._request.tool_choice.mode != "none" else []
+        if (written_names := self._template.family.written_names) is not None:
+            names = written_names(self._request.tools)
+            tools, messages = renamed_tools(tools, names), renamed_messages(messages, names)
         variables = [tool_variables(tool) for tool in tools]
         return self._template.render(messages, tools=variables, add_generation_prompt=asks, **self._variables)
 
@@ -235,7 +239,9 @@ class _Builder:
         grammar = ""
         if request.answer is not None or tools:
             grammar = reply_grammar(family, form, tools, request.tool_choice, request.answer, self._tokenizer)
-        shown = [self._tokenizer.find_control(tag) for tag in family.tags] if tools else []
+        thinking = "".join(family.thinking or ()) if may_think else ""
+        tags = [tag for tag in family.tags if tools or tag in thinking]
+        shown = [self._tokenizer.find_control(tag) for tag in tags]
         return msgspec.structs.replace(
             prompt, reply=form, grammar=grammar, shown_tokens=[token for token in shown if token is not None]
         )

@@ -9,6 +9,7 @@ from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.template import ChatTemplate
+from puna.chat.tools import Tool, ToolFunction
 from puna.tokenizer import load_tokenizer
 from tests.api.ggufs import CHATML, THINKING
 from tests.tiny import byte_level_vocabulary
@@ -199,3 +200,16 @@ def test_a_conversation_that_is_cut_begins_with_a_question_or_a_call():
     found = Message("tool", "found", tool_name="f")
     loop = [Message("user", long), call, Message("tool", long), call, found]
     assert cut(*loop) == turn("user", "Be wise.") + turn("assistant", "c") + turn("tool", "found") + reply
+
+
+def test_gpt_oss_is_given_identifiers_and_efforts_that_it_knows():
+    source = (
+        "<|channel|><|message|>{{ reasoning_effort }}{% for t in tools %} {{ t.function.name }}{% endfor %}"
+        "{% for m in messages %}{% for c in m.tool_calls %} {{ c.function.name }}{% endfor %}"
+        "{% if m.name %} {{ m.name }}{% endif %}{% endfor %}"
+    )
+    tools = [Tool(ToolFunction("a.b")), Tool(ToolFunction("a_b")), Tool(ToolFunction("1"))]
+    called = Message("assistant", tool_calls=[ToolCall(CalledFunction("a.b"))])
+    messages = [*HI, called, Message("tool", "r", tool_name="a.b")]
+    prompt = build(source, messages=messages, tools=tools, think=True, think_level="max")
+    assert prompt.text == "<|channel|><|message|>high a_b_ a_b _1 a_b_ a_b_"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
@@ -11,6 +11,7 @@ from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.pieces import Call, ReplyParser
 from puna.chat.replies.tagged import Reading
 from puna.chat.replies.thinking import THINK, ThinkingTags
+from puna.chat.tools import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Family:
     thinking: what thoughts stand between; None: its parser knows itself.
     json: what a template has in place of a family of its own.
     written: calls as the model writes them, for templates that leave that to their callers.
+    written_names: what functions are called where that is not their names.
+    efforts: what levels of thinking are called where that is not their names.
     """
 
     name: str
@@ -34,3 +37,5 @@ class Family:
     thinking: ThinkingTags | None = THINK
     json: JsonFormat | None = None
     written: Callable[[Sequence[Call]], str] | None = None
+    written_names: Callable[[Sequence[Tool]], Mapping[str, str]] | None = None
+    efforts: Mapping[str, str] = field(default_factory=dict)

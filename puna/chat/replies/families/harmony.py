@@ -156,4 +156,6 @@ HARMONY = Family(
     grammar=_grammar,
     tags=_TAGS,
     thinking=None,
+    written_names=written_names,
+    efforts={"max": "high"},
 )
