@@ -15,6 +15,8 @@ from puna.api.replies import JSON_MEDIA_TYPE, error_reply
 
 E = TypeVar("E")
 
+PATIENCE_S = 20.0
+
 
 class Framing(Protocol[E]):
     """How the events of one reply become bytes. May keep state: it serves one reply only."""
@@ -44,7 +46,8 @@ class Framing(Protocol[E]):
 class EventResponse(Generic[E]):
     """An ASGI reply that runs `events`, which has at least one, to its end, and closes it on every path.
 
-    What fails before the first event is an HTTP error: the status line waits for that event.
+    What fails before the first event is an HTTP error: the status line waits for that event. That of a stream
+    does not wait for ever: some clients give up after half a minute without one.
     headers: besides the usual ones, also of an error.
     """
 
@@ -69,8 +72,33 @@ class EventResponse(Generic[E]):
         await run_while_connected(receive, respond())
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        first = asyncio.ensure_future(anext(self._events))
         try:
-            first = await anext(self._events)
+            if self._stream and await self._begins_early(first, send):
+                await self._send_events(first, send)
+            else:
+                await self._respond_to(first, scope, receive, send)
+        finally:
+            first.cancel()
+            await asyncio.wait({first})  # only then can the events be closed
+
+    async def _begins_early(self, first: asyncio.Future[E], send: Send) -> bool:
+        """Waits for the first event. True: the stream has begun without it, and goes on with signs of life."""
+        is_sse = self._framing.media_type == "text/event-stream"
+        has_begun = False
+        while not (await asyncio.wait({first}, timeout=PATIENCE_S))[0]:
+            if not has_begun:
+                await self._begin_stream(send)
+            has_begun = True
+            sign = b": waiting\n\n" if is_sse else b""
+            await send({"type": "http.response.body", "body": sign, "more_body": True})
+        return has_begun
+
+    async def _respond_to(
+        self, first_event: asyncio.Future[E], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        try:
+            first = await first_event
             whole = not self._stream or self._framing.is_whole(first)
             body = await self._collect(first) if whole else b""
         except Exception as error:  # the request's boundary: every error becomes an answer
@@ -81,17 +109,20 @@ class EventResponse(Generic[E]):
         if whole:
             await Response(body, headers=self._headers, media_type=JSON_MEDIA_TYPE)(scope, receive, send)
         else:
-            await self._send_stream(first, send)
+            await self._begin_stream(send)
+            await self._send_events(first_event, send)
 
     async def _collect(self, first: E) -> bytes:
         return self._framing.body([first, *[event async for event in self._events]])
 
-    async def _send_stream(self, first: E, send: Send) -> None:
+    async def _begin_stream(self, send: Send) -> None:
         named = {"content-type": self._framing.media_type, **self._headers}
         headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def _send_events(self, first: asyncio.Future[E], send: Send) -> None:
         try:
-            await _send_part(send, self._framing.frame(first))
+            await _send_part(send, self._framing.frame(await first))
             async for event in self._events:
                 await _send_part(send, self._framing.frame(event))
             last = self._framing.end()
