@@ -68,11 +68,17 @@ class LLM:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        grammar: str = "",
     ) -> list[Completion]:
-        """One completion per prompt, in their order. Raises GenerationError if one of them fails."""
+        """One completion per prompt, in their order. Raises GenerationError if one of them fails.
+
+        grammar: see Engine.add_request().
+        """
         prompts = [prompts] if isinstance(prompts, str) else prompts
         seq_ids = [
-            self.engine.add_request(prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling)
+            self.engine.add_request(
+                prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling, grammar=grammar
+            )
             for prompt in prompts
         ]
         try:
@@ -88,15 +94,21 @@ class LLM:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        grammar: str = "",
         boundaries: Sequence[int] = (),
     ) -> Iterator[Chunk]:
         """The completion of one prompt as it comes. Closing the iterator cancels the request.
 
-        boundaries: see Engine.add_request().
+        grammar, boundaries: see Engine.add_request().
         """
         engine = self.engine
         seq_id = engine.add_request(
-            prompt, max_new_tokens=max_tokens, stop=stop, sampling=sampling, boundaries=boundaries
+            prompt,
+            max_new_tokens=max_tokens,
+            stop=stop,
+            sampling=sampling,
+            grammar=grammar,
+            boundaries=boundaries,
         )
         num_sent = 0
         try:
@@ -117,10 +129,13 @@ class LLM:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        grammar: str = "",
     ) -> Completion:
         """The assistant's reply, by the model's own chat template. Raises GenerationError, TemplateError,
         PromptError."""
-        *_, last = self.stream_chat(messages, max_tokens=max_tokens, stop=stop, sampling=sampling)
+        *_, last = self.stream_chat(
+            messages, max_tokens=max_tokens, stop=stop, sampling=sampling, grammar=grammar
+        )
         assert last.completion is not None
         return last.completion
 
@@ -131,6 +146,7 @@ class LLM:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
         sampling: SamplingParams | None = None,
+        grammar: str = "",
     ) -> Iterator[Chunk]:
         """The same as it comes."""
         prompt = self._chat_prompt(messages)
@@ -139,6 +155,7 @@ class LLM:
             max_tokens=max_tokens,
             stop=stop,
             sampling=sampling,
+            grammar=grammar,
             boundaries=prompt.boundaries,
         )
 

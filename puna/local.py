@@ -127,6 +127,7 @@ class Engine:
         priority: int = 0,
         cache_salt: str = "",
         boundaries: Sequence[int] = (),
+        grammar: str = "",
         pooling: Pooling | None = None,
     ) -> int:
         """Queues a prompt, as text or tokens, and returns its sequence id.
@@ -140,6 +141,7 @@ class Engine:
         cache_salt: what was computed is used again only by prompts with the same one.
         boundaries: positions in the prompt, ascending, where later ones are likely to part from it: there,
             the state of recurrent layers is kept.
+        grammar: what the answer may be, in llguidance's Lark: `start: %json {...}` for a JSON Schema.
         pooling: there is no answer, but an embedding: see embedding().
         """
         seq_id = next(self._next_id)
@@ -159,6 +161,7 @@ class Engine:
                 priority=priority,
                 cache_salt=cache_salt,
                 boundaries=list(boundaries),
+                grammar=grammar,
                 pooling=pooling,
             )
         )

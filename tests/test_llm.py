@@ -111,6 +111,13 @@ def test_chat_answers_and_stops_by_itself(llm: puna.LLM, as_message: bool):
     assert "".join(c.text for c in llm.stream_chat(messages, max_tokens=100, sampling=GREEDY)) == reply.text
 
 
+def test_a_grammar_decides_what_the_answer_may_be(llm: puna.LLM):
+    grammar = 'start: %json {"enum": ["Lyon", "Paris is the capital of France"]}'
+    [completion] = llm.generate(PROMPT, sampling=GREEDY, grammar=grammar)
+    assert completion.text in ('"Lyon"', '"Paris is the capital of France"')
+    assert completion.finish_reason == "stop"
+
+
 def test_logprobs_are_given_on_demand(llm: puna.LLM):
     sampling = puna.SamplingParams(temperature=0, num_logprobs=2)
     (completion,) = llm.generate(PROMPT, max_tokens=3, sampling=sampling)

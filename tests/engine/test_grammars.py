@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import queue
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puna.engine import EngineCore, Request, SamplingParams, StepOutput
+from puna.engine.grammars.limits import COMPILE_S, MAX_GRAMMAR_CHARS
 from tests.engine.toy import BLOCK_BYTES, POISON, VOCABULARY, ToyModel, toy_engine, toy_request
 from tests.text.reference import table_of
 
@@ -85,8 +88,10 @@ class Answer:
 
 
 def grammar_engine(model: ToyModel, **fields: object) -> EngineCore:
+    """With a second model, "draft", which says mostly the same."""
     engine = toy_engine(model, **fields)
     engine.set_token_table("toy", TABLE, ToyTokens())
+    engine.attach_model("draft", ToyModel(is_habitual=True, clock=model.clock))
     return engine
 
 
@@ -101,8 +106,8 @@ def answers_of(engine: EngineCore, requests: list[Request]) -> list[Answer]:
     return [Answer(parts) for parts in outputs.values()]
 
 
-def held(request_id: str, grammar: str, prompt: list[int], **fields: object) -> Request:
-    return toy_request(request_id, prompt, 60, grammar=grammar, **fields)
+def held(request_id: str, grammar: str, prompt: list[int], max_tokens: int = 60, **fields: object) -> Request:
+    return toy_request(request_id, prompt, max_tokens, grammar=grammar, **fields)
 
 
 def test_a_reply_is_what_the_grammar_allows_and_ends_with_it():
@@ -126,6 +131,7 @@ def test_bits_are_those_of_single_steps(data: st.DataObject):
             data.draw(st.sampled_from([*GRAMMARS, ""])),
             data.draw(st.lists(st.integers(0, 90), min_size=1, max_size=40)),
             num_draft=data.draw(st.sampled_from([0, 3, None])),
+            draft_model_id=data.draw(st.sampled_from([None, "draft"])),
             stop=data.draw(st.sampled_from([[], ["0"], ["ec"]])),
             sampling=SamplingParams(
                 temperature=data.draw(st.sampled_from([0.0, 0.7, 1.5])),
@@ -141,7 +147,7 @@ def test_bits_are_those_of_single_steps(data: st.DataObject):
         patch.setattr("puna.engine.core.add_drafts", lambda *_, **__: None)
         alone = [answers_of(grammar_engine(ToyModel(**model)), [request])[0] for request in requests]
     assert all(answer.stats.drafted_tokens == 0 for answer in alone)
-    num_blocks = data.draw(st.sampled_from([7, 12, 100]))
+    num_blocks = data.draw(st.sampled_from([9, 14, 100]))
     together = grammar_engine(ToyModel(step_s=0.050, **model), num_blocks=num_blocks)
     assert [a.key() for a in answers_of(together, requests)] == [a.key() for a in alone]
 
@@ -170,3 +176,94 @@ def test_control_tokens_are_shown_where_asked_for():
         for tokens in ([CONTROL, END], [])
     )
     assert (shown.text, hidden.text) == ("ab<control>c", "abc")
+
+
+def test_a_reply_that_only_repeats_itself_is_cut_and_not_complete():
+    [answer] = answers_of(grammar_engine(ToyModel()), [held("a", 'start: "' + "z" * 50 + '"', [1])])
+    assert (answer.text, answer.reason) == ("z" * 31, "length")
+
+
+def test_the_end_of_the_grammar_is_the_end_whatever_the_stop_tokens_are():
+    [answer] = answers_of(grammar_engine(ToyModel()), [held("a", 'start: "ab"', [1], stop_tokens=[])])
+    assert (answer.text, answer.reason) == ("ab", "stop")
+
+
+class Compiling:
+    """An engine whose grammars come when pump() says so, and a request that waits for one."""
+
+    def __init__(self) -> None:
+        self.model = ToyModel()
+        self.engine = grammar_engine(self.model)
+        self.ready: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.engine.grammars.use_event_loop(self.ready.put)
+        self.engine.submit(held("a", 'start: "abc" /[0-9]/', list(range(40))))
+
+    def pump(self) -> None:
+        self.ready.get(timeout=60)()
+
+    def run(self) -> list[StepOutput]:
+        outputs = []
+        while self.engine.has_work:
+            outputs += self.engine.step()
+            self.engine.check()
+        return outputs
+
+
+def test_the_prompt_is_computed_while_the_grammar_is_compiled():
+    compiling = Compiling()
+    assert compiling.run() == []
+    assert sum(map(sum, compiling.model.steps)) == 39
+    compiling.pump()
+    assert re.fullmatch("abc[0-9]", "".join(output.text for output in compiling.run()))
+
+
+def test_a_request_that_is_cancelled_while_its_grammar_is_compiled_leaves_nothing():
+    compiling = Compiling()
+    compiling.engine.step()
+    compiling.engine.cancel("a")
+    assert [output.finish_reason for output in compiling.run()] == ["cancelled"]
+    compiling.pump()
+    assert compiling.run() == []
+    assert all(model.num_running == model.num_waiting == 0 for model in compiling.engine.stats().models)
+
+
+def test_a_grammar_that_takes_too_long_is_not_waited_for():
+    compiling = Compiling()
+    compiling.run()
+    assert 0 < compiling.engine.grammars.tend() <= COMPILE_S
+    compiling.model.clock.now_s += COMPILE_S
+    assert compiling.engine.grammars.tend() is None
+    [output] = compiling.run()
+    assert output.finish_reason == "error"
+    assert "not compiled within" in output.error
+    compiling.pump()
+    assert compiling.run() == []
+
+
+def chain(count: int) -> str:
+    rules = "\n".join(f"r{number}: r{number + 1}" for number in range(count))
+    return f'start: r0\n{rules}\nr{count}: "ab"'
+
+
+HOSTILE = {
+    "ambiguous": 'start: e\ne: e e | "a" | "b" | e e e',
+    "nothing but choices": "start: " + " ".join(["(a?)"] * 2000) + '\na: "y" | "z"',
+    "long chains": chain(16_000),
+    "many forced bytes": 'start: "abc"{1000000}',
+    "intersections": "start: X\nX: /.*a.{15}/ & /.*b.{15}c/ & ~/.*abc.*/",
+    "nothing": "start: /[^\\x00-\\x{10FFFF}]/",
+    "too long": "start: " + "x" * MAX_GRAMMAR_CHARS,
+}
+
+
+def test_hostile_grammars_end_alone_and_leave_others_as_they_are():
+    [grammar, *_] = GRAMMARS
+    good = held("good", grammar, [5], sampling=SamplingParams(temperature=1.5, seed=3))
+    [alone] = answers_of(grammar_engine(ToyModel()), [good])
+    endless = SamplingParams(temperature=1.5, seed=1, logit_bias={END: -100.0})
+    requests = [held(name, text, [2, 3], 5000, sampling=endless) for name, text in HOSTILE.items()]
+    *hostile, beside = answers_of(grammar_engine(ToyModel(context_length=6000)), [*requests, good])
+    assert beside.key() == alone.key()
+    ends = dict(zip(HOSTILE, hostile, strict=True))
+    assert ends.pop("long chains").text == "ab"
+    assert {name: answer.reason for name, answer in ends.items()} == dict.fromkeys(ends, "error")

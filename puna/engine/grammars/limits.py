@@ -13,8 +13,8 @@ COMPILE_S = 10.0
 """From the request until its grammar must be there; it may wait for others', and for the vocabulary."""
 REPLY_S = 1.0
 """Processor time that a reply's grammar may take in all, and TOKEN_S more for each of its tokens: others wait
-in the same steps. What real schemas need is a thousandth of the latter."""
-TOKEN_S = 0.02
+in the same steps. What real schemas need is a hundredth of the latter."""
+TOKEN_S = 0.005
 MAX_COMPILED = 32
 """Grammars of one model that are kept compiled, those used last."""
 

@@ -79,7 +79,7 @@ class StepRunner:
             _lose_states(slices)
             failures += [Failure(s.sequence, unforeseen(s.sequence.id, error)) for s in slices]
             return Outcome([], failures)
-        text = "nothing can be drawn from what the model gave: "
+        text = "no token can be drawn: "
         failures += [Failure(drawing[i].sequence, text + error) for i, error in samples.errors.items()]
         _count(model, slices, samples, failures)
         failed = {failure.sequence for failure in failures}
