@@ -17,6 +17,7 @@ from puna.chat.replies.tagged import CallReader
 from puna.chat.tools import Tool
 
 ARGUMENTS = ("arguments", "parameters")
+_BEGINNINGS = ('{"name":', '{"type":"function"', '{"function":')
 
 
 class JsonFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,6 +41,8 @@ def read_json_calls(reader: CallReader, close: str = "", *, only_offered: bool =
     in_list = yield from reader.skip("[")
     yield from reader.space()
     while not (in_list and (yield from reader.comes("]"))):
+        if only_offered and not (yield from reader.comes_but_for_space(_BEGINNINGS)):
+            raise NotACall  # soon, for an answer in JSON to stream
         call = call_of(parse_json((yield from reader.balanced())))
         if only_offered and not any(tool.function.name == call.name for tool in reader.tools):
             raise NotACall

@@ -18,6 +18,7 @@ SPACE = re.compile(r"[ \t\r\n]*")
 """What JSON calls whitespace."""
 
 _DEEPEST = 256
+_LOOKED_AHEAD = 128
 
 
 class Brackets(NamedTuple):
@@ -141,6 +142,17 @@ class Reader:
                 sink(self._take(match.end()))
             if self._position < len(self._text):
                 return
+            yield from self._more()
+
+    def comes_but_for_space(self, texts: Sequence[str]) -> Steps[bool]:
+        """Whether one of the texts comes next, not counting whitespace; takes nothing."""
+        while True:
+            seen = self._text[self._position : self._position + _LOOKED_AHEAD]
+            bare = "".join(seen.split())
+            if any(bare.startswith(text) for text in texts):
+                return True
+            if len(seen) == _LOOKED_AHEAD or not any(text.startswith(bare) for text in texts):
+                return False
             yield from self._more()
 
     def space(self) -> Steps[None]:

@@ -68,6 +68,7 @@ LLAMA = [
     Example(text=_object(WEATHER, "parameters"), calls=(WEATHER,)),
     Example(text=f"<|python_tag|>{_object(ODD, 'parameters')}", calls=(ODD,)),
     Example(text=f"\n{_object(PING, 'parameters')}; {_object(ODD, 'parameters')}\n", calls=(PING, ODD)),
+    Example(text='{ \n"nam": "ot', content='{ \n"nam": "ot'),
     Example(text='{"name": "other", "parameters": {}} ', content='{"name": "other", "parameters": {}} '),
     Example(text=f"It is {_object(PING)}.\n", content=f"It is {_object(PING)}.\n"),
     Example(text='{"a": [1, "}"]}', content='{"a": [1, "}"]}'),
