@@ -18,7 +18,7 @@ nb::tuple structure(const nb::object& text) {
     found = json_structure({static_cast<const char*>(buffer.buf), static_cast<size_t>(buffer.len)});
   }
   PyBuffer_Release(&buffer);
-  return nb::make_tuple(found.num_values, found.depth);
+  return nb::make_tuple(found.num_values, found.depth, found.num_digits);
 }
 
 }  // namespace

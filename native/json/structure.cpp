@@ -14,13 +14,21 @@ const char* skip_string(const char* at, const char* end) {
   return at < end ? at + 1 : end;
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 }  // namespace
 
 JsonStructure json_structure(std::string_view text) {
-  JsonStructure found{1, 0};
+  JsonStructure found{1, 0, 0};
   size_t depth = 0;
   const char* end = text.data() + text.size();
   for (const char* at = text.data(); at < end;) {
+    if (is_digit(*at)) {
+      const char* behind = std::find_if_not(at, end, is_digit);
+      found.num_digits = std::max(found.num_digits, static_cast<size_t>(behind - at));
+      at = behind;
+      continue;
+    }
     switch (*at++) {
       case '"':
         at = skip_string(at, end);

@@ -9,6 +9,7 @@ namespace puna {
 struct JsonStructure {
   size_t num_values = 0;
   size_t depth = 0;
+  size_t num_digits = 0;  // of the longest run of digits that is in no string
 };
 
 // Counts values, keys of objects included, and how deep arrays and objects lie in each other. Of what is no

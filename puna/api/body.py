@@ -15,6 +15,7 @@ from puna._native import json_structure
 from puna.api.body_budget import Share
 from puna.api.content_encoding import decompress
 from puna.api.errors import ApiError
+from puna.api.integers import within_64_bits
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -23,14 +24,17 @@ _MAX_VALUES = 1_000_000
 """Each takes some 64 bytes as a Python object, however few it takes in the text."""
 _VALUE_BYTES = 64
 _LONG_BYTES = 1 << 20
+_LONG_DIGITS = 19
+"""So many may be more than 64 bits."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 
 
 async def read_body(request: Request, kind: type[T], *, empty: str = "missing request body") -> T:
     """The body as a `kind`, whatever its content type. ApiError (400, 413, 415, 503) says what is wrong.
 
-    Keys match case-insensitively, unknown ones are ignored, null means absent, and what follows the first
-    JSON value is not read. empty: error text for a body without any value.
+    Keys match case-insensitively, unknown ones are ignored, null means absent, integers of more than 64 bits
+    become floating-point numbers, and what follows the first JSON value is not read. empty: error text for a
+    body without any value.
     """
     share: Share = request.state.share
     body: bytes | bytearray = await _receive(request, share)
@@ -63,7 +67,7 @@ async def _receive(request: Request, share: Share) -> bytearray:
 
 def decode(body: bytes | bytearray, kind: type[T], share: Share) -> T:
     """`body` as a `kind`, under the rules of `read_body`."""
-    num_values, depth = json_structure(body)
+    num_values, depth, num_digits = json_structure(body)
     if depth > _MAX_DEPTH:
         raise ApiError(400, "invalid JSON: exceeded max depth")
     if num_values > _MAX_VALUES:
@@ -71,6 +75,8 @@ def decode(body: bytes | bytearray, kind: type[T], share: Share) -> T:
     share.grow(num_values * _VALUE_BYTES)
     try:
         value = _first_value(body)
+        if num_digits >= _LONG_DIGITS:
+            value = within_64_bits(value)
         return msgspec.convert({} if value is None else _match_keys(value, kind), kind)
     except msgspec.ValidationError as error:
         raise ApiError(400, f"invalid request: {error}") from error

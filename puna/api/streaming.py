@@ -83,7 +83,7 @@ class EventResponse(Generic[E]):
             await asyncio.wait({first})  # only then can the events be closed
 
     async def _begins_early(self, first: asyncio.Future[E], send: Send) -> bool:
-        """Waits for the first event. True: the stream has begun without it, and goes on with signs of life."""
+        """Waits for the first event. True: the stream has begun without it, with signs of life."""
         is_sse = self._framing.media_type == "text/event-stream"
         has_begun = False
         while not (await asyncio.wait({first}, timeout=PATIENCE_S))[0]:

@@ -11,6 +11,11 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from puna.api.errors import ApiError
+from puna.api.openai.responses.framing import ResponseFraming
+from puna.api.openai.responses.objects import new_response
+from puna.api.openai.responses.schema import ResponsesRequest
+from puna.api.openai.responses.tools import OfferedTools
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 from tests.api.test_generate import prompt_text
@@ -316,6 +321,18 @@ def test_failures(client, runtime):
     runtime.script = Script(pieces=[], error=WorkerDied("it stopped"))
     response = client.post(URL, {"model": "m", "input": "hi", "stream": True})
     assert (response.status_code, response.json()["error"]["type"]) == (500, "api_error")
+
+
+def test_a_stream_that_fails_before_its_first_event_has_begun_all_the_same():
+    framing = ResponseFraming(new_response(ResponsesRequest(model="m", input="hi")), OfferedTools([]))
+    frames = framing.error_frame(ApiError(503, "busy")).decode().split("\n\n")[:-1]
+    events = [json.loads(frame.split("data: ", 1)[1]) for frame in frames]
+    assert [event["type"] for event in events] == [
+        "response.created",
+        "response.in_progress",
+        "response.failed",
+    ]
+    assert events[-1]["response"]["error"] == {"code": "rate_limit_exceeded", "message": "busy"}
 
 
 @pytest.mark.parametrize(

@@ -230,3 +230,12 @@ def test_arguments_keep_the_order_of_their_keys(client, runtime):
     text = choice["message"]["tool_calls"][0]["function"]["arguments"]
     assert list(json.loads(text)) == ["z", "a"]
     assert json.loads(text) == arguments
+
+
+def test_integers_of_any_length_can_be_in_schemas_and_calls(client, runtime):
+    schema = {"type": "integer", "maximum": 10**30}
+    call = {"id": "1", "function": {"name": "f", "arguments": json.dumps({"n": 10**30})}}
+    messages = [*HI, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": schema}}}}]
+    assert client.post(CHAT, {**TOOLS, "messages": messages, "tools": tools}).status_code == 200
+    assert '"arguments": {"n": 1e+30}' in prompt_text(runtime)

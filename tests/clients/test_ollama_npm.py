@@ -18,7 +18,8 @@ const client = new Ollama({ host: process.argv[1] }), model = process.argv[2]
 const options = { temperature: 0, num_predict: 64 }
 const ask = (text, more = {}) =>
   client.chat({ model, options, messages: [{ role: 'user', content: text }], ...more })
-const schema = { type: 'object', properties: { age: { type: 'integer', minimum: 0, maximum: 150 } }, required: ['age'] }
+const age = { type: 'integer', minimum: 0, maximum: 150 }
+const schema = { type: 'object', properties: { age }, required: ['age'] }
 const city = { type: 'object', properties: { city: { enum: ['Oslo', 'Rome'] } }, required: ['city'] }
 const tool = { type: 'function', function: { name: 'weather', description: 'of a city', parameters: city } }
 const parts = []

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from puna.api.errors import ApiError
+from puna.api.integers import within_64_bits
 from puna.chat.messages import CalledFunction, ToolCall
 
 
@@ -21,4 +22,4 @@ def earlier_call(name: str, arguments: str, call_id: str | None) -> ToolCall:
         parsed = msgspec.json.decode(arguments.strip() or "{}", type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise ApiError(400, "invalid tool call arguments") from error
-    return ToolCall(CalledFunction(name, parsed), call_id)
+    return ToolCall(CalledFunction(name, within_64_bits(parsed)), call_id)

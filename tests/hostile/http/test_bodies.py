@@ -36,16 +36,17 @@ def client(tmp_path) -> Client:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"", (1, 0)),
-        (b"[[],[]]", (5, 2)),
-        (b'{"a": {"b": [1, 2, 3]}, "c": "[{,:"}', (10, 3)),
-        (rb'["\\", "\"[", "]"]', (4, 1)),
-        (b'["', (2, 1)),
-        (b'["\\', (2, 1)),
-        (b"]]]][", (2, 1)),
+        (b"", (1, 0, 0)),
+        (b"[[],[]]", (5, 2, 0)),
+        (b'{"a": {"b": [1, 2, 3]}, "c": "[{,:"}', (10, 3, 1)),
+        (rb'["\\", "\"[", "]"]', (4, 1, 0)),
+        (b'["', (2, 1, 0)),
+        (b'["\\', (2, 1, 0)),
+        (b"]]]][", (2, 1, 0)),
+        (b'["12345", -123, 12.3e4567', (4, 1, 4)),
     ],
 )
-def test_values_and_depth_of_json(text, expected):
+def test_structure_of_json(text, expected):
     assert json_structure(text) == json_structure(bytearray(text)) == expected
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -46,18 +46,18 @@ class ResponseFraming:
         return False
 
     def frame(self, event: Event) -> bytes:
-        begin = b"" if self._num_events else self._encoded(self._begun())
-        return begin + self._encoded(self._events(event))
+        return self._begin() + self._encoded(self._events(event))
 
     def end(self) -> bytes:
         return b""
 
     def error_frame(self, error: ApiError) -> bytes:
+        begin = self._begin()
         code = _BUSY if error.status == 503 else _FAILED
         self._response.status = "failed"
         self._response.error = ResponseError(code, error.text)
         self._response.output = self._output.items
-        return self._encoded(iter([ResponseFailed(response=self._response)]))
+        return begin + self._encoded([ResponseFailed(response=self._response)])
 
     def body(self, events: list[Event]) -> bytes:
         for event in events:
@@ -68,9 +68,12 @@ class ResponseFraming:
     def error_body(self, error: ApiError) -> bytes:
         return openai_error_body(error)
 
-    def _begun(self) -> Iterator[StreamEvent]:
-        yield ResponseCreated(response=self._response)
-        yield ResponseInProgress(response=self._response)
+    def _begin(self) -> bytes:
+        """What comes before everything else."""
+        if self._num_events:
+            return b""
+        response = self._response
+        return self._encoded([ResponseCreated(response=response), ResponseInProgress(response=response)])
 
     def _events(self, event: Event) -> Iterator[StreamEvent]:
         if isinstance(event, Delta):
@@ -93,7 +96,7 @@ class ResponseFraming:
             response.completed_at = int(time.time())
             yield ResponseCompleted(response=response)
 
-    def _encoded(self, events: Iterator[StreamEvent]) -> bytes:
+    def _encoded(self, events: Iterable[StreamEvent]) -> bytes:
         frames = []
         for event in events:
             event.sequence_number = self._num_events
