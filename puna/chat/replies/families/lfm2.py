@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.python_calls import calls_term, give_calls
+from puna.chat.replies.families.python_calls import calls_term, give_calls, written_call
 from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import PYTHON, Steps
 from puna.chat.replies.tagged import CallReader, tagged
 
 _OPEN, _CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
+_LISTS = ("<|tool_list_start|>", "List of tools: [")
 
 
 def _read_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001
@@ -31,16 +32,12 @@ def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
 
 
 def _written(calls: Sequence[Call]) -> str:
-    written = (
-        f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
-        for call in calls
-    )
-    return f"{_OPEN}[{', '.join(written)}]{_CLOSE}"
+    return f"{_OPEN}[{', '.join(map(written_call, calls))}]{_CLOSE}"
 
 
 LFM2 = Family(
     name="lfm2",
-    recognizes=lambda source: _OPEN in source or "<|tool_list_start|>" in source,
+    recognizes=lambda source: _OPEN in source or any(opening in source for opening in _LISTS),
     new_parser=tagged(_read_calls, [_OPEN]),
     grammar=_grammar,
     tags=(_OPEN, _CLOSE),

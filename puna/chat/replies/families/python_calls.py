@@ -64,6 +64,12 @@ def give_calls(reader: CallReader, text: str) -> None:
         reader.give(call.name, call.arguments)
 
 
+def written_call(call: Call) -> str:
+    """As the grammar lets it through, in what it has in common with Python."""
+    arguments = (f"{_spelled(name)}={_written(value)}" for name, value in call.arguments.items())
+    return f"{_spelled(call.name)}({', '.join(arguments)})"
+
+
 def call_term(g: GrammarBuilder, tool: Tool) -> str:
     """A term: a call of the tool."""
     arguments = [
@@ -102,6 +108,10 @@ def _value(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:
             case "null":
                 return '"None"'
     return g.argument(tool.function, schema)
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else repr(value)
 
 
 def _keyword(g: GrammarBuilder, name: str) -> str:

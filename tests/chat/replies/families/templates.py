@@ -65,7 +65,69 @@ _TOOLCALL = """{% for m in messages %}<SPECIAL>{{ m.role }}
 {% endfor %}{% if add_generation_prompt %}<SPECIAL>assistant
 {% endif %}"""
 
+_GLM = """[gMASK]<sop>{{ tools }}{% for m in messages %}<|{{ m.role }}|>
+{%- if m.role == 'assistant' %}{{ '\\n<think></think>' }}{% for call in m.tool_calls %}
+{{ '<tool_call>' + call.function.name }}
+{% for k, v in call.function.arguments.items() %}<arg_key>{{ k }}</arg_key>
+<arg_value>{{ v | tojson if v is not string else v }}</arg_value>
+{% endfor %}</tool_call>{% endfor %}<|user|>
+{%- else %}
+{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>
+<think></think>{% endif %}"""
+
+_DEEPSEEK31 = """{{ bos_token }}{% for m in messages %}
+{%- if m.role == 'user' %}{{ '<｜User｜>' + m.content }}<｜Assistant｜></think>
+{%- elif m.tool_calls %}{{ m.content }}<｜tool▁calls▁begin｜>{% for call in m.tool_calls %}
+{{- '<｜tool▁call▁begin｜>' + call.function.name + '<｜tool▁sep｜>' + call.function.arguments | tojson }}
+{{- '<｜tool▁call▁end｜>' }}{% endfor %}<｜tool▁calls▁end｜>{{ eos_token }}
+{%- else %}{{ m.content + eos_token }}{% endif %}{% endfor %}"""
+
+_GEMMA4 = """{% macro value(v) %}{% if v is string %}<|"|>{{ v }}<|"|>{% elif v is boolean or v is none %}
+{{- v | tojson }}{% elif v is mapping %}{{ '{' }}{% for k, x in v.items() %}{{ k }}:{{ value(x) }}
+{{- ',' if not loop.last }}{% endfor %}{{ '}' }}{% elif v is sequence %}[{% for x in v %}{{ value(x) }}
+{{- ',' if not loop.last }}{% endfor %}]{% else %}{{ v }}{% endif %}{% endmacro %}
+{{- bos_token }}{{ tools }}{% for m in messages %}<|turn>{{ 'model' if m.role == 'assistant' else m.role }}
+{% for call in m.tool_calls %}<|tool_call>call:{{ call.function.name }}{{ value(call.function.arguments) }}
+{{- '<tool_call|>' }}{% endfor %}{{ m.content }}<turn|>
+{% endfor %}{% if add_generation_prompt %}<|turn>model
+{% endif %}"""
+
+_FUNCTION_GEMMA = (
+    _GEMMA4.replace("<|tool_call>", "<start_function_call>")
+    .replace("<tool_call|>", "<end_function_call>")
+    .replace('<|"|>', "<escape>")
+)
+
+_LFM2 = """{{ bos_token }}List of tools: <|tool_list_start|>{{ tools }}<|tool_list_end|>
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+_COHERE = """{{ tools }}{% for m in messages %}<|START_OF_TURN_TOKEN|><|{{ m.role }}|>{{ m.content }}
+{%- if m.tool_calls %}<|START_ACTION|>[
+    {% for call in m.tool_calls %}
+    {"tool_call_id": "{{ loop.index0 }}", "tool_name": "{{ call.function.name }}", "parameters": {{ '' }}
+    {{- call.function.arguments | tojson }}}{{ ',' if not loop.last }}
+{% endfor %}
+]<|END_ACTION|>{% endif %}<|END_OF_TURN_TOKEN|>{% endfor %}
+{%- if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|assistant|>{% endif %}"""
+
+_GPT_OSS = """{% for m in messages %}{% if m.role == 'assistant' %}<|start|>assistant
+{%- if m.tool_calls %}{% set call = m.tool_calls[0].function %}{{ ' to=functions.' + call.name }}
+{{- '<|channel|>commentary json<|message|>' + call.arguments | tojson + '<|call|>' }}
+{%- else %}<|channel|>final<|message|>{{ m.content }}<|end|>{% endif %}
+{%- else %}<|start|>{{ m.role }}<|message|>{{ m.content }}{{ tools }}<|end|>{% endif %}{% endfor %}
+{%- if add_generation_prompt %}<|start|>assistant{% endif %}"""
+
 TEMPLATES = {
+    "harmony": (_GPT_OSS, "<|call|>"),
+    "glm-4.7": (_GLM, "<|user|>"),
+    "deepseek3": (_DEEPSEEK31, "</s>"),
+    "gemma4": (_GEMMA4, "<turn|>"),
+    "functiongemma": (_FUNCTION_GEMMA, "<turn|>"),
+    "lfm2": (_LFM2, "<|im_end|>"),
+    "cohere": (_COHERE, "<|END_OF_TURN_TOKEN|>"),
     "hermes": (_QWEN3, "<|im_end|>"),
     "mistral": (_MISTRAL_NEMO, "</s>"),
     "mistral-ids": (_MISTRAL_SMALL, "</s>"),
