@@ -10,19 +10,23 @@ from puna.chat.replies.families.glm import GLM
 from puna.chat.replies.families.harmony import HARMONY
 from puna.chat.replies.families.hermes import HERMES
 from puna.chat.replies.families.json_lists import GRANITE3, SMOLLM2
+from puna.chat.replies.families.kimi import KIMI
 from puna.chat.replies.families.lfm2 import LFM2
 from puna.chat.replies.families.llama import LLAMA, LLAMA_PYTHONIC
 from puna.chat.replies.families.mistral import MINISTRAL, MISTRAL, MISTRAL_IDS
 from puna.chat.replies.families.olmo3 import OLMO3
+from puna.chat.replies.families.parameter_tags import MINIMAX, QWEN_CODER, SEED_OSS
 from puna.chat.replies.families.plain import PLAIN
-from puna.chat.replies.families.qwen_coder import QWEN_CODER
 
 _ALL = (
     HARMONY,
+    SEED_OSS,
+    MINIMAX,
     QWEN_CODER,
     GLM,
     DEEPSEEK_FENCED,
     DEEPSEEK,
+    KIMI,
     COHERE,
     GEMMA4,
     FUNCTION_GEMMA,

@@ -1,4 +1,4 @@
-"""Replies of DeepSeek's models."""
+"""Replies of DeepSeek's models, and of Kimi."""
 
 from __future__ import annotations
 
@@ -39,4 +39,20 @@ DEEPSEEK_FENCED = [
         content="Ok.",
         calls=(ODD, _SWALLOWED),
     ),
+]
+
+
+def _kimi(*calls: Call) -> str:
+    written = "".join(
+        f"<|tool_call_begin|>functions.{call.name}:{number}<|tool_call_argument_begin|>"
+        f"{json.dumps(call.arguments)}<|tool_call_end|>"
+        for number, call in enumerate(calls)
+    )
+    return f"<|tool_calls_section_begin|>{written}<|tool_calls_section_end|>"
+
+
+KIMI = [
+    Example(text=f"Both: {_kimi(WEATHER, ODD)}", content="Both:", calls=(WEATHER, ODD)),
+    Example(text=f"<think>Hm</think>{_kimi(PING)}", thinking="Hm", calls=(PING,)),
+    Example(text="<|tool_calls_section_begin|>a", content="<|tool_calls_section_begin|>a"),
 ]

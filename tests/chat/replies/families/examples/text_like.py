@@ -44,6 +44,27 @@ QWEN_CODER = [
 ]
 
 
+SEED_OSS = [
+    Example(
+        text="<seed:think>So</seed:think><seed:tool_call>\n<function=get_weather>\n<parameter=city>a\n"
+        "</parameter>\n<parameter=unit>7</parameter>\n</function>\n</seed:tool_call>",
+        thinking="So",
+        calls=(Call("get_weather", {"city": "a\n", "unit": 7}),),
+    ),
+    Example(text="a <seed:tool_call>b", content="a <seed:tool_call>b"),
+]
+MINIMAX = [
+    Example(
+        text='Ok.\n<minimax:tool_call>\n<invoke name="get_weather">\n'
+        '<parameter name="city">\n<b>\n</parameter>\n</invoke>\n<invoke name="ping.all-hosts">\n</invoke>\n</minimax:tool_call>\n',
+        content="Ok.",
+        calls=(Call("get_weather", {"city": "\n<b>\n"}), PING),
+    ),
+    Example(text='<minimax:tool_call><invoke name="f">no', content='<minimax:tool_call><invoke name="f">no'),
+    Example(text='<minimax:tool_call>\n<invoke name="f">\n<par', content=""),
+]
+
+
 def _pairs(call: Call, line: str) -> str:
     arguments = "".join(
         f"<arg_key>{name}</arg_key>{line}<arg_value>{_text(value)}</arg_value>{line}"
