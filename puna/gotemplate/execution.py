@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from puna.gotemplate.errors import GoTemplateError
@@ -100,18 +101,14 @@ class _Run:
         items = _items(self._value(pipeline, dot))
         if not items:
             self._body(node.otherwise, dot)
-        try:
+        with suppress(_BreakRange):
             for item in items:
-                bound = (item[1:], item)[len(pipeline.variables) > 1]
+                bound = item if len(pipeline.variables) > 1 else item[1:]
                 for name, value in zip(pipeline.variables, bound, strict=False):
                     self._bind(name, value, pipeline.assigns)
-                try:
+                with suppress(_ContinueRange):
                     self._body(node.body, item[1])
-                except _ContinueRange:
-                    pass
                 del self._variables[known:]
-        except _BreakRange:
-            pass
         del self._variables[known:]
 
     def _template(self, node: TemplateCall, dot: Any) -> None:

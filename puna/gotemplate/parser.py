@@ -30,7 +30,9 @@ from puna.gotemplate.nodes import (
     With,
 )
 
-_KEYWORDS = frozenset(("if", "else", "end", "range", "with", "define", "template", "block", "break", "continue"))
+_KEYWORDS = frozenset(
+    ("if", "else", "end", "range", "with", "define", "template", "block", "break", "continue")
+)
 _BRANCHES: dict[str, type[If] | type[With] | type[Range]] = {"if": If, "with": With, "range": Range}
 
 

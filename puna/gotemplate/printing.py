@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 from puna.gotemplate.values import JsonObject, Stringer, Struct, type_name
 
 NO_VALUE = "<no value>"
-_VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d{1,6})?(?:\.(?P<precision>\d{0,6}))?(?P<verb>.)?", re.DOTALL)
+_MAX_WIDTH = 1_000_000
+_VERB = re.compile(
+    r"%(?P<flags>[-+# 0]*)(?P<width>\d{1,6}|\*)?(?:\.(?P<precision>\d{0,6}|\*))?(?P<verb>.)?", re.DOTALL
+)
 _HTML = str.maketrans(
     {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
 )
@@ -49,7 +54,7 @@ def formatted(value: Any) -> str:
 def sprint(values: Sequence[Any]) -> str:
     """With spaces between those of which neither is a string."""
     parts = [formatted(value) for value in values[:1]]
-    for before, value in zip(values, values[1:], strict=False):
+    for before, value in pairwise(values):
         spaced = not isinstance(before, str) and not isinstance(value, str)
         parts.append(" " * spaced + formatted(value))
     return "".join(parts)
@@ -58,13 +63,23 @@ def sprint(values: Sequence[Any]) -> str:
 def sprintf(pattern: str, values: Sequence[Any]) -> str:
     left = list(values)
 
+    def number(text: str | None) -> int | None:
+        """Of a width or a precision; a star takes it from the values."""
+        if text != "*":
+            return int(text or 0) if text is not None else None
+        value = left.pop(0) if left else None
+        return value if isinstance(value, int) and abs(value) <= _MAX_WIDTH else None
+
     def written(match: re.Match[str]) -> str:
         verb = match["verb"]
         if verb == "%":
             return "%"
         if verb is None:
             return "%!(NOVERB)"
-        return _written(match, left.pop(0)) if left else f"%!{verb}(MISSING)"
+        width, precision = number(match["width"]), number(match["precision"])
+        if not left:
+            return f"%!{verb}(MISSING)"
+        return _padded(_written(verb, left.pop(0), match["flags"], precision), match["flags"], width or 0)
 
     text = _VERB.sub(written, pattern)
     if left:
@@ -72,19 +87,19 @@ def sprintf(pattern: str, values: Sequence[Any]) -> str:
     return text
 
 
-def _written(match: re.Match[str], value: Any) -> str:
-    """One value, by its verb."""
-    flags, verb = match["flags"], match["verb"]
-    precision = None if match["precision"] is None else int(match["precision"] or 0)
+def _written(verb: str, value: Any, flags: str, precision: int | None) -> str:
     text = _by_verb(verb, value, flags, precision)
     if text is None:
         described = "<nil>" if value is None else f"{type_name(value)}={formatted(value)}"
         return f"%!{verb}({described})"
-    width = int(match["width"] or 0)
-    if "-" in flags:
-        return text.ljust(width)
-    if "0" in flags and verb != "c":
-        sign = text[:1] if text[:1] in ("-", "+") and not isinstance(value, str) else ""
+    return text
+
+
+def _padded(text: str, flags: str, width: int) -> str:
+    if "-" in flags or width < 0:
+        return text.ljust(abs(width))
+    if "0" in flags:
+        sign = text[:1] if text[:1] in ("-", "+") else ""
         return sign + text[len(sign) :].rjust(width - len(sign), "0")
     return text.rjust(width)
 
@@ -105,9 +120,7 @@ def _by_verb(verb: str, value: Any, flags: str, precision: int | None) -> str | 
         text = formatted(value)[:precision]
         return {"s": text, "q": quoted(text), "x": text.encode().hex()}.get(verb, text.encode().hex().upper())
     if verb in "sqd" and isinstance(value, list | tuple):
-        items = [_by_verb(verb, item, flags, precision) for item in value]
-        bad = [f"%!{verb}({type_name(item)}={formatted(item)})" for item in value]
-        return "[" + " ".join(b if item is None else item for item, b in zip(items, bad, strict=True)) + "]"
+        return "[" + " ".join(_written(verb, item, flags, precision) for item in value) + "]"
     if verb in "dbox" + "X" and is_int:
         return format(value, ("+" if "+" in flags else "") + verb)
     if verb == "c" and is_int:
@@ -139,11 +152,13 @@ def _general(value: float) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
-    text = repr(value)
-    if "e" not in text and (value == 0 or 1e-4 <= abs(value) < 1e21):
-        return text.removesuffix(".0")
-    mantissa, _, exponent = f"{value:.16e}".partition("e") if "e" not in text else text.partition("e")
-    return f"{mantissa}e{int(exponent):+03d}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    largest = len(digits) + int(exponent) - 1
+    if -5 < largest < 6 or not value:
+        return repr(value).removesuffix(".0")
+    text = "".join(map(str, digits))
+    mantissa = text[0] + ("." + text[1:] if text[1:] else "")
+    return f"{'-' * sign}{mantissa}e{largest:+03d}"
 
 
 def to_json(value: Any) -> str:

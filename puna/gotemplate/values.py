@@ -1,6 +1,7 @@
-"""Go's values: nil, bool, int, float64, string, slices and maps are None, bool, int, float, str, list and dict.
+"""Go's values in Python's.
 
-Keys of maps are strings. A pointer is what it points to. Ints and floats of JSON keep their kind.
+nil, bool, int, float64, string, slices and maps are None, bool, int, float, str, list and dict. Keys of maps
+are strings. A pointer is what it points to.
 """
 
 from __future__ import annotations
