@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelInfo, ModelSource
+from puna.chat.choice import AnyTemplate, choose
 from puna.chat.errors import TemplateError
-from puna.chat.go_templates import as_jinja
-from puna.chat.template import ChatTemplate
+from puna.chat.model_templates import ModelTemplates
 from puna.engine import (
     EngineCore,
     EngineSettings,
@@ -74,10 +74,10 @@ class Engine:
 
         Raises what the registry raises for a name, GgufError, TokenizerError, ModelLoadError for a file.
         """
-        path, go_template = find_model(model)
+        path, templates = find_model(model)
         with GgufFile(path) as file:
             self.tokenizer: Tokenizer = load_tokenizer(file.metadata)
-            self.chat_template = _chat_template(file, self.tokenizer, as_jinja(go_template))
+            self.chat_template = _chat_template(file, self.tokenizer, templates)
         self._context_length = context_length
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
@@ -212,25 +212,27 @@ class Engine:
         self._core.cancel(str(seq_id))
 
 
-def find_model(model: str | Path) -> tuple[Path, str]:
-    """The GGUF file of a path or of a name in the store, and its Go template there, if it has one. Raises the
+def find_model(model: str | Path) -> tuple[Path, ModelTemplates]:
+    """The GGUF file of a path or of a name in the store, and what the store knows of its prompts. Raises the
     registry's errors.
     """
     if isinstance(model, Path) or model.endswith(".gguf"):
-        return Path(model), ""
+        return Path(model), ModelTemplates()
     stored = Store.default().find(ModelName.parse(model))
     stored.check_loadable()
-    return stored.model_path, stored.template or ""
+    config = stored.config
+    return stored.model_path, ModelTemplates(
+        go=stored.template or "",
+        renderer=config.renderer or "",
+        parser=config.parser or "",
+        family=config.family,
+    )
 
 
-def _chat_template(file: GgufFile, tokenizer: Tokenizer, source: str | None) -> ChatTemplate | None:
-    """source: in place of the file's. None also for one that cannot be used: text can be generated without
-    it.
-    """
+def _chat_template(file: GgufFile, tokenizer: Tokenizer, templates: ModelTemplates) -> AnyTemplate | None:
+    """None also for one that cannot be used: text can be generated without it."""
     try:
-        if source is not None:
-            return ChatTemplate.with_tokens(source, tokenizer)
-        return ChatTemplate.from_gguf(file.metadata, tokenizer)
+        return choose(file.metadata.get("tokenizer.chat_template"), templates).compiled(tokenizer)
     except TemplateError as error:
         log.warning("%s: the chat template cannot be used: %s", file.name, error)
         return None

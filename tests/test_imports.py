@@ -25,7 +25,7 @@ kvcached
 worker llm bench
 local http
 chat registry
-tokenizer engine
+tokenizer engine gotemplate
 kv
 backends
 models

@@ -13,7 +13,6 @@ import pytest
 import puna
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError
-from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
 from puna.chat.template import ChatTemplate
 from puna.gguf import GgufError
@@ -206,7 +205,7 @@ def test_a_model_is_found_by_its_name_in_the_store(tmp_path: Path, monkeypatch: 
     create_from_gguf(store, ModelName.parse("tiny:test"), digest, TINY_WEIGHTS, texts=GEMMA_LAYERS)
     with puna.LLM("tiny:test") as llm:
         assert len(llm.generate("the", max_tokens=2, sampling=GREEDY)[0].tokens) == 2
-        assert llm.engine.chat_template.source == as_jinja(GEMMA_LAYERS["template"])
+        assert llm.engine.chat_template.source == GEMMA_LAYERS["template"]
     with pytest.raises(ModelNotFound):
         puna.LLM("nobody:latest")
 
@@ -215,10 +214,10 @@ def test_a_model_is_found_by_its_name_in_the_store(tmp_path: Path, monkeypatch: 
 def test_a_model_without_a_usable_chat_template_can_still_generate(
     source: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def from_gguf(*_: object) -> ChatTemplate | None:
+    def for_tokenizer(*_: object, **__: object) -> ChatTemplate | None:
         return ChatTemplate(source, bos_token="", eos_token="") if source else None
 
-    monkeypatch.setattr(ChatTemplate, "from_gguf", from_gguf)
+    monkeypatch.setattr(ChatTemplate, "for_tokenizer", for_tokenizer)
     with puna.LLM(write_tiny(tmp_path / "tiny.gguf", TINY["llama"])) as llm:
         assert llm.generate("the", max_tokens=2, sampling=GREEDY)[0].tokens
         with pytest.raises(puna.GenerationError, match="no chat template"):

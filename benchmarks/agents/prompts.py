@@ -21,7 +21,9 @@ class PromptTokens:
     def __init__(self, gguf: Path) -> None:
         with GgufFile(gguf) as file:
             self._tokenizer = load_tokenizer(file.metadata)
-            self._template = ChatTemplate.from_gguf(file.metadata, self._tokenizer)
+            self._template = ChatTemplate.for_tokenizer(
+                file.metadata.get("tokenizer.chat_template"), self._tokenizer
+            )
             self._context = int(file.metadata[f"{file.metadata['general.architecture']}.context_length"])
 
     def count(self, text: str) -> int:

@@ -25,7 +25,9 @@ _FACES = (ANTHROPIC, OPENAI, OLLAMA)  # the first one whose prefix fits; everyth
 def create_app(runtime: Runtime) -> Starlette:
     """All HTTP faces of one runtime, which the caller starts and closes."""
     settings = runtime.settings
-    context = ApiContext(runtime, Inspector(runtime.text), BodyBudget(settings.max_body_bytes))
+    context = ApiContext(
+        runtime, Inspector(runtime.text, settings.prefers_go_template), BodyBudget(settings.max_body_bytes)
+    )
     app = Starlette(
         routes=ROUTES,
         middleware=[

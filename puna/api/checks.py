@@ -9,7 +9,6 @@ from puna._native import NativeError
 from puna.api.errors import ApiError
 from puna.api.options import Options
 from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Think
-from puna.chat.go_templates import as_jinja
 from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, LarkAnswer, RegexAnswer, SchemaAnswer
 from puna.chat.model_record import ModelRecord
 from puna.engine.sequences.samplers import new_sampler
@@ -59,20 +58,6 @@ def check_raw(request: GenerateRequest) -> None:
         raise ApiError(400, "raw mode does not support template, system, or context")
 
 
-def check_template(request: GenerateRequest) -> None:
-    """ApiError (400) for a template: models are prompted with their own."""
-    if request.template:
-        raise ApiError(400, "a template in the request (Go template language) is not supported yet")
-
-
-def check_model_template(model: StoredModel, record: ModelRecord) -> None:
-    """ApiError (500) if the model's template is of a kind that can't be used: without it, the model would be
-    misled.
-    """
-    if model.template and not record.has_template and as_jinja(model.template) is None:
-        raise ApiError(500, f"{model.name.short} has only a Go template, which is not supported yet")
-
-
 def effective_think(request: InferenceRequest, record: ModelRecord, *, must_think: bool = True) -> Think:
     """A model that can think does, unless told not to. ApiError (400): told to, but it can't, unless it need
     not.
@@ -94,7 +79,8 @@ def check_capabilities(
     """needs: capabilities besides completion. ApiError (400) names all that the model lacks."""
     if "completion" not in record.capabilities:
         raise ApiError(400, f'"{request.model}" does not support {verb}')
-    missing = [capability for capability in needs if capability not in record.capabilities]
+    can = set(record.capabilities) - {"vision"}  # models may see, but puna does not show them images yet
+    missing = [capability for capability in needs if capability not in can]
     if missing:
         raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
 

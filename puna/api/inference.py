@@ -13,10 +13,8 @@ from puna.api.checks import (
     answer_format,
     check_capabilities,
     check_extensions,
-    check_model_template,
     check_raw,
     check_sampling,
-    check_template,
     check_tokens_exist,
     check_top_logprobs,
     effective_think,
@@ -29,8 +27,8 @@ from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
-from puna.chat.go_templates import as_jinja
 from puna.chat.messages import Message
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.tools import Tool, ToolChoice
 from puna.daemon.runtime import ResidentModel, Runtime
@@ -57,7 +55,9 @@ class _Task:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     prompts: Sequence[str | list[int]] = ()
     system: str = ""
+    template: str = ""
     """Instead of the model's own."""
+    suffix: str = ""
     context: list[int] = field(default_factory=list)
     num_choices: int = 1
     """Replies to each prompt."""
@@ -82,19 +82,17 @@ def generate(
     """
     prompts = prompts or [request.prompt]
 
-    def check() -> None:
-        check_raw(request)
-        check_template(request)
-
     needs = {"insert": request.suffix, "vision": request.images}
     task = _Task(
         verb="generate",
         is_empty=not any(prompts),
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(404, "model '' not found"),
-        check=check,
+        check=lambda: check_raw(request),
         prompts=prompts,
         system=request.system,
+        suffix=request.suffix,
+        template=request.template,
         context=request.context,
         num_choices=num_choices,
         is_raw=request.raw,
@@ -121,7 +119,8 @@ async def chat_prompt_request(context: ApiContext, request: ChatRequest) -> tupl
     task = _chat_task(request, must_think=False)
     model = await find_model(context.runtime.store, request.model)
     think, _ = await _check(context, request, task, model)
-    prompt = _prompt_request(request, task, model, think, context_length=_ANY_LENGTH)
+    templates = context.inspector.templates(model, model.template or "")
+    prompt = _prompt_request(request, task, model, templates, think, context_length=_ANY_LENGTH)
     return model, msgspec.structs.replace(prompt, truncate=False)
 
 
@@ -172,6 +171,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
                 request,
                 task,
                 resident.model,
+                context.inspector.templates(resident.model, resident.model.template or ""),
                 think,
                 context_length=resident.context_length,
                 num_keep=options.num_keep,
@@ -203,13 +203,12 @@ async def _check(
 ) -> tuple[Think, Options]:
     """Refuses what this model cannot do. Raises what puna.api.errors has a status for."""
     task.check()
+    if not task.is_raw:
+        await context.inspector.check_template(model)
     record = await context.inspector.record(model)
     think = effective_think(request, record, must_think=task.must_think)
     check_capabilities(request, model, record, task.verb, task.needs)
     answer_format(request.format)  # like the body's other fields, wrong whatever the model is
-    if not task.is_raw:
-        check_model_template(model, record)
-        await context.inspector.check_template(model)
     options = parse_options(model.params, request.options)
     check_sampling(options)
     return think, options
@@ -227,6 +226,7 @@ def _prompt_request(
     request: InferenceRequest,
     task: _Task,
     model: StoredModel,
+    templates: ModelTemplates,
     think: Think,
     *,
     context_length: int,
@@ -245,7 +245,9 @@ def _prompt_request(
         embedded=[Message(role=message.role, content=message.content) for message in model.messages],
         think=think.enabled,
         think_level=think.level,
-        template=as_jinja(model.template or "") or "",
+        suffix=task.suffix,
+        template=task.template,
+        templates=templates,
         forgets_thoughts=bool(task.messages) and _forgets_thoughts(model),
         context_length=context_length,
         num_keep=num_keep,

@@ -7,19 +7,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+import msgspec
+
 from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
+from puna.chat.model_templates import ModelTemplates
 from puna.daemon.opening import opened_model
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
-from puna.registry import ModelEntry
+from puna.registry import ModelEntry, StoredModel
 from puna.registry.create import WeightsDescription
 
 V = TypeVar("V")
 
 _MAX_RECORDS = 10_000
 """Each has a few kilobytes at most."""
+_CAPABILITIES = ("completion", "tools", "insert", "vision", "embedding", "thinking", "image", "audio")
 _MAX_LISTED = 4
 """Files that are read at once for lists: they take descriptors, and others' requests are not to wait."""
 
@@ -27,21 +31,36 @@ _MAX_LISTED = 4
 class Inspector:
     """Has files read when they are first asked for. What has been read stays: blobs never change.
 
-    All methods raise what TextPool raises, and GgufError if the file cannot be used.
+    prefers_go: see ModelTemplates. All methods raise what TextPool raises, and GgufError if the file cannot
+    be used.
     """
 
-    def __init__(self, text: TextPool) -> None:
+    def __init__(self, text: TextPool, prefers_go: bool | None = None) -> None:
         self._text = text
+        self._prefers_go = prefers_go
         self._records: dict[str, ModelRecord] = {}
         self._template_errors: dict[str, str] = {}
         self._listing = asyncio.Semaphore(_MAX_LISTED)
 
+    def templates(self, model: ModelEntry, go: str) -> ModelTemplates:
+        """What decides how the model's prompts are made. go: its Go template, if it has one."""
+        config = model.config
+        return ModelTemplates(
+            go=go,
+            renderer=config.renderer or "",
+            parser=config.parser or "",
+            family=config.family,
+            prefers_go=self._prefers_go,
+        )
+
     async def record(self, model: ModelEntry) -> ModelRecord:
         """Raises MissingBlob, StoreError."""
-        digest = model.weights_id
+        digest = model.digest
         if digest not in self._records:
             async with opened_model(model) as source:
-                _keep(self._records, digest, await self._text.inspect(source))
+                go = await asyncio.to_thread(model.read_template)
+                record = await self._text.inspect(source, self.templates(model, go))
+            _keep(self._records, digest, _configured(record, model))
         return _usable(self._records[digest])
 
     async def record_for_list(self, model: ModelEntry) -> ModelRecord:
@@ -49,26 +68,33 @@ class Inspector:
         async with self._listing:
             return await self.record(model)
 
-    async def check_template(self, model: ModelEntry) -> None:
-        """Raises TemplateError if the file has a template that cannot be used, MissingBlob, StoreError."""
-        digest = model.weights_id
+    async def check_template(self, model: StoredModel) -> None:
+        """Raises TemplateError if the template of choice cannot be used, MissingBlob, StoreError."""
+        digest = model.digest
         if digest not in self._template_errors:
             _keep(self._template_errors, digest, await self._template_error(model))
         if error := self._template_errors[digest]:
             raise TemplateError(error)
 
-    async def _template_error(self, model: ModelEntry) -> str:
+    async def _template_error(self, model: StoredModel) -> str:
         async with opened_model(model) as source:
             try:
-                await self._text.check_template(source)
+                await self._text.check_template(source, self.templates(model, model.template or ""))
             except TemplateError as error:
                 return str(error)
         return ""
 
     @asynccontextmanager
-    async def described(self, model: ModelEntry, *, verbose: bool) -> AsyncIterator[int]:
+    async def described(
+        self, model: ModelEntry, *, verbose: bool, with_template: bool, basename: str = ""
+    ) -> AsyncIterator[int]:
         """A file with members of a JSON object, see TextPool.describe(). Raises MissingBlob, StoreError."""
-        async with opened_model(model) as source, self._text.describe(source, verbose=verbose) as descriptor:
+        async with (
+            opened_model(model) as source,
+            self._text.describe(
+                source, verbose=verbose, with_template=with_template, basename=basename
+            ) as descriptor,
+        ):
             yield descriptor
 
     async def describe(self, descriptor: int) -> WeightsDescription:
@@ -85,6 +111,14 @@ def _keep(table: dict[str, V], digest: str, value: V) -> None:
     table[digest] = value
     if len(table) > _MAX_RECORDS:
         del table[next(iter(table))]
+
+
+def _configured(record: ModelRecord, model: ModelEntry) -> ModelRecord:
+    """With what is known of the model beside its file."""
+    named = [name for name in model.config.capabilities or [] if name in _CAPABILITIES]
+    sees = ["vision"] if any(layer.kind == "projector" for layer in model.manifest.layers) else []
+    capabilities = dict.fromkeys([*record.capabilities, *named, *sees])
+    return msgspec.structs.replace(record, capabilities=tuple(capabilities))
 
 
 def _usable(record: ModelRecord) -> ModelRecord:

@@ -78,7 +78,8 @@ def _reply_begin(
     tokenizer: Tokenizer,
     marks: _Marks,
 ) -> int:
-    num_chars = _shared(text, render, messages, False)
+    if not (num_chars := _shared(text, render, messages, False)):
+        return 0
     asking = tokenizer.encode(text[num_chars:], add_special=False)
     begin = len(tokens) - len(asking)
     return begin if list(tokens[begin:]) == asking else marks.at_or_before(num_chars)

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import msgspec
-
 from puna.chat.errors import TemplateError
 from puna.chat.go.template import GoChatTemplate
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.parsers import PARSERS, RENDERERS, parser_family
-from puna.chat.replies.families.family import Family
 from puna.chat.template import ChatTemplate, mentions_tools, writes_thoughts
+from puna.tokenizer import Tokenizer
 
 AnyTemplate: TypeAlias = ChatTemplate | GoChatTemplate
 
@@ -27,19 +26,6 @@ _TOOL_RESULTS = (
 )
 
 
-class ModelTemplates(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model's manifest says of its prompts and replies, beside its file."""
-
-    go: str = ""
-    """Its TEMPLATE."""
-    renderer: str = ""
-    parser: str = ""
-    family: str = ""
-    """Of models, as the configuration calls it."""
-    prefers_go: bool | None = None
-    """True, False: whatever the file has; None: the one that offers more."""
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """source: why this one. A template in Jinja is not parsed yet: it may be anything.
@@ -51,19 +37,36 @@ class Choice:
     jinja: Any = None
     parser: str = ""
 
+    def compiled(self, tokenizer: Tokenizer) -> AnyTemplate | None:
+        """ChatML where there is no template but the tokenizer knows ChatML's tokens; else None. Raises
+        TemplateError.
+        """
+        if self.go is not None:
+            return self.go
+        return ChatTemplate.for_tokenizer(self.jinja, tokenizer, parser=self.parser)
+
+    def check(self) -> None:
+        """Raises TemplateError if it cannot be used."""
+        if self.jinja is not None:
+            ChatTemplate(self.jinja, bos_token="", eos_token="")
+
     @property
-    def family(self) -> Family | None:
-        """None: the template's. Raises TemplateError."""
-        return parser_family(self.parser) if self.parser else None
+    def think_levels(self) -> tuple[str, ...]:
+        """How hard the model may be told to think, if there is a choice."""
+        if self.go is not None:
+            knows = "thinklevel" in self.go.names
+        else:
+            knows = isinstance(self.jinja, str) and "reasoning_effort" in self.jinja
+        return ("low", "medium", "high") if knows or self.parser == "harmony" else ()
 
     @property
     def capabilities(self) -> list[str]:
         """Beside completion."""
         offered = _go_capabilities(self.go) if self.go else _jinja_capabilities(self.jinja)
-        named = PARSERS.get(self.parser)
-        if named is not None:
-            offered |= {"tools"} if named.tools else set()
-            offered |= {"thinking"} if named.thinking else set()
+        if self.parser:
+            named = PARSERS[self.parser]
+            reads = {"tools": named.tools, "thinking": named.thinking, "insert": "insert" in offered}
+            offered = {name for name, does in reads.items() if does}
         return [name for name in ("tools", "thinking", "insert") if name in offered]
 
 
@@ -71,14 +74,16 @@ def choose(jinja: Any, model: ModelTemplates) -> Choice:
     """jinja: what the file has as its template, if anything. Raises TemplateError for a Go template that is
     none, for names that are not known, and for a renderer where the file has no template to use in its place.
     """
-    go = GoChatTemplate(model.go) if model.go else None
+    harmony = model.family in _GPT_OSS and "<|start|>" in model.go and "<|end|>" in model.go
+    parser = model.parser or ("harmony" if harmony and not model.renderer else "")
+    go = GoChatTemplate(model.go, parser=parser) if model.go else None
     if model.renderer or model.parser:
         return _named(jinja, go, model)
-    if go is not None and model.family in _GPT_OSS and "<|start|>" in go.source and "<|end|>" in go.source:
-        return Choice("harmony", go=go, parser="harmony")
-    if go is not None and model.prefers_go is not False:
-        if model.prefers_go or not _prefers_jinja(jinja, go):
-            return Choice("go_template", go=go)
+    if parser:
+        return Choice("harmony", go=go, parser=parser)
+    wants_go = model.prefers_go
+    if go is not None and (wants_go or (wants_go is None and not _prefers_jinja(jinja, go))):
+        return Choice("go_template", go=go)
     if jinja is None:
         return Choice("none")
     return Choice("gguf_chat_template", jinja=jinja)
@@ -127,5 +132,5 @@ def _jinja_capabilities(jinja: Any) -> set[str]:
 
 def _go_capabilities(go: GoChatTemplate) -> set[str]:
     mentioned = {"tools": "tools", "suffix": "insert"}
-    thinks = {"thinking"} if go.supports_thinking else set()
+    thinks = {"thinking"} if go.supports_thinking else set[str]()
     return {capability for name, capability in mentioned.items() if name in go.names} | thinks

@@ -17,9 +17,11 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Why the file cannot be used; then nothing else is known."""
     architecture: Text = ""
     capabilities: Annotated[tuple[Text, ...], msgspec.Meta(max_length=16)] = ()
-    """Only what puna can do with the model."""
-    has_template: bool = False
-    """The file has a chat template."""
+    """What the model can do; puna may not."""
+    template_source: Text = "none"
+    """Where the template comes from that renders prompts; see puna.chat.choice."""
+    think_levels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=8)] = ()
+    """How hard the model may be told to think, if there is a choice."""
     context_length: Count = 0
     embedding_length: Count = 0
     parameter_count: Count = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,6 +15,7 @@ from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
 from puna.chat.grammars.composition import offered_tools, reply_grammar
 from puna.chat.messages import Message
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.normalising import Rendered, render_any, repaired, with_known_roles
 from puna.chat.repairs import num_leading_system
 from puna.chat.replies.old_thoughts import without_old_thoughts
@@ -23,7 +26,8 @@ from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 from puna.chat.written_names import renamed_messages, renamed_tools
 
 if TYPE_CHECKING:  # who only asks for prompts need not load what renders them
-    from puna.chat.template import ChatTemplate
+    from puna.chat.choice import AnyTemplate
+    from puna.chat.go.template import GoChatTemplate
     from puna.tokenizer import Tokenizer
 
 _TOO_LONG = (
@@ -66,10 +70,12 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """What the model puts before every conversation."""
     think: bool = False
     think_level: str | None = None
+    suffix: str = ""
+    """What follows the texts: the model writes what belongs between."""
     template: str = ""
-    """In Jinja, in place of the one in the model's file."""
-    parser: str = ""
-    """The family that the model's configuration names, in place of the template's."""
+    """In Go's template language: renders the prompt in place of the model's own."""
+    templates: ModelTemplates = ModelTemplates()
+    """The model's own, beside the one in its file."""
     tools: list[Tool] = []
     """Functions that the model may call."""
     tool_choice: ToolChoice = ToolChoice()
@@ -104,15 +110,35 @@ def check_tokens(request: PromptRequest, vocab_size: int) -> None:
                 raise PromptError(f"{field} has token {token}, which the model does not have")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """What else prompts are made with.
+
+    override: renders in place of the model's template; replies are read as that one says.
+    filler: renders what has a gap.
+    fill_in: where there is none: the tokens before a text, before what follows the gap, and before what
+        belongs into it. If there are none either, the model cannot do that.
+    at_work: entered while a template is.
+    """
+
+    override: GoChatTemplate | None = None
+    filler: GoChatTemplate | None = None
+    fill_in: Sequence[int] = ()
+    at_work: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 def build_prompts(
-    request: PromptRequest, template: ChatTemplate | None, tokenizer: Tokenizer
+    request: PromptRequest,
+    template: AnyTemplate | None,
+    tokenizer: Tokenizer,
+    rendering: Rendering = Rendering(),
 ) -> list[Prompt]:
     """One for each of the request's prompts, or the one of its conversation.
 
     request: its tokens are taken as they are, see check_tokens().
     template: None: then a conversation is just what user and model wrote. Raises PromptError, TemplateError.
     """
-    builder = _Builder(request, template, tokenizer)
+    builder = _Builder(request, template, tokenizer, rendering)
     if not request.prompts:
         return [builder.chat()]
     return [builder.generate(prompt) for prompt in request.prompts]
@@ -121,17 +147,25 @@ def build_prompts(
 class _Builder:
     """Raises PromptError, TemplateError."""
 
-    def __init__(self, request: PromptRequest, template: ChatTemplate | None, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        request: PromptRequest,
+        template: AnyTemplate | None,
+        tokenizer: Tokenizer,
+        rendering: Rendering,
+    ) -> None:
         self._request = request
         self._template = template
         self._tokenizer = tokenizer
+        self._rendering = rendering
+        self._renderer = rendering.override or template
         self._latest: tuple[list[Message], Rendered, list[int]] | None = None
         self._num_messages = 0  # of the whole conversation
         self._variables: dict[str, Any] = {}
-        if template is not None and template.supports_thinking:
+        if self._template is not None and self._template.supports_thinking:
             self._variables["enable_thinking"] = request.think
             if (level := request.think_level) is not None:
-                self._variables["reasoning_effort"] = template.family.efforts.get(level, level)
+                self._variables["reasoning_effort"] = self._template.family.efforts.get(level, level)
 
     def generate(self, prompt: str | list[int]) -> Prompt:
         request = self._request
@@ -139,9 +173,25 @@ class _Builder:
             return self._fitted("", prompt)
         if request.raw:
             return self._fitted(prompt, self._tokenizer.encode(prompt))
+        if request.suffix:
+            return self._filled_in(prompt)
         system = [Message("system", request.system)] if request.system else []
         embedded = [] if request.context else request.embedded
         return self._conversation([*system, *embedded, Message("user", prompt)])
+
+    def _filled_in(self, prompt: str) -> Prompt:
+        suffix = self._request.suffix
+        if (filler := self._rendering.filler) is not None:
+            with self._rendering.at_work():
+                text = filler.fill_in(prompt, suffix, **self._variables)
+            tokens = self._tokenizer.encode(text, add_special=False)
+            return self._fitted(text, self._with_special_tokens(tokens))
+        if not self._rendering.fill_in:
+            raise PromptError("the model cannot fill in what belongs between two texts")
+        before, between, behind = self._rendering.fill_in
+        head, tail = (self._tokenizer.encode(text, add_special=False) for text in (prompt, suffix))
+        tokens = [before, *head, between, *tail, behind]
+        return self._fitted(self._tokenizer.decode(tokens), self._with_special_tokens(tokens))
 
     def chat(self) -> Prompt:
         request = self._request
@@ -156,8 +206,8 @@ class _Builder:
     def _conversation(self, messages: list[Message]) -> Prompt:
         """Renders the messages that fit, and puts the tokens of the context in front."""
         request = self._request
-        if self._template is not None:
-            messages = with_known_roles(messages, self._template.source)
+        if self._renderer is not None:
+            messages = with_known_roles(messages, self._renderer.source)
         self._num_messages = len(messages)
         if request.truncate:
             messages = fit_messages(messages, lambda cut: len(self._encoded(cut)[1]), request.context_length)
@@ -167,7 +217,7 @@ class _Builder:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
             prompt = [*request.context, *continuation]
         fitted = self._with_reply(self._fitted(text, prompt))
-        if request.with_boundaries and self._template is not None and len(fitted.tokens) == len(prompt):
+        if request.with_boundaries and self._renderer is not None and len(fitted.tokens) == len(prompt):
             num_before = len(prompt) - len(tokens) - self._tokenizer.add_eos
 
             def render(messages: Sequence[Message], asks: bool) -> str:
@@ -180,7 +230,7 @@ class _Builder:
     def _encoded(self, messages: list[Message]) -> tuple[Rendered, list[int]]:
         """The messages as text and as tokens, without BOS and EOS of the tokenizer."""
         if self._latest is None or self._latest[0] != messages:
-            if self._template is None:
+            if self._renderer is None:
                 rendered = Rendered(self._render(messages), [], True)
             else:
                 rendered = render_any(messages, self._render, may_begin=self._may_begin(messages))
@@ -208,39 +258,39 @@ class _Builder:
         """asks: for a reply."""
         if self._request.forgets_thoughts:
             messages = without_old_thoughts(messages)
-        if self._template is None:
+        if (template := self._renderer) is None:
             return "".join(message.content for message in messages if message.role in ("user", "assistant"))
         tools = self._request.tools if self._request.tool_choice.mode != "none" else []
-        if (written_names := self._template.family.written_names) is not None:
+        if (written_names := (self._template or template).family.written_names) is not None:
             names = written_names(self._request.tools)
             tools, messages = renamed_tools(tools, names), renamed_messages(messages, names)
         variables = [tool_variables(tool) for tool in tools]
-        return self._template.render(messages, tools=variables, add_generation_prompt=asks, **self._variables)
+        with self._rendering.at_work():
+            return template.render(messages, tools=variables, add_generation_prompt=asks, **self._variables)
 
     def _with_reply(self, prompt: Prompt) -> Prompt:
         """Says how its reply is to be read, and what it may be. Raises PromptError."""
-        request, template = self._request, self._template
+        request, template = self._request, self._template or self._renderer
         if template is None:
             return prompt
         family = template.family
-        may_think = request.think and template.supports_thinking
-        starts = (
-            may_think and family.thinking is not None and ends_with_open_tag(prompt.text, family.thinking)
-        )
         tools = offered_tools(request.tools, request.tool_choice)
         form = ReplyFormat(
             family=family.name,
-            may_think=may_think,
-            starts_thinking=starts,
+            may_think=request.think and template.supports_thinking,
             shows_thoughts=request.think,
             may_call=bool(tools),
             json=family.json,
+            thinking=template.thinking if family.thinking is not None else None,
         )
+        thinking = form.thinking_of(family) or ()
+        if thinking and ends_with_open_tag(prompt.text, thinking):
+            form = msgspec.structs.replace(form, starts_thinking=True)
         grammar = ""
         if request.answer is not None or tools:
             grammar = reply_grammar(family, form, tools, request.tool_choice, request.answer, self._tokenizer)
-        thinking = "".join(family.thinking or ()) if may_think else ""
-        tags = [tag for tag in family.tags if tools or tag in thinking]
+        tags = [tag for tag in family.tags if tools or tag in "".join(thinking)]
+        tags += [tag for tag in thinking if tag not in tags]
         shown = [self._tokenizer.find_control(tag) for tag in tags]
         return msgspec.structs.replace(
             prompt, reply=form, grammar=grammar, shown_tokens=[token for token in shown if token is not None]

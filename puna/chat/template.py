@@ -16,13 +16,14 @@ import jinja2
 from puna.chat.call_style import EXAMPLE, CallStyle, call_style, written_call
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
+from puna.chat.parsers import PARSERS, parser_family
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import writes_channels
 from puna.chat.replies.families.json_format import format_by_example, json_family
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.json_calls import JsonFormat
-from puna.chat.replies.thinking import THINK
+from puna.chat.replies.thinking import THINK, ThinkingTags
 from puna.chat.sandbox import LIST_CHANGES, Sandbox
 from puna.chat.variables import conversation_variables, with_written_calls
 from puna.tokenizer import Tokenizer
@@ -41,15 +42,17 @@ _SPLITS_THOUGHTS = re.compile(r"""split\(\s*['"]</think>""")
 class ChatTemplate:
     """A template is a program of strangers: nothing here bounds the time and the memory that it takes.
 
-    Thread-safe. Raises TemplateError for a source that is no template.
+    parser: a name that decides how replies are read; "": the template does. Thread-safe. Raises TemplateError
+    for a source that is no template, and for a parser that is not known.
     """
 
-    def __init__(self, source: str, *, bos_token: str, eos_token: str) -> None:
+    def __init__(self, source: str, *, bos_token: str, eos_token: str, parser: str = "") -> None:
         if not isinstance(source, str):
             raise TemplateError(f"the chat template is no text but {type(source).__name__}")
         if len(source) > MAX_SOURCE:
             raise TemplateError(f"the chat template has {len(source)} characters, more than {MAX_SOURCE}")
         self.source = source
+        self._parser = parser
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         self._sandbox = Sandbox()
         self._sandbox.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
@@ -61,28 +64,30 @@ class ChatTemplate:
             raise _described(error) from error
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
-        """The model's own template; ChatML if it has none but knows ChatML's tokens; else None.
+    def for_tokenizer(cls, source: Any, tokenizer: Tokenizer, *, parser: str = "") -> Self | None:
+        """source: the model's own template, which may be anything; None: ChatML if the tokenizer knows
+        ChatML's tokens; else there is none.
 
         Without a template a conversation is the contents of its messages, one behind the other. Raises
         TemplateError for a template that cannot be used.
         """
-        source = template_source(metadata, tokenizer)
-        return None if source is None else cls.with_tokens(source, tokenizer)
-
-    @classmethod
-    def with_tokens(cls, source: str, tokenizer: Tokenizer) -> Self:
-        """For this tokenizer's BOS and EOS. Raises TemplateError for a source that is no template."""
+        if source is None:
+            source = None if tokenizer.find("<|im_start|>") is None else CHATML
+        if source is None:
+            return None
         bos_id, eos_id = tokenizer.bos_id, tokenizer.eos_id
         return cls(
             source,
             bos_token="" if bos_id is None else tokenizer.token_text(bos_id),
             eos_token="" if eos_id is None else tokenizer.token_text(eos_id),
+            parser=parser,
         )
 
     @cached_property
     def family(self) -> Family:
         """How replies are written."""
+        if self._parser:
+            return parser_family(self._parser)
         family = family_of(self.source)
         if family is PLAIN and mentions_tools(self.source):
             written = written_call(self._try_render, self._call_style)
@@ -90,8 +95,15 @@ class ChatTemplate:
         return family
 
     @property
+    def thinking(self) -> ThinkingTags | None:
+        """What thoughts stand between; None: the family knows."""
+        return None
+
+    @property
     def supports_thinking(self) -> bool:
         """Whether a model with this template can think."""
+        if self._parser:
+            return PARSERS[self._parser].thinking
         return writes_thoughts(self.source)
 
     def render(
@@ -154,13 +166,6 @@ def writes_thoughts(source: str) -> bool:
     if (tags.open in source and tags.close in source) or writes_channels(source):
         return True
     return "reasoning_content" not in source and _SPLITS_THOUGHTS.search(source) is not None
-
-
-def template_source(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> Any:
-    """The model's own template, which may be anything; ChatML if it has none but knows ChatML's tokens."""
-    if (source := metadata.get("tokenizer.chat_template")) is not None:
-        return source
-    return None if tokenizer.find("<|im_start|>") is None else CHATML
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -21,7 +21,7 @@ def conversation_variables(messages: Sequence[Message], style: CallStyle) -> lis
 
     What the model thought is shown to it again only since the user spoke last: between its calls.
     """
-    matched = _matched(messages)
+    matched = with_matched_results(messages)
     last_user = max((i for i, message in enumerate(matched) if message.role == "user"), default=-1)
     return [_variables(message, style, thinks=i > last_user) for i, message in enumerate(matched)]
 
@@ -58,7 +58,8 @@ def _call_variables(call: ToolCall, style: CallStyle) -> dict[str, Any]:
     }
 
 
-def _matched(messages: Sequence[Message]) -> list[Message]:
+def with_matched_results(messages: Sequence[Message]) -> list[Message]:
+    """Calls have ids, and results the ids and names of their calls, in whose order they are."""
     matched: list[Message] = []
     position = 0
     while position < len(messages):

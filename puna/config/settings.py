@@ -57,6 +57,8 @@ class Settings:
     state_key: Path = field(default_factory=lambda: Path.home() / ".puna" / "state.key")
     kv_type: str = "f16"
     kv_idle_s: float = 3.0
+    prefers_go_template: bool | None = None
+    """Over the template in a model's file; None: the one that offers more."""
     cache_policy: str = "prefix"
     multi_user_cache: bool = False
     model_shares: tuple[tuple[str, float], ...] = ()

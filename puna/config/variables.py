@@ -160,6 +160,13 @@ VARIABLES: tuple[Variable, ...] = (
         "requests of one model that run at once; 0: as many as there is memory for",
     ),
     Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
+    Variable(
+        "OLLAMA_GO_TEMPLATE",
+        "prefers_go_template",
+        "the one that offers more",
+        _parse_bool,
+        "whether a model's TEMPLATE makes its prompts rather than the chat template in its file",
+    ),
     Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
     Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),

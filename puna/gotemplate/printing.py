@@ -17,7 +17,7 @@ from puna.gotemplate.values import JsonObject, Stringer, Struct, type_name
 NO_VALUE = "<no value>"
 _MAX_WIDTH = 1_000_000
 _VERB = re.compile(
-    r"%(?P<flags>[-+# 0]*)(?P<width>\d{1,6}|\*)?(?:\.(?P<precision>\d{0,6}|\*))?(?P<verb>.)?", re.DOTALL
+    r"%(?P<flags>[-+# 0]*)(?P<width>\d{1,6}|\*)?(?:\.(?P<precision>\*|\d{0,6}))?(?P<verb>.)?", re.DOTALL
 )
 _HTML = str.maketrans(
     {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}

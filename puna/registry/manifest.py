@@ -75,6 +75,10 @@ class ModelConfig(
     """Such as "134.52M"."""
     quantization: _Word = ""
     """Such as "Q4_1"."""
+    renderer: _Word | msgspec.UnsetType = msgspec.UNSET
+    parser: _Word | msgspec.UnsetType = msgspec.UNSET
+    """What is built into Ollama and makes prompts, reads replies; else the template does."""
+    capabilities: Annotated[list[_Word], msgspec.Meta(max_length=64)] | msgspec.UnsetType = msgspec.UNSET
     # Constants that Ollama writes into every config, whatever the machine.
     architecture: _Word = "amd64"
     os: _Word = "linux"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import msgspec
 
 from puna.registry.blob_reader import open_blob
+from puna.registry.digest import blob_file_name, parse_digest
 from puna.registry.errors import UnsupportedModel
 from puna.registry.manifest import Manifest, ModelConfig
 from puna.registry.name import ModelName
 from puna.registry.origin import Origin
+
+_MAX_TEMPLATE_BYTES = 4 << 20
+"""As text layers may have."""
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -47,6 +52,16 @@ class ModelEntry:
     def open(self) -> int:
         """A descriptor for reading the GGUF file, the caller's to close. Raises MissingBlob, StoreError."""
         return open_blob(self.model_path)
+
+    def read_template(self) -> str:
+        """The latest Go template of its layers; "": there is none. Raises MissingBlob, StoreError."""
+        layers = {layer.kind: layer for layer in self.manifest.layers}
+        layer = layers.get("template") or layers.get("prompt")
+        if layer is None:
+            return ""
+        descriptor = open_blob(self.model_path.with_name(blob_file_name(parse_digest(layer.digest))))
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(_MAX_TEMPLATE_BYTES).decode(errors="replace")
 
     def check_loadable(self) -> None:
         """Raises UnsupportedModel for a model that would answer as another one if it was loaded all the same.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from puna.api.app import create_app
 from puna.config.settings import Settings
 from puna.registry import Layer, Manifest, ModelName, Store
 from puna.registry.create import create_from_gguf
-from puna.registry.manifest import LAYER_TYPE
+from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.ggufs import CALLING, CHATML, THINKING, write_gguf
 from tests.daemon.fake_sessions import write_key
@@ -73,6 +73,8 @@ def gguf_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "thinker": write_gguf(directory / "thinker.gguf", template=THINKING),
         "wrong": write_gguf(directory / "wrong.gguf", template="{% nonsense %}"),
         "bare": write_gguf(directory / "bare.gguf", template=None),
+        "filler": write_gguf(directory / "filler.gguf", fill_in=True),
+        "seer": write_gguf(directory / "seer.gguf", **{"vision.block_count": 1}),
         "embedder": write_gguf(directory / "embedder.gguf", pooling_type=1),
         "small": write_gguf(directory / "small.gguf", template=CHATML, context=64),
     }
@@ -92,9 +94,12 @@ def runtime(tmp_path: Path) -> FakeRuntime:
 
 @pytest.fixture
 def add_model(runtime: FakeRuntime, gguf_files: dict[str, Path]) -> AddModel:
-    """add_model("name", "plain", system="...", params={...}): stores a model with these layers."""
+    """add_model("name", "plain", system="...", params={...}): stores a model with these layers.
 
-    def add(name: str, file: str = "plain", **layers: Any) -> None:
+    config: in place of what is usual.
+    """
+
+    def add(name: str, file: str = "plain", config: Mapping[str, Any] | None = None, **layers: Any) -> None:
         store: Store = runtime.store
         digest = store.add_blob([gguf_files[file].read_bytes()])
         manifest = create_from_gguf(store, ModelName.parse(name), digest, TINY_WEIGHTS).manifest
@@ -102,8 +107,12 @@ def add_model(runtime: FakeRuntime, gguf_files: dict[str, Path]) -> AddModel:
         for kind, content in layers.items():
             data = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
             extra.append(Layer(LAYER_TYPE + kind, store.add_blob([data]), len(data)))
+        config_layer = manifest.config
+        if config is not None:
+            data = msgspec.json.encode(config)
+            config_layer = Layer(CONFIG_TYPE, store.add_blob([data]), len(data))
         store.write_manifest(
-            ModelName.parse(name), Manifest(config=manifest.config, layers=[*manifest.layers, *extra])
+            ModelName.parse(name), Manifest(config=config_layer, layers=[*manifest.layers, *extra])
         )
 
     return add

@@ -34,8 +34,15 @@ CALLING = (
 )
 
 
-def write_gguf(path: Path, *, template: str | None = CHATML, context: int = 2048, **metadata: Any) -> Path:
-    """metadata: further keys of the architecture, int or str."""
+def write_gguf(
+    path: Path,
+    *,
+    template: str | None = CHATML,
+    context: int = 2048,
+    fill_in: bool = False,
+    **metadata: Any,
+) -> Path:
+    """fill_in: with tokens for prompts with a gap. metadata: further keys of the architecture, int or str."""
     tokens, types, merges = byte_level_vocabulary()
     if template is None:  # with these tokens it would be a ChatML model all the same
         tokens = [token.replace("<|im_", "<|") for token in tokens]
@@ -54,6 +61,9 @@ def write_gguf(path: Path, *, template: str | None = CHATML, context: int = 2048
     writer.add_bos_token_id(len(tokens) - 2)
     writer.add_eos_token_id(len(tokens) - 3)
     writer.add_add_bos_token(False)
+    if fill_in:
+        for role, text in (("fim_pre", "<"), ("fim_suf", "|"), ("fim_mid", ">")):
+            writer.add_uint32(f"tokenizer.ggml.{role}_token_id", tokens.index(text))
     if template is not None:
         writer.add_chat_template(template)
     writer.add_tensor("token_embd.weight", np.zeros((4, 32), np.float32))

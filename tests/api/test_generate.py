@@ -104,14 +104,7 @@ def test_without_a_template_the_prompt_is_all_there_is(client, runtime, add_mode
     assert prompt_text(runtime) == "hi"
 
 
-def test_go_template_that_would_be_needed_is_refused(client, add_model):
-    add_model("old", "bare", template="{{ .Prompt }}")
-    response = client.post("/api/generate", {"model": "old", "prompt": "hi"})
-    assert response.status_code == 500
-    assert "Go template" in response.json()["error"]
-
-
-def test_a_known_go_template_is_rendered(client, runtime, add_model):
+def test_a_go_template_is_rendered(client, runtime, add_model):
     add_model("gemma", "bare", template=GEMMA_LAYERS["template"])
     client.post("/api/generate", {"model": "gemma", "prompt": "hi", "system": "Be brief."})
     assert prompt_text(runtime) == (
@@ -119,10 +112,31 @@ def test_a_known_go_template_is_rendered(client, runtime, add_model):
     )
 
 
-def test_template_of_the_request_is_refused(client):
-    response = client.post("/api/generate", {"model": "m", "prompt": "hi", "template": "{{ .Prompt }}"})
-    assert response.status_code == 400
-    assert "template" in response.json()["error"]
+def test_template_of_the_request_renders_the_prompt(client, runtime):
+    body = {"model": "m", "prompt": "hi", "system": "S", "template": "{{ .System }}: {{ .Prompt }}!"}
+    client.post("/api/generate", body)
+    assert prompt_text(runtime) == "S: hi!"
+    response = client.post("/api/generate", {**body, "template": "{{ .Nonsense"})
+    assert (response.status_code, response.json()["error"]) == (
+        500,
+        "line 1 of the chat template: unclosed action",
+    )
+
+
+def test_what_a_model_fills_in(client, runtime, add_model):
+    add_model("go", template="{{ if .Suffix }}<{{ .Prompt }}|{{ .Suffix }}>{{ else }}{{ .Prompt }}{{ end }}")
+    add_model("tokens", "filler")
+    for model in ("go", "tokens"):
+        client.post("/api/generate", {"model": model, "prompt": "a(", "suffix": ")b"})
+        assert prompt_text(runtime) == "<a(|)b>"
+        assert "insert" in client.post("/api/show", {"model": model}).json()["capabilities"]
+    client.post("/v1/completions", {"model": "go", "prompt": "x", "suffix": "y"})
+    assert prompt_text(runtime) == "<x|y>"
+    response = client.post("/api/generate", {"model": "m", "prompt": "a", "suffix": "b"})
+    assert (response.status_code, response.json()["error"]) == (
+        400,
+        "registry.ollama.ai/library/m:latest does not support insert",
+    )
 
 
 def test_debug_shows_the_prompt_and_generates_nothing(client, runtime):

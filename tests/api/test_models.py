@@ -10,6 +10,8 @@ import pytest
 
 from puna.engine.observation.stats import ModelStats
 from puna.registry import ModelName
+from tests.api.test_generate import prompt_text
+from tests.chat.go.pairs import PAIRS
 
 pytestmark = pytest.mark.native
 
@@ -58,12 +60,12 @@ def test_tags_read_few_files_at_once_and_compile_no_template(client, runtime, ad
         add_model(f"n{number}")
     inspect, under_way, most = runtime.text.inspect, [], []
 
-    async def slowly(source):
+    async def slowly(source, templates):
         under_way.append(source)
         most.append(len(under_way))
         await asyncio.sleep(0.01)
         under_way.remove(source)
-        return await inspect(source)
+        return await inspect(source, templates)
 
     monkeypatch.setattr(runtime.text, "inspect", slowly)
     monkeypatch.setattr(runtime.text, "check_template", None)
@@ -104,7 +106,7 @@ def test_show_tells_everything(client, add_model):
     reply = client.post("/api/show", {"model": "full"}).json()
     assert reply["license"] == "MIT"
     assert reply["system"] == 'Say "hi"\ntwice.'
-    assert "<|im_start|>" in reply["template"]
+    assert (reply["template"], reply["template_source"]) == ("{{ .Prompt }}", "go_template")
     assert reply["parameters"].splitlines() == [
         'stop                           "<a>"',
         'stop                           "<b>"',
@@ -123,6 +125,65 @@ def test_show_tells_everything(client, add_model):
     assert reply["modified_at"]
     assert "context_length" not in reply["details"]
     assert {"name": "token_embd.weight", "type": "F32", "shape": [32, 4]} in reply["tensors"]
+
+
+def test_show_tells_which_template_is_in_use(client, add_model):
+    add_model("jinja", "thinker", template="{{ .Prompt }}")
+    reply = client.post("/api/show", {"model": "jinja"}).json()
+    assert "<think>" in reply["template"]
+    assert reply["template_source"] == "gguf_chat_template"
+    assert reply["capabilities"] == ["completion", "thinking"]
+    assert reply["thinking"] == {"values": [True, False, "low", "medium", "high"], "default": True}
+
+
+def test_show_and_tags_know_what_the_configuration_names(client, add_model):
+    config = {"renderer": "qwen3-coder", "parser": "harmony", "capabilities": ["audio", "nonsense"]}
+    add_model("named", config=config, template="{{ .Prompt }}")
+    reply = client.post("/api/show", {"model": "named"}).json()
+    assert (reply["renderer"], reply["parser"]) == ("qwen3-coder", "harmony")
+    assert (reply["template_source"], "<|im_start|>" in reply["template"]) == ("renderer_parser", True)
+    assert reply["capabilities"] == ["completion", "tools", "thinking", "audio"]
+    assert reply["thinking"]["values"] == [True, False, "low", "medium", "high"]
+    assert {"RENDERER qwen3-coder", "PARSER harmony"} <= {*reply["modelfile"].splitlines()}
+    listed = {model["name"]: model["capabilities"] for model in client.get("/api/tags").json()["models"]}
+    assert listed == {"named:latest": reply["capabilities"], "m:latest": ["completion"]}
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [({"renderer": "x"}, 'unknown renderer "x"'), ({"parser": "y"}, 'unknown parser "y"')],
+)
+def test_what_the_configuration_names_must_be_known(client, add_model, config, error):
+    add_model("odd", config=config)
+    response = client.post("/api/chat", {"model": "odd", "messages": [{"role": "user", "content": "hi"}]})
+    assert (response.status_code, response.json()["error"]) == (500, error)
+    assert client.post("/api/show", {"model": "odd"}).json()["capabilities"] == ["completion"]
+
+
+def test_go_templates_call_tools_and_think(client, runtime, add_model):
+    add_model("go", template=PAIRS["chatml"].go)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    body = {"model": "go", "messages": [{"role": "user", "content": "hi"}], "tools": [tool], "think": False}
+    assert client.post("/api/chat", body).status_code == 200
+    assert '<tools>\n{"type":"function","function":{"name":"f",' in prompt_text(runtime)
+    assert prompt_text(runtime).endswith("<think>\n\n</think>\n\n")
+    assert "<tool_call>" in runtime.requests[-1].grammar
+    capabilities = client.post("/api/show", {"model": "go"}).json()["capabilities"]
+    assert capabilities == ["completion", "tools", "thinking"]
+
+
+def test_a_model_that_sees_says_so_and_is_shown_nothing(client, add_model):
+    add_model("seer", "seer")
+    assert client.post("/api/show", {"model": "seer"}).json()["capabilities"] == ["completion", "vision"]
+    response = client.post("/api/generate", {"model": "seer", "prompt": "hi", "images": ["aGk="]})
+    assert (response.status_code, "does not support vision" in response.json()["error"]) == (400, True)
+
+
+def test_an_editor_gets_the_name_it_asked_for(client):
+    editor = {"User-Agent": "GitHubCopilotChat/0.30"}
+    reply = client.post("/api/show", {"model": "M"}, **editor).json()
+    assert reply["model_info"]["general.basename"] == "M"
+    assert "general.basename" not in client.post("/api/show", {"model": "m"}).json()["model_info"]
 
 
 def test_show_gives_arrays_only_if_verbose(client):

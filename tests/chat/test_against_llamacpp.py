@@ -21,7 +21,9 @@ CONVERSATIONS = [
 
 def test_prompts_are_llamacpps(smollm2_path):
     with GgufFile(smollm2_path) as file:
-        template = ChatTemplate.from_gguf(file.metadata, load_tokenizer(file.metadata))
+        template = ChatTemplate.for_tokenizer(
+            file.metadata.get("tokenizer.chat_template"), load_tokenizer(file.metadata)
+        )
     assert template is not None
     with LlamaCpp(smollm2_path, context=256) as oracle:
         for turns in CONVERSATIONS:

@@ -149,10 +149,10 @@ def test_capabilities_are_seen_in_the_template(source, tools, thinking):
     assert (mentions_tools(source), writes_thoughts(source)) == (tools, thinking)
 
 
-def test_template_and_tokens_come_from_the_file():
+def test_tokens_come_from_the_tokenizer():
     tokenizer = load_tokenizer(sentencepiece())
-    metadata = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"}
-    template = ChatTemplate.from_gguf(metadata, tokenizer)
+    source = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+    template = ChatTemplate.for_tokenizer(source, tokenizer)
     assert template is not None
     assert template.render(HELLO) == "<s>Hello</s>"
 
@@ -169,7 +169,7 @@ def test_bos_that_the_template_writes_is_not_doubled():
 
 def test_file_without_template_gets_chatml_if_it_knows_its_tokens():
     tokenizer = load_tokenizer(all_pairs_bpe("qwen2"))
-    template = ChatTemplate.from_gguf({}, tokenizer)
+    template = ChatTemplate.for_tokenizer(None, tokenizer)
     assert template is not None
     messages = [Message("system", "Be brief."), *HELLO]
     assert template.render(messages) == (
@@ -182,4 +182,4 @@ def test_file_without_template_and_tokens_for_one_gets_none():
     metadata["tokenizer.ggml.tokens"] = [
         re.sub("im_start", "other", t) for t in metadata["tokenizer.ggml.tokens"]
     ]
-    assert ChatTemplate.from_gguf({}, load_tokenizer(metadata)) is None
+    assert ChatTemplate.for_tokenizer(None, load_tokenizer(metadata)) is None

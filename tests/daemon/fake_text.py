@@ -29,7 +29,8 @@ class WorkersHere:
 
     async def run(self, job: Job):
         if job.model is not None and job.model.number not in self._attached:
-            attach = Attach(job.model.number, job.model.side.template)
+            side = job.model.side
+            attach = Attach(job.model.number, side.template, side.fill_in)
             self._service.handle(attach, [job.model.vocabulary])
             self._attached.add(job.model.number)
         return self._service.handle(job.message, job.descriptors)

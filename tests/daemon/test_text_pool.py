@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from puna.backends.base import ModelSource
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.messages import Message
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import PromptRequest
 from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel
@@ -36,6 +38,19 @@ LONG = PromptRequest(prompts=["over the lazy dog " * 60_000], raw=True, context_
 
 REPEAT = "{% for i in range(60) %}"
 NESTED = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{{ '' }}"
+GO_BOMBS = [
+    '{{ define "t" }}{{ template "t" . }}{{ end }}{{ template "t" . }}',
+    '{{ define "t" }}{{ range 99 }}{{ template "t" . }}{{ end }}{{ end }}{{ template "t" . }}',
+    "{{ range 1000000000 }}{{ end }}",
+    "{{ range 9999 }}{{ range 9999 }}{{ range 9999 }}x{{ end }}{{ end }}{{ end }}",
+    '{{ $s := "xxxxxxxxxx" }}{{ range 99 }}{{ $s = printf "%s%s" $s $s }}{{ end }}{{ $s }}',
+    '{{ $s := "x" }}{{ range 9999 }}{{ $s = json $s }}{{ end }}{{ $s }}',
+    '{{ range 9999 }}{{ printf "%999999d" 1 }}{{ end }}',
+    '{{ range 9999 }}{{ printf "%.999999f" 1.5 }}{{ end }}',
+    "{{ if .System }}" * 20000,
+    "{{ " + "(" * 90000,
+    "{{ .Prompt }}" * 80000 + "{{",
+]
 BOMBS = [
     NESTED + "{% endfor %}" * 3,
     "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
@@ -125,7 +140,7 @@ def test_a_model_is_inspected_described_and_prompted(plain: Path):
         with ModelSource.open(plain) as source:
             record = await pool.inspect(source)
             for verbose in (False, True):
-                async with pool.describe(source, verbose=verbose) as descriptor:
+                async with pool.describe(source, verbose=verbose, with_template=True) as descriptor:
                     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
                 description = json.loads(b"{" + content + b"}")
                 tokens = description["model_info"]["tokenizer.ggml.tokens"]
@@ -156,13 +171,13 @@ def test_nobody_waits_for_those_who_do_not_read_what_is_long(plain: Path, tmp_pa
         with ModelSource.open(plain) as source, ModelSource.open(long) as other:
             async with AsyncExitStack() as unread:
                 for _ in range(4):
-                    await unread.enter_async_context(pool.describe(other, verbose=True))
+                    await unread.enter_async_context(pool.describe(other, verbose=True, with_template=True))
                 with pytest.raises(ServerBusy):
-                    async with pool.describe(other, verbose=True):
+                    async with pool.describe(other, verbose=True, with_template=True):
                         pass
-                async with pool.describe(source, verbose=True):
+                async with pool.describe(source, verbose=True, with_template=True):
                     pass
-            async with pool.describe(other, verbose=True):
+            async with pool.describe(other, verbose=True, with_template=True):
                 pass
 
     run(work)
@@ -226,12 +241,12 @@ def test_what_a_file_gets_wrong_is_in_its_record(tmp_path: Path):
             with pytest.raises(GgufError, match=r"bad\.gguf"):
                 await pool.open_model(source)
             with pytest.raises(GgufError, match=r"bad\.gguf"):
-                async with pool.describe(source, verbose=True):
+                async with pool.describe(source, verbose=True, with_template=True):
                     pass
         with ModelSource.open(wrong) as source:
             assert (await pool.inspect(source)).error == ""
             with pytest.raises(TemplateError, match="line 1 of the chat template"):
-                await pool.check_template(source)
+                await pool.check_template(source, ModelTemplates())
         async with opened(pool, wrong) as model:
             with pytest.raises(TemplateError, match="line 1 of the chat template"):
                 await pool.build_prompts(model, HI)
@@ -284,7 +299,7 @@ def test_bombs_end_with_an_error_of_their_own(tmp_path: Path, plain: Path):
         with ModelSource.open(path) as source:
             assert (await pool.inspect(source)).parameter_count == 160
             with suppress(TemplateError):
-                await pool.check_template(source)
+                await pool.check_template(source, ModelTemplates())
         async with opened(pool, path) as model:
             with pytest.raises((TemplateError, WorkerDied)) as caught:
                 await pool.build_prompts(model, HI)
@@ -293,9 +308,18 @@ def test_bombs_end_with_an_error_of_their_own(tmp_path: Path, plain: Path):
             assert model.has_killed, "what follows leaves others room"
         return str(caught.value)
 
+    async def set_off_go(pool: TextPool, templates: ModelTemplates) -> str:
+        async with opened(pool, plain) as model:
+            with pytest.raises((TemplateError, WorkerDied)) as caught:
+                await pool.build_prompts(model, msgspec.structs.replace(HI, templates=templates))
+            return str(caught.value)
+
     async def work(pool: TextPool) -> None:
         async with opened(pool, plain) as model:
-            bombs = asyncio.gather(*(set_off(pool, path) for path in paths))
+            bombs = asyncio.gather(
+                *(set_off(pool, path) for path in paths),
+                *(set_off_go(pool, ModelTemplates(go=bomb)) for bomb in GO_BOMBS),
+            )
             while not bombs.done():
                 assert await pool.build_prompts(model, HI)
                 await asyncio.sleep(0.02)

@@ -26,6 +26,9 @@ def modelfile_text(model: StoredModel, system: str, parameters: Mapping[str, Any
     ]
     if model.template:
         lines.append(f"TEMPLATE {_quoted(model.template)}")
+    for command, name in (("RENDERER", model.config.renderer), ("PARSER", model.config.parser)):
+        if name:
+            lines.append(f"{command} {_quoted(name)}")
     if system:
         lines.append(f"SYSTEM {_quoted(system)}")
     lines += [

@@ -25,6 +25,9 @@ from puna.chat.model_record import ModelRecord
 from puna.registry import ModelNotFound, StoredMessage, StoredModel, parse_digest
 
 _CHUNK_BYTES = 1 << 18
+_FILE_SOURCES = ("gguf_chat_template", "renderer", "renderer_parser")
+_WANTS_NAME = "GitHubCopilotChat/"
+"""Of clients that show models by `general.basename`: they get what they asked for."""
 
 
 class ShowRequest(msgspec.Struct):
@@ -48,6 +51,13 @@ class OriginReply(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of the weights."""
 
 
+class ThinkingReply(msgspec.Struct):
+    """What `think` may be, and what it is if it is not given."""
+
+    values: list[bool | str]
+    default: bool | str
+
+
 class ShowHead(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the reply has besides what the weights' file says of itself: model_info, tensors, its template.
 
@@ -58,7 +68,11 @@ class ShowHead(msgspec.Struct, kw_only=True, omit_defaults=True):
     modelfile: str = ""
     parameters: str = ""
     template: str = ""
-    """If the file has none."""
+    """If it is not the file's."""
+    template_source: str = ""
+    renderer: str = ""
+    parser: str = ""
+    thinking: ThinkingReply | None = None
     system: str = ""
     details: ModelDetails
     messages: list[StoredMessage] = []
@@ -78,13 +92,22 @@ async def show(request: Request) -> EventResponse[bytes]:
         model = await asyncio.to_thread(context_of(request).runtime.store.find, name)
     except ModelNotFound as error:
         raise ApiError(404, f"model '{name.short}' not found") from error
-    return EventResponse(_pieces(inspector, model, body), _PieceFraming(), stream=True)
+    wants_name = request.headers.get("user-agent", "").startswith(_WANTS_NAME)
+    pieces = _pieces(inspector, model, body, basename=text if wants_name else "")
+    return EventResponse(pieces, _PieceFraming(), stream=True)
 
 
-async def _pieces(inspector: Inspector, model: StoredModel, body: ShowRequest) -> AsyncGenerator[bytes, None]:
+async def _pieces(
+    inspector: Inspector, model: StoredModel, body: ShowRequest, basename: str
+) -> AsyncGenerator[bytes, None]:
     """Of one JSON object, which is long where vocabularies are in it."""
-    head = msgspec.json.encode(_head(model, await inspector.record(model), body))
-    async with inspector.described(model, verbose=body.verbose) as description:
+    record = await inspector.record(model)
+    head = msgspec.json.encode(_head(model, record, body))
+    with_template = not _shows_own_template(model, record)
+    described = inspector.described(
+        model, verbose=body.verbose, with_template=with_template, basename=basename
+    )
+    async with described as description:
         yield head[:-1] + b","
         offset = 0
         while piece := os.pread(description, _CHUNK_BYTES, offset):
@@ -124,7 +147,11 @@ def _head(model: StoredModel, record: ModelRecord, body: ShowRequest) -> ShowHea
         license="\n".join(model.licenses),
         modelfile=modelfile_text(model, system, parameters),
         parameters=parameters_text(parameters),
-        template="" if record.has_template else model.template or "",
+        template=model.template or "" if _shows_own_template(model, record) else "",
+        template_source=record.template_source,
+        renderer=model.config.renderer or "",
+        parser=model.config.parser or "",
+        thinking=_thinking(record),
         system=system,
         details=details_of(model.config),
         messages=model.messages,
@@ -132,6 +159,17 @@ def _head(model: StoredModel, record: ModelRecord, body: ShowRequest) -> ShowHea
         origin=_origin(model),
         modified_at=model.modified_at,
     )
+
+
+def _shows_own_template(model: StoredModel, record: ModelRecord) -> bool:
+    """Whether the template in use is not the file's."""
+    return bool(model.template) and record.template_source not in _FILE_SOURCES
+
+
+def _thinking(record: ModelRecord) -> ThinkingReply | None:
+    if "thinking" not in record.capabilities:
+        return None
+    return ThinkingReply([True, False, *record.think_levels], True)
 
 
 def _origin(model: StoredModel) -> OriginReply | None:

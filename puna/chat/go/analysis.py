@@ -53,7 +53,7 @@ def _operands(pipeline: Pipeline) -> Iterator[Operand]:
 
 
 def thinking_tags(body: Body) -> ThinkingTags | None:
-    """What stands around `.Thinking` where messages are ranged over: the first and the last text beside it."""
+    """What stands around `.Thinking` where messages are ranged over: the first and last text beside it."""
     found = list(_around_thinking(body, False))
     opening = next((text for text, _ in reversed(found) if text is not None), "")
     closing = next((text for _, text in reversed(found) if text is not None), "")

@@ -13,10 +13,14 @@ from puna.chat.errors import TemplateError
 from puna.chat.go.analysis import names_in, response, thinking_tags, tool_tag, up_to_response
 from puna.chat.go.values import message_values, tool_values, typescript_type
 from puna.chat.messages import Message
+from puna.chat.parsers import PARSERS, parser_family
 from puna.chat.replies.families.family import Family
+from puna.chat.replies.families.json_format import format_by_tag, json_family
+from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.thinking import ThinkingTags
 from puna.chat.template import MAX_SOURCE
+from puna.chat.variables import with_matched_results
 from puna.gotemplate.errors import GoTemplateError
 from puna.gotemplate.functions import Functions
 from puna.gotemplate.printing import to_json
@@ -33,13 +37,15 @@ _FUNCTIONS: Functions = {
 class GoChatTemplate:
     """A template is a program of strangers: nothing here bounds the time and the memory that it takes.
 
-    Thread-safe. Raises TemplateError for a source that is no template.
+    parser: a name that decides how replies are read; "": the template does. Thread-safe. Raises TemplateError
+    for a source that is no template, and for a parser that is not known.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, parser: str = "") -> None:
         if len(source) > MAX_SOURCE:
             raise TemplateError(f"the chat template has {len(source)} characters, more than {MAX_SOURCE}")
         self.source = source
+        self._parser = parser
         try:
             self._template = GoTemplate(source, _FUNCTIONS)
         except GoTemplateError as error:
@@ -49,23 +55,31 @@ class GoChatTemplate:
             self._template.body.append(response())
 
     @cached_property
+    def thinking(self) -> ThinkingTags | None:
+        """What thoughts stand between; None: the family knows."""
+        return None if self._parser else thinking_tags(self._template.body)
+
+    @cached_property
     def family(self) -> Family:
         """How replies are written."""
-        return family_of(self.source)
-
-    @cached_property
-    def thinking(self) -> ThinkingTags | None:
-        """What thoughts stand between; None: the model does not think."""
-        return thinking_tags(self._template.body)
-
-    @cached_property
-    def tool_tag(self) -> str:
-        """What calls of tools begin with."""
-        return tool_tag(self._template.body)
+        if self._parser:
+            return parser_family(self._parser)
+        family = family_of(self.source)
+        if family is PLAIN and "tools" in self.names:
+            return json_family(format_by_tag(tool_tag(self._template.body), self.source))
+        return family
 
     @property
     def supports_thinking(self) -> bool:
+        """Whether a model with this template can think."""
+        if self._parser:
+            return PARSERS[self._parser].thinking
         return self.thinking is not None
+
+    @property
+    def fills_in(self) -> bool:
+        """Whether it has a place for what follows a gap."""
+        return "suffix" in self.names
 
     @property
     def renders_tool_results(self) -> bool:
@@ -88,16 +102,23 @@ class GoChatTemplate:
         if not add_generation_prompt:
             raise TemplateError("a Go template cannot be told not to ask for a reply")
         think = _think_values(enable_thinking, reasoning_effort)
-        collated = list(_collated(messages))
+        collated = list(_collated(with_matched_results(messages)))
         if "messages" not in self.names:
             return "".join(self._turns(collated, think))
         system = "\n\n".join(message.content for message in messages if message.role == "system")
         given = {"System": system, "Messages": message_values(collated), "Response": "", **think}
         return self._execute({**given, "Tools": tool_values(tools or [])})
 
-    def fill_in(self, prompt: str, suffix: str, *, enable_thinking: bool | None = None) -> str:
+    def fill_in(
+        self,
+        prompt: str,
+        suffix: str,
+        *,
+        enable_thinking: bool | None = None,
+        reasoning_effort: str | None = None,
+    ) -> str:
         """The prompt for what belongs between two texts. Raises TemplateError."""
-        think = _think_values(enable_thinking, None)
+        think = _think_values(enable_thinking, reasoning_effort)
         return self._execute({"Prompt": prompt, "Suffix": suffix, "Response": "", **think})
 
     def _turns(self, messages: Sequence[Message], think: Mapping[str, Any]) -> Iterator[str]:

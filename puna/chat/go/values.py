@@ -129,7 +129,7 @@ def _message(message: Message) -> dict[str, Any]:
 def _call(call: ToolCall, position: int) -> Struct:
     function = call.function
     fields = {
-        "Index": position if function.index is None else function.index,
+        "Index": function.index if isinstance(function.index, int) else position,
         "Name": function.name,
         "Arguments": _JsonMap(function.arguments),
     }

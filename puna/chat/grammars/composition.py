@@ -104,7 +104,7 @@ def _composed(
         must_call=choice.mode == "required",
         parallel=choice.parallel,
         answer=_answer_term(builder, answer),
-        thinking=family.thinking if form.may_think else None,
+        thinking=form.thinking_of(family),
         starts_thinking=form.starts_thinking,
     )
     return builder.grammar(family.grammar(builder, task))

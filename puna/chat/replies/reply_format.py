@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.pieces import ReplyParser
 from puna.chat.replies.tagged import Reading
+from puna.chat.replies.thinking import ThinkingTags
 from puna.chat.tools import Tool
 
 
@@ -29,6 +31,12 @@ class ReplyFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Tools were offered."""
     json: JsonFormat | None = None
     """Of calls, where there is no family."""
+    thinking: ThinkingTags | None = None
+    """What thoughts stand between, by the template; None: the family knows."""
+
+    def thinking_of(self, family: Family) -> ThinkingTags | None:
+        """What thoughts stand between; None: there are none, or the family's parser knows itself."""
+        return (self.thinking or family.thinking) if self.may_think else None
 
 
 def reply_parser(form: ReplyFormat, tools: Sequence[Tool]) -> ReplyParser:
@@ -36,7 +44,7 @@ def reply_parser(form: ReplyFormat, tools: Sequence[Tool]) -> ReplyParser:
     family = json_family(form.json) if form.json is not None else FAMILIES[form.family]
     reading = Reading(
         tools=tools if form.may_call else (),
-        thinking=family.thinking if form.may_think else None,
+        thinking=form.thinking_of(family),
         starts_thinking=form.starts_thinking,
     )
     return family.new_parser(reading)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from puna.backends.base import ModelSource
 from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.model_record import ModelRecord
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
 from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel, UnusedModels, identity_of
@@ -66,26 +67,35 @@ class TextPool:
         await self._workers.close()
         self._unused.close()
 
-    async def inspect(self, source: ModelSource) -> ModelRecord:
+    async def inspect(
+        self,
+        source: ModelSource,
+        templates: ModelTemplates = ModelTemplates(),  # noqa: B008
+    ) -> ModelRecord:
         """Also of a file that cannot be used: the record says why."""
+        message = Inspect(source.name, templates)
         try:
-            return await self._workers.run(Job(Inspect(source.name), source.descriptors, key=source.name))
+            return await self._workers.run(Job(message, source.descriptors, key=source.name))
         except GgufError as error:
             return ModelRecord(error=str(error))
 
-    async def check_template(self, source: ModelSource) -> None:
-        """Raises TemplateError if the file has a template that cannot be used, GgufError."""
-        await self._workers.run(Job(CheckTemplate(source.name), source.descriptors, key=source.name))
+    async def check_template(self, source: ModelSource, templates: ModelTemplates) -> None:
+        """Raises TemplateError if the template of choice cannot be used, GgufError."""
+        message = CheckTemplate(source.name, templates)
+        await self._workers.run(Job(message, source.descriptors, key=source.name))
 
     @asynccontextmanager
-    async def describe(self, source: ModelSource, *, verbose: bool) -> AsyncIterator[int]:
+    async def describe(
+        self, source: ModelSource, *, verbose: bool, with_template: bool, basename: str = ""
+    ) -> AsyncIterator[int]:
         """A file in memory with members of a JSON object: see puna.worker.text.description.
 
-        verbose: with all arrays. Raises GgufError, ServerBusy.
+        verbose: with all arrays. with_template: with the file's. basename: in place of the
+        file's, if it is not empty. Raises GgufError, ServerBusy.
         """
         descriptor = memory_file.create("description")
         try:
-            message = Describe(source.name, verbose)
+            message = Describe(source.name, verbose, with_template, basename)
             descriptors = [*source.descriptors, descriptor]
             await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
             memory_file.seal(descriptor)

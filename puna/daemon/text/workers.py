@@ -176,7 +176,9 @@ class TextWorkers:
         if model.number in worker.attached:
             worker.attached.remove(model.number)
         else:
-            await worker.client.call(Attach(model.number, model.side.template), [model.vocabulary])
+            await worker.client.call(
+                Attach(model.number, model.side.template, model.side.fill_in), [model.vocabulary]
+            )
         worker.attached.append(model.number)
         if len(worker.attached) > _MAX_ATTACHED:
             self._detach(worker, worker.attached[0])

@@ -23,18 +23,24 @@ class TensorEntry(msgspec.Struct):
     shape: tuple[int, ...]
 
 
-def write_description(metadata: Metadata, file: BinaryIO, *, verbose: bool) -> None:
-    """Members of a JSON object: template (if there is one), model_info, tensors.
+def write_description(
+    metadata: Metadata, file: BinaryIO, *, verbose: bool, with_template: bool, basename: str
+) -> None:
+    """Members of a JSON object: template (if it is wanted, and there is one), model_info, tensors.
 
-    verbose: otherwise arrays that are not empty are null. Raises GgufError, also if it becomes too long.
+    verbose: otherwise arrays that are not empty are null.
+    basename: in place of the file's "general.basename", if it is not empty. Raises GgufError, also if it
+    becomes too long.
     """
     try:
-        if (template := metadata.get(TEMPLATE_KEY)) is not None:
+        if with_template and (template := metadata.get(TEMPLATE_KEY)) is not None:
             file.write(b'"template":' + _encoded(template) + b",")
         file.write(b'"model_info":{"general.parameter_count":')
         file.write(_encoded(sum(math.prod(tensor.shape) for tensor in metadata.tensors.values())))
+        if basename:
+            file.write(b',"general.basename":' + _encoded(basename))
         for key in metadata:
-            if key not in _HIDDEN_KEYS:
+            if key not in _HIDDEN_KEYS and not (basename and key == "general.basename"):
                 file.write(b"," + _encoded(key) + b":")
                 _write_value(metadata, key, file, verbose=verbose)
         file.write(b'},"tensors":[')

@@ -9,6 +9,7 @@ import msgspec
 from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.model_record import ModelRecord
+from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
@@ -27,7 +28,9 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     end_of_generation: Annotated[list[int], msgspec.Meta(max_length=1024)]
     template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None
-    """None: there is none that can be used."""
+    """That of the file; None: there is none that can be used."""
+    fill_in: Annotated[list[int], msgspec.Meta(max_length=3)] = []
+    """Tokens for prompts with a gap; see puna.chat.prompt.Rendering. None: the file does not name them."""
 
 
 class GetCage(Call[CageLevel], frozen=True):
@@ -39,20 +42,26 @@ class Inspect(Call[ModelRecord], frozen=True):
 
     name: str
     """For error texts, here and below."""
+    templates: ModelTemplates = ModelTemplates()
 
 
 class CheckTemplate(Call[None], frozen=True):
     """With the model's file. Raises TemplateError if its template cannot be used, GgufError."""
 
     name: str
+    templates: ModelTemplates
 
 
 class Describe(Call[None], frozen=True):
-    """With the model's file, and one that gets members of a JSON object: template, model_info, tensors."""
+    """With the model's file, and one that gets members of a JSON object; see description.py."""
 
     name: str
     verbose: bool
     """With all arrays."""
+    with_template: bool
+    """With the file's."""
+    basename: str = ""
+    """In place of the file's, if it is not empty."""
 
 
 class OpenModel(Call[TextSide], frozen=True):
@@ -68,6 +77,7 @@ class Attach(Call[None], frozen=True):
 
     model: int
     template: str | None
+    fill_in: list[int]
 
 
 class Detach(msgspec.Struct, frozen=True, tag=True):

@@ -1,34 +1,38 @@
-"""A model's record, from its file."""
+"""A model's record, from its file and from what its manifest says of templates."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from puna.chat.choice import Choice, choose
+from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.chat.template import mentions_tools, writes_thoughts
+from puna.chat.model_templates import ModelTemplates
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 _MAX_CHARS = 200
 _MAX_COUNT = (1 << 63) - 1
+_FILL_IN_KEYS = (
+    ("fim_pre_token_id", "prefix_token_id"),
+    ("fim_suf_token_id", "suffix_token_id"),
+    ("fim_mid_token_id", "middle_token_id"),
+)
 
 
-def read_record(metadata: Metadata) -> ModelRecord:
-    """The template is looked at as a text, not compiled: lists of models come here. Raises GgufError."""
+def read_record(metadata: Metadata, templates: ModelTemplates) -> ModelRecord:
+    """A Jinja template is looked at as a text, not compiled: lists of models come here. Raises GgufError."""
     architecture = metadata.get("general.architecture", "")
-    source = metadata.get(TEMPLATE_KEY)
-    capabilities = ["completion"]
-    if isinstance(source, str):
-        capabilities += ["tools"] if mentions_tools(source) else []
-        capabilities += ["thinking"] if writes_thoughts(source) else []
-    is_embedding = f"{architecture}.pooling_type" in metadata
+    choice = _choice(metadata, templates)
     tensors = metadata.tensors
     return ModelRecord(
         architecture=_bounded(architecture),
-        capabilities=() if is_embedding else tuple(capabilities),
-        has_template=source is not None,
+        capabilities=tuple(_capabilities(metadata, architecture, choice)),
+        template_source=choice.source,
+        think_levels=choice.think_levels,
         context_length=_count(metadata.get(f"{architecture}.context_length")),
         embedding_length=_count(metadata.get(f"{architecture}.embedding_length")),
         parameter_count=_count(sum(math.prod(tensor.shape) for tensor in tensors.values())),
@@ -36,6 +40,35 @@ def read_record(metadata: Metadata) -> ModelRecord:
         quantization=_bounded(quantization_name(metadata, tensors)),
         weight_bytes=_count(sum(tensor.num_bytes for tensor in tensors.values())),
     )
+
+
+def fill_in_tokens(metadata: Mapping[str, Any]) -> list[int]:
+    """Those before a text, before what follows a gap, and before what belongs into it; none if the file does
+    not name all three.
+    """
+    tokens = []
+    for keys in _FILL_IN_KEYS:
+        found = [metadata.get(f"tokenizer.ggml.{key}") for key in keys]
+        tokens += [token for token in found if isinstance(token, int) and token >= 0][:1]
+    return tokens if len(tokens) == len(_FILL_IN_KEYS) else []
+
+
+def _choice(metadata: Metadata, templates: ModelTemplates) -> Choice:
+    """None of the templates if that cannot be told: who asks for a prompt learns why."""
+    try:
+        return choose(metadata.get(TEMPLATE_KEY), templates)
+    except TemplateError:
+        return Choice("none")
+
+
+def _capabilities(metadata: Metadata, architecture: str, choice: Choice) -> list[str]:
+    is_embedding = f"{architecture}.pooling_type" in metadata
+    found = ["embedding" if is_embedding else "completion"]
+    found += [kind for kind in ("vision", "audio") if f"{architecture}.{kind}.block_count" in metadata]
+    found += choice.capabilities
+    if "insert" not in found and not is_embedding and fill_in_tokens(metadata):
+        found.append("insert")
+    return found
 
 
 def _bounded(value: Any) -> str:

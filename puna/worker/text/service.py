@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+from puna.chat.choice import AnyTemplate, choose
 from puna.chat.embedding_inputs import InputsRequest, encode_inputs
-from puna.chat.messages import Message
-from puna.chat.prompt import Prompt, PromptRequest, build_prompts
-from puna.chat.template import MAX_SOURCE, ChatTemplate, template_source
+from puna.chat.go.template import GoChatTemplate
+from puna.chat.model_templates import ModelTemplates
+from puna.chat.prompt import Prompt, PromptRequest, Rendering, build_prompts
+from puna.chat.template import MAX_SOURCE
 from puna.gguf import read_metadata
 from puna.tokenizer import Tokenizer, build_vocabulary
 from puna.worker.cage import CageLevel
@@ -29,7 +31,7 @@ from puna.worker.text.messages import (
     Tokenize,
     ToTextWorker,
 )
-from puna.worker.text.reading import TEMPLATE_KEY, read_record
+from puna.worker.text.reading import TEMPLATE_KEY, fill_in_tokens, read_record
 from puna.worker.text.stages import SharedStage, Stage
 
 _MAX_TEMPLATES = 4
@@ -58,23 +60,25 @@ class TextService:
             case Detokenize(model, tokens):
                 with self._stage.during(Stage.TOKENIZING):
                     return self._models[model].tokenizer.decode(tokens)
-            case Attach(model, template):
+            case Attach():
                 tokenizer = Tokenizer.from_descriptor(descriptors[0])
-                self._models[model] = _AttachedModel(tokenizer, template, self._stage)
+                self._models[message.model] = _AttachedModel(tokenizer, message, self._stage)
             case Detach(model):
                 self._models.pop(model, None)
             case GetCage():
                 return self._cage
-            case Inspect(name):
-                return read_record(read_metadata(descriptors[0], name))
-            case CheckTemplate(name):
+            case Inspect(name, templates):
+                return read_record(read_metadata(descriptors[0], name), templates)
+            case CheckTemplate(name, templates):
                 source = read_metadata(descriptors[0], name).get(TEMPLATE_KEY)
-                if source is not None:
-                    with self._stage.during(Stage.TEMPLATE):
-                        ChatTemplate(source, bos_token="", eos_token="")
-            case Describe(name, verbose):
+                with self._stage.during(Stage.TEMPLATE):
+                    choose(source, templates).check()
+            case Describe(name, verbose, with_template, basename):
+                metadata = read_metadata(descriptors[0], name)
                 with open(descriptors[1], "wb", closefd=False) as file:
-                    write_description(read_metadata(descriptors[0], name), file, verbose=verbose)
+                    write_description(
+                        metadata, file, verbose=verbose, with_template=with_template, basename=basename
+                    )
             case OpenModel(name):
                 metadata = read_metadata(descriptors[0], name)
                 vocabulary = build_vocabulary(metadata)
@@ -88,39 +92,39 @@ class TextService:
 class _AttachedModel:
     """What it takes to build a model's prompts."""
 
-    def __init__(self, tokenizer: Tokenizer, template: str | None, stage: SharedStage) -> None:
+    def __init__(self, tokenizer: Tokenizer, attached: Attach, stage: SharedStage) -> None:
         self.tokenizer = tokenizer
-        self._source = template
+        self._attached = attached
         self._stage = stage
         self._compiled = lru_cache(maxsize=_MAX_TEMPLATES)(self._compile)
+        self._given = lru_cache(maxsize=_MAX_TEMPLATES)(self._parse)
 
     def build_prompts(self, request: PromptRequest) -> list[Prompt]:
         """Raises PromptError, TemplateError."""
         with self._stage.during(Stage.TOKENIZING):
-            source = None if request.raw else request.template or self._source
-            template = None if source is None else self._compiled(source)
-            return build_prompts(request, template, self.tokenizer)
+            template = None if request.raw else self._compiled(request.templates)
+            override = self._given(request.template) if request.template else None
+            filler = override or template
+            rendering = Rendering(
+                override=override,
+                filler=filler if isinstance(filler, GoChatTemplate) and filler.fills_in else None,
+                fill_in=self._attached.fill_in,
+                at_work=partial(self._stage.during, Stage.TEMPLATE),
+            )
+            return build_prompts(request, template, self.tokenizer, rendering)
 
     def encode_inputs(self, request: InputsRequest) -> list[list[int]]:
         """Raises PromptError."""
         with self._stage.during(Stage.TOKENIZING):
             return encode_inputs(request, self.tokenizer)
 
-    def _compile(self, source: str) -> ChatTemplate:
+    def _compile(self, templates: ModelTemplates) -> AnyTemplate | None:
         with self._stage.during(Stage.TEMPLATE):
-            template = _StagedTemplate.with_tokens(source, self.tokenizer)
-        template.stage = self._stage
-        return template
+            return choose(self._attached.template, templates).compiled(self.tokenizer)
 
-
-class _StagedTemplate(ChatTemplate):
-    """Says when it is at work."""
-
-    stage: SharedStage
-
-    def render(self, messages: Sequence[Message], **variables: Any) -> str:
-        with self.stage.during(Stage.TEMPLATE):
-            return super().render(messages, **variables)
+    def _parse(self, source: str) -> GoChatTemplate:
+        with self._stage.during(Stage.TEMPLATE):
+            return GoChatTemplate(source)
 
 
 def _write(descriptor: int, content: bytes) -> None:
@@ -129,10 +133,12 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> TextSide:
-    source = template_source(metadata, tokenizer)
-    is_usable = isinstance(source, str) and len(source) <= MAX_SOURCE
+    source = metadata.get(TEMPLATE_KEY)
+    usable = source if isinstance(source, str) and len(source) <= MAX_SOURCE else None
+    fill_in = fill_in_tokens(metadata)
     return TextSide(
         vocab_size=tokenizer.vocab_size,
         end_of_generation=sorted(tokenizer.end_of_generation),
-        template=source.encode(errors="replace").decode() if is_usable else None,
+        template=None if usable is None else usable.encode(errors="replace").decode(),
+        fill_in=fill_in if max(fill_in, default=0) < tokenizer.vocab_size else [],
     )

@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from puna.chat.errors import TemplateError
+from puna.chat.go.template import GoChatTemplate
 from puna.chat.grammars.validation import grammar_error
 from puna.chat.messages import Message
 from puna.chat.template import CHATML, ChatTemplate
@@ -89,3 +90,4 @@ def _load_all() -> None:
     for source in (CHATML, "{{ strftime_now('%Y') }}", "{{ raise_exception('') }}", "{% for"):
         with suppress(TemplateError):
             ChatTemplate(source, bos_token="", eos_token="").render([message])
+    GoChatTemplate("{{ json .Messages }}").render([message])

@@ -52,7 +52,7 @@ def _use_tokenizer(metadata: Metadata) -> str:
         return _refused("tokenizer", error)
     tokenizer.encode(TEXT)
     with suppress(TemplateError):
-        ChatTemplate.from_gguf(metadata, tokenizer)
+        ChatTemplate.for_tokenizer(metadata.get("tokenizer.chat_template"), tokenizer)
     return "tokenizer"
 
 
