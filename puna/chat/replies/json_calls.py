@@ -17,19 +17,24 @@ from puna.chat.replies.tagged import CallReader
 from puna.chat.tools import Tool
 
 ARGUMENTS = ("arguments", "parameters")
-_BEGINNINGS = ('{"name":', '{"type":"function"', '{"function":')
+NAMES = ("name", "tool_name")
+_BEGINNINGS = ('{"name":', '{"tool_name":', '{"type":"function"', '{"function":')
 
 
 class JsonFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """begin: the tag in front of calls; "": there is none. close: the tag behind them, likewise.
     is_list: calls are a list, even a single one.
-    key: of a call's arguments.
+    name, key: what a call has its function's name and its arguments under.
     """
 
     begin: str = ""
     close: str = ""
     is_list: bool = False
+    name: str = "name"
     key: str = "arguments"
+
+
+_USUAL = JsonFormat()
 
 
 def read_json_calls(reader: CallReader, close: str = "", *, only_offered: bool = False) -> Steps[None]:
@@ -60,34 +65,40 @@ def read_json_calls(reader: CallReader, close: str = "", *, only_offered: bool =
 
 
 def call_of(value: Any) -> Call:
-    """`{"name": ..., "arguments": {...}}`, also with "parameters", arguments as a string, or all of it within
-    "function". Raises NotACall for anything else.
+    """`{"name": ..., "arguments": {...}}`, also with "tool_name" or "parameters", arguments as a string, or
+    all of it within "function". Raises NotACall for anything else.
     """
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
-    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
+    if not isinstance(value, dict):
+        raise NotACall
+    name = next((value[key] for key in NAMES if key in value), None)
+    if not isinstance(name, str) or not name:
         raise NotACall
     arguments = next((value[key] for key in ARGUMENTS if key in value), None)
-    return Call(value["name"], as_object(arguments))
+    return Call(name, as_object(arguments))
 
 
-def json_call(g: GrammarBuilder, tools: Sequence[Tool], key: str = "arguments", *, behind: str = "") -> str:
+def json_call(
+    g: GrammarBuilder, tools: Sequence[Tool], form: JsonFormat = _USUAL, *, behind: str = ""
+) -> str:
     """A term: `{"name": ..., "arguments": {...}}` of one of the tools; "" if there are none.
 
-    key: of the arguments. behind: a term for what may stand between the arguments and the brace.
+    behind: a term for what may stand between the arguments and the brace.
     """
-    return one_of([_call(g, tool, key, behind) for tool in tools]) if tools else ""
+    return one_of([_call(g, tool, form, behind) for tool in tools]) if tools else ""
 
 
-def json_call_list(g: GrammarBuilder, task: ReplyTask, key: str = "arguments", *, behind: str = "") -> str:
+def json_call_list(g: GrammarBuilder, task: ReplyTask, form: JsonFormat = _USUAL, *, behind: str = "") -> str:
     """A term: a list of such calls, as many as there may be."""
     if not task.tools:
         return ""
-    call = g.rule("listed_call", json_call(g, task.tools, key, behind=behind))
+    call = g.rule("listed_call", json_call(g, task.tools, form, behind=behind))
     more = f'("," {g.space()} {call})*' if task.parallel else ""
     return f'"[" {g.space()} {call} {more} {g.space()} "]"'
 
 
-def _call(g: GrammarBuilder, tool: Tool, key: str, behind: str) -> str:
-    head = g.plain('{"name": ' + json.dumps(tool.function.name, ensure_ascii=False) + f', "{key}": ')
+def _call(g: GrammarBuilder, tool: Tool, form: JsonFormat, behind: str) -> str:
+    name = json.dumps(tool.function.name, ensure_ascii=False)
+    head = g.plain(f'{{"{form.name}": {name}, "{form.key}": ')
     return f'{head} {g.arguments(tool.function)} {behind} "}}"'

@@ -12,7 +12,14 @@ from contextlib import suppress
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.json_calls import ARGUMENTS, JsonFormat, json_call, json_call_list, read_json_calls
+from puna.chat.replies.json_calls import (
+    ARGUMENTS,
+    NAMES,
+    JsonFormat,
+    json_call,
+    json_call_list,
+    read_json_calls,
+)
 from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import Steps
 from puna.chat.replies.tagged import CallReader, tagged
@@ -27,7 +34,7 @@ def json_family(form: JsonFormat) -> Family:
         return read_json_calls(reader, form.close, only_offered=not tag)
 
     def grammar(g: GrammarBuilder, task: ReplyTask) -> str:
-        calls = json_call_list(g, task, form.key) if form.is_list else json_call(g, task.tools, form.key)
+        calls = json_call_list(g, task, form) if form.is_list else json_call(g, task.tools, form)
         if not form.begin:
             return g.begun_reply(task, calls, first="{[")
         section = f"{g.space()} {calls} {g.space()} {g.literal(form.close)}"
@@ -50,8 +57,9 @@ def format_by_tag(tag: str, source: str) -> JsonFormat:
     is_list = begin.endswith("[")
     begin = begin.removesuffix("[").rstrip()
     close = next((close for close in _closing(begin) if close in source), "")
+    name = "tool_name" if '"tool_name": "{{' in source else "name"
     key = "parameters" if '"parameters": {{' in source else "arguments"
-    return JsonFormat(begin="" if begin == "{" else begin, close=close, is_list=is_list, key=key)
+    return JsonFormat(begin="" if begin == "{" else begin, close=close, is_list=is_list, name=name, key=key)
 
 
 def format_by_example(text: str, call: Call) -> JsonFormat | None:
@@ -62,12 +70,13 @@ def format_by_example(text: str, call: Call) -> JsonFormat | None:
         with suppress(ValueError):
             value, end = json.JSONDecoder().raw_decode(text, brace.start())
             key = next((key for key in ARGUMENTS if value.get(key) == call.arguments), "")
-            if value.get("name") == call.name and key:
-                return _around(text[: brace.start()], text[end:], key)
+            name = next((name for name in NAMES if value.get(name) == call.name), "")
+            if name and key:
+                return _around(text[: brace.start()], text[end:], name, key)
     return None
 
 
-def _around(before: str, behind: str, key: str) -> JsonFormat | None:
+def _around(before: str, behind: str, name: str, key: str) -> JsonFormat | None:
     before, behind = before.strip(), behind.strip()
     is_list = before.endswith("[") and behind.startswith("]")
     if is_list:
@@ -75,7 +84,7 @@ def _around(before: str, behind: str, key: str) -> JsonFormat | None:
     if len(before) > _LONGEST or "\n" in before:
         return None
     close = next(filter(behind.startswith, _closing(before)), "")
-    return JsonFormat(begin=before, close=close, is_list=is_list, key=key)
+    return JsonFormat(begin=before, close=close, is_list=is_list, name=name, key=key)
 
 
 def _closing(begin: str) -> list[str]:

@@ -11,11 +11,12 @@ from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.python_calls import calls_term, parse_calls
-from puna.chat.replies.json_calls import json_call, read_json_calls
+from puna.chat.replies.json_calls import JsonFormat, json_call, read_json_calls
 from puna.chat.replies.reader import PYTHON, NotACall, Steps
 from puna.chat.replies.tagged import CallReader, tagged
 
 _TAG = "<|python_tag|>"
+_FORMAT = JsonFormat(key="parameters")
 _HEADERS = ("<|start_header_id|>", "<|header_start|>")
 
 
@@ -33,7 +34,7 @@ def _read_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001
 
 
 def _json_grammar(g: GrammarBuilder, task: ReplyTask) -> str:
-    call = f"{_optional_tag(g)} {json_call(g, task.tools, 'parameters')}"
+    call = f"{_optional_tag(g)} {json_call(g, task.tools, _FORMAT)}"
     return g.begun_reply(task, call, first="{[")
 
 

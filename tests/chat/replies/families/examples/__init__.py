@@ -25,6 +25,7 @@ TESTED: Mapping[str, Family] = {
     "json-tagged": json_family(
         JsonFormat(begin="<TOOLCALL>", close="</TOOLCALL>", is_list=True, key="parameters")
     ),
+    "json-behind-text": json_family(JsonFormat(begin="Action: ```json", is_list=True, name="tool_name")),
 }
 """All families, and JSON as templates may write it."""
 
@@ -52,5 +53,6 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "ministral": json_like.MINISTRAL,
     "json": json_like.JSON,
     "json-tagged": json_like.JSON_TAGGED,
+    "json-behind-text": json_like.JSON_BEHIND_TEXT,
 }
 """By the family's name."""

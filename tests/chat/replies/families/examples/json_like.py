@@ -127,3 +127,7 @@ JSON_TAGGED = [
     Example(text=f"So:<TOOLCALL>[{_object(ODD, 'parameters')}]</TOOLCALL> ", content="So:", calls=(ODD,)),
     Example(text="<TOOLCALL>\n[", content=""),
 ]
+JSON_BEHIND_TEXT = [
+    Example(text='Action: ```json\n[\n {"tool_name": "ping.all-hosts", "parameters": {}}\n]', calls=(PING,)),
+    Example(text="Action: ```jso", content="Action: ```jso"),
+]
