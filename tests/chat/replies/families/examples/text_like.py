@@ -56,7 +56,8 @@ SEED_OSS = [
 MINIMAX = [
     Example(
         text='Ok.\n<minimax:tool_call>\n<invoke name="get_weather">\n'
-        '<parameter name="city">\n<b>\n</parameter>\n</invoke>\n<invoke name="ping.all-hosts">\n</invoke>\n</minimax:tool_call>\n',
+        '<parameter name="city">\n<b>\n</parameter>\n</invoke>\n'
+        '<invoke name="ping.all-hosts">\n</invoke>\n</minimax:tool_call>\n',
         content="Ok.",
         calls=(Call("get_weather", {"city": "\n<b>\n"}), PING),
     ),
