@@ -15,6 +15,7 @@ FACES = [
     ("/api/generate", {"prompt": "hi"}),
     ("/v1/chat/completions", MESSAGES),
     ("/v1/completions", {"prompt": "hi"}),
+    ("/v1/responses", {"input": "hi"}),
 ]
 OLLAMA = FACES[:2]
 on_all_faces = pytest.mark.parametrize(("path", "body"), FACES)
