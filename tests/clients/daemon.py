@@ -62,7 +62,10 @@ class _ForcedCall:
         self._first = {"/v1/responses": responses, "/v1/messages": messages}
         text = {"format": {"type": "json_schema", "name": "answer", "schema": _ANSWER}}
         output = {"format": {"type": "json_schema", "schema": _ANSWER}}
-        self._then = {"/v1/responses": {"text": text}, "/v1/messages": {"output_config": output}}
+        self._then = {
+            "/v1/responses": {"text": text, "tool_choice": "none"},
+            "/v1/messages": {"output_config": output, "tool_choice": {"type": "none"}},
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] not in self._first:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 from mcp.server.mcpserver import MCPServer
+from mcp.types import ToolAnnotations
 
 ANIMALS = {"marmot": "The marmot is called Ludmilla.", "llama": "The llama is called Ruprecht."}
 server = MCPServer("zoo")
 
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))  # agents then call it without asking
 def animal(kind: Literal["marmot", "llama"]) -> str:
     """The name of an animal in the zoo."""
     return ANIMALS[kind]

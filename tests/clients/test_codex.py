@@ -43,6 +43,7 @@ def items(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def test_a_round_trip_with_a_model(home, forced):
     zoo: dict[str, Any] = {"command": sys.executable, "args": list(MCP_SERVER)}
     zoo |= {f"env.{name}": value for name, value in MCP_ENVIRON.items()}
+    zoo["required"] = True  # without it, Codex asks before the server is ready
     options = [f"--config=mcp_servers.zoo.{name}={json.dumps(value)}" for name, value in zoo.items()]
     said = events(home, forced("mcp__zoo__animal"), "Which animal is in the zoo?", *options)
     (called,) = items(said, "mcp_tool_call")
