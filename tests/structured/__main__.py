@@ -30,18 +30,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--most", type=int, default=NUM_SCHEMAS)
     parser.add_argument("--tokens", type=int, default=1500)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="puna-schemas-") as directory:
-        found = asyncio.run(_run(Path(directory), arguments.most, arguments.tokens))
+        found = asyncio.run(_run(Path(directory), arguments))
     faults = [verdict for verdict in found if verdict.fault]
     for verdict in faults:
         print(told(verdict))
     return 1 if faults else 0
 
 
-async def _run(directory: Path, most: int, num_predict: int) -> list[Verdict]:
+async def _run(directory: Path, arguments: argparse.Namespace) -> list[Verdict]:
     store = Store(directory / "models")
     with smollm2_file().open("rb") as file:
         digest = store.add_blob(iter(lambda: file.read(1 << 20), b""))
@@ -51,9 +52,8 @@ async def _run(directory: Path, most: int, num_predict: int) -> list[Verdict]:
     try:
         await daemon.start()
         begin_s = time.monotonic()
-        found = await verdicts(
-            f"http://127.0.0.1:{daemon.port}", _MODEL, all_cases()[:most], num_predict, _AT_ONCE
-        )
+        cases = all_cases()[arguments.first :][: arguments.most]
+        found = await verdicts(f"http://127.0.0.1:{daemon.port}", _MODEL, cases, arguments.tokens, _AT_ONCE)
         _print_table(found, time.monotonic() - begin_s)
         return found
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import llguidance
 
-_ENDS = b'}]ntfaulserd01-.5"{[:,'
+_ENDS = b'}],:ntfaulserd01-.5"{['
 """Bytes that tend to bring JSON to its end where no text is, the best first."""
 _MOST_BYTES = 4000
 

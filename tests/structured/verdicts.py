@@ -14,6 +14,7 @@ from tests.structured.replies import completed, fits
 from tests.structured.schemas import Case
 
 _TIMEOUT_S = 280.0
+_UNBOUNDED_TOKENS = 256
 _QUESTION = "Invent something, and describe it in JSON."
 
 
@@ -51,7 +52,9 @@ def fault_of(case: Case, text: str, *, has_ended: bool) -> str:
 async def verdicts(
     url: str, model: str, cases: Sequence[Case], num_predict: int, at_once: int
 ) -> list[Verdict]:
-    """Of replies drawn at temperature 1.5 from all tokens that fit."""
+    """Of replies drawn at temperature 1.5 from all tokens that fit. num_predict: where the schema bounds
+    them.
+    """
     turns = asyncio.Semaphore(at_once)
     limits = httpx.Limits(max_connections=at_once)
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, limits=limits) as client:
@@ -62,7 +65,7 @@ async def verdicts(
                 "top_p": 1,
                 "top_k": 0,
                 "seed": case.number,
-                "num_predict": num_predict,
+                "num_predict": num_predict if case.is_bounded else _UNBOUNDED_TOKENS,
             }
             messages = [{"role": "user", "content": _QUESTION}]
             body = {

@@ -24,6 +24,7 @@ _ESCAPES_OR_ENDS = re.compile(r"(\\[^\n])|(/)|\\?\n")
 _ANY_TEXT = "/(?s:.*)/"
 _NOT_BEGUN = r"/[ \t\r\n]*[^ \t\r\n{}](?s:.*)/"
 
+_MAX_REGEX_CHARS = 10_000
 _JSON_OPTIONS = {"whitespace_pattern": r"[ ]{1,2}|\r?\n[ \t]{0,32}"}
 """White space in JSON is bounded: else a model that is not sure could go on with it for ever."""
 
@@ -72,6 +73,8 @@ class GrammarBuilder:
         """A term: what matches as a whole, in the syntax of Rust's regex crate."""
         if not pattern:
             return '""'
+        if len(pattern) > _MAX_REGEX_CHARS:
+            raise PromptError(f"the regular expression has more than {_MAX_REGEX_CHARS} characters")
         escaped = _ESCAPES_OR_ENDS.sub(lambda match: match[1] or (r"\/" if match[2] else r"\n"), pattern)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise PromptError("the regular expression ends with a backslash that escapes nothing")

@@ -118,8 +118,20 @@ def _answer_term(builder: GrammarBuilder, answer: AnswerFormat | None) -> str | 
             return builder.schema({"type": "object"})
         case SchemaAnswer(schema, strict):
             return builder.schema(schema, Rigour.STRICT if strict else Rigour.NORMAL)
-        case RegexAnswer(pattern):
-            return builder.regex(pattern)
-        case LarkAnswer(grammar):
-            check_lark(grammar)
-            return builder.lark(grammar)
+        case RegexAnswer() | LarkAnswer():
+            return _client_grammar(builder, answer)
+
+
+def _client_grammar(builder: GrammarBuilder, answer: RegexAnswer | LarkAnswer) -> str:
+    """Tried by itself first: in a reply, it may come late."""
+    if isinstance(answer, LarkAnswer):
+        check_lark(answer.grammar)
+
+    def term(builder: GrammarBuilder) -> str:
+        if isinstance(answer, LarkAnswer):
+            return builder.lark(answer.grammar)
+        return builder.regex(answer.pattern)
+
+    alone = GrammarBuilder(lambda _: None)
+    check_grammar(alone.grammar(term(alone)))
+    return term(builder)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 from typing import TYPE_CHECKING
 
 from puna.chat.errors import PromptError
 
 if TYPE_CHECKING:  # who only asks for prompts need not load it
-    from llguidance import LLParserLimits, LLTokenizer
+    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 MAX_GRAMMAR_BYTES = 1 << 20
 """Of a reply's grammar: some hundred tools with schemas of several kilobytes."""
+_NUM_TRIED = 16
+"""Tokens with which a grammar is tried."""
+_MAX_CPU_S = 1.0
+"""For reading and trying it: what takes long here holds up others in the engine."""
 _MAX_REASON_CHARS = 300
 _CONTROL = re.compile(r"<\[\d+\]>")
 _WHERE = re.compile(r"^(at )?\d+\(\d+\): |failed to compile JSON schema: ")
@@ -32,10 +37,24 @@ def grammar_error(grammar: str) -> str:
     from llguidance import LLMatcher
 
     anywhere = _CONTROL.sub(f"<[{_ByteVocabulary.control}]>", grammar)
+    begin_s = time.thread_time()
     matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=_limits())
-    if not matcher.is_error() and not any(matcher.compute_bitmask()):
-        return "nothing fits it"
-    return _reason(matcher.get_error()) if matcher.is_error() else ""
+    for turn in range(_NUM_TRIED):
+        if matcher.is_error():
+            return _reason(matcher.get_error())
+        if time.thread_time() - begin_s > _MAX_CPU_S:
+            return "it takes too long to follow"
+        if matcher.is_stopped() or (byte := _allowed_byte(matcher, turn)) is None:
+            return "" if turn else "nothing fits it"
+        matcher.consume_token(byte)
+    return ""
+
+
+def _allowed_byte(matcher: LLMatcher, turn: int) -> int | None:
+    """Not the same in every turn; None if only a control token fits."""
+    mask = matcher.compute_bitmask()
+    allowed = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
+    return allowed[turn * 7 % len(allowed)] if allowed else None
 
 
 class _ByteVocabulary:

@@ -2,46 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from puna.chat.grammars.schemas.keywords import Node, Schema
 
 _MAX_DEPTH = 4
+_MAX_COMPARISONS = 20_000
 _EVERYTHING = frozenset(("null", "boolean", "number", "string", "array", "object"))
 
 
-def are_disjoint(one: Schema, other: Schema, definitions: Mapping[str, Schema], depth: int = 0) -> bool:
-    """Prepared schemas. False if it is not known."""
-    if depth > _MAX_DEPTH or one is True or other is True:
-        return one is False or other is False
-    if one is False or other is False:
-        return True
-    one, other = _resolved(one, definitions), _resolved(other, definitions)
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return one is False or other is False
-    for first, second in ((one, other), (other, one)):
-        if "anyOf" in first:
-            return all(are_disjoint(option, second, definitions, depth + 1) for option in first["anyOf"])
-    if (values := _values(one)) is not None and (others := _values(other)) is not None:
-        return not any(value in others for value in values)
-    if not _types(one) & _types(other):
-        return True
-    if _types(one) & _types(other) == {"object"}:
-        return _objects_differ(one, other, definitions, depth)
-    return _types(one) & _types(other) == {"number"} and (_is_below(one, other) or _is_below(other, one))
+class Comparison:
+    """Of prepared schemas with these definitions; it ends after so many comparisons."""
 
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self._definitions = definitions
+        self._num_left = _MAX_COMPARISONS
 
-def _resolved(node: Node, definitions: Mapping[str, Schema]) -> Schema:
-    """Of references that go round in a circle, the last."""
-    for _ in definitions:
-        if set(node) != {"$ref"}:
-            break
-        target = definitions[node["$ref"].removeprefix("#/$defs/")]
-        if not isinstance(target, dict):
-            return target
-        node = target
-    return node
+    def are_all_disjoint(self, schemas: Sequence[Schema]) -> bool:
+        """Each from each. False if it is not known."""
+        return all(
+            self._are_disjoint(one, other, 0)
+            for number, one in enumerate(schemas)
+            for other in schemas[number + 1 :]
+        )
+
+    def _are_disjoint(self, one: Schema, other: Schema, depth: int) -> bool:
+        self._num_left -= 1
+        one, other = self._resolved(one), self._resolved(other)
+        if not isinstance(one, dict) or not isinstance(other, dict):
+            return one is False or other is False
+        if depth > _MAX_DEPTH or self._num_left < 0:
+            return False
+        for first, second in ((one, other), (other, one)):
+            if "anyOf" in first:
+                return all(self._are_disjoint(option, second, depth + 1) for option in first["anyOf"])
+        if (values := _values(one)) is not None and (others := _values(other)) is not None:
+            return not any(value in others for value in values)
+        shared = _types(one) & _types(other)
+        if shared == {"object"}:
+            return self._objects_differ(one, other, depth)
+        return not shared or (shared == {"number"} and (_is_below(one, other) or _is_below(other, one)))
+
+    def _objects_differ(self, one: Node, other: Node, depth: int) -> bool:
+        """A property that one of them needs has other values in the other, or does not exist there."""
+        return any(
+            self._are_disjoint(_property(first, name), _property(second, name), depth + 1)
+            for first, second in ((one, other), (other, one))
+            for name in first.get("required", [])
+        )
+
+    def _resolved(self, schema: Schema) -> Schema:
+        """Of references that go round in a circle, the last."""
+        for _ in self._definitions:
+            if not isinstance(schema, dict) or set(schema) != {"$ref"}:
+                break
+            schema = self._definitions[schema["$ref"].removeprefix("#/$defs/")]
+        return schema
 
 
 def _values(node: Node) -> list[Any] | None:
@@ -71,16 +88,6 @@ def _type_of(value: Any) -> str:
         case list():
             return "array"
     return "object"
-
-
-def _objects_differ(one: Node, other: Node, definitions: Mapping[str, Schema], depth: int) -> bool:
-    """A property that one of them needs has other values in the other, or does not exist there."""
-    for first, second in ((one, other), (other, one)):
-        for name in first.get("required", []):
-            mine = _property(first, name)
-            if are_disjoint(mine, _property(second, name), definitions, depth + 1):
-                return True
-    return False
 
 
 def _property(node: Node, name: str) -> Schema:

@@ -8,6 +8,8 @@ from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas.keywords import MERGED, OF_OBJECTS, Node
 
 _MAX_VALUES = 500_000
+_MAX_DEPTH = 100
+"""Of JSON; llguidance reads what is nested 128 times."""
 
 Refusal = tuple[str, str]
 """A keyword that cannot be enforced, and why."""
@@ -17,24 +19,31 @@ def merges(root: Node) -> bool:
     """Whether schemas of one object come together from several places somewhere in it: what one of them does
     not know, another may. Raises PromptError.
     """
-    waiting: list[Any] = [root]
-    num_values = 0
+    waiting: list[tuple[Any, int]] = [(root, 0)]
+    num_values, has_merged = 0, False
     while waiting:
-        value = waiting.pop()
+        value, depth = waiting.pop()
         num_values += 1
-        if num_values > _MAX_VALUES:
-            raise PromptError(f"the schema has more than {_MAX_VALUES} values in it")
+        if num_values > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise PromptError(
+                f"the schema has over {_MAX_VALUES} values, or is nested over {_MAX_DEPTH} times"
+            )
         if isinstance(value, dict):
-            all_of = value.get("allOf")
-            if isinstance(all_of, list) and len(all_of) > 1:
-                return True
-            merged = [key for key in MERGED if key in value]
-            if len(merged) > 1 or (merged and any(key in value for key in OF_OBJECTS)):
-                return True
-            waiting += value.values()
+            has_merged = has_merged or _merges_here(value)
+            waiting += [(part, depth + 1) for part in value.values()]
         elif isinstance(value, list):
-            waiting += value
-    return False
+            waiting += [(part, depth + 1) for part in value]
+    return has_merged
+
+
+def _merges_here(node: Node) -> bool:
+    all_of = node.get("allOf")
+    merged = [key for key in MERGED if key in node]
+    return (
+        (isinstance(all_of, list) and len(all_of) > 1)
+        or len(merged) > 1
+        or (bool(merged) and any(key in node for key in OF_OBJECTS))
+    )
 
 
 def normalise(node: Node, *, closes: bool) -> list[Refusal]:

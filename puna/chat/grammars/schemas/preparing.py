@@ -6,13 +6,14 @@ https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas import objects, values
-from puna.chat.grammars.schemas.disjoint import are_disjoint
+from puna.chat.grammars.schemas.disjoint import Comparison
 from puna.chat.grammars.schemas.finite import without_endless
 from puna.chat.grammars.schemas.keywords import (
     ANNOTATIONS,
@@ -29,12 +30,19 @@ from puna.chat.grammars.schemas.keywords import (
 from puna.chat.grammars.schemas.references import resolve
 
 _MAX_DEPTH = 40
-"""Of schemas within schemas; llguidance reads JSON that is nested 128 times, two or three for each."""
+"""Of schemas within schemas."""
 _MAX_PATH_CHARS = 150
 """Of what errors say."""
 _MAX_SCHEMAS = 20_000
-_MAX_ALTERNATIVES = 64
-"""Of oneOf: each is compared with each."""
+_MAX_ALTERNATIVES = 1000
+"""llguidance follows all of them at once, 2000 at most; likewise with properties that may be left out."""
+_MAX_PROPERTIES = 1000
+_MAX_OPTIONAL = 400
+_MAX_DEFINITIONS = 1000
+_MAX_REMAINDERS = 10_000
+"""Numbers that must be multiples become automata with a state for each remainder; where they may have to be
+multiples of several numbers, of their least common multiple.
+"""
 _OLD_DRAFTS = re.compile(r"draft-0\d|draft/2019-09")
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 
@@ -60,6 +68,7 @@ class _Preparation:
         self._exclusive: list[tuple[list[Schema], str]] = []  # alternatives and path of each oneOf
         self._rigour = rigour
         self._num_schemas = 0
+        self._num_remainders = 1
         self._closes = not objects.merges(root)
         self._knows_prefixes = _OLD_DRAFTS.search(str(root.get("$schema"))) is None
 
@@ -68,8 +77,9 @@ class _Preparation:
         while self._waiting:
             name, schema, path = self._waiting.pop()
             self.definitions[name] = self.schema(schema, path, 0)
+        comparison = Comparison(self.definitions)
         for alternatives, path in self._exclusive:
-            if len(alternatives) > _MAX_ALTERNATIVES or not self._disjoint(alternatives):
+            if not comparison.are_all_disjoint(alternatives):
                 self._unenforceable(
                     True, "oneOf", path, "more than one of its alternatives may fit; use anyOf"
                 )
@@ -133,6 +143,7 @@ class _Preparation:
                 node[key] = values.bound(node[key], f"{key!r} at {path}", "max" in key.lower(), is_integer)
         for key in ("const", "enum"):
             if key in node:
+                values.check_size(node[key], f"{key!r} at {path}")
                 self._unenforceable(not values.is_exact(node[key]), key, path, "numbers of more than 53 bits")
         if "format" in node and not values.knows_format(node):
             if self._rigour is Rigour.STRICT:
@@ -142,9 +153,16 @@ class _Preparation:
             del node["format"]
         if "pattern" in node:
             node["pattern"] = values.rust_pattern(node["pattern"], f"'pattern' at {path}")
-        if "multipleOf" in node and not values.is_small_divisor(node["multipleOf"]):
-            self._unenforceable(True, "multipleOf", path, "it has more than four digits")
-            del node["multipleOf"]
+        if "multipleOf" in node:
+            divisor = values.divisor(node["multipleOf"]) or _MAX_REMAINDERS + 1
+            remainders = self._num_remainders + divisor
+            if not self._closes:
+                remainders = math.lcm(self._num_remainders, divisor)
+            if remainders > _MAX_REMAINDERS:
+                self._unenforceable(True, "multipleOf", path, "it, or all of them together, are too large")
+                del node["multipleOf"]
+            else:
+                self._num_remainders = remainders
 
     def _arrays(self, node: Node, path: str, depth: int) -> None:
         if not self._knows_prefixes:
@@ -172,6 +190,9 @@ class _Preparation:
             if key in node:
                 if not isinstance(node[key], dict):
                     raise PromptError(f"{key!r} at {path} is not an object")
+                _check_number(len(node[key]), _MAX_PROPERTIES, key, path)
+                num_optional = len(node[key].keys() - set(node.get("required", [])))
+                _check_number(num_optional, _MAX_OPTIONAL, f"{key} that may be left out", path)
                 node[key] = {
                     name: self.schema(value, f"{path}/{key}/{name[:64]}", depth + 1)
                     for name, value in node[key].items()
@@ -199,22 +220,17 @@ class _Preparation:
             else:
                 node["anyOf"] = alternatives
 
-    def _disjoint(self, alternatives: list[Schema]) -> bool:
-        return all(
-            are_disjoint(one, other, self.definitions)
-            for number, one in enumerate(alternatives)
-            for other in alternatives[number + 1 :]
-        )
-
     def _list(self, schemas: Any, path: str, depth: int) -> list[Schema]:
         if not isinstance(schemas, list):
             raise PromptError(f"the schema at {path} is not a list of schemas")
+        _check_number(len(schemas), _MAX_ALTERNATIVES, "schemas", path)
         return [self.schema(schema, f"{path}/{number}", depth + 1) for number, schema in enumerate(schemas)]
 
     def _definition(self, reference: Any, path: str) -> str:
         """The name of a reference's target."""
         target = resolve(reference, self.root, path)
         if id(target) not in self._names:
+            _check_number(len(self._names), _MAX_DEFINITIONS, "definitions", "#")
             self._names[id(target)] = name = str(len(self._names))
             self._waiting.append((name, target, str(reference)[:200]))
         return self._names[id(target)]
@@ -223,6 +239,11 @@ class _Preparation:
 _KNOWN = frozenset(
     ("type", "const", "enum", "format", "pattern", "multipleOf", "unevaluatedItems", "unevaluatedProperties")
 ).union(MERGED, OF_OBJECTS, OF_ARRAYS, COUNTS, NUMBERS)
+
+
+def _check_number(number: int, most: int, what: str, path: str) -> None:
+    if number > most:
+        raise PromptError(f"the schema has more than {most} {what} at {path}")
 
 
 def _infer_type(node: Node) -> None:

@@ -13,8 +13,9 @@ _MAX_COUNT = (1 << 31) - 1
 _MAX_EXACT = 1 << 53
 _MAX_BOUND = 1e30
 _MAX_INTEGER = 10**18
+_MAX_CONSTANTS = 10_000
+_MAX_CONSTANT_CHARS = 10_000
 _MAX_PATTERN_CHARS = 10_000
-_MAX_DIVISOR = 9999
 _CLASS_PIECES = re.compile(r"\\.|\[\^?|\]|&&|~~|.", re.DOTALL)
 
 
@@ -56,12 +57,27 @@ def is_exact(value: Any) -> bool:
     return True
 
 
-def is_small_divisor(value: Any) -> bool:
-    """Divisors become automata with a state for each remainder."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_DIVISOR:
-        return False
-    digits = f"{value:.10f}".rstrip("0").replace(".", "").lstrip("0")
-    return 0 < int(digits or "0") <= _MAX_DIVISOR and float(f"{value:.10f}") == value
+def check_size(value: Any, where: str) -> None:
+    """Of constants, which are followed byte by byte. Raises PromptError."""
+    waiting, num_values = [value], 0
+    while waiting:
+        part = waiting.pop()
+        num_values += 1
+        if num_values > _MAX_CONSTANTS or (isinstance(part, str) and len(part) > _MAX_CONSTANT_CHARS):
+            most = f"{_MAX_CONSTANTS} values, or one over {_MAX_CONSTANT_CHARS} characters"
+            raise PromptError(f"the schema's {where} has over {most}")
+        if isinstance(part, dict):
+            waiting += [*part, *part.values()]
+        elif isinstance(part, list):
+            waiting += part
+
+
+def divisor(value: Any) -> int:
+    """Its digits, without the point: 25 of 0.25. 0 for what is none that can be used."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX_BOUND:
+        return 0
+    written = f"{value:.10f}"
+    return int(written.rstrip("0").replace(".", "")) if float(written) == value else 0
 
 
 def knows_format(node: Node) -> bool:
