@@ -1,13 +1,9 @@
-"""The OpenAI face."""
+"""Chat completions."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-
 import pytest
 
-from puna.registry import ModelName
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 from tests.api.test_generate import prompt_text
@@ -239,80 +235,3 @@ def test_error_in_a_stream_is_an_event_and_there_is_no_done(client, runtime):
     events = client.events(CHAT, {"model": "m", "messages": HI, "stream": True})
     assert events[-1]["error"]["message"] == "it stopped"
     assert "[DONE]" not in events
-
-
-def test_completion(client, runtime):
-    reply = client.post("/v1/completions", {"model": "m", "prompt": "hi"}).json()
-    assert reply["id"].startswith("cmpl-")
-    assert reply["object"] == "text_completion"
-    assert reply["choices"] == [{"text": "Hello", "index": 0, "finish_reason": "stop"}]
-    assert reply["usage"]["completion_tokens"] == 2
-    assert prompt_text(runtime).startswith("<|im_start|>user\nhi")
-
-
-def test_completion_stream(client):
-    body = {"model": "m", "prompt": "hi", "stream": True}
-    *chunks, done = client.events("/v1/completions", body)
-    assert done == "[DONE]"
-    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "Hello"
-    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, None, "stop"]
-    assert not any("usage" in chunk for chunk in chunks)
-    body["stream_options"] = {"include_usage": True}
-    *chunks, usage, done = client.events("/v1/completions", body)
-    assert usage["choices"] == []
-    assert usage["usage"]["total_tokens"] > 2
-    assert all(chunk["usage"]["total_tokens"] == 0 for chunk in chunks)
-
-
-def test_empty_completion_prompt_loads(client, runtime):
-    reply = client.post("/v1/completions", {"model": "m", "prompt": ""}).json()
-    assert reply["choices"] == [{"text": "", "index": 0, "finish_reason": "load"}]
-    assert runtime.resident_models
-    events = client.events("/v1/completions", {"model": "m", "prompt": "", "stream": True})
-    assert events[0]["choices"][0]["finish_reason"] == "load"
-
-
-def test_completion_that_cannot_be_done_is_400(client):
-    response = client.post("/v1/completions", {"model": "m", "prompt": "a", "suffix": "b"})
-    assert response.status_code == 400
-    assert json.loads(response.text)["error"]["type"] == "invalid_request_error"
-
-
-def test_models(client, add_model):
-    add_model("someone/n")
-    listed = client.get("/v1/models?limit=1&after_id=x").json()
-    assert (listed["object"], listed["has_more"]) == ("list", False)
-    owners = {entry["id"]: entry["owned_by"] for entry in listed["data"]}
-    assert owners == {"m:latest": "library", "someone/n:latest": "someone"}
-    assert [listed["first_id"], listed["last_id"]] == list(owners)
-    for entry in listed["data"]:
-        assert (entry["object"], entry["type"], entry["display_name"]) == ("model", "model", entry["id"])
-        created = datetime.fromisoformat(entry["created_at"])
-        assert (int(created.timestamp()), created.tzinfo) == (entry["created"], UTC)
-
-
-def test_no_models(client, runtime):
-    runtime.store.delete(ModelName.parse("m"))
-    listed = client.get("/v1/models").json()
-    assert (listed["data"], listed["first_id"], listed["last_id"]) == ([], None, None)
-
-
-def test_one_model(client, add_model):
-    add_model("someone/n")
-    assert client.get("/v1/models/M").json()["id"] == "M"
-    assert client.get("/v1/models/someone/n").json()["owned_by"] == "someone"
-    for name in ("none", "someone/none"):
-        response = client.get(f"/v1/models/{name}")
-        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
-
-
-@pytest.mark.parametrize("path", ["audio/transcriptions", "audio/speech", "images/generations"])
-def test_what_no_model_can_do_is_400(client, path):
-    response = client.post(f"/v1/{path}", b"--x", **{"content-type": "multipart/form-data; boundary=x"})
-    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
-    assert "not supported" in response.json()["error"]["message"]
-
-
-def test_unknown_paths_are_404(client):
-    response = client.post("/v1/moderations", {"input": "x"})
-    assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
