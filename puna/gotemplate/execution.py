@@ -15,7 +15,6 @@ from puna.gotemplate.nodes import (
     Chain,
     Command,
     Constant,
-    Continue,
     Dot,
     Field,
     Function,
@@ -72,29 +71,29 @@ class _Run:
 
     def _body(self, body: Body, dot: Any) -> None:
         for node in body:
-            match node:
-                case Text(text):
-                    self._write(text)
-                case Action(pipeline):
-                    value = self._pipeline(pipeline, dot)
-                    if not pipeline.variables:
-                        self._write(value if type(value) is str else shown(value))
-                case If() | With():
-                    known = len(self._variables)
-                    value = self._pipeline(node.pipeline, dot)
-                    if is_true(value):
-                        self._body(node.body, value if isinstance(node, With) else dot)
-                    else:
-                        self._body(node.otherwise, dot)
-                    del self._variables[known:]
-                case Range():
-                    self._range(node, dot)
-                case TemplateCall():
-                    self._template(node, dot)
-                case Break():
-                    raise _BreakRange
-                case Continue():
-                    raise _ContinueRange
+            if isinstance(node, Text):
+                self._write(node.text)
+            elif isinstance(node, Action):
+                value = self._pipeline(node.pipeline, dot)
+                if not node.pipeline.variables:
+                    self._write(value if type(value) is str else shown(value))
+            elif isinstance(node, If | With):
+                self._branch(node, dot)
+            elif isinstance(node, Range):
+                self._range(node, dot)
+            elif isinstance(node, TemplateCall):
+                self._template(node, dot)
+            else:
+                raise _BreakRange if isinstance(node, Break) else _ContinueRange
+
+    def _branch(self, node: If | With, dot: Any) -> None:
+        known = len(self._variables)
+        value = self._pipeline(node.pipeline, dot)
+        if not is_true(value):
+            self._body(node.otherwise, dot)
+        else:
+            self._body(node.body, value if isinstance(node, With) else dot)
+        del self._variables[known:]
 
     def _range(self, node: Range, dot: Any) -> None:
         pipeline, known = node.pipeline, len(self._variables)
@@ -171,23 +170,29 @@ class _Run:
         return value
 
     def _operand(self, operand: Operand, dot: Any) -> Any:
-        match operand:
-            case Field(names):
-                return _fields(dot, names)
-            case Dot():
-                return dot
-            case Variable(name, names):
-                value = next(value for known, value in reversed(self._variables) if known == name)
-                return _fields(value, names)
-            case Constant(value):
+        if isinstance(operand, Constant):
+            return operand.value
+        if isinstance(operand, Field):
+            return _fields(dot, operand.names)
+        if isinstance(operand, Variable):
+            return _fields(self._variable(operand.name), operand.names)
+        if isinstance(operand, Pipeline):
+            return self._pipeline(operand, dot)
+        if isinstance(operand, Dot):
+            return dot
+        if isinstance(operand, Function):
+            return self._function(operand.name, [], dot, _ABSENT)
+        return (
+            _fields(self._operand(operand.operand, dot), operand.names)
+            if isinstance(operand, Chain)
+            else None
+        )
+
+    def _variable(self, name: str) -> Any:
+        for known, value in reversed(self._variables):
+            if known == name:
                 return value
-            case Pipeline():
-                return self._pipeline(operand, dot)
-            case Chain(inner, names):
-                return _fields(self._operand(inner, dot), names)
-            case Function(name):
-                return self._function(name, [], dot, _ABSENT)
-        return None
+        raise AssertionError(f"the parser does not know ${name}")
 
 
 def _fields(value: Any, names: Iterable[str]) -> Any:
