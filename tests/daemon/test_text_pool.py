@@ -309,6 +309,9 @@ def test_bombs_end_with_an_error_of_their_own(tmp_path: Path, plain: Path):
         return str(caught.value)
 
     async def set_off_go(pool: TextPool, templates: ModelTemplates) -> str:
+        with ModelSource.open(plain) as source:
+            record = await pool.inspect(source, templates)
+            assert record.parameter_count == 160 or "reading the model's file took" in record.error
         async with opened(pool, plain) as model:
             with pytest.raises((TemplateError, WorkerDied)) as caught:
                 await pool.build_prompts(model, msgspec.structs.replace(HI, templates=templates))
