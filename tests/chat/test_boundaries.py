@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from puna.chat.go.template import GoChatTemplate
 from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest, build_prompts
 from puna.chat.template import ChatTemplate
 from tests.api.ggufs import CHATML, THINKING
+from tests.chat.go.pairs import PAIRS
 from tests.chat.test_prompt import TOKENIZER, WITH_BOS_AND_EOS, turn
 
 pytestmark = pytest.mark.unit
@@ -39,7 +41,8 @@ ORDERLY = (
 
 def texts(source: str, *messages: Message, tokenizer=TOKENIZER, **fields) -> list[str]:
     """The prompt up to each of its boundaries."""
-    template = ChatTemplate(source, bos_token="b", eos_token="e")
+    is_go = "{%" not in source
+    template = GoChatTemplate(source) if is_go else ChatTemplate(source, bos_token="b", eos_token="e")
     request = PromptRequest(
         messages=list(messages), **{"context_length": 4096, "with_boundaries": True, **fields}
     )
@@ -66,6 +69,12 @@ def test_replies_that_will_be_written_in_another_way_part_before_the_first_of_th
 
 def test_a_template_that_always_asks_for_a_reply():
     assert texts(THINKING, ASKED)[0] == turns(ASKED)
+
+
+@pytest.mark.parametrize("messages", [[SYSTEM, ASKED], [SYSTEM, ASKED, CALL, ASKED], [ASKED]])
+def test_a_go_template_says_the_same_without_being_told_not_to_ask(messages):
+    go, jinja = PAIRS["chatml"]
+    assert texts(go, *messages) == texts(jinja, *messages) != []
 
 
 def test_a_template_that_never_asks_for_one():
