@@ -14,11 +14,11 @@ from puna.api.context import ApiContext
 from puna.api.guard import Cors, HostGuard, PeerGuard
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import CountRequests
-from puna.api.ollama.routes import OLLAMA, OLLAMA_ROUTES
+from puna.api.ollama.routes import ADDED_ROUTES, OLLAMA, OLLAMA_ROUTES
 from puna.api.openai.routes import OPENAI, OPENAI_ROUTES
 from puna.daemon.runtime import Runtime
 
-ROUTES = [*OLLAMA_ROUTES, *OPENAI_ROUTES, *ANTHROPIC_ROUTES]
+ROUTES = [*OLLAMA_ROUTES, *ADDED_ROUTES, *OPENAI_ROUTES, *ANTHROPIC_ROUTES]
 _FACES = (ANTHROPIC, OPENAI, OLLAMA)  # the first one whose prefix fits; everything begins with Ollama's
 
 

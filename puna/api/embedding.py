@@ -7,7 +7,7 @@ import math
 import time
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,12 @@ _PART_CHARS = 1 << 18
 """Of texts that become tokens together, but for one that is longer."""
 
 
+if TYPE_CHECKING:
+    Vector: TypeAlias = array[float]
+else:
+    Vector = array  # which only the types know how to parametrize
+
+
 class EmbedRequest(ModelRequest, kw_only=True):
     """Texts whose embeddings are wanted."""
 
@@ -55,7 +61,7 @@ class EmbedRequest(ModelRequest, kw_only=True):
 class EmbedReply(msgspec.Struct, kw_only=True):
     """Embeddings in the order of the texts."""
 
-    embeddings: list[array[float]]
+    embeddings: list[Vector]
     """float32, of unit length unless asked for otherwise."""
     num_tokens: int
     """Of all texts."""
@@ -103,7 +109,7 @@ def _check_size(num_texts: int, hidden_size: int, share: Share) -> None:
     share.grow(num_values * _VALUE_BYTES)
 
 
-def _finished(vector: array[float], dimensions: int, *, normalized: bool) -> array[float]:
+def _finished(vector: Vector, dimensions: int, *, normalized: bool) -> Vector:
     """ApiError (400) where it holds no numbers."""
     if not all(map(math.isfinite, vector)):
         raise ApiError(400, "embedding contains NaN or Inf values")
@@ -145,9 +151,9 @@ class _Embedder:
         self._has_failed = False
         self._room = asyncio.Semaphore(max(min(_MOST_AT_ONCE, runtime.settings.max_queue), 1))
 
-    async def embed_all(self, texts: Sequence[str]) -> list[array[float]]:
+    async def embed_all(self, texts: Sequence[str]) -> list[Vector]:
         """In their order. The engine works while later ones still become tokens."""
-        tasks: list[asyncio.Task[array[float]]] = []
+        tasks: list[asyncio.Task[Vector]] = []
         pooling = self._pooling() if texts else "last"
         try:
             for part in _parts(texts):
@@ -173,7 +179,7 @@ class _Embedder:
         )
         return await self._runtime.text.encode_inputs(self._resident.text, inputs)
 
-    async def _embedded(self, tokens: list[int], pooling: Pooling) -> array[float]:
+    async def _embedded(self, tokens: list[int], pooling: Pooling) -> Vector:
         """Gives its place back."""
         try:
             async with self._runtime.stream(self._engine_request(tokens, pooling)) as outputs:

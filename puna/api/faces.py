@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -14,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from puna.api.connection_facts import connection_facts
 from puna.api.context import context_of
 from puna.api.errors import ApiError, to_api_error
+from puna.api.openapi.operation import Operation
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -25,15 +27,25 @@ _PLAIN = {404: "404 page not found", 405: "405 method not allowed"}
 class Face:
     """One protocol."""
 
+    name: str
     prefix: str
     """What the paths of its own begin with, those at which nothing is as well."""
     error_reply: Callable[[ApiError], Response]
+    error: type
+    """What an error's reply holds."""
     has_plain_404: bool = False
     """Unknown paths and methods are answered in plain text, as Ollama does."""
 
-    def route(self, path: str, handler: Handler, methods: Sequence[str] = ("GET",)) -> Route:
-        """Starlette lets HEAD in wherever GET is."""
-        return Route(path, _Endpoint(self, handler), methods=methods, name=path)
+    def get(self, path: str, handler: Handler, reply: Any = None, **operation: Any) -> Route:
+        """A route without a body, and what Operation says of it. Starlette lets HEAD in wherever GET is."""
+        return self.route("GET", path, handler, Operation(reply=reply, **operation))
+
+    def post(self, path: str, handler: Handler, operation: Operation) -> Route:
+        return self.route("POST", path, handler, operation)
+
+    def route(self, method: str, path: str, handler: Handler, operation: Operation) -> Route:
+        """operation: what it takes and gives."""
+        return Route(path, Endpoint(self, handler, operation), methods=[method], name=path)
 
     def reply_to(self, error: Exception) -> Response:
         """What a client of this face is told."""
@@ -47,12 +59,13 @@ class Face:
         return self.reply_to(ApiError(status, f"{what}: {HTTPStatus(status).phrase.lower()}"))
 
 
-class _Endpoint:
+class Endpoint:
     """The ASGI application of one route. A request's share of the budget is held until its reply is sent."""
 
-    def __init__(self, face: Face, handler: Handler) -> None:
-        self._face = face
-        self._handler = handler
+    def __init__(self, face: Face, handler: Handler, operation: Operation) -> None:
+        self.face = face
+        self.handler = handler
+        self.operation = operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -61,7 +74,7 @@ class _Endpoint:
             try:
                 if connection_facts(scope).is_crowded:
                     raise _CROWDED
-                reply = await self._handler(request)
+                reply = await self.handler(request)
             except Exception as error:  # the request's boundary: every error becomes an answer
-                reply = self._face.reply_to(error)
+                reply = self.face.reply_to(error)
             await reply(scope, receive, send)

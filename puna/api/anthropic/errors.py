@@ -21,10 +21,22 @@ _TYPES = {
 }
 
 
+class ErrorDetail(msgspec.Struct):
+    type: str
+    message: str
+
+
+class AnthropicError(msgspec.Struct, tag_field="type", tag="error"):
+    """What a client is told."""
+
+    error: ErrorDetail
+    request_id: str
+
+
 def anthropic_error_body(error: ApiError, request_id: str) -> bytes:
     """One JSON object."""
-    what = {"type": _TYPES.get(error.status, "api_error"), "message": error.text}
-    return msgspec.json.encode({"type": "error", "error": what, "request_id": request_id})
+    detail = ErrorDetail(_TYPES.get(error.status, "api_error"), error.text)
+    return msgspec.json.encode(AnthropicError(detail, request_id))
 
 
 def anthropic_error_reply(error: ApiError) -> Response:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from puna.api.anthropic import messages
-from puna.api.anthropic.errors import anthropic_error_reply
+from puna.api.anthropic.errors import AnthropicError, anthropic_error_reply
+from puna.api.anthropic.objects import CountedTokens, ReplyMessage
+from puna.api.anthropic.schema import MessagesRequest, PromptFields
 from puna.api.faces import Face
+from puna.api.openapi.operation import EVENTS, of_model
 
-ANTHROPIC = Face("/v1/messages", anthropic_error_reply)
+ANTHROPIC = Face("Anthropic", "/v1/messages", anthropic_error_reply, AnthropicError)
 
 ANTHROPIC_ROUTES = [
-    ANTHROPIC.route("/v1/messages", messages.create_message, ["POST"]),
-    ANTHROPIC.route("/v1/messages/count_tokens", messages.count_tokens, ["POST"]),
+    ANTHROPIC.post(
+        "/v1/messages", messages.create_message, of_model(MessagesRequest, ReplyMessage, streams=EVENTS)
+    ),
+    ANTHROPIC.post("/v1/messages/count_tokens", messages.count_tokens, of_model(PromptFields, CountedTokens)),
 ]

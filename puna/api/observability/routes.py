@@ -19,7 +19,7 @@ _NO_ANSWER = "the worker does not answer"
 
 
 async def metrics(request: Request) -> Response:
-    """GET /metrics, for Prometheus. Works without a worker, and loads nothing."""
+    """Metrics for Prometheus. Works without a worker, and loads nothing."""
     context = context_of(request)
     try:
         observation = await context.runtime.observe()
@@ -29,7 +29,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def trace(request: Request) -> Response:
-    """GET /debug/trace?seconds=10: the step loop as Chrome trace events."""
+    """The last seconds of the step loop, as Chrome trace events."""
     seconds = _seconds(request.query_params.get("seconds"))
     try:
         recorded, names = await context_of(request).runtime.trace(seconds)

@@ -20,7 +20,7 @@ _SPARE_BYTES = 256 << 20
 
 
 async def probe(request: Request) -> Response:
-    """HEAD: 200 or 404."""
+    """Whether there is a blob."""
     digest = parse_digest(request.path_params["digest"])
     if not context_of(request).runtime.store.has_blob(digest):
         raise ApiError(404, f'blob "{digest}" not found')
@@ -28,7 +28,7 @@ async def probe(request: Request) -> Response:
 
 
 async def upload(request: Request) -> Response:
-    """POST, the raw bytes as body: 201, or 200 if the blob is already there. Broken off: nothing is kept."""
+    """Stores a blob, the raw bytes as body: 201, or 200 if it was there. Broken off: nothing is kept."""
     store = context_of(request).runtime.store
     digest = parse_digest(request.path_params["digest"])
     if store.has_blob(digest):

@@ -10,30 +10,30 @@ from puna.api.replies import json_response
 
 
 async def status(_: Request) -> Response:
-    """GET /api/status."""
+    """Whether there is a cloud."""
     return json_response({"cloud": {"disabled": True, "source": "config"}})
 
 
 async def me(_: Request) -> Response:
-    """POST /api/me: nobody is signed in, and cannot."""
+    """Nobody is signed in, and nobody can."""
     raise ApiError(401, "unauthorized")
 
 
 async def sign_out(_: Request) -> Response:
-    """POST /api/signout."""
+    """Nobody is signed in."""
     raise ApiError(401, "you are not currently signed in")
 
 
 async def web_search(_: Request) -> Response:
-    """POST /api/experimental/web_search."""
+    """Refused."""
     raise ApiError(403, "ollama cloud is disabled: web search is unavailable")
 
 
 async def web_fetch(_: Request) -> Response:
-    """POST /api/experimental/web_fetch."""
+    """Refused."""
     raise ApiError(403, "ollama cloud is disabled: web fetch is unavailable")
 
 
 async def recommendations(_: Request) -> Response:
-    """GET /api/experimental/model-recommendations."""
+    """None."""
     return json_response({"recommendations": []})

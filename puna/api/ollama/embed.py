@@ -10,7 +10,7 @@ from starlette.requests import Request
 from puna.api import embedding
 from puna.api.body import read_body
 from puna.api.context import context_of
-from puna.api.embedding import EmbedRequest, encoded
+from puna.api.embedding import EmbedRequest, Vector, encoded
 from puna.api.errors import ApiError
 from puna.api.ollama.errors import ollama_error_body
 from puna.api.requests import ModelRequest
@@ -21,7 +21,7 @@ class EmbedBody(msgspec.Struct, kw_only=True):
     """The reply of /api/embed; durations in nanoseconds. Without counts where only a model was loaded."""
 
     model: str
-    embeddings: list[array[float]]
+    embeddings: list[Vector]
     total_duration: int | msgspec.UnsetType = msgspec.UNSET
     load_duration: int | msgspec.UnsetType = msgspec.UNSET
     prompt_eval_count: int | msgspec.UnsetType = msgspec.UNSET
@@ -36,7 +36,7 @@ class OneEmbeddingRequest(ModelRequest, kw_only=True):
 class OneEmbeddingBody(msgspec.Struct):
     """The reply of /api/embeddings; empty where only a model was loaded."""
 
-    embedding: array[float]
+    embedding: Vector
 
 
 async def embed(request: Request) -> WholeResponse:

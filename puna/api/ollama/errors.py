@@ -9,9 +9,15 @@ from puna.api.errors import ApiError
 from puna.api.replies import error_reply
 
 
+class OllamaError(msgspec.Struct):
+    """What a client is told."""
+
+    error: str
+
+
 def ollama_error_body(error: ApiError) -> bytes:
     """One JSON object; in a stream, a line of its own."""
-    return msgspec.json.encode({"error": error.text})
+    return msgspec.json.encode(OllamaError(error.text))
 
 
 def ollama_error_reply(error: ApiError) -> Response:

@@ -93,7 +93,7 @@ def details_of(config: ModelConfig, record: ModelRecord | None = None) -> ModelD
 
 
 async def tags(request: Request) -> Response:
-    """GET, HEAD /api/tags."""
+    """The models of the store, newest first."""
     context = context_of(request)
     models = await asyncio.to_thread(context.runtime.store.list)
     return json_response({"models": await asyncio.gather(*(_listed(context, model) for model in models))})
@@ -117,7 +117,7 @@ async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
 
 
 async def ps(request: Request) -> Response:
-    """GET /api/ps."""
+    """The models in memory, and the processes that run them."""
     loaded = [
         LoadedModel(
             name=status.name,

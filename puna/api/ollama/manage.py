@@ -29,7 +29,7 @@ class CopyRequest(msgspec.Struct):
 
 
 async def delete(request: Request) -> Response:
-    """DELETE /api/delete. Requests that run may finish."""
+    """Deletes a model. Requests that run may finish."""
     body = await read_body(request, DeleteRequest)
     if not (text := body.model or body.name):
         raise ApiError(400, "model is required")
@@ -45,7 +45,7 @@ async def delete(request: Request) -> Response:
 
 
 async def copy(request: Request) -> Response:
-    """POST /api/copy. Only the manifest is duplicated."""
+    """Gives a model another name: only the manifest is duplicated."""
     body = await read_body(request, CopyRequest)
     source = _parse(body.source, "source")
     destination = _parse(body.destination, "destination")

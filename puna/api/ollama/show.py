@@ -82,7 +82,7 @@ class ShowHead(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 async def show(request: Request) -> EventResponse[bytes]:
-    """POST /api/show."""
+    """What is known of a model."""
     body = await read_body(request, ShowRequest)
     if not (text := body.model or body.name):
         raise ApiError(400, "model is required")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from base64 import b64encode
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from puna.api.requests import Extensions, extensions_of
 from puna.api.streaming import WholeResponse
 
 _FORMATS = ("float", "base64")
+_EMBEDDING = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}
 
 
 class EmbeddingsRequest(Extensions, kw_only=True):
@@ -50,7 +51,7 @@ class EmbeddingObject(msgspec.Struct, kw_only=True):
     """Values, or their bytes as base64: float32, the lowest byte first."""
 
     object: Literal["embedding"] = "embedding"
-    embedding: array[float] | str
+    embedding: Annotated[Any, msgspec.Meta(extra_json_schema=_EMBEDDING)]
     index: int
 
 

@@ -39,7 +39,7 @@ class ModelList(msgspec.Struct, kw_only=True):
 
 
 async def list_models(request: Request) -> Response:
-    """Newest first."""
+    """The models of the store, newest first."""
     models = await asyncio.to_thread(context_of(request).runtime.store.list)
     data = [_object(model.name.short, model) for model in models]
     ends = (data[0].id, data[-1].id) if data else (None, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -95,7 +95,10 @@ class TextChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
     logprobs: TextLogprobs | None = None
 
 
-class Completion(msgspec.Struct, kw_only=True, omit_defaults=True):
+Choice = TypeVar("Choice", ChatChoice, TextChoice)
+
+
+class Completion(msgspec.Struct, Generic[Choice], kw_only=True, omit_defaults=True):
     """A reply or a chunk of one."""
 
     id: str
@@ -103,7 +106,7 @@ class Completion(msgspec.Struct, kw_only=True, omit_defaults=True):
     created: int
     model: str
     system_fingerprint: str
-    choices: Sequence[ChatChoice | TextChoice]
+    choices: Sequence[Choice]
     usage: Usage | None = None
 
 
@@ -119,7 +122,7 @@ class Head(msgspec.Struct):
     def new(cls, prefix: str, object_name: str, model: str) -> Head:
         return cls(f"{prefix}-{secrets.token_hex(12)}", object_name, model, int(time.time()))
 
-    def encode(self, choices: Sequence[ChatChoice | TextChoice], usage: Usage | None = None) -> bytes:
+    def encode(self, choices: Sequence[Choice], usage: Usage | None = None) -> bytes:
         """A reply, or a chunk."""
         return msgspec.json.encode(
             Completion(

@@ -120,12 +120,12 @@ class Memory(msgspec.Struct, kw_only=True):
 
 
 async def show(request: Request) -> Response:
-    """GET /api/kv. Loads nothing."""
+    """Memory of the KV cache. Loads nothing."""
     return json_response(await _memory(context_of(request).runtime))
 
 
 async def limit(request: Request) -> Response:
-    """POST /api/kv/limit: for the running daemon, not for later ones."""
+    """Sets limits of memory: for the running daemon, not for later ones."""
     body = await read_body(request, LimitRequest)
     if body.kv_limit is None and body.memory_limit is None:
         raise ApiError(400, "kv_limit or memory_limit is required")
@@ -151,7 +151,7 @@ async def limit(request: Request) -> Response:
 
 
 async def trim(request: Request) -> Response:
-    """POST /api/kv/trim: what no request needs now goes back to the system."""
+    """Gives memory that no request needs now back to the system."""
     return json_response({"freed": await context_of(request).runtime.worker.call(TrimKv())})
 
 

@@ -43,25 +43,25 @@ class ListedSession(msgspec.Struct, kw_only=True):
 
 
 async def list_sessions(request: Request) -> Response:
-    """GET, HEAD /api/sessions."""
+    """Conversations that are kept."""
     entries = await context_of(request).runtime.sessions.list()
     return json_response({"sessions": [_listed(entry) for entry in entries]})
 
 
 async def save(request: Request) -> Response:
-    """POST /api/sessions/save: from memory to disk."""
+    """Keeps a conversation on disk."""
     model, name = await _read(request)
     return json_response(_listed(await context_of(request).runtime.sessions.save(model, name)))
 
 
 async def load(request: Request) -> Response:
-    """POST /api/sessions/load: from disk to memory, with the model if it is not loaded."""
+    """From disk to memory, with the model if it is not loaded."""
     model, name = await _read(request)
     return json_response(_listed(await context_of(request).runtime.sessions.load(model, name)))
 
 
 async def remove(request: Request) -> Response:
-    """DELETE /api/sessions: from memory and from disk."""
+    """Forgets a conversation, in memory and on disk."""
     body = await read_body(request, SessionRequest)
     body.check()
     try:
