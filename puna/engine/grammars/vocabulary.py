@@ -36,10 +36,15 @@ class _Wrapper(TokenizerWrapper):
         self.bos_token_id = None
         self.tokens = [tokens.token_bytes(token) for token in ids]
         self.special_token_ids = [token for token in ids if tokens.is_special(token)]
-        self._encode = tokens.encode_within
+        self._tokens = tokens
+        self._bytes = {text[0]: token for token, text in enumerate(self.tokens) if len(text) == 1}
 
     def __call__(self, text: str) -> list[int]:
-        return self._encode(text)
+        """Tokens that stand for exactly this text: some vocabularies write a space where it has U+2581."""
+        tokens, wanted = self._tokens.encode_within(text), text.encode()
+        if b"".join(map(self._tokens.token_bytes, tokens)) == wanted or not set(wanted) <= self._bytes.keys():
+            return tokens
+        return [self._bytes[byte] for byte in wanted]
 
 
 def grammar_tokenizer(tokens: GrammarTokens) -> LLTokenizer:
