@@ -87,9 +87,10 @@ GRAMMARS: dict[str, AnswerFormat] = {
     "doubled rules": LarkAnswer(
         "start: r0\n" + "\n".join(f"r{i}: r{i + 1} r{i + 1}" for i in range(60)) + '\nr60: "a"'
     ),
+    "long chain": LarkAnswer("start: a0\n" + "\n".join(f"a{i}:a{i + 1}" for i in range(8000))),
     "deep": LarkAnswer("start: " + "(" * 5000 + '"a"' + ")" * 5000),
     "endless": LarkAnswer('start: "a" start'),
-    "long": LarkAnswer("start: " + '"a" ' * 100_000),
+    "long": LarkAnswer('start: "' + "a" * 100_000 + '"'),
     "control tokens": LarkAnswer("start: <[1]>"),
     "another grammar": LarkAnswer("start: @lark_grammar"),
     "options": LarkAnswer('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'),
@@ -110,7 +111,7 @@ def test_each_is_refused_alone(tmp_path: Path) -> None:
 
 
 async def _ask_all(path: Path) -> None:
-    pool = TextPool(Limits())
+    pool = TextPool(Limits(prompt_cpu_s=1))
     pool.start()
     try:
         with ModelSource.open(path) as source:

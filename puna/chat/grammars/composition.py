@@ -15,7 +15,7 @@ from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.lark import check_lark
 from puna.chat.grammars.schemas.keywords import Rigour
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.grammars.validation import MAX_GRAMMAR_BYTES, check_grammar
+from puna.chat.grammars.validation import check_grammar
 from puna.chat.tools import Tool, ToolChoice
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from puna.chat.replies.reply_format import ReplyFormat
     from puna.tokenizer import Tokenizer
 
+_MAX_WANTED_BYTES = 1 << 20
+"""Of tools, with what describes them, and format."""
 _MAX_KEPT = 32
 """Of one model's grammars, those used last: agents send the same tools with every turn."""
 _MAX_KEPT_BYTES = 8 << 20
@@ -56,8 +58,8 @@ def reply_grammar(
     if family.grammar is None:
         return ""
     wanted = msgspec.msgpack.encode((form, tools, choice, answer))
-    if len(wanted) > MAX_GRAMMAR_BYTES:
-        raise PromptError(f"tools and format have {len(wanted)} bytes, more than {MAX_GRAMMAR_BYTES}")
+    if len(wanted) > _MAX_WANTED_BYTES:
+        raise PromptError(f"tools and format have {len(wanted)} bytes, more than {_MAX_WANTED_BYTES}")
     kept = _kept.setdefault(tokenizer, _Kept())
     if (grammar := kept.find(wanted)) is None:
         grammar = _composed(family, form, tools, choice, answer, tokenizer)

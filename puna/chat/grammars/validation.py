@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from puna.chat.errors import PromptError
 
 if TYPE_CHECKING:  # who only asks for prompts need not load it
-    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
 
-MAX_GRAMMAR_BYTES = 1 << 20
-"""Of a reply's grammar: some hundred tools with schemas of several kilobytes."""
 _NUM_TRIED = 16
 """Tokens with which a grammar is tried."""
 _MAX_CPU_S = 1.0
@@ -25,9 +23,10 @@ _WHERE = re.compile(r"^(at )?\d+\(\d+\): |failed to compile JSON schema: ")
 
 def check_grammar(grammar: str) -> None:
     """Raises PromptError."""
-    num_bytes = len(grammar.encode())
-    if num_bytes > MAX_GRAMMAR_BYTES:
-        raise PromptError(f"schemas and grammars are {num_bytes} bytes long, more than {MAX_GRAMMAR_BYTES}")
+    from puna.engine.grammars.limits import MAX_GRAMMAR_CHARS  # here, since it loads llguidance
+
+    if len(grammar) > MAX_GRAMMAR_CHARS:
+        raise PromptError(f"the reply's grammar has {len(grammar)} characters, more than {MAX_GRAMMAR_CHARS}")
     if error := grammar_error(grammar):
         raise PromptError(f"the grammar cannot be used: {error}")
 
@@ -36,9 +35,11 @@ def grammar_error(grammar: str) -> str:
     """Why it cannot be used; empty if it can. Which control tokens it names does not matter."""
     from llguidance import LLMatcher
 
+    from puna.engine.grammars.limits import parser_limits
+
     anywhere = _CONTROL.sub(f"<[{_ByteVocabulary.control}]>", grammar)
     begin_s = time.thread_time()
-    matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=_limits())
+    matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=parser_limits())
     for turn in range(_NUM_TRIED):
         if matcher.is_error():
             return _reason(matcher.get_error())
@@ -75,13 +76,6 @@ def _byte_tokenizer() -> LLTokenizer:
     from llguidance import LLTokenizer, TokenizerWrapper
 
     return LLTokenizer(TokenizerWrapper(_ByteVocabulary()))
-
-
-@cache
-def _limits() -> LLParserLimits:
-    from llguidance import LLParserLimits
-
-    return LLParserLimits(max_lexer_states=50_000, verbose_errors=False)
 
 
 def _reason(error: str) -> str:

@@ -29,6 +29,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Of each file that it writes."""
 
 
+_STACK_BYTES = 96 << 20
+"""What reads grammars follows chains of rules by recursion. Linux keeps 128 MiB free for the first stack."""
+
+
 def limit_process(limits: Limits) -> None:
     """For this process, irrevocably."""
     num_pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -39,6 +43,9 @@ def limit_process(limits: Limits) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (limit, limit))
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
+    resource.setrlimit(resource.RLIMIT_STACK, (stack, most))
     signal.signal(TOO_SLOW, signal.SIG_DFL)
 
 
