@@ -21,6 +21,11 @@ def test_models_without_thoughts_take_any_effort(client):
     assert client.post(URL, {"model": "m", "input": "hi", "reasoning": {"effort": "high"}}).status_code == 200
 
 
+def custom(syntax: str, definition: str) -> dict:
+    form = {"type": "grammar", "syntax": syntax, "definition": definition}
+    return {"type": "custom", "name": "patch", "format": form}
+
+
 CONVERSATION = [
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Rules."}]},
     {"role": "user", "content": "Weather?"},
@@ -127,6 +132,8 @@ def test_text_formats_become_grammars(client, runtime, form, word):
         ({"tools": [WEATHER, WEATHER]}, "there are several called 'weather'"),
         ({"tools": [{"type": "function"}]}, "name` in tools[0]"),
         ({"tools": [{}]}, "tools[0] has no type"),
+        ({"tools": [custom("regex", "((")]}, "pattern"),
+        ({"tools": [custom("yacc", "x")]}, "a grammar needs a syntax"),
         ({"tools": [WEATHER], "model": "m"}, "does not support tools"),
         ({"reasoning": {"effort": "enormous"}}, "invalid reasoning value"),
         ({"text": {"format": {"type": "json_schema"}}}, "needs a schema"),

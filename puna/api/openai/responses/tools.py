@@ -124,7 +124,7 @@ def _text_function(name: str, declaration: _Declaration) -> ToolFunction:
         "required": [_INPUT],
         "additionalProperties": False,
     }
-    return ToolFunction(name, description, parameters)
+    return ToolFunction(name, description, parameters, strict=True)
 
 
 def _converted(value: Any, kind: type[T], where: str) -> T:
