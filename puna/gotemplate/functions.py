@@ -67,6 +67,8 @@ def _eq(value: Any, *others: Any) -> bool:
 
 
 def _equal(value: Any, other: Any) -> bool:
+    if type(value) is str and type(other) is str:  # roles of messages, again and again
+        return value == other
     if value is None or other is None:
         return value is other
     for operand in (value, other):

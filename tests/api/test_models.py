@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from pathlib import Path
 
@@ -177,6 +178,15 @@ def test_a_model_that_sees_says_so_and_is_shown_nothing(client, add_model):
     assert client.post("/api/show", {"model": "seer"}).json()["capabilities"] == ["completion", "vision"]
     response = client.post("/api/generate", {"model": "seer", "prompt": "hi", "images": ["aGk="]})
     assert (response.status_code, "does not support vision" in response.json()["error"]) == (400, True)
+
+
+def test_a_template_that_is_gone_keeps_no_other_model_from_being_listed(client, runtime, add_model):
+    template = "{{ .Prompt }} of this model alone"
+    add_model("gone", template=template)
+    digest = hashlib.sha256(template.encode()).hexdigest()
+    (runtime.settings.models / "blobs" / f"sha256-{digest}").unlink()
+    models = {model["name"]: model.get("capabilities") for model in client.get("/api/tags").json()["models"]}
+    assert models == {"gone:latest": None, "m:latest": ["completion"]}
 
 
 def test_an_editor_gets_the_name_it_asked_for(client):

@@ -9,6 +9,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -279,6 +280,7 @@ def test_a_file_that_crashes_its_reader_is_one_that_cannot_be_used(plain: Path):
 
 def test_what_templates_may_use_works_in_a_cage(tmp_path: Path):
     """Also what Python and Jinja load when it is first used."""
+    go = '{{ if .Prompt }}{{ 1.5e9 }} {{ urlquery "ä" }} {{ json .Prompt }} {{ currentDate }}{{ end }}'
     path = write_gguf(
         tmp_path / "late.gguf", template=r"{{ '\N{BULLET}' }}{{ '<b>1</b> &amp;' | striptags }}"
     )
@@ -287,6 +289,9 @@ def test_what_templates_may_use_works_in_a_cage(tmp_path: Path):
         async with opened(pool, path) as model:
             (prompt,) = await pool.build_prompts(model, HI)
             assert prompt.text == "\N{BULLET}1 &"
+            request = msgspec.structs.replace(HI, templates=ModelTemplates(go=go, prefers_go=True))
+            (prompt,) = await pool.build_prompts(model, request)
+            assert prompt.text == f'1.5e+09 %C3%A4 "hi" {date.today().isoformat()}'
 
     run(work)
 

@@ -15,7 +15,7 @@ from puna.api.replies import json_response
 from puna.chat.model_record import ModelRecord
 from puna.engine.observation.stats import ModelStats
 from puna.gguf import GgufError
-from puna.registry import ModelConfig, ModelEntry
+from puna.registry import ModelConfig, ModelEntry, RegistryError
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
     record = None
     try:
         record = await context.inspector.record_for_list(model)
-    except GgufError as error:
+    except (GgufError, RegistryError) as error:
         log.warning("%s cannot be used: %s", model.name.short, error)
     return ListedModel(
         name=model.name.short,
