@@ -18,6 +18,7 @@ SPACE = re.compile(r"[ \t\r\n]*")
 """What JSON calls whitespace."""
 
 _DEEPEST = 256
+_LITTLE = 64
 _LOOKED_AHEAD = 128
 
 
@@ -132,6 +133,16 @@ class Reader:
             seen = self._text[self._position : self._position + len(text)]
             if seen == text or not text.startswith(seen):
                 return seen == text
+            yield from self._more()
+
+    def comes_behind_space(self, characters: str) -> Steps[bool]:
+        """Whether one of these comes next, behind a little whitespace at most; takes nothing."""
+        while True:
+            rest = self._text[self._position : self._position + _LITTLE]
+            if bare := rest.lstrip(" \t\r\n"):
+                return bare[0] in characters
+            if len(rest) == _LITTLE:
+                return False
             yield from self._more()
 
     def run(self, pattern: re.Pattern[str], sink: Callable[[str], None]) -> Steps[None]:

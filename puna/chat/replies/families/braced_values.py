@@ -27,7 +27,7 @@ from puna.chat.replies.reader import NotACall
 from puna.chat.tools import Tool
 
 _MAX_DEPTH = 100
-_KEY = r"[^,:{}\[\]<>\s\"]+"
+_KEY = r"[^,:{}\[\]<>\s\"\x00-\x1f]+"
 _WORD = re.compile(r"[^,:{}\[\]\s]+")
 _SPACE = re.compile(r"\s*")
 

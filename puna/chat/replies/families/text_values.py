@@ -15,24 +15,29 @@ from typing import Any
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.replies.arguments import parse_json
 from puna.chat.replies.families.parameters import Schema, alternatives, says_nothing_but, type_name
-from puna.chat.replies.reader import SPACE, NotACall, Reader, Steps, Tags
+from puna.chat.replies.reader import NotACall, Reader, Steps, Tags
 from puna.chat.tools import Tool
 
 _WORDS = {"true": True, "false": False, "null": None}
 _FIRST = {"array": r"\[", "object": r"\{", "integer": r"\-0-9", "number": r"\-0-9"}
 _NESTED = ("array", "object")
 _ANYTHING: Schema = {"type": "string"}
-_ANCHOR_OR_LOOKAROUND = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|(?P<found>[\^$]|\(\?[=!<])", re.DOTALL)
+_LONGEST = 10_000  # characters that are counted
+_PART = re.compile(
+    r"(?P<special>\\[1-9bBk]|[\^$]|\(\?<?[=!])|\\.|\[(?:\\.|[^\]])*\]|(?P<choice>\|)", re.DOTALL
+)
+_GROUP = re.compile(r"\((?:\\.|\[(?:\\.|[^\]])*\]|[^()\\\[])*\)", re.DOTALL)
+_CLASS = re.compile(r"\\(.)", re.DOTALL)
+_CLASSES = {"d": "[0-9]", "D": "[^0-9]", "w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_]"}
 
 
 def read_value(reader: Reader, schema: Schema, close: str, *, before: str = "") -> Steps[Any]:
     """Takes a value, what stands before it, and the tag behind it. Raises NotACall."""
     found = alternatives(schema)
     parts: list[str] = []
-    if any(_is_nested(each) for each in found):
-        yield from reader.run(SPACE, parts.append)
-        if (yield from reader.comes("{")) or (yield from reader.comes("[")):
-            parts.append((yield from reader.balanced()))
+    if any(_is_nested(each) for each in found) and (yield from reader.comes_behind_space("{[")):
+        yield from reader.space()
+        parts.append((yield from reader.balanced()))
     yield from reader.up_to(Tags([close]), parts.append)
     return value_of_text("".join(parts).removeprefix(before), schema)
 
@@ -94,17 +99,25 @@ def without(g: GrammarBuilder, patterns: Sequence[str], tag: str) -> str:
 
 def string_patterns(schema: Schema) -> list[str]:
     """Regular expressions all of which a string matches as a whole."""
-    shortest, longest = schema.get("minLength", 0), schema.get("maxLength", "")
-    patterns = [f"(?s:.{{{shortest},{longest}}})"]
+    patterns = [f"(?s:.{{{_length(schema, 'minLength') or 0},{_length(schema, 'maxLength') or ''}}})"]
+    if schema.get("maxLength") == 0:
+        return [""]
     pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        core = pattern.removeprefix("^")
-        ends = core.endswith("$") and not core.endswith("\\$")
-        core = core[:-1] if ends else core
-        begins, one = pattern.startswith("^"), "|" not in core or not (ends or pattern.startswith("^"))
-        if one and not any(match["found"] for match in _ANCHOR_OR_LOOKAROUND.finditer(core)):
-            patterns.append(("" if begins else "(?s:.*)") + f"(?:{core})" + ("" if ends else "(?s:.*)"))
+    if not isinstance(pattern, str):
+        return patterns
+    begins, ends = pattern.startswith("^"), re.search(r"(?<!\\)(?:\\\\)*\$\Z", pattern) is not None
+    core = pattern[1 if begins else 0 : -1 if ends else None]
+    found = {match.lastgroup for match in _PART.finditer(_GROUP.sub("", core))}
+    inner = {match.lastgroup for match in _PART.finditer(core)}
+    if "special" not in inner and not ("choice" in found and (begins or ends)):
+        ascii_core = _CLASS.sub(lambda match: _CLASSES.get(match[1], match[0]), core)
+        patterns.append(("" if begins else "(?s:.*)") + f"(?:{ascii_core})" + ("" if ends else "(?s:.*)"))
     return patterns
+
+
+def _length(schema: Schema, keyword: str) -> int | None:
+    value = schema.get(keyword)
+    return value if isinstance(value, int) and value <= _LONGEST else None
 
 
 def _json(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:
