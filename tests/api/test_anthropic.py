@@ -327,7 +327,10 @@ def test_tokens_are_counted_without_the_model(client, runtime, add_model):
         ({"messages": []}, "messages is required"),
         ({"messages": [{"role": "user", "content": [{"text": "no type"}]}]}, "block without a type"),
         ({"messages": [{"role": "user", "content": 5}]}, "must be a string or an array"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "needs the field 'text'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "needs the field 'text', as string",
+        ),
         ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": ""}]}]}, "'name'"),
         ({"system": [{"type": "image"}]}, "system may have blocks of type text"),
         ({"tool_choice": {"type": "maybe"}}, "tool_choice.type must be one of"),

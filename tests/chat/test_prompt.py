@@ -181,6 +181,19 @@ def test_num_keep_leaves_room_for_a_token(num_keep, kept):
     assert build(prompts=[[5, 6]], num_keep=num_keep, context_length=64).num_keep == kept
 
 
+def test_boundaries_of_a_conversation_that_is_said_in_another_way():
+    template = (
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('') }}"
+        "{% endif %}{% endfor %}" + CHATML
+    )
+    begin = [Message("system", "Be wise. " * 20), *HI, Message("assistant", "so " * 20)]
+    messages = [*begin, Message("system", "Mode: plan. " * 20)]
+    prompt = build(template, messages=messages, with_boundaries=True)
+    asks = TOKENIZER.encode("<|im_start|>assistant\n", add_special=False)
+    assert prompt.boundaries[-1] == len(prompt.tokens) - len(asks)
+    assert prompt.boundaries[0] == len(TOKENIZER.encode(turn("system", begin[0].content), add_special=False))
+
+
 def test_a_conversation_that_is_cut_begins_with_a_question_or_a_call():
     """...where the template has the user begin, and with what the system says in any case."""
     template = (

@@ -12,6 +12,8 @@ from puna.api.anthropic.schema import InputMessage
 from puna.api.errors import ApiError
 from puna.chat.messages import CalledFunction, Message, ToolCall
 
+_SHOWN_CHARS = 40
+_JSON_NAMES = {str: "string", dict: "object"}
 _MAX_DEPTH = 4
 """Blocks within blocks: a result, a document in it, texts in that."""
 
@@ -61,7 +63,7 @@ class Conversation:
     def _call(self, block: dict[str, Any]) -> ToolCall:
         call_id, name = _field(block, "id", str), _field(block, "name", str)
         if not call_id or not name:
-            raise ApiError(400, f"{block['type']} block needs an id and a name")
+            raise ApiError(400, f"{_shown(block['type'])} block needs an id and a name")
         self._names[call_id] = name
         arguments = _field(block, "input", dict) if block.get("input") is not None else {}
         return ToolCall(CalledFunction(name, arguments), call_id)
@@ -81,7 +83,7 @@ def text_blocks(content: Any, field: str) -> list[str]:
     texts = []
     for block in _blocks(content, field):
         if block["type"] != "text":
-            raise ApiError(400, f"{field} may have blocks of type text, not {block['type'][:40]!r}")
+            raise ApiError(400, f"{field} may have blocks of type text, not {_shown(block['type'])}")
         texts.append(_field(block, "text", str))
     return texts
 
@@ -129,7 +131,7 @@ def _document(block: dict[str, Any], depth: int) -> tuple[str, list[bytes]]:
             text, images = _text_and_images(_blocks(source.get("content")), depth + 1)
             return _titled(block, text), images
         case kind:
-            raise ApiError(400, f"invalid document source type: {kind}. Only text is supported.")
+            raise ApiError(400, f"invalid document source type: {_shown(kind)}. Only text is supported.")
 
 
 def _titled(block: dict[str, Any], text: str) -> str:
@@ -140,7 +142,7 @@ def _titled(block: dict[str, Any], text: str) -> str:
 def _image(source: dict[str, Any]) -> bytes:
     kind = source.get("type")
     if kind != "base64":
-        raise ApiError(400, f"invalid image source type: {kind}. Only base64 images are supported.")
+        raise ApiError(400, f"invalid image source type: {_shown(kind)}. Only base64 images are supported.")
     try:
         return b64decode(_field(source, "data", str), validate=True)
     except ValueError as error:
@@ -150,10 +152,14 @@ def _image(source: dict[str, Any]) -> bytes:
 def _field(block: dict[str, Any], name: str, kind: type[Any]) -> Any:
     value = block.get(name)
     if not isinstance(value, kind):
-        raise ApiError(
-            400, f"a block of type {block.get('type')!r} needs the field {name!r}, as {kind.__name__}"
-        )
+        what = f"a block of type {_shown(block.get('type'))} needs the field {name!r}"
+        raise ApiError(400, f"{what}, as {_JSON_NAMES[kind]}")
     return value
+
+
+def _shown(kind: Any) -> str:
+    """What should be the name of a type."""
+    return kind[:_SHOWN_CHARS] if isinstance(kind, str) else type(kind).__name__
 
 
 def _as_text(content: Any) -> str:
