@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from puna.chat.call_style import EXAMPLE
 from puna.chat.errors import TemplateError
-from puna.chat.messages import Message
+from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.repairs import (
     Repair,
     all_system_as_user,
     answer_before_user,
+    calls_apart,
     calls_as_text,
     developer_as_system,
     later_system_as_user,
@@ -37,6 +39,7 @@ Render = Callable[[Sequence[Message]], str]
 _APPLIED: tuple[Repair, ...] = (
     developer_as_system,
     short_ids,
+    calls_apart,
     single_calls,
     orphans_as_user,
     calls_as_text,
@@ -59,12 +62,14 @@ _TRIED: tuple[Repair, ...] = (
     merged_runs,
     user_first,
     answer_before_user,
+    calls_apart,
     orphans_as_user,
     all_system_as_user,
     calls_as_text,
 )
 _WORD = re.compile(r"\w{4,64}", re.ASCII)
 _LOOKED_AT = 1024  # characters of a result
+_MOST_WORDS = 4
 
 
 def with_known_roles(messages: Sequence[Message], source: str) -> list[Message]:
@@ -78,7 +83,7 @@ class Rendered(NamedTuple):
     text: str
     repairs: list[Repair]
     is_complete: bool
-    """Nothing of the system's is missing."""
+    """Nothing is missing."""
 
 
 def render_any(messages: Sequence[Message], render: Render, *, may_begin: bool = True) -> Rendered:
@@ -125,8 +130,8 @@ def repaired(messages: Sequence[Message], repairs: Sequence[Repair]) -> list[Mes
 
 
 def _with_fewer(messages: Sequence[Message], rendered: Rendered, render: Render) -> Rendered:
-    """Without the repairs that the last one makes superfluous."""
-    for repair in rendered.repairs[:-1]:
+    """Without the repairs that the last one makes superfluous, those that change most first."""
+    for repair in reversed(rendered.repairs[:-1]):
         with suppress(TemplateError):
             fewer = [other for other in rendered.repairs if other is not repair]
             without = _render(messages, fewer, render)
@@ -136,14 +141,30 @@ def _with_fewer(messages: Sequence[Message], rendered: Rendered, render: Render)
 
 def _render(messages: Sequence[Message], repairs: list[Repair], render: Render) -> Rendered:
     text = render(repaired(messages, repairs))
-    return Rendered(text, repairs, _has_all(text, messages))
+    is_complete = _has_all(text, messages) and _shows_calls(messages, repairs, render)
+    return Rendered(text, repairs, is_complete)
 
 
 def _has_all(text: str, messages: Sequence[Message]) -> bool:
-    """Whether all messages of the system are there, and the first result of a call: a template that leaves
-    one out leaves out all. Results may be escaped in any way, but words stay words.
+    """Whether all messages of the system are there, and the first result: a template that leaves one out
+    leaves out all. Results may be escaped in any way, but words stay words.
     """
     system = [message.content.strip() for message in messages if message.role in ("system", "developer")]
     result = next((message.content for message in messages if message.role == "tool"), "")
-    words = _WORD.findall(result[:_LOOKED_AT])
-    return all(content in text for content in system) and all(word in text for word in words[:4])
+    words = _WORD.findall(result[:_LOOKED_AT])[:_MOST_WORDS]
+    return all(content in text for content in system) and all(word in text for word in words)
+
+
+def _shows_calls(messages: Sequence[Message], repairs: list[Repair], render: Render) -> bool:
+    """Whether calls such as these are there: tried with one whose name stands nowhere else."""
+    call = ToolCall(CalledFunction(EXAMPLE.name, EXAMPLE.arguments), "callnumb1")
+    for content in {"Look." if message.content else "" for message in messages if message.tool_calls}:
+        example = [
+            Message("user", "?"),
+            Message("assistant", content, tool_calls=[call]),
+            Message("tool", "!"),
+        ]
+        with suppress(TemplateError):
+            if EXAMPLE.name not in render(repaired(example, repairs)):
+                return False
+    return True

@@ -78,6 +78,18 @@ def _taken(results: list[Message], call: ToolCall) -> list[Message]:
     return [results.pop(index)] if results else []
 
 
+def calls_apart(messages: Sequence[Message]) -> list[Message]:
+    """Calls are in a message of their own, behind what is said (DeepSeek R1)."""
+    result: list[Message] = []
+    for message in messages:
+        if message.tool_calls and message.content:
+            result.append(msgspec.structs.replace(message, tool_calls=[]))
+            result.append(Message(message.role, tool_calls=message.tool_calls))
+        else:
+            result.append(message)
+    return result
+
+
 def orphans_as_user(messages: Sequence[Message]) -> list[Message]:
     """Results of calls that are not there come from the user (gpt-oss, MiniMax)."""
     result: list[Message] = []

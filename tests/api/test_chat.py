@@ -95,15 +95,18 @@ def test_tools_and_images_are_refused(client):
     assert (response.status_code, response.json()["error"]) == (400, f"{name} does not support vision")
 
 
-def test_results_of_tools_are_rendered(client, runtime):
+def test_results_of_tools_are_rendered(client, runtime, add_model):
+    add_model("caller", "caller")
     call = {"function": {"name": "add", "arguments": {"a": 1}}}
     messages = [
         *HI,
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "content": "2", "tool_name": "add"},
     ]
-    client.post("/api/chat", {"model": "m", "messages": messages})
+    client.post("/api/chat", {"model": "caller", "messages": messages})
     assert turn("tool", "2") in prompt_text(runtime)
+    client.post("/api/chat", {"model": "m", "messages": messages})  # its template leaves calls out
+    assert turn("user", "Result of add:\n2") in prompt_text(runtime)
 
 
 def test_embedding_model_does_not_chat(client, add_model):

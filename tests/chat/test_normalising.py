@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +49,7 @@ CALLS = (
     "{% for m in messages %}{% if m.tool_calls | length > 1 %}{{ raise_exception('single tool-calls') }}"
     "{% endif %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}"
     "{% if c.id | length != 9 %}{{ raise_exception('length 9!') }}{% endif %}"
-    "call {{ c.id }}{% endfor %}{% if m.role == 'tool' %}"
+    "{{ c.function.name }} {{ c.id }}{% endfor %}{% if m.role == 'tool' %}"
     "{% if messages[loop.index0 - 1].role != 'assistant' %}{{ raise_exception('no previous call') }}"
     "{% endif %}of {{ m.tool_call_id }}{% endif %}{% endfor %}"
 )
@@ -126,10 +128,10 @@ def test_developers_are_the_system_where_a_template_does_not_know_them():
 def test_calls_and_results_are_told_as_the_template_can():
     parallel = [U1, called("call_1", "call_2"), result("call_2", "Rain there."), result("call_1", "Sunny.")]
     said = text(CALLS, *parallel)
-    ids = [part[:9] for part in said.split("call ")[1:]]
+    ids = re.findall(r"[:>]f (\w{9})", said)
     assert said == (
-        f"<user>What?<assistant>Look:call {ids[0]}<tool>Sunny.of {ids[0]}"
-        f"<assistant>call {ids[1]}<tool>Rain there.of {ids[1]}"
+        f"<user>What?<assistant>Look:f {ids[0]}<tool>Sunny.of {ids[0]}"
+        f"<assistant>f {ids[1]}<tool>Rain there.of {ids[1]}"
     )
     assert text(CALLS, U1, A1, U2, result("c", "Sunny.")) == (
         "<user>What?<assistant>This.<user>And?<user>Result of f:\nSunny."
@@ -139,15 +141,39 @@ def test_calls_and_results_are_told_as_the_template_can():
     )
 
 
+def test_calls_that_are_left_out_beside_text_are_apart_and_else_told():
+    beside = (
+        "{% for m in messages %}<{{ m.role }}>{% if m.content %}{{ m.content }}{% else %}"
+        "{% for c in m.tool_calls %}{{ c.function.name }}{% endfor %}{% endif %}{% endfor %}"
+    )
+    call = Message("assistant", "Look:", tool_calls=[ToolCall(CalledFunction("weather"), "c")])
+    said = [U1, call, Message("tool", "Sunny.", tool_call_id="c")]
+    assert text(beside, *said) == "<user>What?<assistant>Look:<assistant>weather<tool>Sunny."
+    again = [*said, Message("assistant", tool_calls=call.tool_calls)]
+    assert text(beside, *again).count("weather") == 2
+    assert text(PLAIN, *said) == (
+        '<user>What?<assistant>Look:\n\n{"name":"weather","arguments":{}}<user>Result:\nSunny.'
+    )
+
+
+def test_what_changes_much_is_left_as_soon_as_it_is_not_needed():
+    call = Message("assistant", tool_calls=[ToolCall(CalledFunction("weather"), "c")])
+    said = [S1, U1, call, Message("tool", "Sunny.", tool_call_id="c"), S2]
+    assert text(DROPS_LATER_SYSTEM, *said) == (
+        'Be wise.<user>What?<assistant>{"name":"weather","arguments":{}}<user>Result:\nSunny.<user>Be brief.'
+    )
+
+
 def test_a_user_who_speaks_behind_results_gets_an_answer_before():
     source = (
         "{% for m in messages %}{% if m.role == 'user' and not loop.first and "
         "messages[loop.index0 - 1].role != 'assistant' %}{{ raise_exception('alternate') }}{% endif %}"
         "{% if m.role == 'assistant' and not m.content %}{{ raise_exception('must have a string') }}"
-        "{% endif %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% endif %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+        "{% endfor %}{% endfor %}"
     )
     assert text(source, U1, called("c"), result("c", "Sunny."), U2) == (
-        "<user>What?<assistant>Look:<tool>Sunny.<assistant> <user>And?"
+        "<user>What?<assistant>Look:f<tool>Sunny.<assistant> <user>And?"
     )
     assert text(source, U1, Message("assistant"), U2) == "<user>What?\n\nAnd?"
 

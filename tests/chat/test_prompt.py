@@ -11,7 +11,7 @@ from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.template import ChatTemplate
 from puna.chat.tools import Tool, ToolFunction
 from puna.tokenizer import load_tokenizer
-from tests.api.ggufs import CHATML, THINKING
+from tests.api.ggufs import CALLING, CHATML, THINKING
 from tests.tiny import byte_level_vocabulary
 
 pytestmark = pytest.mark.unit
@@ -198,7 +198,7 @@ def test_a_conversation_that_is_cut_begins_with_a_question_or_a_call():
     """...where the template has the user begin, and with what the system says in any case."""
     template = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('none') }}{% endif %}"
-        "{% if messages[0].role != 'user' %}{{ raise_exception('alternate') }}{% endif %}" + CHATML
+        "{% if messages[0].role != 'user' %}{{ raise_exception('alternate') }}{% endif %}" + CALLING
     )
     system = Message("system", "Be wise.")
     long = "word " * 40
@@ -210,9 +210,10 @@ def test_a_conversation_that_is_cut_begins_with_a_question_or_a_call():
     chat = [Message("user", long), Message("assistant", long), Message("user", "b")]
     assert cut(*chat) == turn("user", "Be wise.") + turn("user", "b") + reply
     call = Message("assistant", "c", tool_calls=[ToolCall(CalledFunction("f"))])
+    said = 'c<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     found = Message("tool", "found", tool_name="f")
     loop = [Message("user", long), call, Message("tool", long), call, found]
-    assert cut(*loop) == turn("user", "Be wise.") + turn("assistant", "c") + turn("tool", "found") + reply
+    assert cut(*loop) == turn("user", "Be wise.") + turn("assistant", said) + turn("tool", "found") + reply
 
 
 def test_gpt_oss_is_given_identifiers_and_efforts_that_it_knows():
