@@ -13,7 +13,7 @@ from puna.api.errors import ApiError
 from puna.chat.messages import CalledFunction, Message, ToolCall
 
 _SHOWN_CHARS = 40
-_JSON_NAMES = {str: "string", dict: "object"}
+_JSON_NAMES: dict[type[Any], str] = {str: "string", dict: "object"}
 _MAX_DEPTH = 4
 """Blocks within blocks: a result, a document in it, texts in that."""
 
