@@ -466,12 +466,12 @@ class Vocabulary:
         and unknown ones only if parse_special. The GIL is released.
         """
     def encode(
-        self, text: bytes, parse_special: bool, words: WordCutter | None, begins: bool = True
+        self, text: bytes, parse_special: bool, words: WordCutter | None, is_within: bool = False
     ) -> list[int]:
         """Special tokens as in find_special; then, with `words`, byte pairs: the earliest merge of the list
         first, among equals the leftmost, and bytes without a token are dropped; without, SentencePiece.
-        begins: nothing stands before the text, so that SentencePiece may put a space there. Neither BOS nor
-        EOS is added. NativeError if the vocabulary is of the other kind. The GIL is released.
+        is_within: it is part of a longer text, and SentencePiece puts no space in front of anything. Neither
+        BOS nor EOS is added. NativeError if the vocabulary is of the other kind. The GIL is released.
         """
 
 # --- tokens to text ---

@@ -145,14 +145,14 @@ nb::list find_special(const HeldVocabulary& held, const nb::bytes& bytes, bool p
 }
 
 nb::list encode_text(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special,
-                     const WordCutter* words, bool begins) {
+                     const WordCutter* words, bool is_within) {
   const std::string_view text = checked_text(bytes);
   if ((held.vocabulary.algorithm() == Algorithm::kBytePairs) != (words != nullptr))
     throw Error("words are cut for byte pairs, and only for them");
   std::vector<int32_t> tokens;
   {
     const nb::gil_scoped_release release;
-    tokens = encode(held.vocabulary, words, text, parse_special, begins);
+    tokens = encode(held.vocabulary, words, text, parse_special, is_within);
   }
   return to_list(tokens);
 }
@@ -218,7 +218,7 @@ void bind_vocabulary(nb::module_& m) {
           "text"_a)
       .def("token_table", [](const HeldVocabulary& v) { return to_bytes(make_token_table(v.vocabulary)); })
       .def("find_special", &find_special, "text"_a, "parse_special"_a)
-      .def("encode", &encode_text, "text"_a, "parse_special"_a, "words"_a.none(), "begins"_a = true);
+      .def("encode", &encode_text, "text"_a, "parse_special"_a, "words"_a.none(), "is_within"_a = false);
 }
 
 }  // namespace

@@ -23,13 +23,12 @@ void encode_pieces(const Vocabulary& vocabulary, std::string_view text, bool par
 }  // namespace
 
 std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
-                            bool parse_special, bool begins) {
+                            bool parse_special, bool is_within) {
   std::vector<int32_t> tokens;
   if (words == nullptr) {
     SentencePiece model(vocabulary);
     encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
-      const bool is_first = piece.data() == text.data();
-      model.encode(piece, vocabulary.conventions().add_space_prefix && (begins || !is_first), tokens);
+      model.encode(piece, vocabulary.conventions().add_space_prefix && !is_within, tokens);
     });
     return tokens;
   }

@@ -78,7 +78,7 @@ class Tokenizer:
 
     def encode_within(self, text: str) -> list[int]:
         """Of text that stands within other text, with no control tokens in it."""
-        return self._vocabulary.encode(text.encode(), False, self._words, False)
+        return self._vocabulary.encode(text.encode(), False, self._words, True)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Of a rendered prompt: begins with BOS if the model wants that, but never twice.

@@ -51,6 +51,13 @@ def test_text_behind_a_special_token_begins_with_a_space_in_sentencepiece():
     assert written(plain, "the<|im_end|>the") == ["the", "<|im_end|>", "the"]
 
 
+def test_text_within_other_text_gets_no_space_in_sentencepiece():
+    assert [SENTENCEPIECE.token_text(token) for token in SENTENCEPIECE.encode_within("the")] == ["the"]
+    for text in ("the name", " the", "<|im_end|>the", '{"name": "'):
+        tokens = SENTENCEPIECE.encode_within(text)
+        assert b"".join(map(SENTENCEPIECE.token_bytes, tokens)) == text.encode()
+
+
 def test_characters_that_sentencepiece_does_not_know_become_bytes():
     assert written(SENTENCEPIECE, "€") == ["▁", "<0xE2>", "<0x82>", "<0xAC>"]
 
