@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.hermes import HERMES
 from puna.chat.replies.families.json_format import json_family
-from puna.chat.replies.json_calls import JsonFormat
 from puna.chat.replies.pieces import Call, Piece
 from puna.chat.replies.reader import NotACall, Reader
 from puna.chat.replies.tagged import Reading

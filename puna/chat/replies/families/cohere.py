@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.arguments import as_object, parse_json
+from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.pieces import Piece
 from puna.chat.replies.reader import EndOfReply, NotACall, Reader, Steps, Tags

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.json_calls import JsonFormat
+from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.pieces import Call, ReplyParser
 from puna.chat.replies.tagged import Reading
 from puna.chat.replies.thinking import THINK, ThinkingTags

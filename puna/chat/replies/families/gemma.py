@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.families.braced_values import BracedGrammar, read_braced
+from puna.chat.replies.calls.braced_values import BracedGrammar, read_braced
+from puna.chat.replies.calls.parameters import parameters_of
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.parameters import parameters_of
 from puna.chat.replies.reader import NotACall, Steps, Tags
 from puna.chat.replies.tagged import CallReader, tagged
 from puna.chat.replies.thinking import ThinkingTags

@@ -13,9 +13,9 @@ from typing import Any
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.calls.parameters import parameters_of, schemas_of
+from puna.chat.replies.calls.text_values import read_value, text_up_to
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.parameters import parameters_of, schemas_of
-from puna.chat.replies.families.text_values import read_value, text_up_to
 from puna.chat.replies.reader import NotACall, Steps
 from puna.chat.replies.tagged import CallReader, tagged
 from puna.chat.tools import Tool

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.calls.json_calls import json_call, read_json_calls
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.json_calls import json_call, read_json_calls
 from puna.chat.replies.reader import Steps
 from puna.chat.replies.tagged import CallReader, tagged
 

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.families.family import Family
-from puna.chat.replies.json_calls import (
+from puna.chat.replies.calls.json_calls import (
     ARGUMENTS,
     NAMES,
     JsonFormat,
@@ -20,6 +19,7 @@ from puna.chat.replies.json_calls import (
     json_call_list,
     read_json_calls,
 )
+from puna.chat.replies.families.family import Family
 from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import Steps
 from puna.chat.replies.tagged import CallReader, tagged

@@ -10,7 +10,7 @@ import re
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
-from puna.chat.replies.arguments import as_object, parse_json
+from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.reader import NotACall, Steps
 from puna.chat.replies.tagged import CallReader, tagged

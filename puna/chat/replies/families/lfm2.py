@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.calls.python_calls import calls_term, give_calls, written_call
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.python_calls import calls_term, give_calls, written_call
 from puna.chat.replies.pieces import Call
 from puna.chat.replies.reader import PYTHON, Steps
 from puna.chat.replies.tagged import CallReader, tagged

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.calls.json_calls import JsonFormat, json_call, read_json_calls
+from puna.chat.replies.calls.python_calls import calls_term, parse_calls
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.python_calls import calls_term, parse_calls
-from puna.chat.replies.json_calls import JsonFormat, json_call, read_json_calls
 from puna.chat.replies.reader import PYTHON, NotACall, Steps
 from puna.chat.replies.tagged import CallReader, tagged
 

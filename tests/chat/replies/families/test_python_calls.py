@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.chat.grammars.builder import GrammarBuilder
-from puna.chat.replies.families.python_calls import calls_term, parse_calls
+from puna.chat.replies.calls.python_calls import calls_term, parse_calls
 from puna.chat.replies.pieces import Call
 from tests.chat.replies.families.tools import TOOLS, check_calls
 from tests.chat.replies.sampling import byte_vocabulary, draw

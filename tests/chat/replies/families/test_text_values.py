@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from puna.chat.replies.families.text_values import string_patterns, value_of_text
+from puna.chat.replies.calls.text_values import string_patterns, value_of_text
 
 pytestmark = pytest.mark.unit
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
-from puna.chat.replies.json_calls import JsonFormat
 from tests.chat.replies.families.examples import (
     channels,
     cohere,

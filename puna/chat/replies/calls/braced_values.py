@@ -12,8 +12,8 @@ import re
 from typing import Any
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
-from puna.chat.replies.arguments import parse_json
-from puna.chat.replies.families.parameters import (
+from puna.chat.replies.calls.arguments import parse_json
+from puna.chat.replies.calls.parameters import (
     Parameter,
     Schema,
     alternatives,
@@ -22,7 +22,7 @@ from puna.chat.replies.families.parameters import (
     says_nothing_but,
     with_definitions,
 )
-from puna.chat.replies.families.text_values import string_patterns, without
+from puna.chat.replies.calls.text_values import string_patterns, without
 from puna.chat.replies.reader import NotACall
 from puna.chat.tools import Tool
 

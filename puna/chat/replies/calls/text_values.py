@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from puna.chat.grammars.builder import GrammarBuilder
-from puna.chat.replies.arguments import parse_json
-from puna.chat.replies.families.parameters import Schema, alternatives, says_nothing_but, type_name
+from puna.chat.replies.calls.arguments import parse_json
+from puna.chat.replies.calls.parameters import Schema, alternatives, says_nothing_but, type_name
 from puna.chat.replies.reader import NotACall, Reader, Steps, Tags
 from puna.chat.tools import Tool
 

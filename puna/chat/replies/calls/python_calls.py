@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from puna.chat.grammars.builder import GrammarBuilder, one_of
-from puna.chat.replies.families.parameters import (
+from puna.chat.replies.calls.parameters import (
     Schema,
     alternatives,
     joined,

@@ -1,0 +1,1 @@
+"""Ways in which calls of tools are written, which several families share."""
