@@ -12,7 +12,8 @@ import jsonschema_rs
 import llguidance
 
 _ENDS = b'}],:ntfaulserd01-.5"{['
-"""Bytes that tend to bring JSON to its end where no text is, the best first."""
+"""Bytes that tend to bring JSON to its end where no text is, the best first; now and then another is needed,
+as in numbers that must be more than 1.0."""
 _MOST_BYTES = 4000
 
 
@@ -37,7 +38,7 @@ def completed(grammar: str, text: str) -> str:
         assert len(written) < most, f"does not end: {bytes(written)!r}"
         mask = matcher.compute_bitmask()
         allowed = bytes(byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1)
-        wanted = b'"' if _is_in_text(written) else _ENDS
+        wanted = b'"' if _is_in_text(written) else _ENDS if len(written) % 8 else b""
         byte = next((byte for byte in wanted if byte in allowed), None) or any_byte.choice(allowed)
         assert matcher.consume_token(byte)
         written.append(byte)
