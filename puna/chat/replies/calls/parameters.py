@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from puna.chat.errors import PromptError
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.tools import Tool
 
@@ -25,7 +26,7 @@ _ANNOTATIONS = {
 }
 _DEFINITIONS = ("$defs", "definitions")
 _ARGUMENTS = "arguments "  # a name that no definition has
-_MAX_ALTERNATIVES = 10_000
+_MAX_ALTERNATIVES = 1000
 _MAX_DEPTH = 16  # of references and unions within each other
 
 
@@ -39,9 +40,12 @@ class Parameter(NamedTuple):
 
 def parameters_of(tool: Tool) -> list[Parameter]:
     """Those that the schema names, in its order. What it says of them beside `properties` and `required` is
-    not looked at, nor are further parameters that it may allow.
+    not looked at, nor are further parameters that it may allow. Raises PromptError.
     """
-    return parameters_within(_rebased(tool.function.parameters))
+    try:
+        return parameters_within(_rebased(tool.function.parameters))
+    except RecursionError as error:
+        raise PromptError(f"the schema of {tool.function.name} is nested too deep") from error
 
 
 def parameters_within(whole: Schema) -> list[Parameter]:
@@ -122,6 +126,13 @@ def joined(g: GrammarBuilder, members: Sequence[tuple[str, bool]], separator: st
 
 
 def _alternatives(schema: Schema, root: Schema, depth: int) -> Iterator[Schema]:
+    """At least one, so that whoever has enough of them is done soon."""
+    parts = _taken_apart(schema, root, depth)
+    yield next(parts, schema)
+    yield from parts
+
+
+def _taken_apart(schema: Schema, root: Schema, depth: int) -> Iterator[Schema]:
     union = next((key for key in ("anyOf", "oneOf") if says_nothing_but(schema, key, "type")), None)
     if depth > _MAX_DEPTH:
         yield schema

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from puna.chat.errors import PromptError
 from puna.chat.grammars.builder import GrammarBuilder, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.braced_values import BracedGrammar, read_braced
@@ -49,7 +50,10 @@ class _Format:
         return g.tagged_reply(task, self.open, f'"call:" {calls} {g.literal(self.close)}', repeats=True)
 
     def _call(self, g: GrammarBuilder, tool: Tool) -> str:
-        arguments = BracedGrammar(g, tool, self.quote).members(parameters_of(tool))
+        try:
+            arguments = BracedGrammar(g, tool, self.quote).members(parameters_of(tool))
+        except RecursionError as error:
+            raise PromptError(f"the schema of {tool.function.name} is nested too deep") from error
         return g.rule("function", f"{g.plain(tool.function.name)} {arguments}")
 
 
