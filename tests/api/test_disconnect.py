@@ -86,6 +86,13 @@ def test_disconnect_ends_a_reply_that_is_not_streamed(url, runtime, path, body):
     eventually(lambda: runtime.num_generating == runtime.num_held == 0)
 
 
+def test_disconnect_ends_all_embeddings(url, runtime):
+    runtime.script = Script(hangs=True)
+    with broken_off(url, "/api/embed", {"model": "m", "input": ["a", "b", "c"] * 200}):
+        eventually(lambda: runtime.num_generating > 100)
+    eventually(lambda: runtime.num_generating == runtime.num_held == 0)
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_disconnect_ends_all_choices(url, runtime, stream):
     runtime.script = Script(hangs=True)
