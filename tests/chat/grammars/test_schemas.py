@@ -56,6 +56,8 @@ DOG = {"type": "object", "properties": {"kind": {"const": "dog"}}, "required": [
         ({"type": "string", "pattern": r"^[[\]&&]+\/\d$"}, '"[]&/1"', '"[]&/x"'),
         ({"type": "integer", "minimum": 0, "maximum": 2**64 - 1}, "9007199254740993", "-1"),
         ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, "2", "1"),
+        ({"type": "integer"}, "-" + 18 * "9", 19 * "1"),
+        ({"type": "integer", "minimum": 5}, "42", 19 * "1"),
         ({"type": "array", "items": [{"type": "null"}], "additionalItems": False}, "[null]", "[1]"),
         ({"type": "array", "maxItems": 1, "uniqueItems": True}, "[1]", "[1,1]"),
         ({"type": "object", "properties": {"next": {"$ref": "#"}}}, '{"next":{"next":{}}}', '{"next":1}'),

@@ -141,6 +141,8 @@ class _Preparation:
             if key in node:
                 is_integer = node.get("type") == "integer"
                 node[key] = values.bound(node[key], f"{key!r} at {path}", "max" in key.lower(), is_integer)
+        if node.get("type") == "integer":
+            values.bound_digits(node)
         for key in ("const", "enum"):
             if key in node:
                 values.check_size(node[key], f"{key!r} at {path}")

@@ -43,6 +43,16 @@ def bound(value: Any, where: str, is_upper: bool, is_integer: bool) -> float | i
     return wanted
 
 
+def bound_digits(integer: dict[str, Any]) -> None:
+    """Gives a schema of integers the bounds that it lacks: a small model may never leave off writing zeros."""
+    lowest = integer.get("minimum", integer.get("exclusiveMinimum"))
+    highest = integer.get("maximum", integer.get("exclusiveMaximum"))
+    if highest is None and (lowest is None or lowest < _MAX_INTEGER):
+        integer["maximum"] = _MAX_INTEGER
+    if lowest is None and (highest is None or highest > -_MAX_INTEGER):
+        integer["minimum"] = -_MAX_INTEGER
+
+
 def is_exact(value: Any) -> bool:
     """Whether no number in it loses digits as a float."""
     match value:
