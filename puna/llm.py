@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from puna.chat.embedding_inputs import InputsRequest, encode_inputs
 from puna.chat.messages import Message
-from puna.chat.prompt import Prompt, PromptRequest, build_prompts
+from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.prompt_building import build_prompts
 from puna.engine.request import GenerationError, SamplingParams
 from puna.gguf.pooling import Pooling
 from puna.local import Completion, Engine

@@ -6,7 +6,8 @@ import pytest
 
 from puna.chat.go.template import GoChatTemplate
 from puna.chat.messages import Message
-from puna.chat.prompt import PromptRequest, build_prompts
+from puna.chat.prompt import PromptRequest
+from puna.chat.prompt_building import build_prompts
 from puna.chat.template import ChatTemplate
 from tests.api.ggufs import CHATML, THINKING
 from tests.chat.go.pairs import PAIRS

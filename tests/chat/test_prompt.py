@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from puna.chat.errors import PromptError
+from puna.chat.grammars.answer import RegexAnswer
 from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.prompt import Prompt, PromptRequest, build_prompts, check_tokens
+from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.chat.prompt_building import build_prompts
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.template import ChatTemplate
 from puna.chat.tools import Tool, ToolFunction
@@ -92,6 +94,15 @@ def test_tokens_and_raw_texts_are_taken_as_they_are_each_as_a_prompt():
     prompts = build_prompts(request, None, WITH_BOS_AND_EOS)
     assert [prompt.tokens for prompt in prompts] == [WITH_BOS_AND_EOS.encode("hi"), [5, 6]]
     assert [prompt.text for prompt in prompts] == ["hi", ""]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"prompts": ["hi"], "raw": True}, {"prompts": [[5, 6]]}, {"prompts": ["hi"]}, {"messages": HI}],
+)
+def test_a_format_holds_without_a_template_too(request_):
+    assert build(None, **request_).grammar == ""
+    assert "yes|no" in build(None, **request_, answer=RegexAnswer("yes|no")).grammar
 
 
 @pytest.mark.parametrize("token", [-1, 10**6, 10**30])
