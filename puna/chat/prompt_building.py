@@ -28,7 +28,6 @@ from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 from puna.chat.written_names import renamed_messages, renamed_tools
 from puna.tokenizer import Tokenizer
 
-
 _TOO_LONG = (
     "the prompt is longer than the context length currently available to the model; shorten the prompt, "
     "adjust the context length in settings, or use a model with a longer context length"

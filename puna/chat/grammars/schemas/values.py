@@ -44,7 +44,7 @@ def bound(value: Any, where: str, is_upper: bool, is_integer: bool) -> float | i
 
 
 def bound_digits(integer: dict[str, Any]) -> None:
-    """Gives a schema of integers the bounds that it lacks: a small model may never leave off writing zeros."""
+    """Gives a schema of integers the bounds that it lacks: a small model may never stop writing zeros."""
     lowest = integer.get("minimum", integer.get("exclusiveMinimum"))
     highest = integer.get("maximum", integer.get("exclusiveMaximum"))
     if highest is None and (lowest is None or lowest < _MAX_INTEGER):
