@@ -16,6 +16,7 @@ from benchmarks.synthetic.qwen3 import QWEN3_4B, QWEN3_30B_A3B
 from benchmarks.synthetic.qwen35 import QWEN35_4B
 from benchmarks.synthetic.writing import write_model
 from benchmarks.variants import write_variant
+from puna.chat.model_templates import ModelTemplates
 from puna.gguf import read_metadata
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.registry.create import WeightsDescription, create_from_gguf
@@ -112,7 +113,7 @@ def _add(store: Store, name: ModelName, path: Path) -> Path:
 
 
 def _describe(descriptor: int) -> WeightsDescription:
-    record = read_record(read_metadata(descriptor, "model"))
+    record = read_record(read_metadata(descriptor, "model"), ModelTemplates())
     return WeightsDescription(record.architecture, record.parameter_size, record.quantization)
 
 
