@@ -2,7 +2,7 @@
 
 Real daemons, asked through HTTP, around a model that computes next to nothing and answers with a fixed
 text; starts and memory with SmolLM2. With another checkout, which must be built, the daemons of both are
-measured in turn. Prints a Markdown table. Linux only.
+measured in turn, but for the kinds of requests. Prints a Markdown table. Linux only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 
 from benchmarks.files import bench_file, own_file
 from benchmarks.overhead.comparing import Results
+from benchmarks.overhead.kinds import measure_kinds
 from benchmarks.overhead.measuring import measure_requests, measure_starts
 from benchmarks.overhead.replay import write_replay
 
 _OWN = Path(__file__).parents[2]
-_PARTS = ("requests", "starts")
+_PARTS = ("requests", "kinds", "starts")
 
 
 def main() -> None:
@@ -31,14 +32,18 @@ def main() -> None:
     results = Results(list(builds))
     smollm2 = bench_file("Q4_1")
     start, load = time.monotonic(), os.getloadavg()[0]
-    if "requests" in arguments.parts:
-        with tempfile.TemporaryDirectory(prefix="puna-bench-") as directory:
-            target = Path(directory, "replay.gguf")
-            write_replay(smollm2.path, target)
-            measure_requests(builds, own_file(target, Path(directory, "store")), arguments.rounds, results)
+    with tempfile.TemporaryDirectory(prefix="puna-bench-") as directory:
+        target = Path(directory, "replay.gguf")
+        write_replay(smollm2.path, target)
+        replay = own_file(target, Path(directory, "store"))
+        if "requests" in arguments.parts:
+            measure_requests(builds, replay, arguments.rounds, results)
+        if "kinds" in arguments.parts:
+            print(measure_kinds(_OWN, replay, max(arguments.rounds // 2, 1)).markdown())
     if "starts" in arguments.parts:
         measure_starts(builds, smollm2, max(arguments.rounds // 2, 1), results)
-    print(results.markdown())
+    if results.samples:
+        print(results.markdown())
     took_s = time.monotonic() - start
     print(
         f"load {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end; took {took_s:.0f} s",
@@ -52,13 +57,13 @@ def _arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{' or '.join(_PARTS)}; both by default")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(_PARTS)}; all by default")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another one, to compare with")
-    parser.add_argument("--rounds", type=int, default=16, help="default 16; half as many starts")
+    parser.add_argument("--rounds", type=int, default=16, help="default 16; half as many of kinds and starts")
     arguments = parser.parse_args()
     arguments.parts = arguments.parts or list(_PARTS)
     if unknown := set(arguments.parts) - set(_PARTS):
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {' and '.join(_PARTS)}")
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(_PARTS)}")
     return arguments
 
 

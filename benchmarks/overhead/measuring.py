@@ -10,7 +10,8 @@ from typing import TypeVar
 from benchmarks.files import BenchFile
 from benchmarks.overhead.comparing import Figure, Results
 from benchmarks.overhead.daemons import Daemon, daemon_of
-from benchmarks.overhead.streams import NDJSON, SSE, first_token_s, token_cost
+from benchmarks.overhead.protocols import NDJSON, SSE, asking
+from benchmarks.overhead.streams import first_token_s, token_cost
 from benchmarks.prompts import Prompts
 
 T = TypeVar("T")
@@ -39,14 +40,14 @@ def measure_requests(builds: Builds, file: BenchFile, rounds: int, results: Resu
         daemons = {name: opened.enter_context(daemon_of(path, file.store)) for name, path in builds.items()}
         for daemon in daemons.values():
             for protocol in (NDJSON, SSE):
-                first_token_s(daemon, protocol.request(file.model, text, 64), protocol)
+                first_token_s(daemon, protocol.request(file.model, asking(text, 64)), protocol)
             daemon.settle()
         for i in range(rounds):
             for j in range(_FIRST_TOKENS_PER_ROUND):
                 # Only the end differs: KV of all before it is cached, and what is left to compute is little.
-                request = NDJSON.request(file.model, f"{text} {i} {j}", 4)
+                request = NDJSON.request(file.model, asking(f"{text} {i} {j}", 4))
                 for name, daemon in _in_turn(daemons, i + j):
-                    results.add(FIRST_TOKEN, name, 1e3 * first_token_s(daemon, request))
+                    results.add(FIRST_TOKEN, name, 1e3 * first_token_s(daemon, request, NDJSON))
             _measure_tokens(daemons, file.model, i, results)
 
 
@@ -55,7 +56,7 @@ def _measure_tokens(daemons: Mapping[str, Daemon], model: str, i: int, results: 
         for num_streams in (1, 16):
             num_tokens = _REPLY_TOKENS // num_streams
             requests = [
-                protocol.request(model, f"Story {number}, please.", num_tokens)
+                protocol.request(model, asking(f"Story {number}, please.", num_tokens))
                 for number in range(num_streams)
             ]
             streams = f"{protocol.name}, {num_streams} stream{'s' if num_streams > 1 else ''}"
@@ -70,7 +71,7 @@ def _measure_tokens(daemons: Mapping[str, Daemon], model: str, i: int, results: 
 def measure_starts(builds: Builds, file: BenchFile, rounds: int, results: Results) -> None:
     """Of daemons that are started anew each time, with a real model whose file is in the page cache."""
     file.path.read_bytes()
-    request = NDJSON.request(file.model, "Tell me a story.", 16)
+    request = NDJSON.request(file.model, asking("Tell me a story.", 16))
     for i in range(rounds):
         for name, checkout in _in_turn(builds, i):
             with daemon_of(checkout, file.store) as daemon:
@@ -78,11 +79,11 @@ def measure_starts(builds: Builds, file: BenchFile, rounds: int, results: Result
                 results.add(READY_CPU, name, daemon.ready_cpu_s)
                 daemon.settle()
                 results.add(EMPTY, name, daemon.memory_bytes() / 2**20)
-                results.add(COLD, name, first_token_s(daemon, request))
+                results.add(COLD, name, first_token_s(daemon, request, NDJSON))
                 daemon.settle()
                 results.add(LOADED, name, daemon.memory_bytes() / 2**20)
             with daemon_of(checkout, file.store) as daemon:
-                results.add(WITH_START, name, daemon.ready_s + first_token_s(daemon, request))
+                results.add(WITH_START, name, daemon.ready_s + first_token_s(daemon, request, NDJSON))
 
 
 def _in_turn(of_builds: Mapping[str, T], i: int) -> Iterator[tuple[str, T]]:

@@ -1,6 +1,6 @@
 """A model that computes next to nothing: it answers any prompt with one fixed text, word by word.
 
-It has the vocabulary and the template of a real model, and attention and feed-forward weights of zero: a
+It has the vocabulary of a real model, a template with tools, and attention and feed-forward weights of zero: a
 token's vector goes through unchanged and meets, as the most alike of all, the row of the word that follows.
 So it runs on any build, and what a request takes is what puna does around it.
 """
@@ -18,7 +18,33 @@ from numpy.typing import NDArray
 from benchmarks.variants import copy_metadata, quantize
 
 _WIDTH = 32
-_CONTEXT = 8192
+CONTEXT = 8192
+_TEMPLATE = """\
+{%- if tools %}
+{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+{{- '# Tools\\n\\nYou may call functions. They are, within <tools></tools>:\\n<tools>' }}
+{%- for tool in tools %}{{- '\\n' + tool | tojson }}{%- endfor %}
+{{- '\\n</tools>\\n\\nWrite a call as\\n<tool_call>\\n{"name": ..., "arguments": {...}}\\n</tool_call>' }}
+{{- '<|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+{%- if message.role == 'tool' %}
+{{- '<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n' }}
+{%- elif message.role != 'system' or not loop.first %}
+{{- '<|im_start|>' + message.role + '\\n' + message.content }}
+{%- for call in message.tool_calls or [] %}
+{{- '\\n<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson + '}\\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""As models have it that write their calls as Hermes does."""
 _WORD = re.compile("\u0120[a-z]{2,}")  # a blank and letters, as a byte-level BPE writes it
 
 
@@ -27,9 +53,10 @@ def write_replay(source: Path, target: Path) -> None:
     reader = gguf.GGUFReader(source)
     tokens = reader.fields["tokenizer.ggml.tokens"].contents()
     writer = GGUFWriter(target, "llama")
-    copy_metadata(reader, writer, prefix="tokenizer.")
+    copy_metadata(reader, writer, prefix="tokenizer.ggml.")
+    writer.add_chat_template(_TEMPLATE)
     writer.add_block_count(1)
-    writer.add_context_length(_CONTEXT)
+    writer.add_context_length(CONTEXT)
     writer.add_embedding_length(_WIDTH)
     writer.add_feed_forward_length(_WIDTH)
     writer.add_head_count(1)

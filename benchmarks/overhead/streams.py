@@ -1,60 +1,32 @@
-"""Requests over plain sockets, which cost the client as little as can be: it shares the processors."""
+"""Streams over plain sockets, which cost the client as little as can be: it shares the processors."""
 
 from __future__ import annotations
 
-import json
 import selectors
 import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.overhead.daemons import Daemon
+from benchmarks.overhead.protocols import Protocol
 
 _READ_BYTES = 1 << 16
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How a chat is asked for and streamed. event: what stands before each token's event."""
-
-    name: str
-    path: str
-    event: bytes
-
-    def request(self, model: str, text: str, num_tokens: int) -> bytes:
-        fields: dict[str, Any] = {
-            "model": model,
-            "messages": [{"role": "user", "content": text}],
-            "stream": True,
-        }
-        if self.path == "/api/chat":
-            fields["options"] = {"temperature": 0, "num_predict": num_tokens}
-        else:
-            fields |= {"temperature": 0, "max_tokens": num_tokens}
-        body = json.dumps(fields).encode()
-        head = f"POST {self.path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-NDJSON = Protocol("NDJSON", "/api/chat", b'{"model"')
-SSE = Protocol("SSE", "/v1/chat/completions", b"data: {")
 _END = b"0\r\n\r\n"
 
 
-def first_token_s(daemon: Daemon, request: bytes, protocol: Protocol = NDJSON) -> float:
+def first_token_s(daemon: Daemon, request: bytes, protocol: Protocol) -> float:
     """From the request to the first event, in seconds; reads the rest, too."""
     with daemon.connect() as connection:
         start = time.perf_counter()
         connection.sendall(request)
         received = connection.recv(_READ_BYTES)
         while protocol.event not in received:
-            received += _more(connection)
+            received += _more(connection, received)
         took = time.perf_counter() - start
         while not received.endswith(_END):
-            received = received[-len(_END) :] + _more(connection)
+            received = received[-len(_END) :] + _more(connection, received)
         return took
 
 
@@ -92,15 +64,16 @@ def _read(
         for key, _ in selector.select():
             connection = key.fileobj
             assert isinstance(connection, socket.socket)
-            data = _more(connection)
+            data = _more(connection, parts[connection][-1])
             parts[connection].append(data)
             if until in parts[connection][-2][-len(until) :] + data:
                 waiting.discard(connection)
     return {connection: b"".join(data) for connection, data in parts.items()}
 
 
-def _more(connection: socket.socket) -> bytes:
+def _more(connection: socket.socket, before: bytes) -> bytes:
+    """before: what was received, for the error."""
     data = connection.recv(_READ_BYTES)
     if not data:
-        raise RuntimeError("a daemon ended a connection")
+        raise RuntimeError(f"a daemon ended a connection behind {before[-300:]!r}")
     return data
