@@ -19,7 +19,9 @@ _ADVICE = (
 )
 
 
-def _tool(name: str, description: str, required: list[str], /, **properties: dict[str, Any]) -> dict[str, Any]:
+def _tool(
+    name: str, description: str, required: list[str], /, **properties: dict[str, Any]
+) -> dict[str, Any]:
     parameters = {
         "type": "object",
         "properties": properties,

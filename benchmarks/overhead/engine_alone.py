@@ -13,7 +13,8 @@ from benchmarks.overhead.streams import TokenCost
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelSource
-from puna.chat.prompt import Prompt, PromptRequest, build_prompts
+from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.prompt_building import build_prompts
 from puna.chat.template import ChatTemplate
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.gguf import GgufFile

@@ -119,7 +119,9 @@ class _Bench(NamedTuple):
         measure = Measure(f"first token, {protocol.name}{note}", "ms", 2, most=8)
         self.results.add(measure, kind, Sample(1e3 * whole_s, 1e3 * alone_s))
 
-    def tokens(self, kind: str, of_kind: Callable[[Chat], Chat], protocol: Protocol, num_streams: int) -> None:
+    def tokens(
+        self, kind: str, of_kind: Callable[[Chat], Chat], protocol: Protocol, num_streams: int
+    ) -> None:
         num_tokens = _REPLY_TOKENS[num_streams]
         chats = [of_kind(asking(f"Story {number}, please.", num_tokens)) for number in range(num_streams)]
         prompts: list[Prompt] = [self.engine.prompt(_prompt_request(chat)) for chat in chats]
@@ -161,7 +163,9 @@ def _message(message: Json) -> Message:
     return Message("assistant", "", tool_calls=[ToolCall(called, "call_1")])
 
 
-def _rotated(items: Iterable[tuple[str, Callable[[Chat], Chat]]], i: int) -> list[tuple[str, Callable[[Chat], Chat]]]:
+def _rotated(
+    items: Iterable[tuple[str, Callable[[Chat], Chat]]], i: int
+) -> list[tuple[str, Callable[[Chat], Chat]]]:
     """The order in which kinds are measured changes."""
     listed = list(items)
     i %= len(listed)

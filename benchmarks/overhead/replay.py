@@ -1,7 +1,7 @@
 """A model that computes next to nothing: it answers any prompt with one fixed text, word by word.
 
-It has the vocabulary of a real model, a template with tools, and attention and feed-forward weights of zero: a
-token's vector goes through unchanged and meets, as the most alike of all, the row of the word that follows.
+It has the vocabulary of a real model, a template with tools, and attention and feed-forward weights of zero:
+a token's vector goes through unchanged and meets, as the most alike of all, the row of the word that follows.
 So it runs on any build, and what a request takes is what puna does around it.
 """
 

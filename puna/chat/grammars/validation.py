@@ -12,6 +12,7 @@ from puna.chat.errors import PromptError
 if TYPE_CHECKING:  # who only asks for prompts need not load it
     from llguidance import LLMatcher, LLTokenizer
 
+_NUM_BYTES = 256
 _NUM_TRIED = 16
 """Tokens with which a grammar is tried."""
 _MAX_CPU_S = 1.0
@@ -53,9 +54,11 @@ def grammar_error(grammar: str) -> str:
 
 def _allowed_byte(matcher: LLMatcher, turn: int) -> int | None:
     """Not the same in every turn; None if only a control token fits."""
-    mask = matcher.compute_bitmask()
-    allowed = [byte for byte in range(256) if mask[byte // 8] >> byte % 8 & 1]
-    return allowed[turn * 7 % len(allowed)] if allowed else None
+    allowed = int.from_bytes(matcher.compute_bitmask()[: _NUM_BYTES // 8], "little")
+    begin = turn * 37 % _NUM_BYTES
+    behind = allowed >> begin
+    first = behind or allowed
+    return (first & -first).bit_length() - 1 + (begin if behind else 0) if first else None
 
 
 class _ByteVocabulary:

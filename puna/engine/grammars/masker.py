@@ -28,20 +28,22 @@ class Masker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Items[MaskJob] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._is_done = threading.Event()
-        self._is_done.set()
+        self._done: queue.SimpleQueue[None] = queue.SimpleQueue()  # costs less than an Event
+        self._is_busy = False
 
     def start(self, jobs: Items[MaskJob]) -> None:
-        """Nothing else touches these replies until wait() has returned."""
+        """Nothing else touches these replies until wait() has returned, which comes next."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="masks", daemon=True)
             self._thread.start()
-        self._is_done.clear()
+        self._is_busy = True
         self._jobs.put(jobs)
 
     def wait(self) -> None:
         """Until all that was started is done."""
-        self._is_done.wait()
+        if self._is_busy:
+            self._done.get()
+            self._is_busy = False
 
     def close(self) -> None:
         """Ends the thread."""
@@ -54,7 +56,7 @@ class Masker:
         while (jobs := self._jobs.get()) is not None:
             for job in jobs:
                 compute(job)
-            self._is_done.set()
+            self._done.put(None)
 
 
 def compute(job: MaskJob) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from collections.abc import Sequence as Items
-from contextlib import contextmanager
 
 from llguidance import LLMatcher
 
@@ -32,6 +30,22 @@ class CompiledGrammar:
         return self._matcher.deep_copy()
 
 
+class _Stopwatch:
+    """Processor time spent within it. A class, since it runs several times for each token."""
+
+    __slots__ = ("_start_s", "spent_s")
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self._start_s = 0.0
+
+    def __enter__(self) -> None:
+        self._start_s = time.thread_time()
+
+    def __exit__(self, *error: object) -> None:
+        self.spent_s += time.thread_time() - self._start_s
+
+
 class ReplyGrammar:
     """Where one reply stands in its grammar. For one thread at a time."""
 
@@ -40,23 +54,23 @@ class ReplyGrammar:
         self._matcher = compiled.new_matcher()
         self._tokens: list[int] = []  # that it has accepted
         self._masks: list[TokenMask] = []
-        self._spent_s = 0.0
+        self._work = _Stopwatch()
 
     def accept(self, tokens: Items[int]) -> None:
         """The reply goes on with these, which its masks allowed. Raises GrammarError."""
         self._tokens += tokens
-        with self._timed():
+        with self._work:
             if not self._matcher.consume_tokens(list(tokens)):
                 raise self._error()
 
     def forced(self) -> list[int]:
         """The next tokens, as far as there is no choice; a token may be left out."""
-        with self._timed():
+        with self._work:
             return [] if self._matcher.is_stopped() else self._matcher.compute_ff_tokens()
 
     def num_admitted(self, drafts: Items[int]) -> int:
         """How many of them, from the first on, the grammar may allow; never fewer than the masks do."""
-        with self._timed():
+        with self._work:
             return 0 if self._matcher.is_stopped() else self._matcher.validate_tokens(list(drafts))
 
     def masks(self, count: int) -> list[TokenMask]:
@@ -72,9 +86,9 @@ class ReplyGrammar:
         """Fills the first mask, and those behind each of the drafts. Behind a draft that is not allowed there
         is nothing to be known, which is no fault of the reply. Raises GrammarError, which is one.
         """
-        if self._spent_s > REPLY_S + TOKEN_S * len(self._tokens):
+        if self._work.spent_s > REPLY_S + TOKEN_S * len(self._tokens):
             raise GrammarError("the grammar of the reply takes too long")
-        with self._timed():
+        with self._work:
             num_taken = self._fill_all(drafts, masks)
             if num_taken:
                 self._take_back(num_taken)
@@ -90,14 +104,6 @@ class ReplyGrammar:
         for mask in masks[num_taken + 1 :]:
             mask.fail("it stands behind a draft that is not allowed")
         return num_taken
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        start_s = time.thread_time()
-        try:
-            yield
-        finally:
-            self._spent_s += time.thread_time() - start_s
 
     def _fill(self, mask: TokenMask) -> bool:
         self._matcher.unsafe_compute_mask_ptr(mask.address, mask.num_bytes)

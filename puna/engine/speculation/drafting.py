@@ -44,6 +44,8 @@ def _draft_forced(decoding: Items[Slice], num_tokens: int, costs: StepCosts, roo
     if not held:
         return
     forced = [grammar.forced()[: _limit(s.sequence, MAX_DRAFT)] for s, grammar in held]
+    if not any(forced):
+        return
     counts = plan_drafts([[1.0] * len(tokens) for tokens in forced], num_tokens, len(decoding), costs)
     for (s, _), tokens, count in zip(held, forced, counts, strict=True):
         if drafts := tokens[: min(count, room)]:
