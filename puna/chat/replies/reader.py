@@ -51,10 +51,11 @@ class Tags:
     def __init__(self, tags: Sequence[str]) -> None:
         self.tags = tuple(tags)
         self._pattern = re.compile("|".join(map(re.escape, sorted(tags, key=len, reverse=True))))
+        self._first = re.compile("|".join({re.escape(tag[:1]) for tag in tags}))
 
     def find(self, text: str, begin: int) -> tuple[int, int]:
         """Where the first one begins and ends; both the same: where one may begin, with all that there is."""
-        if not self.tags:
+        if not self.tags or not self._first.search(text, begin):  # most text has no sign of one
             return len(text), len(text)
         if match := self._pattern.search(text, begin):
             return match.span()

@@ -54,14 +54,32 @@ def _no_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001
 
 
 def tagged(
-    read_calls: ReadCalls, opens: Sequence[str], *, opens_reply: Sequence[str] = ()
+    read_calls: ReadCalls = _no_calls, opens: Sequence[str] = (), *, opens_reply: Sequence[str] = ()
 ) -> Callable[[Reading], ReplyParser]:
     """A family's `new_parser`.
 
     opens: tags that open calls wherever they stand. opens_reply: others that do so only at the beginning of a
     reply, behind its thoughts, or behind a call; `read_calls` finds them not taken, and gets "" as tag.
     """
-    return lambda reading: TaggedParser(reading, read_calls, opens, opens_reply)
+
+    def new_parser(reading: Reading) -> ReplyParser:
+        if not reading.tools and reading.thinking is None:
+            return TextParser()
+        return TaggedParser(reading, read_calls, opens, opens_reply)
+
+    return new_parser
+
+
+class TextParser:
+    """Of replies in which nothing is looked for."""
+
+    def add(self, text: str) -> Piece:
+        """All of it."""
+        return Piece(content=text)
+
+    def flush(self) -> Piece:
+        """Nothing is held back."""
+        return Piece()
 
 
 class TaggedParser:
