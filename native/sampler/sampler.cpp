@@ -92,6 +92,7 @@ Sample Sampler::sample(LogitRow& row, LogitRow& masked, const TokenMask& mask, C
   if (mask.only()) {
     sample.token = *mask.only();
     if (sample.token >= row.size()) throw Error("the only token that is allowed is none of the model's");
+    if (is_banned(sample.token)) throw Error("logit_bias bans the only token that is allowed");
   } else {
     masked.finish_scan();
     sample.token = draw(masked, candidates);
@@ -111,6 +112,11 @@ int32_t Sampler::draw(const LogitRow& row, Candidates& candidates) const {
 void Sampler::commit(const Sample& sample) {
   ++num_drawn_;
   recent_.add(sample.token);
+}
+
+bool Sampler::is_banned(int32_t token) const {
+  const auto bans = [&](const auto& bias) { return bias.first == token && bias.second == -kInfinity; };
+  return std::any_of(params_.logit_bias.begin(), params_.logit_bias.end(), bans);
 }
 
 bool Sampler::changes_logits() const { return !params_.logit_bias.empty() || !recent_.counts().empty(); }

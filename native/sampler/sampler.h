@@ -68,6 +68,7 @@ class Sampler {
  private:
   float inverse_temperature() const;
   bool is_filtered() const;
+  bool is_banned(int32_t token) const;
   bool changes_logits() const;
   void change_logits(LogitRow& row) const;
   int32_t draw(const LogitRow& row, Candidates& candidates) const;

@@ -111,6 +111,8 @@ class Model:
         self._kv = kv
         self._policy = None if kv is None else self._new_policy(kv, settings)
         self.drafter.kv = kv
+        if kv is None and self.grammars is not None:
+            self.grammars.forget()
 
     def stats(self, num_preemptions: int) -> ModelStats:
         info, kv = self.device.info, self._kv

@@ -166,19 +166,25 @@ class Requests:
         try:
             if not self._residents.prefixes.begin(model.offload, sequence):
                 self._scheduler.add(sequence)
+            if sequence.end == sequence.num_prompt:
+                self._outputs.append(self.finish(sequence, "length"))
+            elif sequence.awaits_grammar and model.grammars is not None:
+                self._grammars.compile(
+                    model.grammars,
+                    request.grammar,
+                    lambda compiled: self._hold_to(sequence, compiled),
+                    lambda: self._is_there(sequence),
+                )
         except Exception as error:  # is its own
             self._outputs.append(self.finish(sequence, "error", unforeseen(request.id, error)))
-            return
-        if sequence.end == sequence.num_prompt:
-            self._outputs.append(self.finish(sequence, "length"))
-        elif request.grammar and model.grammars is not None:
-            self._grammars.compile(
-                model.grammars, request.grammar, lambda compiled: self._hold_to(sequence, compiled)
-            )
+
+    def _is_there(self, sequence: Sequence) -> bool:
+        """For any thread."""
+        return self.sequences.get(sequence.id) is sequence
 
     def _hold_to(self, sequence: Sequence, compiled: Compiled) -> None:
         """Its grammar is there."""
-        if self.sequences.get(sequence.id) is not sequence:  # has ended
+        if not self._is_there(sequence):
             return
         if isinstance(compiled, GrammarError):
             self._outputs.append(self.finish(sequence, "error", str(compiled)))

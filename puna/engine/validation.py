@@ -40,6 +40,8 @@ def check_request(request: Request, info: ModelInfo) -> None:
     """All but its prompt. Raises InvalidRequest."""
     if request.pooling is not None and not info.hidden_size:
         raise InvalidRequest("the model has no hidden states to make an embedding of")
+    if request.pooling is not None and request.grammar:
+        raise InvalidRequest("an embedding is no reply that a grammar could hold")
     if any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):
         raise InvalidRequest("boundaries are not ascending positions in the prompt")
     if request.max_tokens is not None and request.max_tokens < 0:

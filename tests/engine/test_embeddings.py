@@ -151,9 +151,10 @@ def test_a_text_may_fill_the_context_and_no_more() -> None:
     engine = toy_engine(num_blocks=1000)
     engine.submit(embed_request("full", PROMPT, "last", context_length=len(PROMPT)))
     engine.submit(embed_request("longer", PROMPT, "last", context_length=len(PROMPT) - 1))
+    engine.submit(embed_request("held", PROMPT, "last", grammar='start: "a"'))
     results = run_all(engine)
     assert embedding(results, "full") == expected(PROMPT, "last").tolist()
-    assert results.last["longer"].finish_reason == "error"
+    assert results.last["longer"].finish_reason == results.last["held"].finish_reason == "error"
 
 
 @pytest.mark.parametrize("name", ["smollm2", "gemma3", "qwen3moe", "qwen3next", "mamba2"])

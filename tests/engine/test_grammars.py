@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puna.engine import EngineCore, Request, SamplingParams, StepOutput
+from puna.engine.grammars.compiling import ModelGrammars
 from puna.engine.grammars.limits import COMPILE_S, MAX_GRAMMAR_CHARS
 from tests.engine.toy import BLOCK_BYTES, POISON, VOCABULARY, ToyModel, toy_engine, toy_request
 from tests.text.reference import table_of
@@ -225,6 +227,30 @@ def test_a_request_that_is_cancelled_while_its_grammar_is_compiled_leaves_nothin
     compiling.pump()
     assert compiling.run() == []
     assert all(model.num_running == model.num_waiting == 0 for model in compiling.engine.stats().models)
+
+
+def test_what_nobody_waits_for_any_more_is_not_compiled(monkeypatch: pytest.MonkeyPatch):
+    """Two threads are busy with others; who comes back meanwhile is served."""
+    compiled, gate = [], threading.Semaphore(0)
+
+    def compile_slowly(grammars: ModelGrammars, text: str) -> object:
+        gate.acquire(timeout=60)
+        compiled.append(text)
+        return really(grammars, text)
+
+    really = ModelGrammars.compile
+    monkeypatch.setattr(ModelGrammars, "compile", compile_slowly)
+    compiling = Compiling()
+    for name, letter in zip("bcde", "bcdc", strict=True):
+        compiling.engine.submit(held(name, f'start: "{letter}"', [1]))
+    compiling.engine.cancel("c")
+    compiling.engine.cancel("d")
+    for _ in range(3):
+        gate.release()
+    for _ in range(4):
+        compiling.pump()
+    texts = {output.request_id: output.text for output in compiling.run() if output.text}
+    assert (texts["b"], texts["e"], len(compiled)) == ("b", "c", 3)
 
 
 def test_a_grammar_that_takes_too_long_is_not_waited_for():

@@ -75,6 +75,13 @@ def test_the_only_token_is_drawn_whatever_its_logit_is(pool: ThreadPool):
     assert sample_batch(pool, logits, samplers(0), masks=[mask] * 5).tokens.tolist() == [299] * 5
 
 
+@pytest.mark.parametrize("allowed", [[7], [3, 7]])
+def test_what_is_banned_is_not_drawn_even_if_nothing_else_is_allowed(pool: ThreadPool, allowed: list[int]):
+    banned = Params(logit_bias=dict.fromkeys(allowed, -np.inf)).sampler([], seed=1)
+    result = sample_batch(pool, np.zeros((1, 9), np.float32), [banned], masks=[mask_of(allowed, 9)])
+    assert list(result.errors) == [0]
+
+
 def test_what_the_vocabulary_and_the_mask_do_not_share_is_not_drawn(pool: ThreadPool):
     short, long = mask_of([3, 4], 10), mask_of([3, 4, 900], 1000)
     logits = np.zeros((2, 600), np.float32)

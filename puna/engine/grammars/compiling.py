@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from llguidance import LLMatcher, LLTokenizer
 
@@ -15,6 +15,7 @@ from puna.engine.grammars.reply_grammar import CompiledGrammar, GrammarError, fi
 from puna.engine.grammars.vocabulary import GrammarTokens, grammar_tokenizer
 
 Compiled = CompiledGrammar | GrammarError
+_Key = tuple["ModelGrammars", str]
 _NUM_THREADS = 2  # so that one grammar that takes long does not hold up all others
 
 
@@ -53,6 +54,12 @@ class ModelGrammars:
             return GrammarError(f"the grammar cannot be used: {first_line(matcher.get_error())}")
         return CompiledGrammar(matcher, tokenizer.vocab_size)
 
+    def forget(self) -> None:
+        """Gives back what only later requests would need."""
+        self._compiled.clear()
+        with self._lock:
+            self._tokenizer = None
+
     def _prepared(self) -> LLTokenizer:
         with self._lock:
             if self._tokenizer is None:
@@ -60,11 +67,13 @@ class ModelGrammars:
             return self._tokenizer
 
 
-@dataclass(eq=False, slots=True)
-class _Pending:
-    """A grammar that is being compiled, and who waits for it, from when on."""
+class _Waiting(NamedTuple):
+    """A request whose grammar is being compiled."""
 
-    waiting: list[tuple[float, Callable[[Compiled], None]]] = field(default_factory=list)
+    since_s: float
+    done: Callable[[Compiled], None]
+    is_wanted: Callable[[], bool]
+    """For any thread."""
 
 
 class GrammarCompiler:
@@ -75,77 +84,102 @@ class GrammarCompiler:
         self._clock = clock
         self._call_soon: Callable[[Callable[[], None]], None] | None = None
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._has_threads = False
-        self._pending: dict[tuple[ModelGrammars, str], _Pending] = {}
+        self._num_threads = 0
+        self._pending: dict[_Key, list[_Waiting]] = {}
 
     def use_event_loop(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
         """From now on the engine's thread does not wait for grammars. call_soon: has it call a function."""
         self._call_soon = call_soon
 
-    def compile(self, grammars: ModelGrammars, text: str, done: Callable[[Compiled], None]) -> None:
-        """Calls `done` in the engine's thread: at once if it can, and in any case within COMPILE_S."""
+    def compile(
+        self,
+        grammars: ModelGrammars,
+        text: str,
+        done: Callable[[Compiled], None],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        """Calls `done` in the engine's thread: at once if it can, and in any case within COMPILE_S.
+
+        is_wanted: whether its request still waits, for any thread. Raises RuntimeError if there can be none.
+        """
         if (compiled := grammars.find(text)) is not None:
             done(compiled)
             return
+        self._start_threads()
         if (call_soon := self._call_soon) is None:
-            answer: queue.SimpleQueue[Compiled] = queue.SimpleQueue()
-            self._submit(lambda: answer.put(_compiled(grammars, text)))
-            done(_kept(grammars, text, answer.get()))
+            done(_kept(grammars, text, self._wait_for(grammars, text)))
             return
         key = (grammars, text)
         if key not in self._pending:
-            self._pending[key] = _Pending()
-            self._submit(lambda: self._tell(call_soon, key, _compiled(grammars, text)))
-        self._pending[key].waiting.append((self._clock(), done))
+            self._pending[key] = []
+            self._submit(call_soon, key)
+        self._pending[key].append(_Waiting(self._clock(), done, is_wanted))
 
     def tend(self) -> float | None:
         """Gives up what takes too long. To be called often; returns the seconds until that may be so, None if
         nothing is waited for.
         """
         now_s = self._clock()
-        for pending in self._pending.values():
-            late = [done for since_s, done in pending.waiting if now_s >= since_s + COMPILE_S]
-            del pending.waiting[: len(late)]
-            for done in late:
-                done(GrammarError(f"the grammar was not compiled within {COMPILE_S:g} s"))
-        return min(
-            (s + COMPILE_S - now_s for pending in self._pending.values() for s, _ in pending.waiting),
-            default=None,
-        )
+        for waiting in self._pending.values():
+            late = [one for one in waiting if now_s >= one.since_s + COMPILE_S]
+            del waiting[: len(late)]
+            for one in late:
+                one.done(_too_late())
+        since_s = (one.since_s for waiting in self._pending.values() for one in waiting)
+        return min((s + COMPILE_S - now_s for s in since_s), default=None)
 
     def close(self) -> None:
         """Nobody waits any more."""
         self._pending.clear()
-        for _ in range(_NUM_THREADS if self._has_threads else 0):
+        for _ in range(self._num_threads):
             self._work.put(_end_thread)
-        self._has_threads = False
+        self._num_threads = 0
 
-    def _submit(self, work: Callable[[], None]) -> None:
+    def _wait_for(self, grammars: ModelGrammars, text: str) -> Compiled:
+        answer: queue.SimpleQueue[Compiled] = queue.SimpleQueue()
+        self._work.put(lambda: answer.put(_compiled(grammars, text)))
+        try:
+            return answer.get(timeout=COMPILE_S)
+        except queue.Empty:
+            return _too_late()
+
+    def _submit(self, call_soon: Callable[[Callable[[], None]], None], key: _Key) -> None:
+        waiting = self._pending[key]
+
+        def work() -> None:
+            is_wanted = any(one.is_wanted() for one in list(waiting))
+            compiled = _compiled(*key) if is_wanted else None
+            call_soon(lambda: self._end(call_soon, key, compiled))
+
         self._work.put(work)
-        if self._has_threads:
+
+    def _start_threads(self) -> None:
+        if self._num_threads == _NUM_THREADS:
             return
-        self._has_threads = True
         usual = threading.stack_size(STACK_BYTES)
         try:
-            for _ in range(_NUM_THREADS):  # as daemons: the end of the process does not wait for them
+            while (
+                self._num_threads < _NUM_THREADS
+            ):  # as daemons: the end of the process does not wait for them
                 threading.Thread(target=_run, args=(self._work,), name="grammars", daemon=True).start()
+                self._num_threads += 1
         finally:
             threading.stack_size(usual)
 
-    def _tell(
-        self,
-        call_soon: Callable[[Callable[[], None]], None],
-        key: tuple[ModelGrammars, str],
-        compiled: Compiled,
+    def _end(
+        self, call_soon: Callable[[Callable[[], None]], None], key: _Key, compiled: Compiled | None
     ) -> None:
-        call_soon(lambda: self._end(key, compiled))
-
-    def _end(self, key: tuple[ModelGrammars, str], compiled: Compiled) -> None:
-        if (pending := self._pending.pop(key, None)) is None:
+        """compiled: None: nobody wanted it when its turn came."""
+        if (waiting := self._pending.get(key)) is None:
             return
-        _kept(*key, compiled)
-        for _, done in pending.waiting:
-            done(compiled)
+        if compiled is None and any(one.is_wanted() for one in waiting):
+            self._submit(call_soon, key)  # who does has come since
+            return
+        del self._pending[key]
+        if compiled is not None:
+            _kept(*key, compiled)
+            for one in waiting:
+                one.done(compiled)
 
 
 def _run(work: queue.SimpleQueue[Callable[[], None]]) -> None:
@@ -160,8 +194,12 @@ def _end_thread() -> None:
 def _compiled(grammars: ModelGrammars, text: str) -> Compiled:
     try:
         return grammars.compile(text)
-    except Exception as error:  # is its own
+    except BaseException as error:  # is its own; llguidance's panics are no Exception
         return GrammarError(f"the grammar cannot be used: {error!r}"[:500])
+
+
+def _too_late() -> GrammarError:
+    return GrammarError(f"the grammar was not compiled within {COMPILE_S:g} s")
 
 
 def _kept(grammars: ModelGrammars, text: str, compiled: Compiled) -> Compiled:

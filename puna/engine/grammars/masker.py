@@ -66,6 +66,6 @@ def compute(job: MaskJob) -> None:
     except GrammarError as error:
         for mask in job.masks:
             mask.fail(str(error))
-    except Exception as error:
+    except BaseException as error:  # llguidance's panics are no Exception
         for mask in job.masks:
             mask.fail(f"its mask cannot be computed: {error!r}"[:500])

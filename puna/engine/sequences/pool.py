@@ -33,8 +33,10 @@ class Pool:
 
     def add(self, end: int, states: NDArray[np.float32]) -> None:
         """Tokens up to `end` are computed; states [n, hidden_size]: of those that were wanted."""
+        if self._sum is None and len(states):
+            self._sum = np.zeros(states.shape[1])
         for state in states:
-            self._sum = state.astype(np.float64) if self._sum is None else self._sum + state
+            self._sum += state
         is_complete = self._pooling == "cls" and self._sum is not None
         self._num_pooled = self._num_tokens - 1 if is_complete else max(self._num_pooled, end)
 
