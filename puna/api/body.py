@@ -19,8 +19,8 @@ from puna.api.integers import within_64_bits
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_MAX_DEPTH = 128
-_MAX_VALUES = 1_000_000
+MAX_DEPTH = 128
+MAX_VALUES = 1_000_000
 """Each takes some 64 bytes as a Python object, however few it takes in the text."""
 _VALUE_BYTES = 64
 _LONG_BYTES = 1 << 20
@@ -68,10 +68,10 @@ async def _receive(request: Request, share: Share) -> bytearray:
 def decode(body: bytes | bytearray, kind: type[T], share: Share) -> T:
     """`body` as a `kind`, under the rules of `read_body`."""
     num_values, depth, num_digits = json_structure(body)
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise ApiError(400, "invalid JSON: exceeded max depth")
-    if num_values > _MAX_VALUES:
-        raise ApiError(413, f"request body too large: it has more than {_MAX_VALUES} values")
+    if num_values > MAX_VALUES:
+        raise ApiError(413, f"request body too large: it has more than {MAX_VALUES} values")
     share.grow(num_values * _VALUE_BYTES)
     try:
         value = _first_value(body)

@@ -18,6 +18,7 @@ from puna.registry import StoredModel
 _MAX_TOP_LOGPROBS = 20
 _MAX_PRIORITY = 10
 _MAX_SALT_CHARS = 256
+_SHOWN_CHARS = 40
 
 
 def check_top_logprobs(count: int) -> None:
@@ -95,9 +96,8 @@ def answer_format(wanted: Any) -> AnswerFormat | None:
         return JsonAnswer()
     if isinstance(wanted, dict):
         return grammar_answer(wanted) if wanted.get("type") == "grammar" else SchemaAnswer(wanted)
-    raise ApiError(
-        500, f'invalid format: {json.dumps(wanted)}; expected "json" or a valid JSON Schema object'
-    )
+    told = "an array" if isinstance(wanted, list) else json.dumps(wanted)[:_SHOWN_CHARS]
+    raise ApiError(500, f'invalid format: {told}; expected "json" or a valid JSON Schema object')
 
 
 def grammar_answer(wanted: dict[str, Any]) -> AnswerFormat:

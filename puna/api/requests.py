@@ -83,7 +83,7 @@ class InferenceRequest(ModelRequest, kw_only=True):
         if not isinstance(self.think, str):
             raise ApiError(400, f"think must be a boolean or string ({_LEVELS_TEXT})")
         if self.think not in _LEVELS:
-            raise ApiError(400, f'invalid think value: "{self.think}" (must be {_LEVELS_TEXT})')
+            raise ApiError(400, f'invalid think value: "{self.think[:40]}" (must be {_LEVELS_TEXT})')
         return Think(True, self.think)
 
 

@@ -10,11 +10,14 @@ from puna.config.sizes import binary_size
 # Go's time.ParseDuration, with its error texts: clients know them.
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
+_MAX_DURATION_CHARS = 64
 _MAX_DURATION_S = (2**63 - 1) / 1e9
 
 
 def parse_duration(text: str) -> float:
     """Seconds of a Go duration such as "1h30m", "-1s" or "0"; raises ValueError with Go's text."""
+    if len(text) > _MAX_DURATION_CHARS:
+        raise ValueError(f'time: invalid duration "{text[:_MAX_DURATION_CHARS]}"')
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return 0.0

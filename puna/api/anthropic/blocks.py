@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -16,6 +17,19 @@ _SHOWN_CHARS = 40
 _JSON_NAMES: dict[type[Any], str] = {str: "string", dict: "object"}
 _MAX_DEPTH = 4
 """Blocks within blocks: a result, a document in it, texts in that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Pieces of what an assistant says. There may be very many."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+
+    def message(self) -> Message:
+        thinking = "".join(self.thoughts) if self.thoughts else None
+        return Message("assistant", "".join(self.texts), thinking=thinking, tool_calls=self.calls)
 
 
 class Conversation:
@@ -44,20 +58,20 @@ class Conversation:
 
     def _assistant(self, turn: InputMessage) -> Iterator[Message]:
         """One message, unless what servers' tools found comes in between."""
-        message = Message("assistant")
+        answer = _Answer()
         for block in _blocks(turn.content):
             match block["type"]:
                 case "text":
-                    message.content += _field(block, "text", str)
+                    answer.texts.append(_field(block, "text", str))
                 case "thinking":
-                    message.thinking = (message.thinking or "") + _field(block, "thinking", str)
+                    answer.thoughts.append(_field(block, "thinking", str))
                 case "tool_use" | "server_tool_use":
-                    message.tool_calls = [*message.tool_calls, self._call(block)]
+                    answer.calls.append(self._call(block))
                 case kind if kind.endswith("_tool_result"):
-                    yield message
+                    yield answer.message()
                     yield self._result({**block, "content": _as_text(block.get("content"))})
-                    message = Message("assistant")
-        if message != Message("assistant"):
+                    answer = _Answer()
+        if (message := answer.message()) != Message("assistant"):
             yield message
 
     def _call(self, block: dict[str, Any]) -> ToolCall:
@@ -100,43 +114,47 @@ def _blocks(content: Any, field: str = "content") -> list[dict[str, Any]]:
     return content
 
 
-def _text_and_images(blocks: list[dict[str, Any]], depth: int = 0) -> tuple[str, list[bytes]]:
+def _text_and_images(blocks: list[dict[str, Any]]) -> tuple[str, list[bytes]]:
     """What a model is told, blocks joined without separator."""
+    parts = list(_parts(blocks, 0))
+    return "".join(part for part in parts if isinstance(part, str)), [
+        part for part in parts if isinstance(part, bytes)
+    ]
+
+
+def _parts(blocks: list[dict[str, Any]], depth: int) -> Iterator[str | bytes]:
+    """Texts and images."""
     if depth > _MAX_DEPTH:
         raise ApiError(400, "content has too many blocks within blocks")
-    text, images = "", list[bytes]()
     for block in blocks:
         match block["type"]:
             case "text":
-                text += _field(block, "text", str)
+                yield _field(block, "text", str)
             case "image":
-                images.append(_image(_field(block, "source", dict)))
+                yield _image(_field(block, "source", dict))
             case "document":
-                told, shown = _document(block, depth)
-                text, images = text + told, images + shown
+                yield from _titled(block, _document(_field(block, "source", dict), depth))
             case "search_result":
-                told, shown = _text_and_images(_blocks(block.get("content", "")), depth + 1)
-                text, images = text + _titled(block, told), images + shown
+                yield from _titled(block, _parts(_blocks(block.get("content", "")), depth + 1))
             case "tool_reference":
-                text += f"{_field(block, 'tool_name', str)} can be called."
-    return text, images
+                yield f"{_field(block, 'tool_name', str)} can be called."
 
 
-def _document(block: dict[str, Any], depth: int) -> tuple[str, list[bytes]]:
-    source = _field(block, "source", dict)
+def _document(source: dict[str, Any], depth: int) -> Iterator[str | bytes]:
     match source.get("type"):
         case "text":
-            return _titled(block, _field(source, "data", str)), []
+            yield _field(source, "data", str)
         case "content":
-            text, images = _text_and_images(_blocks(source.get("content")), depth + 1)
-            return _titled(block, text), images
+            yield from _parts(_blocks(source.get("content")), depth + 1)
         case kind:
             raise ApiError(400, f"invalid document source type: {_shown(kind)}. Only text is supported.")
 
 
-def _titled(block: dict[str, Any], text: str) -> str:
+def _titled(block: dict[str, Any], parts: Iterator[str | bytes]) -> Iterator[str | bytes]:
     title = block.get("title")
-    return f"{title}\n{text}" if isinstance(title, str) and title else text
+    if isinstance(title, str) and title:
+        yield f"{title}\n"
+    yield from parts
 
 
 def _image(source: dict[str, Any]) -> bytes:

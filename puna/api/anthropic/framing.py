@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -143,17 +144,15 @@ class ReplyParts:
 def merged(parts: Sequence[Block]) -> list[Block]:
     """Blocks that are complete."""
     blocks: list[Block] = []
-    for part in parts:
-        match blocks[-1] if blocks else None, part:
-            case TextBlock() as last, TextBlock(text):
-                last.text += text
-            case ThinkingBlock() as last, ThinkingBlock(thinking):
-                last.thinking += thinking
-            case _, ThinkingBlock():
-                part.signature = SIGNATURE
-                blocks.append(part)
-            case _:
-                blocks.append(part)
+    for kind, group in groupby(parts, type):
+        pieces = list(group)
+        if kind is TextBlock:
+            blocks.append(TextBlock("".join(part.text for part in pieces if isinstance(part, TextBlock))))
+        elif kind is ThinkingBlock:
+            thoughts = "".join(part.thinking for part in pieces if isinstance(part, ThinkingBlock))
+            blocks.append(ThinkingBlock(thoughts, SIGNATURE))
+        else:
+            blocks += pieces
     return blocks
 
 

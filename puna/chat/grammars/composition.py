@@ -38,7 +38,7 @@ def offered_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
     known = {tool.function.name for tool in tools}
     for name in choice.names:
         if name not in known:
-            raise PromptError(f"tool_choice names {name}, which is not among the tools")
+            raise PromptError(f"tool_choice names {name[:64]}, which is not among the tools")
     if choice.mode == "required" and not tools:
         raise PromptError("tool_choice asks for a call, but there are no tools")
     return [tool for tool in tools if not choice.names or tool.function.name in choice.names]

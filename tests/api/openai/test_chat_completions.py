@@ -140,6 +140,11 @@ def test_texts_in_parts_are_one_message(client, runtime):
     assert "user\none\ntwo<|im_end|>\n<|im_start|>assistant\nI will not.<|im_end|>" in prompt_text(runtime)
 
 
+def called_with(arguments: str) -> list[dict]:
+    call = {"id": "1", "function": {"name": "f", "arguments": arguments}}
+    return [{"role": "assistant", "tool_calls": [call]}]
+
+
 def image(url: object) -> list[dict]:
     return [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]
 
@@ -156,10 +161,9 @@ def image(url: object) -> list[dict]:
         (image({"url": "data:image/tiff;base64,aGk="}), "invalid image input"),
         (image({}), "invalid image input"),
         (image({"url": "data:image/png;base64,aGk="}), "does not support vision"),
-        (
-            [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{"}}]}],
-            "invalid tool call arguments",
-        ),
+        (called_with("{"), "invalid tool call arguments"),
+        (called_with('{"a": ' * 200 + "1" + "}" * 200), "nested too deep"),
+        (called_with('{"a": [' + "0," * 500_000 + "0]}") * 2, "over 1000000 values"),
     ],
 )
 def test_messages_that_cannot_be_used_are_400(client, messages, text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from puna.api.openai.calls import earlier_call
+from puna.api.openai.calls import EarlierCalls
 from puna.api.openai.chat.schema import RequestMessage
 from puna.api.openai.content import Content, parse_content
 from puna.chat.messages import Message, ToolCall
@@ -13,8 +13,9 @@ from puna.chat.messages import Message, ToolCall
 def parse_messages(messages: Iterable[RequestMessage]) -> Iterator[Message]:
     """Results of tools get the names of what was called. ApiError (400)."""
     called: dict[str | None, str] = {}  # by the ids of calls
+    earlier = EarlierCalls()
     for message in messages:
-        calls = _calls(message)
+        calls = _calls(message, earlier)
         called |= {call.id: call.function.name for call in calls if call.id}
         content = _content(message, calls)
         yield Message(
@@ -28,11 +29,11 @@ def parse_messages(messages: Iterable[RequestMessage]) -> Iterator[Message]:
         )
 
 
-def _calls(message: RequestMessage) -> list[ToolCall]:
+def _calls(message: RequestMessage, earlier: EarlierCalls) -> list[ToolCall]:
     function = message.function_call
-    legacy = [earlier_call(function.name, function.arguments, None)] if function.name else []
+    legacy = [earlier.call(function.name, function.arguments, None)] if function.name else []
     calls = [
-        earlier_call(call.function.name, call.function.arguments, call.id or None)
+        earlier.call(call.function.name, call.function.arguments, call.id or None)
         for call in message.tool_calls
     ]
     return legacy + calls

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from puna.api.errors import ApiError
-from puna.api.openai.calls import earlier_call
+from puna.api.openai.calls import EarlierCalls
 from puna.api.openai.content import Content, parse_content
 from puna.api.openai.responses.tools import full_name, text_arguments
 from puna.chat.messages import CalledFunction, Message, ToolCall
@@ -44,6 +44,7 @@ class _Conversation:
         self.messages = messages
         self._thoughts: str | None = None
         self._called: dict[str, str] = {}  # by the ids of calls
+        self._earlier = EarlierCalls()
 
     def add(self, item: Any) -> None:
         """ApiError (400)."""
@@ -53,9 +54,8 @@ class _Conversation:
             case "message":
                 self._add_message(_text(item, "role"), parse_content(item.get("content")))
             case "function_call":
-                self._add_call(
-                    item, earlier_call(_name(item), _text(item, "arguments"), _text(item, "call_id"))
-                )
+                arguments, call_id = _text(item, "arguments"), _text(item, "call_id")
+                self._add_call(item, self._earlier.call(_name(item), arguments, call_id))
             case "custom_tool_call":
                 function = CalledFunction(_name(item), text_arguments(_text(item, "input")))
                 self._add_call(item, ToolCall(function, _text(item, "call_id")))
