@@ -38,7 +38,7 @@ class Recorder:
         del attributes
         self.calls.append((name, *args))
 
-    def build(self, result: int) -> None:
+    def build(self, result: int, *, hidden: int) -> None:
         pass
 
     def names(self) -> list[str]:
