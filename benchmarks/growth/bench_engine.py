@@ -7,16 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import puna.backends.base
+from benchmarks.growth.device import NoOpBackend, NoOpModel
 from benchmarks.growth.device_clock import BLOCK_BYTES, PERIOD, VOCABULARY, DeviceClock
 from puna._native import TokenTable
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from puna.kv import BLOCK_TOKENS
-
-if hasattr(puna.backends.base, "KvReservation"):
-    from benchmarks.growth.device import NoOpBackend, NoOpModel
-else:
-    from benchmarks.growth.earlier_device import NoOpBackend, NoOpModel  # type: ignore[assignment]
 
 MODEL = "model"
 _GREEDY = SamplingParams(temperature=0)

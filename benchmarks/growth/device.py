@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import puna.backends.base
 from benchmarks.growth.device_clock import BLOCK_BYTES, PERIOD, VOCABULARY, DeviceClock
-from puna._native import PoolActivity, Sampler, SampleResult, ThreadPool, sample_batch
+from puna._native import PoolActivity, Sampler, ThreadPool, sample_batch
 from puna.backends.base import Batch, BlockMemory, KvGroup, KvReservation, ModelInfo
 
 _THREAD = ThreadPool(1)  # the caller's
@@ -81,7 +83,7 @@ class NoOpModel:
             for group in self.info.groups
         )
 
-    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> SampleResult:  # noqa: ARG002
+    def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> Any:  # noqa: ARG002
         start_ns = time.thread_time_ns()
         self._clock.now_s += self._step_s + self._token_s * len(batch.tokens)
         self.num_tokens += len(batch.tokens)
@@ -89,7 +91,9 @@ class NoOpModel:
         logits[np.arange(len(batch.rows)), (batch.tokens[batch.rows] + 1) % PERIOD] = 1
         result = sample_batch(_THREAD, logits, samplers, batch.drafts, batch.draft_starts)
         self.spent_ns += time.thread_time_ns() - start_ns
-        return result
+        if not hasattr(puna.backends.base, "StepResult"):  # earlier builds
+            return result
+        return puna.backends.base.StepResult(result, np.zeros((0, 0), np.float32))
 
     def sleep(self) -> None:
         pass
