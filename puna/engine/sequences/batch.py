@@ -13,6 +13,8 @@ from puna.backends.base import Batch
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable, gather_tables
 
+_NO_TOKENS = range(0)
+
 
 class Slice:
     """The next `num_tokens` pending tokens of a sequence, and what may come behind the last of them."""
@@ -108,5 +110,5 @@ def part_of(s: Slice) -> Part:
         s.draws,
         s.drafts,
         sequence.table,
-        s.hidden,
+        _NO_TOKENS if sequence.pool is None else s.hidden,
     )

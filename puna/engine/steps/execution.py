@@ -108,6 +108,8 @@ class StepRunner:
 
     def _start_masks(self, slices: Items[Slice]) -> list[TokenMask | None]:
         """Of each row of the step, to be finished while it is computed; empty: no reply has a grammar."""
+        if all(s.sequence.grammar is None for s in slices):
+            return []
         jobs: list[MaskJob] = []
         masks: list[TokenMask | None] = []
         for s in slices:
@@ -148,6 +150,8 @@ def _lose_states(slices: Items[Slice]) -> None:
 
 def _pool(slices: Items[Slice], hidden: NDArray[np.float32]) -> None:
     """hidden: what Slice.hidden asked for, one slice's behind the other's."""
+    if len(hidden) == 0:
+        return
     begin = 0
     for s in slices:
         if (pool := s.sequence.pool) is not None:
