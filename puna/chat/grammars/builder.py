@@ -29,6 +29,10 @@ _JSON_OPTIONS = {"whitespace_pattern": r"[ ]{1,2}|\r?\n[ \t]{0,32}"}
 """White space in JSON is bounded: else a model that is not sure could go on with it for ever."""
 
 
+MOST_CALLS = 32
+"""Of one reply."""
+
+
 class GrammarBuilder:
     """Terms are pieces of the bodies of rules, to be put one behind the other or joined with |.
 
@@ -207,7 +211,12 @@ class GrammarBuilder:
         if task.thinking is not None:
             opened = self.literal(task.thinking.open)
             thoughts = f"({opened} {self.text_up_to(task.thinking.close)} {self.space()})?"
-        return f"({self.space()} {thoughts} {self.literal(begin)} {rest})*"
+        return more_calls(f"{self.space()} {thoughts} {self.literal(begin)} {rest}")
+
+
+def more_calls(call: str) -> str:
+    """A term: none to many of these. Bounded, since a small model may call and call."""
+    return f"({call}){{0,{MOST_CALLS - 1}}}"
 
 
 def one_of(terms: Sequence[str]) -> str:

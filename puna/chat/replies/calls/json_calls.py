@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.pieces import Call
@@ -94,7 +94,7 @@ def json_call_list(g: GrammarBuilder, task: ReplyTask, form: JsonFormat = _USUAL
     if not task.tools:
         return ""
     call = g.rule("listed_call", json_call(g, task.tools, form, behind=behind))
-    more = f'("," {g.space()} {call})*' if task.parallel else ""
+    more = more_calls(f'"," {g.space()} {call}') if task.parallel else ""
     return f'"[" {g.space()} {call} {more} {g.space()} "]"'
 
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.replies.calls.parameters import (
     Schema,
     alternatives,
@@ -85,7 +85,7 @@ def call_term(g: GrammarBuilder, tool: Tool) -> str:
 def calls_term(g: GrammarBuilder, tools: Sequence[Tool], *, parallel: bool, separator: str = ", ?") -> str:
     """A term: calls of these tools; just one, unless `parallel`. separator: a regular expression."""
     call = g.rule("any_call", " | ".join(call_term(g, tool) for tool in tools))
-    return g.rule("calls", f"{call} ({g.regex(separator)} {call})*") if parallel else call
+    return g.rule("calls", f"{call} {more_calls(f'{g.regex(separator)} {call}')}") if parallel else call
 
 
 def _python_value(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:

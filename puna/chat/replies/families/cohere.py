@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.families.family import Family
@@ -85,7 +85,7 @@ _tagged = tagged(_read_calls, [_OPEN])
 def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
     """Calls are numbered, or not."""
     calls = one_of([_call(g, tool) for tool in task.tools]) if task.tools else ""
-    more = f'("," {g.space()} {calls})*' if task.parallel else ""
+    more = more_calls(f'"," {g.space()} {calls}') if task.parallel else ""
     rest = f'"[" {g.space()} {calls} {more} {g.space()} "]" {g.literal(_CLOSE)}'
     tagged_texts = [(begin, end) for begin, end in _TEXTS if g.is_control(begin)]
     if tagged_texts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.families.family import Family
@@ -71,7 +71,7 @@ def _bare_grammar(g: GrammarBuilder, task: ReplyTask) -> str:
 
 def _reply(g: GrammarBuilder, task: ReplyTask, calls: list[str]) -> str:
     call = f"{g.literal(_CALL)} {one_of(calls)} {g.literal(_END_OF_CALL)}" if calls else ""
-    more = f' ("\\n"? {call})*' if task.parallel else ""
+    more = more_calls(f'"\\n"? {call}') if task.parallel else ""
     return g.tagged_reply(task, _BEGIN, f"{call}{more} {g.literal(_END)}", repeats=False)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.arguments import as_object, parse_json
 from puna.chat.replies.families.family import Family
@@ -43,7 +43,7 @@ def _read_calls(reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG001
 
 def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
     calls = one_of([_call(g, tool) for tool in task.tools]) if task.tools else ""
-    more = f"({calls})*" if task.parallel else ""
+    more = more_calls(calls) if task.parallel else ""
     return g.tagged_reply(task, _OPEN, f"{calls} {more} {g.literal(_CLOSE)}", repeats=False)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from puna.chat.grammars.builder import GrammarBuilder, one_of
+from puna.chat.grammars.builder import GrammarBuilder, more_calls, one_of
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.calls.parameters import parameters_of, schemas_of
 from puna.chat.replies.calls.text_values import read_value, text_up_to
@@ -88,7 +88,7 @@ class _Format:
     def grammar(self, g: GrammarBuilder, task: ReplyTask) -> str:
         """The body of the start rule."""
         call = one_of([self._call(g, tool) for tool in task.tools]) if task.tools else ""
-        more = f'("\\n" {call})*' if self.many and task.parallel else ""
+        more = more_calls(f'"\\n" {call}') if self.many and task.parallel else ""
         section = f'"\\n" {call} {more} "\\n" {g.literal(self.close)}'
         return g.tagged_reply(task, self.open, section, repeats=not self.many)
 
