@@ -14,6 +14,10 @@ class ToolFunction(msgspec.Struct, omit_defaults=True):
     """A JSON Schema of the arguments; the order of its keys is kept."""
     strict: bool = False
 
+    def schema(self) -> dict[str, Any]:
+        """The parameters; there are none if none are declared."""
+        return self.parameters or {"type": "object", "properties": {}}
+
 
 class Tool(msgspec.Struct, omit_defaults=True):
     function: ToolFunction
@@ -33,6 +37,9 @@ class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
 def tool_variables(tool: Tool) -> dict[str, Any]:
     """As chat templates expect it."""
     function = tool.function
-    variables: dict[str, Any] = {"name": function.name, "description": function.description}
-    variables["parameters"] = function.parameters or {"type": "object", "properties": {}}
+    variables = {
+        "name": function.name,
+        "description": function.description,
+        "parameters": function.schema(),
+    }
     return {"type": "function", "function": variables}

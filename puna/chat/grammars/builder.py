@@ -12,7 +12,7 @@ from typing import Any
 
 from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas.checking import usable_schema
-from puna.chat.grammars.schemas.keywords import Rigour
+from puna.chat.grammars.schemas.keywords import MERGED, Rigour
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.tools import ToolFunction
 
@@ -43,7 +43,7 @@ class GrammarBuilder:
     def __init__(self, find_control: FindControl) -> None:
         self._find_control = find_control
         self._rules: list[str] = []
-        self._names: set[str] = set()
+        self._num_named: dict[str, int] = {}
         self._shared: dict[str, str] = {}
         self._grammars: dict[str, str] = {}
 
@@ -91,9 +91,13 @@ class GrammarBuilder:
 
     def arguments(self, function: ToolFunction) -> str:
         """A term: a JSON object of arguments with which a function may be called. What its schema asks for
-        and cannot be enforced is refused only if it is strict. Raises PromptError.
+        and cannot be enforced is refused only if it is strict. Who declares no properties of all that there
+        might be means none. Raises PromptError.
         """
-        return self.schema({**function.parameters, "type": "object"}, _rigour_of(function))
+        schema = {**function.schema(), "type": "object"}
+        if schema.get("properties") == {} and not any(key in schema for key in MERGED):
+            schema.setdefault("additionalProperties", False)
+        return self.schema(schema, _rigour_of(function))
 
     def argument(self, function: ToolFunction, schema: Mapping[str, Any]) -> str:
         """A term: JSON that fits a part of such a schema, for formats that don't write a JSON object. Raises
@@ -180,13 +184,9 @@ class GrammarBuilder:
         return json.dumps({"grammars": [{"lark_grammar": lark}, *others]}, ensure_ascii=False)
 
     def _unique(self, name: str) -> str:
-        number = 1
-        unique = name
-        while unique in self._names:
-            number += 1
-            unique = f"{name}_{number}"
-        self._names.add(unique)
-        return unique
+        """With a number, but for the first one: names that rules are given have none."""
+        number = self._num_named[name] = self._num_named.get(name, 0) + 1
+        return f"{name}_{number}" if number > 1 else name
 
     def _once(self, name: str, body: str, *, attributes: str = "") -> str:
         """A rule that all who need it share."""

@@ -13,6 +13,7 @@ from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, LarkAnswer, RegexAnswer, SchemaAnswer
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.lark import check_lark
+from puna.chat.grammars.schemas.checking import without_details
 from puna.chat.grammars.schemas.keywords import Rigour
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.grammars.validation import check_grammar
@@ -62,8 +63,13 @@ def reply_grammar(
         raise PromptError(f"tools and format have {len(wanted)} bytes, more than {_MAX_WANTED_BYTES}")
     kept = _kept.setdefault(tokenizer, _Kept())
     if (grammar := kept.find(wanted)) is None:
-        grammar = _composed(family, form, tools, choice, answer, tokenizer)
-        check_grammar(grammar)
+        try:
+            grammar = _composed(family, form, tools, choice, answer, tokenizer)
+        except PromptError:
+            looser = [_looser(tool) for tool in tools]
+            if looser == list(tools):
+                raise
+            grammar = _composed(family, form, looser, choice, answer, tokenizer)
         kept.add(wanted, grammar)
     return grammar
 
@@ -91,6 +97,15 @@ class _Kept:
 _kept: WeakKeyDictionary[Tokenizer, _Kept] = WeakKeyDictionary()
 
 
+def _looser(tool: Tool) -> Tool:
+    """What its schema asks for in detail is left out, unless that must hold."""
+    function = tool.function
+    if function.strict:
+        return tool
+    parameters = without_details(function.parameters)
+    return Tool(msgspec.structs.replace(function, parameters=parameters))
+
+
 def _composed(
     family: Family,
     form: ReplyFormat,
@@ -109,7 +124,9 @@ def _composed(
         thinking=form.thinking_of(family),
         starts_thinking=form.starts_thinking,
     )
-    return builder.grammar(family.grammar(builder, task))
+    grammar = builder.grammar(family.grammar(builder, task))
+    check_grammar(grammar)
+    return grammar
 
 
 def _answer_term(builder: GrammarBuilder, answer: AnswerFormat | None) -> str | None:

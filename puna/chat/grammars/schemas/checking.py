@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from puna.chat.errors import PromptError
-from puna.chat.grammars.schemas.keywords import Node, Rigour
+from puna.chat.grammars.schemas.keywords import COUNTS, NUMBERS, Node, Rigour
 from puna.chat.grammars.schemas.preparing import prepared
 from puna.chat.grammars.validation import grammar_error
 
-_DETAILS = ("pattern", "patternProperties", "format", "multipleOf", "minProperties", "maxProperties")
+_DETAILS = frozenset(("pattern", "patternProperties", "format", "multipleOf", *COUNTS, *NUMBERS))
+_BY_NAME = ("properties", "$defs", "definitions")
+_VALUES = ("const", "enum", "required")
 
 
 def usable_schema(schema: Mapping[str, Any], rigour: Rigour) -> Node:
@@ -23,14 +26,27 @@ def usable_schema(schema: Mapping[str, Any], rigour: Rigour) -> Node:
         if error := _error(node):
             raise PromptError(_named(node, error))
         return node
-    try:
-        node = prepared(schema, rigour)
-    except PromptError:
-        return {"type": "object"}
-    if not _error(node):
-        return node
-    plain = _without_details(node)
-    return {"type": "object"} if _error(plain) else plain
+    for candidate in (schema, without_details(schema)):
+        with suppress(PromptError):
+            node = prepared(candidate, rigour)
+            if not _error(node):
+                return node
+    return {"type": "object"}
+
+
+def without_details(schema: Any) -> Any:
+    """Types, properties, constants and alternatives of a schema, or of a list of schemas."""
+    if isinstance(schema, list):
+        return [without_details(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain: Node = {}
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            plain[key] = {name: without_details(part) for name, part in value.items()}
+        elif key not in _DETAILS:
+            plain[key] = value if key in _VALUES else without_details(value)
+    return plain
 
 
 def _error(node: Node) -> str:
@@ -56,12 +72,3 @@ def _patterns(value: Any) -> Iterator[str]:
             yield from patterns
         for item in value.values():
             yield from _patterns(item)
-
-
-def _without_details(value: Any) -> Any:
-    """Types, properties and alternatives."""
-    if isinstance(value, list):
-        return [_without_details(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _without_details(item) for key, item in value.items() if key not in _DETAILS}

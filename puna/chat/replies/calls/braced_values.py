@@ -22,7 +22,7 @@ from puna.chat.replies.calls.parameters import (
     says_nothing_but,
     with_definitions,
 )
-from puna.chat.replies.calls.text_values import string_patterns, without
+from puna.chat.replies.calls.text_values import bound_of, string_patterns, without
 from puna.chat.replies.reader import NotACall
 from puna.chat.tools import Tool
 
@@ -107,7 +107,7 @@ class BracedGrammar:
         return f"{self._open} {self._g.text_up_to(self._quote, text)}"
 
     def _array(self, schema: Schema) -> str:
-        shortest, longest = schema.get("minItems", 0), schema.get("maxItems")
+        shortest, longest = bound_of(schema, "minItems") or 0, bound_of(schema, "maxItems")
         items = schema.get("items", {})
         if longest == 0 or items is False:
             return '"[]"'

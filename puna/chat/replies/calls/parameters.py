@@ -52,7 +52,8 @@ def parameters_within(whole: Schema) -> list[Parameter]:
     """The same of any object. whole: its schema, which stands for itself."""
     root = _resolved(whole, whole) or whole
     properties = _mapping(root.get("properties"))
-    required = [name for name in root.get("required") or () if isinstance(name, str)]
+    required = root.get("required")
+    required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     schemas = {**properties, **{name: properties.get(name, {}) for name in required}}
     return [
         Parameter(name, with_definitions(schema, whole), name in required)

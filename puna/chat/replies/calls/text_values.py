@@ -22,7 +22,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 _FIRST = {"array": r"\[", "object": r"\{", "integer": r"\-0-9", "number": r"\-0-9"}
 _NESTED = ("array", "object")
 _ANYTHING: Schema = {"type": "string"}
-_LONGEST = 10_000  # characters that are counted
+_LONGEST = 10_000  # characters or items that are counted
 _PART = re.compile(
     r"(?P<special>\\[1-9bBk]|[\^$]|\(\?<?[=!])|\\.|\[(?:\\.|[^\]])*\]|(?P<choice>\|)", re.DOTALL
 )
@@ -99,7 +99,7 @@ def without(g: GrammarBuilder, patterns: Sequence[str], tag: str) -> str:
 
 def string_patterns(schema: Schema) -> list[str]:
     """Regular expressions all of which a string matches as a whole."""
-    patterns = [f"(?s:.{{{_length(schema, 'minLength') or 0},{_length(schema, 'maxLength') or ''}}})"]
+    patterns = [f"(?s:.{{{bound_of(schema, 'minLength') or 0},{bound_of(schema, 'maxLength') or ''}}})"]
     if schema.get("maxLength") == 0:
         return [""]
     pattern = schema.get("pattern")
@@ -115,9 +115,10 @@ def string_patterns(schema: Schema) -> list[str]:
     return patterns
 
 
-def _length(schema: Schema, keyword: str) -> int | None:
+def bound_of(schema: Schema, keyword: str) -> int | None:
+    """A number of characters or items that can be counted; None if there is none."""
     value = schema.get(keyword)
-    return value if isinstance(value, int) and value <= _LONGEST else None
+    return value if type(value) is int and 0 <= value <= _LONGEST else None
 
 
 def _json(g: GrammarBuilder, tool: Tool, schema: Schema) -> str:

@@ -106,11 +106,13 @@ def written_names(tools: Sequence[Tool]) -> dict[str, str]:
     """Identifiers for the names of functions, which are written as types of TypeScript."""
     names = sorted((tool.function.name for tool in tools), key=lambda name: not name.isidentifier())
     written: dict[str, str] = {}
+    taken: set[str] = set()
     for name in names:
         identifier = re.sub(r"\W", "_", name, flags=re.ASCII)
         identifier = f"_{identifier}" if identifier[:1].isdigit() else identifier
-        while identifier in written.values():
+        while identifier in taken:
             identifier += "_"
+        taken.add(identifier)
         written[name] = identifier
     return written
 
