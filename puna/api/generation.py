@@ -50,9 +50,8 @@ async def generate_reply(
             piece = _piece(parser, output)
             thinking = piece.thinking if prompt.reply.shows_thoughts else ""
             calls = [numbers.numbered(call) for call in piece.calls]
-            delta = Delta(
-                piece.content, thinking, output.logprobs or [], index, prompt_tokens=len(prompt.tokens)
-            )
+            content = "" if prompt.reply.must_call else piece.content
+            delta = Delta(content, thinking, output.logprobs or [], index, prompt_tokens=len(prompt.tokens))
             if delta.content or delta.thinking or delta.logprobs:
                 yield delta
             if calls:

@@ -204,6 +204,7 @@ class _Builder:
             may_think=request.think and template.supports_thinking,
             shows_thoughts=request.think,
             may_call=bool(tools),
+            must_call=request.tool_choice.mode == "required",
             json=family.json,
             thinking=template.thinking if family.thinking is not None else None,
         )

@@ -29,6 +29,8 @@ class ReplyFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Whether anybody wants to see them."""
     may_call: bool = False
     """Tools were offered."""
+    must_call: bool = False
+    """There is nothing but thoughts and calls: other text is the beginning of a call that was cut off."""
     json: JsonFormat | None = None
     """Of calls, where there is no family."""
     thinking: ThinkingTags | None = None

@@ -197,6 +197,14 @@ def test_response_formats_become_grammars(client, runtime, wanted, word):
     assert word in runtime.requests[-1].grammar
 
 
+@pytest.mark.parametrize(("choice", "content"), [("auto", "<tool"), ("required", "")])
+def test_the_beginning_of_a_tag_is_text_only_where_text_may_be(client, runtime, choice, content):
+    runtime.script = Script(pieces=['<tool_call>{"name": "what_time"}</tool_call>', "<tool"], reason="length")
+    (reply,) = client.post(CHAT, {**TOOLS, "tool_choice": choice}).json()["choices"]
+    assert len(reply["message"]["tool_calls"]) == 1
+    assert reply["message"]["content"] == content
+
+
 def test_answers_in_a_format_may_call_as_well(client, runtime):
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["yes", "no"]}}}
     assert client.post(CHAT, {**TOOLS, "response_format": wanted}).status_code == 200
