@@ -90,12 +90,30 @@ GRAMMARS: dict[str, AnswerFormat] = {
     "long chain": LarkAnswer("start: a0\n" + "\n".join(f"a{i}:a{i + 1}" for i in range(8000))),
     "deep": LarkAnswer("start: " + "(" * 5000 + '"a"' + ")" * 5000),
     "endless": LarkAnswer('start: "a" start'),
+    "repeats that come late": LarkAnswer('start: "x" ~ 40 /((a{9}){99}|b){99}/'),
+    "terminal of repeats that comes late": LarkAnswer(
+        "start: /[a-z]{40}/ A{3}\nA: (B | /c/){99}\nB: /a/~999"
+    ),
+    "schema of repeats": LarkAnswer(
+        'start: /[a-z]{40}/ %json {"type": "string", "pattern": "^(a{1000}){1000}$"}'
+    ),
+    "doubled terminals": LarkAnswer(
+        "start: /[a-z]{40}/ A0\n" + "\n".join(f"A{i}: A{i + 1} A{i + 1}" for i in range(20)) + '\nA20: "a"'
+    ),
+    "nested terminals": LarkAnswer(
+        "start: A0\n" + "\n".join(f'A{i}: A{i + 1} | "x{i}"' for i in range(4000)) + '\nA4000: "a"'
+    ),
+    "terminal within itself": LarkAnswer('start: A\nA: "a" B\nB: A | "b"'),
     "long": LarkAnswer('start: "' + "a" * 100_000 + '"'),
     "control tokens": LarkAnswer("start: <[1]>"),
+    "an attribute behind a text": LarkAnswer('start[capture="x", max_tokens=5]: "a"'),
+    "brackets": LarkAnswer("[" * 90_000),
+    "quotes": LarkAnswer('"a\\' * 30_000),
     "another grammar": LarkAnswer("start: @lark_grammar"),
     "options": LarkAnswer('%llguidance {"allow_invalid_utf8": true}\nstart: "a"'),
     "escape": LarkAnswer('start: "a" }\nother: "b"'),
     "repeats": RegexAnswer("(a{1000}){1000}"),
+    "late repeats": RegexAnswer("[a-z]{40}(a{1000}){1000}"),
     "deep groups": RegexAnswer("(" * 3000 + ")" * 3000),
     "out of its slashes": RegexAnswer("a/ | TEXT | /b\\"),
 }

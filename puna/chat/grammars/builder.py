@@ -13,6 +13,7 @@ from typing import Any
 from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas.checking import usable_schema
 from puna.chat.grammars.schemas.keywords import MERGED, Rigour
+from puna.chat.grammars.sizes import check_regex
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.tools import ToolFunction
 
@@ -79,6 +80,7 @@ class GrammarBuilder:
             return '""'
         if len(pattern) > _MAX_REGEX_CHARS:
             raise PromptError(f"the regular expression has more than {_MAX_REGEX_CHARS} characters")
+        check_regex(pattern)
         escaped = _ESCAPES_OR_ENDS.sub(lambda match: match[1] or (r"\/" if match[2] else r"\n"), pattern)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise PromptError("the regular expression ends with a backslash that escapes nothing")

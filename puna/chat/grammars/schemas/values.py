@@ -8,6 +8,7 @@ from typing import Any
 
 from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas.keywords import FORMATS, Node
+from puna.chat.grammars.sizes import check_regex
 
 _MAX_COUNT = (1 << 31) - 1
 _MAX_EXACT = 1 << 53
@@ -110,4 +111,5 @@ def rust_pattern(pattern: Any, where: str) -> str:
         else:
             within = piece.startswith("[") or (within and piece != "]")
             pieces.append(piece)
+    check_regex(pattern, f"the schema's {where}")
     return "".join(pieces)
