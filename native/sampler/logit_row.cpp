@@ -38,16 +38,20 @@ LogitRow::LogitRow(const Kernels& kernels, std::span<const float> logits, float 
   unmasked_ = blocks_;
   size_t num_masked = 0;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    if (mask.block(static_cast<int64_t>(b)) == nullptr)
+    if (mask.block(static_cast<int64_t>(b)) == nullptr) {
       unmasked_[b] = nullptr;
-    else
+      blocks_[b] = nothing.data();
+    } else if (!mask.allows_block(static_cast<int64_t>(b))) {
+      blocks_[b] = nullptr;
       ++num_masked;
+    }
   }
   masked_ = std::make_unique_for_overwrite<float[]>(num_masked * kLogitBlock);
   float* next = masked_.get();
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    blocks_[b] = unmasked_[b] == nullptr ? nothing.data() : next;
-    if (unmasked_[b] != nullptr) next += kLogitBlock;
+  for (const float*& block : blocks_) {
+    if (block != nullptr) continue;
+    block = next;
+    next += kLogitBlock;
   }
 }
 
@@ -62,6 +66,7 @@ LogitRow LogitRow::copy() const {
 }
 
 void LogitRow::mask_block(size_t b) {
+  if (blocks_[b] == unmasked_[b]) return;
   float* masked = masked_.get() + (blocks_[b] - masked_.get());
   kernels_->mask_logits(unmasked_[b], mask_->block(static_cast<int64_t>(b)), masked);
 }

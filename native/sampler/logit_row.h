@@ -73,7 +73,7 @@ class LogitRow {
   std::vector<std::unique_ptr<float[]>> own_blocks_;  // empty, or some: the last one filled up, changed ones
   const TokenMask* mask_ = nullptr;
   std::vector<const float*> unmasked_;  // of each block; null: nothing of it is allowed
-  std::unique_ptr<float[]> masked_;     // the blocks of which something is
+  std::unique_ptr<float[]> masked_;     // the blocks of which a part is
   std::vector<float> maxima_;           // with -infinity up to a multiple of 16
   std::vector<float> sums_;             // empty, or at inverse_temperature_
 };

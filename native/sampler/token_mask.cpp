@@ -70,4 +70,10 @@ const uint32_t* TokenMask::block(int64_t b) const {
   return is_empty ? nullptr : words;
 }
 
+bool TokenMask::allows_block(int64_t b) const {
+  const uint32_t* words = block(b);
+  return words != nullptr &&
+         std::all_of(words, words + kBlockWords, [](uint32_t word) { return word == ~uint32_t{0}; });
+}
+
 }  // namespace puna

@@ -37,6 +37,8 @@ class TokenMask {
   std::optional<int32_t> only() const { return only_; }
   // The words for a block of logits; null: no token of the block is allowed.
   const uint32_t* block(int64_t b) const;
+  // Whether each token of a block of logits is allowed.
+  bool allows_block(int64_t b) const;
 
  private:
   int64_t num_tokens_, num_words_;
