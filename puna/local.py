@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelInfo, ModelSource
-from puna.chat.choice import AnyTemplate, choose
 from puna.chat.errors import TemplateError
-from puna.chat.model_templates import ModelTemplates
+from puna.chat.templates.choice import AnyTemplate, choose
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.engine import (
     EngineCore,
     EngineSettings,

@@ -14,7 +14,7 @@ import puna
 from puna.backends.base import ModelLoadError
 from puna.chat.errors import PromptError
 from puna.chat.messages import Message
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.gguf import GgufError
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.registry.create import create_from_gguf

@@ -11,7 +11,7 @@ from puna.chat.messages import CalledFunction, ToolCall
 from puna.chat.messages import Message as ChatMessage
 from puna.chat.prompt import PromptRequest
 from puna.chat.prompt_building import build_prompts
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer
 

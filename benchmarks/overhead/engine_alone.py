@@ -15,7 +15,7 @@ from puna.backends import open_device
 from puna.backends.base import ModelSource
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.prompt_building import build_prompts
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer

@@ -28,8 +28,8 @@ from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
 from puna.chat.messages import Message
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.chat.tools import Tool, ToolChoice
 from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import Request

@@ -12,7 +12,7 @@ import msgspec
 from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.chat.model_templates import ModelTemplates
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.daemon.opening import opened_model
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError

@@ -19,7 +19,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     capabilities: Annotated[tuple[Text, ...], msgspec.Meta(max_length=16)] = ()
     """What the model can do; puna may not."""
     template_source: Text = "none"
-    """Where the template comes from that renders prompts; see puna.chat.choice."""
+    """Where the template comes from that renders prompts; see puna.chat.templates.choice."""
     think_levels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=8)] = ()
     """How hard the model may be told to think, if there is a choice."""
     context_length: Count = 0

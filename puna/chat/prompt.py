@@ -7,8 +7,8 @@ import msgspec
 from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
 from puna.chat.messages import Message
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.replies.reply_format import ReplyFormat
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.chat.tools import Tool, ToolChoice
 
 

@@ -9,23 +9,23 @@ from typing import Any
 
 import msgspec
 
-from puna.chat.boundaries import find_boundaries
-from puna.chat.changing_lines import without_changing_lines_in
-from puna.chat.choice import AnyTemplate
+from puna.chat.conversation.boundaries import find_boundaries
+from puna.chat.conversation.changing_lines import without_changing_lines_in
+from puna.chat.conversation.normalising import Rendered, render_any, repaired, with_known_roles
+from puna.chat.conversation.repairs import num_leading_system
+from puna.chat.conversation.truncation import fit_messages, fit_prompt, kept_tokens
+from puna.chat.conversation.written_names import renamed_messages, renamed_tools
 from puna.chat.errors import PromptError
-from puna.chat.go.template import GoChatTemplate
 from puna.chat.grammars.composition import offered_tools, reply_grammar
 from puna.chat.messages import Message
-from puna.chat.normalising import Rendered, render_any, repaired, with_known_roles
 from puna.chat.prompt import Prompt, PromptRequest
-from puna.chat.repairs import num_leading_system
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.old_thoughts import without_old_thoughts
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.replies.thinking import ends_with_open_tag
+from puna.chat.templates.choice import AnyTemplate
+from puna.chat.templates.go.template import GoChatTemplate
 from puna.chat.tools import ToolChoice, tool_variables
-from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
-from puna.chat.written_names import renamed_messages, renamed_tools
 from puna.tokenizer import Tokenizer
 
 _TOO_LONG = (

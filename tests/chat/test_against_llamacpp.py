@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.chat.messages import Message
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer
 from tests.oracle.llamacpp import LlamaCpp

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from puna.chat.go.template import GoChatTemplate
 from puna.chat.messages import Message
 from puna.chat.prompt import PromptRequest
 from puna.chat.prompt_building import build_prompts
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.go.template import GoChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from tests.api.ggufs import CHATML, THINKING
 from tests.chat.go.pairs import PAIRS
 from tests.chat.test_prompt import TOKENIZER, WITH_BOS_AND_EOS, turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.chat.changing_lines import without_changing_lines
+from puna.chat.conversation.changing_lines import without_changing_lines
 
 pytestmark = pytest.mark.unit
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from puna.chat.choice import choose
 from puna.chat.errors import TemplateError
-from puna.chat.model_templates import ModelTemplates
+from puna.chat.templates.choice import choose
+from puna.chat.templates.model_templates import ModelTemplates
 from tests.chat.go.pairs import PAIRS
 
 pytestmark = pytest.mark.unit

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puna.chat.conversation.normalising import Rendered, render_any, with_known_roles
 from puna.chat.errors import TemplateError
 from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.normalising import Rendered, render_any, with_known_roles
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
 from puna.chat.prompt_building import build_prompts
 from puna.chat.replies.reply_format import ReplyFormat
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.chat.tools import Tool, ToolFunction
 from puna.tokenizer import load_tokenizer
 from tests.api.ggufs import CALLING, CHATML, THINKING

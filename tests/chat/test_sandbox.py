@@ -8,7 +8,7 @@ import pytest
 
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from puna.chat.errors import TemplateError
 from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.template import ChatTemplate, mentions_tools, writes_thoughts
+from puna.chat.templates.template import ChatTemplate, mentions_tools, writes_thoughts
 from puna.tokenizer import load_tokenizer
 from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from puna.chat.conversation.truncation import fit_messages, fit_prompt, kept_tokens
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
-from puna.chat.truncation import fit_messages, fit_prompt, kept_tokens
 
 pytestmark = pytest.mark.unit
 

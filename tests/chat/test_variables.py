@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from puna.chat.call_style import CallStyle
 from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.template import ChatTemplate
-from puna.chat.variables import conversation_variables
+from puna.chat.templates.call_style import CallStyle
+from puna.chat.templates.template import ChatTemplate
+from puna.chat.templates.variables import conversation_variables
 
 pytestmark = pytest.mark.unit
 

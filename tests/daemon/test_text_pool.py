@@ -18,8 +18,8 @@ import pytest
 from puna.backends.base import ModelSource
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.messages import Message
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import PromptRequest
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool

@@ -8,7 +8,7 @@ from puna.api.anthropic.blocks import Conversation, text_blocks
 from puna.api.anthropic.schema import InputToolChoice, MessagesRequest, PromptFields
 from puna.api.errors import ApiError
 from puna.api.requests import ChatRequest, Extensions
-from puna.chat.changing_lines import without_changing_lines
+from puna.chat.conversation.changing_lines import without_changing_lines
 from puna.chat.messages import Message
 from puna.chat.tools import Tool, ToolChoice, ToolFunction
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from puna.backends.base import ModelSource
 from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.model_record import ModelRecord
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel, UnusedModels, identity_of
 from puna.daemon.text.workers import Job, TextWorkers

@@ -9,8 +9,8 @@ import msgspec
 from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
 from puna.worker.cage import CageLevel
@@ -30,7 +30,7 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None
     """That of the file; None: there is none that can be used."""
     fill_in: Annotated[list[int], msgspec.Meta(max_length=3)] = []
-    """Tokens for prompts with a gap; see puna.chat.prompt.Rendering. None: the file does not name them."""
+    """Tokens for prompts with a gap, see puna.chat.prompt_building.Rendering; none: the file names none."""
 
 
 class GetCage(Call[CageLevel], frozen=True):

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from puna.chat.choice import Choice, choose
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
-from puna.chat.model_templates import ModelTemplates
+from puna.chat.templates.choice import Choice, choose
+from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from puna.chat.choice import AnyTemplate, choose
 from puna.chat.embedding_inputs import InputsRequest, encode_inputs
-from puna.chat.go.template import GoChatTemplate
-from puna.chat.model_templates import ModelTemplates
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.prompt_building import Rendering, build_prompts
-from puna.chat.template import MAX_SOURCE
+from puna.chat.templates.choice import AnyTemplate, choose
+from puna.chat.templates.go.template import GoChatTemplate
+from puna.chat.templates.model_templates import ModelTemplates
+from puna.chat.templates.template import MAX_SOURCE
 from puna.gguf import read_metadata
 from puna.tokenizer import Tokenizer, build_vocabulary
 from puna.worker.cage import CageLevel

@@ -14,10 +14,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from puna.chat.errors import TemplateError
-from puna.chat.go.template import GoChatTemplate
 from puna.chat.grammars.validation import grammar_error
 from puna.chat.messages import Message
-from puna.chat.template import CHATML, ChatTemplate
+from puna.chat.templates.go.template import GoChatTemplate
+from puna.chat.templates.template import CHATML, ChatTemplate
 from puna.worker.calls import CallServer, Channel, close_all, inherited_channel
 from puna.worker.text import worker
 from puna.worker.text.limits import Limits

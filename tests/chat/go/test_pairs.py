@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from puna.chat.go.template import GoChatTemplate
 from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.go.template import GoChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.chat.tools import Tool, ToolFunction, tool_variables
 from tests.chat.go.pairs import PAIRS, WITH_TOOLS
 

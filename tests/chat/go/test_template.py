@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.chat.errors import TemplateError
-from puna.chat.go.analysis import tool_tag
-from puna.chat.go.template import GoChatTemplate
 from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.replies.thinking import ThinkingTags
+from puna.chat.templates.go.analysis import tool_tag
+from puna.chat.templates.go.template import GoChatTemplate
 from puna.chat.tools import Tool, ToolFunction, tool_variables
 from puna.gotemplate.template import GoTemplate
 

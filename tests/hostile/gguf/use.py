@@ -12,7 +12,7 @@ from puna._native import NativeError
 from puna.backends.base import Batch, KvReservation, ModelInfo, ModelLoadError, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.chat.errors import TemplateError
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.gguf import GgufError, Metadata, read_metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 from puna.tokenizer import TokenizerError, load_tokenizer

@@ -6,7 +6,7 @@ import pytest
 
 from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.json_format import format_by_tag
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 
 pytestmark = pytest.mark.unit
 

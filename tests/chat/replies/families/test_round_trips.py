@@ -11,7 +11,7 @@ from puna.chat.grammars.task import ReplyTask
 from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.replies.pieces import Call, Piece
 from puna.chat.replies.tagged import Reading
-from puna.chat.template import ChatTemplate
+from puna.chat.templates.template import ChatTemplate
 from puna.chat.tools import tool_variables
 from tests.chat.replies.families.examples.example import ODD, WEATHER
 from tests.chat.replies.families.templates import TEMPLATES

@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 
 from puna.chat.errors import TemplateError
-from puna.chat.go.analysis import names_in, response, thinking_tags, tool_tag, up_to_response
-from puna.chat.go.values import message_values, tool_values, typescript_type
 from puna.chat.messages import Message
-from puna.chat.parsers import PARSERS, parser_family
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.json_format import format_by_tag, json_family
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.thinking import ThinkingTags
-from puna.chat.template import MAX_SOURCE
-from puna.chat.variables import with_matched_results
+from puna.chat.templates.go.analysis import names_in, response, thinking_tags, tool_tag, up_to_response
+from puna.chat.templates.go.values import message_values, tool_values, typescript_type
+from puna.chat.templates.parsers import PARSERS, parser_family
+from puna.chat.templates.template import MAX_SOURCE
+from puna.chat.templates.variables import with_matched_results
 from puna.gotemplate.errors import GoTemplateError
 from puna.gotemplate.functions import Functions
 from puna.gotemplate.printing import to_json

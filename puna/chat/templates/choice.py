@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from puna.chat.errors import TemplateError
-from puna.chat.go.template import GoChatTemplate
-from puna.chat.model_templates import ModelTemplates
-from puna.chat.parsers import PARSERS, RENDERERS, parser_family
-from puna.chat.template import ChatTemplate, mentions_tools, writes_thoughts
+from puna.chat.templates.go.template import GoChatTemplate
+from puna.chat.templates.model_templates import ModelTemplates
+from puna.chat.templates.parsers import PARSERS, RENDERERS, parser_family
+from puna.chat.templates.template import ChatTemplate, mentions_tools, writes_thoughts
 from puna.tokenizer import Tokenizer
 
 AnyTemplate: TypeAlias = ChatTemplate | GoChatTemplate

@@ -12,10 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from puna.chat.call_style import EXAMPLE
-from puna.chat.errors import TemplateError
-from puna.chat.messages import CalledFunction, Message, ToolCall
-from puna.chat.repairs import (
+from puna.chat.conversation.repairs import (
     Repair,
     all_system_as_user,
     answer_before_user,
@@ -31,6 +28,9 @@ from puna.chat.repairs import (
     user_first,
     without_empty_answers,
 )
+from puna.chat.errors import TemplateError
+from puna.chat.messages import CalledFunction, Message, ToolCall
+from puna.chat.templates.call_style import EXAMPLE
 
 Render = Callable[[Sequence[Message]], str]
 """The text of messages. Raises TemplateError."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from puna.chat.call_style import CallStyle
 from puna.chat.messages import Message, ToolCall
 from puna.chat.replies.pieces import Call
+from puna.chat.templates.call_style import CallStyle
 
 _ID_LENGTH = 9  # Mistral takes no other
 

@@ -13,10 +13,8 @@ from typing import Any, NoReturn, Self
 
 import jinja2
 
-from puna.chat.call_style import EXAMPLE, CallStyle, call_style, written_call
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
-from puna.chat.parsers import PARSERS, parser_family
 from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import writes_channels
@@ -24,8 +22,10 @@ from puna.chat.replies.families.json_format import format_by_example, json_famil
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.thinking import THINK, ThinkingTags
-from puna.chat.sandbox import LIST_CHANGES, Sandbox
-from puna.chat.variables import conversation_variables, with_written_calls
+from puna.chat.templates.call_style import EXAMPLE, CallStyle, call_style, written_call
+from puna.chat.templates.parsers import PARSERS, parser_family
+from puna.chat.templates.sandbox import LIST_CHANGES, Sandbox
+from puna.chat.templates.variables import conversation_variables, with_written_calls
 from puna.tokenizer import Tokenizer
 
 MAX_SOURCE = 1 << 20
