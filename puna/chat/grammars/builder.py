@@ -14,6 +14,7 @@ from puna.chat.errors import PromptError
 from puna.chat.grammars.schemas.checking import usable_schema
 from puna.chat.grammars.schemas.keywords import MERGED, Rigour
 from puna.chat.grammars.sizes import check_regex
+from puna.chat.grammars.tagged_text import patterns_without
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.tools import ToolFunction
 
@@ -81,10 +82,9 @@ class GrammarBuilder:
         if len(pattern) > _MAX_REGEX_CHARS:
             raise PromptError(f"the regular expression has more than {_MAX_REGEX_CHARS} characters")
         check_regex(pattern)
-        escaped = _ESCAPES_OR_ENDS.sub(lambda match: match[1] or (r"\/" if match[2] else r"\n"), pattern)
         if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
             raise PromptError("the regular expression ends with a backslash that escapes nothing")
-        return self.rule("REGEX", f"/{escaped}/")
+        return self.rule("REGEX", f"/{_escaped(pattern)}/")
 
     def schema(self, schema: Mapping[str, Any], rigour: Rigour = Rigour.NORMAL) -> str:
         """A term: JSON that fits a schema; tools have arguments() and argument(). Raises PromptError."""
@@ -119,14 +119,26 @@ class GrammarBuilder:
         """A term: any text, without control tokens."""
         return self._once("TEXT", _ANY_TEXT)
 
-    def text_up_to(self, tag: str, text: str = _ANY_TEXT) -> str:
+    def text_up_to(self, tag: str, text: str) -> str:
         """A term: text and, for the first time, the tag behind it. text: the body of a terminal."""
         before, *others = self._pieces(tag)
         if before.startswith("<["):
-            return " ".join([self.text() if text == _ANY_TEXT else self.rule("TEXT", text), before, *others])
+            return " ".join([self._once("TEXT", text), before, *others])
         if others:  # text that is followed by a control token needs no searching for its end
             return " ".join([self.rule("TEXT_AND", f"{text} {before}"), *others])
         return self._once("up_to", f"{text} {before}", attributes="[lazy]")
+
+    def ended_text(self, *ends: tuple[str, str], may_go_on: bool = False) -> str:
+        """A term: any text up to the first of several tags, that tag, and what follows it.
+
+        ends: tags, each with a term for what follows. may_go_on: there may be no tag at all.
+        """
+        if any(self._is_mixed(tag) for tag, _ in ends):
+            terms = [f"{self.text_up_to(tag, _ANY_TEXT)} {rest}" for tag, rest in ends]
+            return one_of([*terms, self.text()] if may_go_on else terms)
+        behind = one_of([f"{self.literal(tag)} {rest}" for tag, rest in ends])
+        text = self._text_without([tag for tag, _ in ends if not self._pieces(tag)[0].startswith("<[")])
+        return f"{text} {behind}?" if may_go_on else f"{text} {behind}"
 
     def space(self) -> str:
         """A term: white space, or nothing."""
@@ -139,18 +151,25 @@ class GrammarBuilder:
 
         rest: a term for what stands behind the tag. repeats: whether such sections may follow each other.
         """
-        answer = self.text() if task.answer is None else task.answer
         if not task.tools:
-            return f"{self.thoughts(task)} ({answer})"
+            return f"{self.thoughts(task)} ({self.text() if task.answer is None else task.answer})"
+        rest = self.rule("call", rest)
         calls = self.rule("calls", f"{rest} {self._more_calls(task, begin, rest, repeats)} {self.space()}")
         section = f"{self.literal(begin)} {calls}"
-        behind_text = f"{self.text_up_to(begin)} {calls}"
-        if not task.must_call:
-            section = f"{answer} | {section if task.answer is not None else behind_text}"
+        if task.must_call:
+            behind = section
+        elif task.answer is not None:
+            behind = one_of([task.answer, section])
+        else:
+            behind = self.ended_text((begin, calls), may_go_on=True)
         if task.thinking is None:
-            return section
-        opened = "" if task.starts_thinking else self.literal(task.thinking.open)
-        return f"{self.thoughts(task)} ({section}) | {opened} {behind_text}"
+            return behind
+        thoughts = self.ended_text(
+            (task.thinking.close, f"{self._space_behind(task)} {behind}"), (begin, calls)
+        )
+        if task.starts_thinking:
+            return thoughts
+        return f"{behind} | {self.literal(task.thinking.open)} {thoughts}"
 
     def begun_reply(self, task: ReplyTask, calls: str, *, first: str) -> str:
         """The body of the start rule for replies that are calls, or else text: told by how they begin.
@@ -170,9 +189,7 @@ class GrammarBuilder:
         """A term: what the model thinks first; empty if it does not."""
         if task.thinking is None:
             return ""
-        behind = self.text_up_to(task.thinking.close)
-        if task.answer is not None or task.must_call:  # any text has white space in front of it, too
-            behind += f" {self.space()}"
+        behind = self.ended_text((task.thinking.close, self._space_behind(task)))
         if task.starts_thinking:
             return behind
         return f"({self.literal(task.thinking.open)} {behind})?"
@@ -209,11 +226,28 @@ class GrammarBuilder:
     def _more_calls(self, task: ReplyTask, begin: str, rest: str, repeats: bool) -> str:
         if not (repeats and task.parallel):
             return ""
-        thoughts = ""
+        call = f"{self.literal(begin)} {rest}"
         if task.thinking is not None:
-            opened = self.literal(task.thinking.open)
-            thoughts = f"({opened} {self.text_up_to(task.thinking.close)} {self.space()})?"
-        return more_calls(f"{self.space()} {thoughts} {self.literal(begin)} {rest}")
+            behind = f"{self.space()} {call}"
+            thoughts = self.ended_text((task.thinking.close, behind), (begin, rest))
+            call = one_of([call, f"{self.literal(task.thinking.open)} {thoughts}"])
+        return more_calls(f"{self.space()} {call}")
+
+    def _space_behind(self, task: ReplyTask) -> str:
+        """A term: what may stand between thoughts and what follows; any text has white space, too."""
+        return "" if task.answer is None and not task.must_call else self.space()
+
+    def _is_mixed(self, tag: str) -> bool:
+        """Whether it begins with text, and has control tokens behind that."""
+        before, *others = self._pieces(tag)
+        return bool(others) and not before.startswith("<[")
+
+    def _text_without(self, tags: Sequence[str]) -> str:
+        """A term: any text that has none of these in it. tags: without control tokens."""
+        if not tags:
+            return self.text()
+        terminals = [self._once("TEXT", f"/{_escaped(pattern)}/") for pattern in patterns_without(tags)]
+        return self._once("text", f"({' | '.join(terminals)})*")
 
 
 def more_calls(call: str) -> str:
@@ -228,6 +262,11 @@ def one_of(terms: Sequence[str]) -> str:
 
 def _rigour_of(function: ToolFunction) -> Rigour:
     return Rigour.STRICT if function.strict else Rigour.LENIENT
+
+
+def _escaped(pattern: str) -> str:
+    """As it is written between slashes."""
+    return _ESCAPES_OR_ENDS.sub(lambda match: match[1] or (r"\/" if match[2] else r"\n"), pattern)
 
 
 def _quoted(text: str) -> str:

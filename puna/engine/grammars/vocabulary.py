@@ -6,6 +6,8 @@ from typing import Protocol
 
 from llguidance import LLTokenizer, TokenizerWrapper
 
+from puna.engine.grammars.slices import SLICES
+
 
 class GrammarTokens(Protocol):
     """What grammars need to know of a vocabulary: puna.tokenizer has it."""
@@ -55,6 +57,6 @@ def grammar_tokenizer(tokens: GrammarTokens) -> LLTokenizer:
     if not ends:
         raise ValueError("the model's vocabulary has no token that ends a reply")
     wrapper = _Wrapper(tokens)
-    tokenizer = LLTokenizer(wrapper, eos_token=ends)
+    tokenizer = LLTokenizer(wrapper, eos_token=ends, slices=[])
     wrapper.tokens = wrapper.special_token_ids = ()  # it has its own, and keeps the wrapper
-    return tokenizer
+    return tokenizer.with_slices(list(SLICES))  # in two steps, between which other threads run

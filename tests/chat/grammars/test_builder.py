@@ -77,13 +77,44 @@ def test_free_text_has_no_control_tokens(builder: GrammarBuilder) -> None:
     assert not fits(grammar, "a[CALLS]")
 
 
-@pytest.mark.parametrize("tag", ["<tool_call>", "[CALLS]", "\n[CALLS]", "\n[CALLS]x<|call|>"])
-def test_text_ends_with_the_first_tag(builder: GrammarBuilder, tag: str) -> None:
-    grammar = builder.grammar(f'{builder.text_up_to(tag)} "!"')
-    assert fits(grammar, f"some\ntext {tag}!")
-    assert fits(grammar, f"{tag}!")
-    assert not fits(grammar, f"a{tag}b")
-    assert not fits(grammar, f"a{tag}b{tag}!")
+_TAGS = [
+    "<tool_call>",
+    "[CALLS]",
+    "\n[CALLS]",
+    "\n[CALLS]x<|call|>",
+    "</a",
+    "Action:",
+    "<<b>>",
+    "|",
+    "<tool_\n/]^",
+]
+
+
+@pytest.mark.parametrize("tag", _TAGS)
+def test_text_ends_with_the_first_tag(tag: str) -> None:
+    held, free = GrammarBuilder(find_control), GrammarBuilder(find_control)
+    for grammar in (
+        held.grammar(f'{held.text_up_to(tag, "/(?s:.*)/")} "!"'),
+        free.grammar(free.ended_text((tag, '"!"'))),
+    ):
+        assert fits(grammar, f"some\ntext {tag}!")
+        assert fits(grammar, f"{tag}!")
+        assert not fits(grammar, f"a{tag}b")
+        assert not fits(grammar, f"a{tag}b{tag}!")
+
+
+@pytest.mark.parametrize("tag", ["<tool_call>", "</a", "Action:", "<tool_\n/]^"])
+def test_text_may_have_parts_of_tags(tag: str) -> None:
+    builder = GrammarBuilder(find_control)
+    grammar = builder.grammar(builder.ended_text((tag, '"1"'), ("<tools>", '"2"'), may_go_on=True))
+    for part in (tag[:-1], "<tool", tag[0] * 3, "</x>", "<t", "<too", "😀<", "é<é", "|"):
+        if tag not in part:
+            assert fits(grammar, f"{part}")
+            assert fits(grammar, f"a{part}b {part} ")
+            assert fits(grammar, f"{part}{tag}1"), part
+            assert fits(grammar, f"{part}<tools>2")
+            assert not fits(grammar, f"{part}{tag}")
+            assert not fits(grammar, f"{part}{tag}2")
 
 
 def test_json_has_bounded_white_space(builder: GrammarBuilder) -> None:
@@ -140,7 +171,7 @@ def test_an_answer_begins_behind_thoughts(tags: ThinkingTags) -> None:
 
 def test_a_client_grammar_is_a_grammar_of_its_own(builder: GrammarBuilder) -> None:
     answer = builder.lark('start: "x" TEXT | "y"\nTEXT: "z"\n%ignore " "')
-    grammar = builder.grammar(f'{builder.text_up_to("</think>")} {answer} "."')
+    grammar = builder.grammar(f'{builder.ended_text(("</think>", answer))} "."')
     assert fits(grammar, "thought</think>x z.")
     assert fits(grammar, "thought</think>y.")
     assert not fits(grammar, "thought</think>xfree text.")

@@ -102,7 +102,7 @@ class BracedGrammar:
 
     def _string(self, schema: Schema) -> str:
         if says_nothing_but(schema, "type", "format"):
-            return f"{self._open} {self._g.text_up_to(self._quote)}"
+            return f"{self._open} {self._g.ended_text((self._quote, ''))}"
         text = without(self._g, string_patterns(schema), self._quote)
         return f"{self._open} {self._g.text_up_to(self._quote, text)}"
 

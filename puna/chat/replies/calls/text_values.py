@@ -31,15 +31,15 @@ _CLASS = re.compile(r"\\(.)", re.DOTALL)
 _CLASSES = {"d": "[0-9]", "D": "[^0-9]", "w": "[A-Za-z0-9_]", "W": "[^A-Za-z0-9_]"}
 
 
-def read_value(reader: Reader, schema: Schema, close: str, *, before: str = "") -> Steps[Any]:
-    """Takes a value, what stands before it, and the tag behind it. Raises NotACall."""
+def read_value(reader: Reader, schema: Schema, close: str, *, line: str = "") -> Steps[Any]:
+    """Takes a value and the tag behind it. line: what may stand on either side. Raises NotACall."""
     found = alternatives(schema)
     parts: list[str] = []
     if any(_is_nested(each) for each in found) and (yield from reader.comes_behind_space("{[")):
         yield from reader.space()
         parts.append((yield from reader.balanced()))
     yield from reader.up_to(Tags([close]), parts.append)
-    return value_of_text("".join(parts).removeprefix(before), schema)
+    return value_of_text("".join(parts).removeprefix(line).removesuffix(line), schema)
 
 
 def value_of_text(text: str, schema: Schema) -> Any:
@@ -57,12 +57,11 @@ def value_of_text(text: str, schema: Schema) -> Any:
     return value if any(_fits(value, each) for each in found) else text
 
 
-def text_up_to(g: GrammarBuilder, tool: Tool, schema: Schema, close: str, *, before: str = "") -> str:
+def text_up_to(g: GrammarBuilder, tool: Tool, schema: Schema, close: str, *, line: str = "") -> str:
     """A term: a value of one of the tool's parameters, and the tag behind it.
 
-    schema: the parameter's. before: what stands before a value, but may be missing if the value is the empty
-    string. What is not held to the schema: strings with a pattern that has anchors elsewhere than at its
-    ends, or looks around.
+    schema: the parameter's. line: what stands on either side of a value. What is not held to the schema:
+    strings with a pattern that has anchors elsewhere than at its ends, or looks around.
     """
     found = alternatives(schema)
     if any(says_nothing_but(each) for each in found):
@@ -71,24 +70,26 @@ def text_up_to(g: GrammarBuilder, tool: Tool, schema: Schema, close: str, *, bef
     others = [each for each in found if not _is_string(each)]
     if any(says_nothing_but(each, "type", "format") for each in strings):
         strings, others = [], [each for each in others if not _is_any_scalar(each)]
-        terms = [_free_text(g, others, close, before)]
+        terms = [_free_text(g, others, close, line)]
     else:
-        terms = [_held_text(g, each, close, before) for each in strings]
-    terms += [f"{g.literal(before)} {_json(g, tool, each)} {g.literal(close)}" for each in others]
+        terms = [_held_text(g, each, close, line) for each in strings]
+    terms += [f"{g.literal(line)} {_json(g, tool, each)} {g.literal(line + close)}" for each in others]
     return g.rule("value", " | ".join(dict.fromkeys(terms)))
 
 
-def _free_text(g: GrammarBuilder, others: Sequence[Schema], close: str, before: str) -> str:
+def _free_text(g: GrammarBuilder, others: Sequence[Schema], close: str, line: str) -> str:
     first = "".join({_FIRST.get(each.get("type", ""), r"\[\{\"\-0-9"): None for each in others})
-    text = rf"(?s:\s*([^\s{first}].*)?)" if first else "(?s:.*)"
-    return g.text_up_to(close, g.regex(f"({before}{text})?" if before else text))
+    if not first:  # the line behind it is a part of the text, for masks that are quick to compute
+        return f"{g.literal(line)} {g.ended_text((close, ''))}"
+    text = rf"({line}(?s:\s*([^\s{first}].*)?))?"
+    return g.text_up_to(line + close, without(g, [text], close))
 
 
-def _held_text(g: GrammarBuilder, schema: Schema, close: str, before: str) -> str:
+def _held_text(g: GrammarBuilder, schema: Schema, close: str, line: str) -> str:
     if "const" in schema:
-        return f"{g.literal(before)} {g.plain(schema['const'])} {g.literal(close)}"
-    patterns = [before + pattern for pattern in string_patterns(schema)]
-    return g.text_up_to(close, without(g, patterns, close))
+        return f"{g.literal(line)} {g.plain(schema['const'])} {g.literal(line + close)}"
+    patterns = [line + pattern for pattern in string_patterns(schema)]
+    return g.text_up_to(line + close, without(g, patterns, close))
 
 
 def without(g: GrammarBuilder, patterns: Sequence[str], tag: str) -> str:

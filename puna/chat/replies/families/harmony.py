@@ -128,17 +128,15 @@ def _grammar(g: GrammarBuilder, task: ReplyTask) -> str:
 
     def channel(this: str) -> str:
         head = one_of([f"{opens} {this}", *before_channel])
-        behind = g.rule(
-            "behind_text",
-            f'({g.text_up_to(_END)} {g.literal(_START)} | {g.text_up_to(_START)}) "assistant" {head}'
-            f" | {g.text_up_to(_CHANNEL)} {this}",
-        )
+        begin, next_message = g.literal(_START), f'"assistant" {head}'
+        others = ((_START, next_message), (_CHANNEL, this))
+        behind = g.rule("behind_text", g.ended_text((_END, f"{begin} {next_message}"), *others))
         messages = [f'"analysis" {g.literal(_MESSAGE)} {behind}']
         messages += [f'"commentary" {recipient} {body}' for recipient, body in calls]
         if task.tools and not task.must_call and task.answer is None:
             messages.append(f'"commentary" {g.literal(_MESSAGE)} {behind}')
         if not task.must_call:
-            text = f"({g.text()} | {g.text_up_to(_END)} | {behind})"
+            text = g.ended_text((_END, f"({begin} {next_message})?"), *others, may_go_on=True)
             answer = f"{g.literal(_MESSAGE)} {text}" if task.answer is None else _body(g, task.answer)
             messages.append(f'"final" {answer}')
         return " | ".join(messages)

@@ -48,7 +48,7 @@ class _Format:
     def tags(self) -> tuple[str, ...]:
         """All."""
         begin, end = self.parameter
-        return self.open, self.close, *self.function, begin, self.line + end
+        return self.open, self.close, *self.function, begin, end
 
     def read_calls(self, reader: CallReader, tag: str) -> Steps[None]:  # noqa: ARG002
         """Takes a section; the tag that closes it may be missing."""
@@ -74,9 +74,8 @@ class _Format:
             if not (yield from reader.skip(self.parameter[0])):
                 raise NotACall
             parameter = yield from self._name(reader)
-            line = self.line if (yield from reader.comes(self.line)) else ""
-            end = line + self.parameter[1]
-            arguments[parameter] = yield from read_value(reader, schemas.get(parameter, {}), end, before=line)
+            schema, end = schemas.get(parameter, {}), self.parameter[1]
+            arguments[parameter] = yield from read_value(reader, schema, end, line=self.line)
         reader.give(name, arguments)
 
     def _name(self, reader: CallReader) -> Steps[str]:
@@ -97,7 +96,7 @@ class _Format:
         parameters = []
         for parameter in parameters_of(tool):
             head = f"{g.literal(begin)} {g.plain(parameter.name + self.behind_name)}"
-            value = text_up_to(g, tool, parameter.schema, self.line + end, before=self.line)
+            value = text_up_to(g, tool, parameter.schema, end, line=self.line)
             parameters.append(f'{head} {value} "\\n"' if parameter.required else f'({head} {value} "\\n")?')
         begin, end = self.function
         head = g.plain(tool.function.name + self.behind_name + "\n")
