@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from puna.engine.grammars.slices import BEHIND_BRACKET, BEHIND_NEXT
 
-_TOLD_APART = (BEHIND_BRACKET, BEHIND_NEXT, BEHIND_NEXT)
-"""Characters that have branches of their own, so that the others are those of a slice."""
 _LONGEST = 64
 """Of what is looked at of a tag."""
 
@@ -25,18 +23,20 @@ def patterns_without(tags: Sequence[str]) -> list[str]:
     for char in first:
         if char not in tags:
             rests = [tag[1:] for tag in tags if tag.startswith(char)]
-            patterns.append(f"{re.escape(char)}({_other_than(rests, first, 0)})")
+            patterns.append(f"{re.escape(char)}({_other_than(rests, first, BEHIND_BRACKET)})")
     return patterns
 
 
-def _other_than(tags: Sequence[str], first: str, depth: int) -> str:
-    """What begins with none of the tags, or is less than one, up to the next of the characters `first`."""
-    usual = _TOLD_APART[depth] if depth < len(_TOLD_APART) else ""
+def _other_than(tags: Sequence[str], first: str, usual: str) -> str:
+    """What begins with none of the tags, or is less than one, up to the next of the characters `first`.
+
+    usual: characters that have branches of their own, so that the others are those of a slice.
+    """
     told_apart = sorted({*usual, *(tag[0] for tag in tags)} - set(first))
     more = f"[^{re.escape(first)}]*"
     branches = ["", f"[^{re.escape(first + ''.join(told_apart))}]{more}"]
     for char in told_apart:
         rests = [tag[1:] for tag in tags if tag.startswith(char)]
         if "" not in rests:
-            branches.append(f"{re.escape(char)}({_other_than(rests, first, depth + 1) if rests else more})")
+            branches.append(f"{re.escape(char)}({_other_than(rests, first, BEHIND_NEXT) if rests else more})")
     return "|".join(branches)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 BEHIND_BRACKET = "/fmst|"
 """What tags go on with behind "<", as far as families have them in text."""
-BEHIND_NEXT = "afimpst"
-"""And behind the next two characters, of which the first is mostly "/"."""
+BEHIND_NEXT = ">afimpst"
+"""And behind the characters after that, of which the first is mostly "/"."""
 
 SLICES = (
     r"[^<]+",
