@@ -27,6 +27,7 @@ from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
+from puna.api.tool_choices import parse_tool_choice
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.templates.model_templates import ModelTemplates
@@ -133,7 +134,7 @@ def _chat_task(request: ChatRequest, num_choices: int = 1, must_think: bool = Tr
         without_name=ApiError(400, "model is required"),
         messages=request.messages,
         tools=request.tools,
-        tool_choice=request.tool_choice,
+        tool_choice=parse_tool_choice(request.tool_choice, parallel=True),
         num_choices=num_choices,
         must_think=must_think,
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.chat.messages import Message
-from puna.chat.tools import Tool, ToolChoice
+from puna.chat.tools import Tool
 from puna.config.quantities import keep_alive_seconds
 
 MOST_MESSAGES = 16_384
@@ -107,7 +107,8 @@ class ChatRequest(InferenceRequest, kw_only=True):
 
     messages: Annotated[list[Message], msgspec.Meta(max_length=MOST_MESSAGES)] = []
     tools: Annotated[list[Tool], msgspec.Meta(max_length=MOST_TOOLS)] = []
-    tool_choice: ToolChoice = ToolChoice()
+    tool_choice: Any = None
+    """As OpenAI's clients write it, or a ToolChoice; see puna.api.tool_choices."""
 
     def __post_init__(self) -> None:
         if sum(len(message.images) for message in self.messages) > _MOST_IMAGES:

@@ -82,6 +82,18 @@ def test_the_reply_is_held_to_a_grammar_of_the_tools(client, runtime, ask):
     assert runtime.requests[-1].grammar == ""
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_calls_can_be_asked_for_as_in_openais_api(client, runtime, ask, choice):
+    runtime.script = Script(pieces=REPLY[1:])
+    reply = client.post("/api/chat", ask(stream=False, tool_choice=choice)).json()
+    assert reply["message"]["content"] == ""
+    client.post("/api/chat", ask(tool_choice="auto"))
+    free, held = runtime.requests[-1].grammar, runtime.requests[-2].grammar
+    assert free != held
+    response = client.post("/api/chat", ask(tool_choice="sometimes"))
+    assert (response.status_code, "invalid tool_choice" in response.text) == (400, True)
+
+
 def test_tools_calls_and_results_are_shown_in_their_order(client, runtime, ask):
     def call(number: int) -> dict:
         return {"id": f"c{number}", "function": {"name": "add", "arguments": {"z": number, "a": 0}}}

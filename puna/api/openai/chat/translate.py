@@ -8,8 +8,8 @@ from puna.api.openai.chat.schema import ChatCompletionRequest
 from puna.api.openai.formats import answer_of
 from puna.api.openai.reasoning import think_of
 from puna.api.openai.sampling import reply_limit
-from puna.api.openai.tool_choices import parse_tool_choice
 from puna.api.requests import ChatRequest, extensions_of
+from puna.api.tool_choices import parse_tool_choice
 from puna.chat.tools import Tool, ToolChoice, ToolFunction
 
 

@@ -9,8 +9,8 @@ from puna.api.openai.reasoning import think_of
 from puna.api.openai.responses.conversation import parse_input
 from puna.api.openai.responses.schema import ResponsesRequest
 from puna.api.openai.responses.tools import OfferedTools, full_name
-from puna.api.openai.tool_choices import parse_tool_choice
 from puna.api.requests import ChatRequest, extensions_of
+from puna.api.tool_choices import parse_tool_choice
 
 
 def to_chat(request: ResponsesRequest, offered: OfferedTools) -> ChatRequest:

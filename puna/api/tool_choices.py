@@ -13,9 +13,11 @@ _UNKNOWN = 'invalid tool_choice: it must be "none", "auto", "required", or name 
 
 def parse_tool_choice(choice: Any, *, parallel: bool) -> ToolChoice:
     """Of chat completions, where names are in an object of their own, and of responses, where they are not.
-    A tool that is named is called once. ApiError (400).
+    A tool that is named is called once. choice: may have been parsed before. ApiError (400).
     """
     match choice:
+        case ToolChoice():
+            return choice
         case None | "auto":
             return ToolChoice(parallel=parallel)
         case "none":
