@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
+from benchmarks.constrained.masks import mask_rows
 from benchmarks.figures import Report, Row, Target, rate
 from benchmarks.files import FILES, bench_file
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelSource
+from puna.chat.grammars.builder import GrammarBuilder
+from puna.chat.grammars.task import ReplyTask
+from puna.chat.replies.calls.json_calls import json_call
+from puna.chat.replies.thinking import THINK
+from puna.chat.tools import Tool, ToolFunction
 from puna.engine import EngineCore, Request, SamplingParams, StepOutput
-from puna.engine.grammars.compiling import ModelGrammars
-from puna.engine.grammars.reply_grammar import CompiledGrammar, ReplyGrammar
 from puna.gguf import GgufFile
-from puna.tokenizer import Tokenizer, load_tokenizer
+from puna.tokenizer import load_tokenizer
 
 _MODEL = "model"
 _PROMPT = "What is the weather like in Paris, in London and in Rome this week? Answer with calls of tools.\n"
@@ -47,9 +50,14 @@ arguments: %json {json.dumps(_WEATHER)}
 _STRINGS = f"""{_THOUGHTS}
 reply: %json {json.dumps({"type": "string", "minLength": 400})}
 """
-_TEXT = json.dumps(
-    ["A reply of some length, as people write them: with words, marks, and numbers like 17." * 8]
-)
+
+
+def _free() -> str:
+    """Of a reply with tools, whose tags are text: the model thinks for as long as it likes."""
+    builder = GrammarBuilder(lambda _: None)
+    tools = [Tool(ToolFunction("get_current_weather", parameters=_WEATHER))]
+    task = ReplyTask(tools=tools, thinking=THINK, starts_thinking=True)
+    return builder.grammar(builder.tagged_reply(task, "<tool_call>", json_call(builder, tools), repeats=True))
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class _Case:
 _CASES = (
     _Case("tool calls behind thoughts", _CALLS, 1, Target(1.1)),
     _Case("free strings behind thoughts", _STRINGS, 1, Target(0.98)),
+    _Case("thoughts up to a tag or a call", _free(), 1, Target(0.98)),
     _Case("16 streams of tool calls", _CALLS, 16, Target(0.95)),
     _Case("16 streams of free strings", _STRINGS, 16, Target(0.95)),
 )
@@ -129,25 +138,6 @@ class _Bench:
         self._engine.backend.close()  # type: ignore[attr-defined]
 
 
-def _mask_row(tokenizer: Tokenizer) -> Row:
-    """Of a schema's strings and of the tokens around them; in one thread, with nothing else to do."""
-    grammars = ModelGrammars(tokenizer)
-    schema = json.dumps({"type": "array", "items": {"anyOf": [{"type": "string"}, _WEATHER]}})
-    compiled = grammars.compile(f"start: %json {schema}")
-    if not isinstance(compiled, CompiledGrammar):
-        raise RuntimeError(str(compiled))
-    reply, times = ReplyGrammar(compiled), []
-    for token in tokenizer.encode_within(_TEXT):
-        start = time.perf_counter()
-        [mask] = reply.masks(1)
-        reply.compute((), [mask])
-        reply.accept([token])
-        times.append(time.perf_counter() - start)
-    figure = f"a mask, vocabulary of {tokenizer.vocab_size}"
-    worst = f"{mean(times) * 1e6:.0f} us on average, {max(times) * 1e6:.0f} at most"
-    return Row(figure, worst, target=Target(50, is_least=False), value=mean(times) * 1e6)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--file", choices=FILES, default="Gemma3")
@@ -155,11 +145,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    bench = _Bench(arguments.gguf or bench_file(arguments.file).path, arguments.threads)
+    path = arguments.gguf or bench_file(arguments.file).path
+    bench = _Bench(path, arguments.threads)
     rows = [bench.row(case, arguments.rounds) for case in _CASES]
     title = f"Held to a grammar / free, {arguments.gguf or FILES[arguments.file]}"
-    print(Report(str(__doc__), {title: [*rows, _mask_row(bench.tokenizer)]}).tables())
     bench.close()
+    masks = mask_rows(path)
+    print(Report(str(__doc__), {title: rows, "Masks of one thread": masks}).tables())
 
 
 if __name__ == "__main__":

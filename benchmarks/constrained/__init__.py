@@ -1,0 +1,1 @@
+"""Replies that are held to a grammar."""
