@@ -180,6 +180,7 @@ class GrammarCompiler:
             _kept(*key, compiled)
             for one in waiting:
                 one.done(compiled)
+        waiting.clear()  # the thread may have it before it for long
 
 
 def _run(work: queue.SimpleQueue[Callable[[], None]]) -> None:

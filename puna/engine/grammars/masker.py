@@ -56,6 +56,7 @@ class Masker:
         while (jobs := self._jobs.get()) is not None:
             for job in jobs:
                 compute(job)
+            del jobs, job  # of replies that may end with this step
             self._done.put(None)
 
 
