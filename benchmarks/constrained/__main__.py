@@ -41,7 +41,9 @@ _WEATHER = {
     "required": ["location", "unit", "number_of_days", "include_humidity"],
     "additionalProperties": False,
 }
-_THOUGHTS = r"start: THOUGHTS reply" + "\n" + r"THOUGHTS: /(?s:[^<]{20,80})<\/think>\n/"
+_THOUGHTS = r"""start: THOUGHTS "</think>\n" reply
+THOUGHTS: /[^"\\\x00-\x1F\x7F]{80}/"""
+"""Of one length, so that there is time for the reply; free ones are a case of their own."""
 _CALLS = f"""{_THOUGHTS}
 reply: call ("\\n" call){{2}}
 call: "<tool_call>\\n{{\\"name\\": \\"get_current_weather\\", \\"arguments\\": " arguments "}}\\n</tool_call>"
