@@ -32,6 +32,7 @@ _PROMPT_TOKENS = 1000
 _RESULT_TOKENS = 400
 _REPLY_TOKENS = {1: 1600, 16: 400}
 """By the number of streams: so many that all stream at the same time for a while."""
+_FIRST_TOKENS_PER_ROUND = 4
 _ADDED_BY_GRAMMAR = 1.1
 """So many times what a chat without tools may take, one with tools or a schema may."""
 
@@ -96,10 +97,14 @@ def measure_kinds(checkout: Path, file: BenchFile, rounds: int) -> KindResults:
         daemon.settle()
         for i in range(rounds):
             for kind, of_kind in _rotated(KINDS.items(), i):
-                for protocol in PROTOCOLS:
-                    # Only the end differs: KV of all before it is cached.
-                    bench.first_token(kind, of_kind(asking(f"{text} {i} {protocol.name}", 4)), protocol)
-                bench.first_token(kind, of_kind(_second_turn(text, f"{result} {i}")), SSE, ", second turn")
+                daemon.settle()
+                for j in range(_FIRST_TOKENS_PER_ROUND):
+                    for protocol in PROTOCOLS:
+                        # Only the end differs: KV of all before it is cached.
+                        chat = asking(f"{text} {i} {j} {protocol.name}", 4)
+                        bench.first_token(kind, of_kind(chat), protocol)
+                    second = _second_turn(text, f"{result} {i} {j}")
+                    bench.first_token(kind, of_kind(second), SSE, ", second turn")
                 for protocol in PROTOCOLS:
                     for num_streams in _REPLY_TOKENS:
                         bench.tokens(kind, of_kind, protocol, num_streams)
