@@ -64,8 +64,8 @@ class KindResults:
         of_kinds[kind].append(sample)
 
     def markdown(self) -> str:
-        """Medians: of the daemon's, and of what of that is above the engine's."""
-        head = ["median, above the engine's own", *KINDS, "floor"]
+        """Medians of the daemon's, and of what of that is above the engine's; this also of minima."""
+        head = ["median, above the engine's own (minima)", *KINDS, "floor"]
         rows = [self._row(measure, of_kinds) for measure, of_kinds in self.samples.items()]
         return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
@@ -74,7 +74,9 @@ class KindResults:
         for kind, samples in of_kinds.items():
             whole = median(sample.whole for sample in samples)
             above = median(sample.whole - sample.engine for sample in samples)
-            cells.append(f"{whole:.{measure.digits}f}, {above:+.{measure.digits}f}")
+            least = min(sample.whole for sample in samples) - min(sample.engine for sample in samples)
+            shown = (f"{value:+.{measure.digits}f}" for value in (above, least))
+            cells.append(f"{whole:.{measure.digits}f}, {' ('.join(shown)})")
             if measure.most is not None:
                 most = measure.most * (1 if kind == PLAIN else _ADDED_BY_GRAMMAR)
                 met.append("met" if above <= most else "missed")

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.overhead.comparing import Figure, Results
 from benchmarks.overhead.footprint import file_pages
+from benchmarks.overhead.kinds import PLAIN, KindResults, Measure, Sample
 from benchmarks.overhead.replay import write_replay
 from puna import LLM
 from puna.engine.request import SamplingParams
@@ -32,6 +33,16 @@ def test_floors_are_about_the_median_and_about_neighbours_in_time():
         results.add(figure, "old", old)
     row = results.markdown().splitlines()[-1]
     assert row == "| steps, ms | 2 / 3 / 12 | 1 / 1 / 11 | +1 (minima +1) | ≤ 3: met; added ≤ 1: met |"
+
+
+def test_chats_with_tools_may_take_a_tenth_more_above_the_engines_own():
+    results = KindResults()
+    measure = Measure("first token", "ms", 1, most=2)
+    for kind, above in [(PLAIN, 2.0), ("12 tools", 2.2), ("JSON schema", 2.3)]:
+        results.add(measure, kind, Sample(3 + above, 3))
+    row = results.markdown().splitlines()[-1]
+    assert row.startswith("| first token, ms | 5.0, +2.0 (+2.0) | 5.2, +2.2 (+2.2) |")
+    assert row.endswith("| ≤ 2: met, met, missed |")
 
 
 def test_pages_of_files_without_private_copies():
