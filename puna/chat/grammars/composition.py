@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -63,15 +63,34 @@ def reply_grammar(
         raise PromptError(f"tools and format have {len(wanted)} bytes, more than {_MAX_WANTED_BYTES}")
     kept = _kept.setdefault(tokenizer, _Kept())
     if (grammar := kept.find(wanted)) is None:
-        try:
-            grammar = _composed(family, form, tools, choice, answer, tokenizer)
-        except PromptError:
-            looser = [_looser(tool) for tool in tools]
-            if looser == list(tools):
-                raise
-            grammar = _composed(family, form, looser, choice, answer, tokenizer)
+        grammar = _tightest(family, form, tools, choice, answer, tokenizer)
         kept.add(wanted, grammar)
     return grammar
+
+
+def _tightest(
+    family: Family,
+    form: ReplyFormat,
+    tools: Sequence[Tool],
+    choice: ToolChoice,
+    answer: AnswerFormat | None,
+    tokenizer: Tokenizer,
+) -> str:
+    """With schemas of tools as they are, else without details, else with no more than names: agents bring
+    hundreds of tools. Raises PromptError.
+    """
+    tried: list[Tool] = []
+    failure = PromptError()
+    for loosened in (_as_it_is, _without_details, _with_names):
+        looser = [tool if tool.function.strict else loosened(tool) for tool in tools]
+        if looser == tried:
+            continue
+        try:
+            return _composed(family, form, looser, choice, answer, tokenizer)
+        except PromptError as error:
+            failure = failure if tried else error
+        tried = looser
+    raise failure
 
 
 class _Kept:
@@ -97,13 +116,23 @@ class _Kept:
 _kept: WeakKeyDictionary[Tokenizer, _Kept] = WeakKeyDictionary()
 
 
-def _looser(tool: Tool) -> Tool:
-    """What its schema asks for in detail is left out, unless that must hold."""
-    function = tool.function
-    if function.strict:
-        return tool
-    parameters = without_details(function.parameters)
-    return Tool(msgspec.structs.replace(function, parameters=parameters))
+def _as_it_is(tool: Tool) -> Tool:
+    return tool
+
+
+def _without_details(tool: Tool) -> Tool:
+    return _with_parameters(tool, without_details(tool.function.parameters))
+
+
+def _with_names(tool: Tool) -> Tool:
+    properties = tool.function.parameters.get("properties")
+    if not isinstance(properties, dict):
+        return _with_parameters(tool, {})
+    return _with_parameters(tool, {"type": "object", "properties": dict.fromkeys(properties, True)})
+
+
+def _with_parameters(tool: Tool, parameters: dict[str, Any]) -> Tool:
+    return Tool(msgspec.structs.replace(tool.function, parameters=parameters))
 
 
 def _composed(
