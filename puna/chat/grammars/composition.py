@@ -79,18 +79,16 @@ def _tightest(
     """With schemas of tools as they are, else without details, else with no more than names: agents bring
     hundreds of tools. Raises PromptError.
     """
-    tried: list[Tool] = []
-    failure = PromptError()
+    failures: list[PromptError] = []
     for loosened in (_as_it_is, _without_details, _with_names):
         looser = [tool if tool.function.strict else loosened(tool) for tool in tools]
-        if looser == tried:
-            continue
         try:
             return _composed(family, form, looser, choice, answer, tokenizer)
         except PromptError as error:
-            failure = failure if tried else error
-        tried = looser
-    raise failure
+            failures.append(error)
+        if all(tool.function.strict for tool in tools):
+            break
+    raise failures[0]
 
 
 class _Kept:
