@@ -148,7 +148,7 @@ def main() -> None:
     rows = [bench.row(case, arguments.rounds) for case in _CASES]
     title = f"Held to a grammar / free, {arguments.gguf or FILES[arguments.file]}"
     bench.close()
-    masks = mask_rows(path)
+    masks = mask_rows(bench_file("Gemma3").path)
     print(Report(str(__doc__), {title: rows, "Masks of one thread": masks}).tables())
 
 

@@ -299,6 +299,5 @@ class EngineCore:
     def close(self) -> None:
         """Unloads everything. The backend stays the caller's."""
         self.grammars.close()
-        self._runner.close()
         for model_id in list(self._models):
             self.unload_model(model_id)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from puna._native import NativeError, SampleResult, TokenMask
 from puna.backends.base import DeviceOutOfMemory, StepResult
 from puna.engine.faults import unforeseen
-from puna.engine.grammars.masker import Masker, MaskJob
+from puna.engine.grammars.masks import compute_masks
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.request import TokenLogprob
@@ -48,7 +48,6 @@ class StepRunner:
 
     def __init__(self, recorder: Recorder) -> None:
         self.interrupts = Interrupts()
-        self._masker = Masker()
         self._recorder = recorder
 
     def run(self, model: Model, slices: Items[Slice]) -> Outcome:
@@ -90,7 +89,7 @@ class StepRunner:
     def _compute(self, model: Model, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
         """None: it was interrupted."""
         samplers = [s.sequence.sampler for s in slices if s.draws]
-        masks = self._start_masks(slices)
+        masks = _masks_of(slices)
         batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control, masks)
         self._recorder.mark()
         self.interrupts.begin({s.sequence.id for s in slices})
@@ -102,34 +101,21 @@ class StepRunner:
             raise
         finally:
             self.interrupts.end()
-            self._masker.wait()
         self._recorder.mark()
         return result
 
-    def _start_masks(self, slices: Items[Slice]) -> list[TokenMask | None]:
-        """Of each row of the step, to be finished while it is computed; empty: no reply has a grammar."""
-        if all(s.sequence.grammar is None for s in slices):
-            return []
-        jobs: list[MaskJob] = []
-        masks: list[TokenMask | None] = []
-        for s in slices:
-            if not s.draws:
-                continue
-            num_rows = 1 + len(s.drafts)
-            if s.sequence.grammar is None:
-                masks += [None] * num_rows
-                continue
-            job = MaskJob(s.sequence.grammar, s.drafts, s.sequence.grammar.masks(num_rows))
-            masks += job.masks
-            jobs.append(job)
-        if not jobs:
-            return []
-        self._masker.start(jobs)
-        return masks
 
-    def close(self) -> None:
-        """Ends its threads."""
-        self._masker.close()
+def _masks_of(slices: Items[Slice]) -> list[TokenMask | None]:
+    """Of each row of the step; empty: no reply has a grammar."""
+    if all(s.sequence.grammar is None for s in slices):
+        return []
+    masks: list[TokenMask | None] = []
+    for s in slices:
+        if s.draws and s.sequence.grammar is not None:
+            masks += compute_masks(s.sequence.grammar, s.drafts)
+        elif s.draws:
+            masks += [None] * (1 + len(s.drafts))
+    return masks
 
 
 def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failure]]:
