@@ -9,8 +9,9 @@ MAX_GRAMMAR_CHARS = 1 << 18
 STACK_BYTES = 1 << 28
 """Of the threads that compile. llguidance follows chains of rules and references by recursion, and so many
 characters make no chain that needs more. Only what is used of it takes memory."""
-COMPILE_S = 10.0
-"""From the request until its grammar must be there; it may wait for others', and for the vocabulary."""
+COMPILE_S = 30.0
+"""From the request until its grammar must be there; it may wait for others', and for the vocabulary, which
+takes seconds on a busy machine."""
 REPLY_S = 1.0
 """Processor time that a reply's grammar may take in all, and TOKEN_S more for each of its tokens: others wait
 in the same steps. What real schemas need is a hundredth of the latter."""
