@@ -588,7 +588,7 @@ class Sampler:
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
 class TokenMask:
-    """Which tokens a row may give. One thread writes it, sample_batch() waits for it in another one."""
+    """Which tokens a row may give. It may be written in another thread: sample_batch() waits for it."""
 
     def __init__(self, num_tokens: int) -> None: ...
     @property

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gguf
-from gguf import GGUFWriter
-
-from benchmarks.variants import copy_metadata
+from tests.e2e.tool_model import write_with_template
 
 NAME = "agent:270m"
 
@@ -40,14 +37,4 @@ A call is <tool_call>{"name": NAME, "arguments": OBJECT}</tool_call>.<end_of_tur
 
 def write_agent_model(gemma: Path, target: Path) -> None:
     """gemma: the file of Gemma 3 270M."""
-    reader = gguf.GGUFReader(gemma)
-    writer = GGUFWriter(target, "gemma3")
-    copy_metadata(reader, writer, prefix="gemma3.")
-    copy_metadata(reader, writer, prefix="tokenizer.ggml.")
-    writer.add_chat_template(_TEMPLATE)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    write_with_template(gemma, target, "gemma3", _TEMPLATE)

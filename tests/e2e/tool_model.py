@@ -1,4 +1,4 @@
-"""SmolLM2-135M with a chat template that has tools, in the way of Hermes."""
+"""Real models with chat templates that have tools, in the way of Hermes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from tests.api.ggufs import CALLING
 
 def write_tool_model(smollm2: Path, target: Path) -> None:
     """smollm2: the model's own file."""
-    reader = gguf.GGUFReader(smollm2)
-    writer = gguf.GGUFWriter(target, "llama")
-    copy_metadata(reader, writer, prefix="llama.")
+    write_with_template(smollm2, target, "llama", CALLING)
+
+
+def write_with_template(source: Path, target: Path, architecture: str, template: str) -> None:
+    """The model of `source`, which is of this architecture, with another chat template."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, architecture)
+    copy_metadata(reader, writer, prefix=f"{architecture}.")
     copy_metadata(reader, writer, prefix="tokenizer.ggml.")
-    writer.add_chat_template(CALLING)
+    writer.add_chat_template(template)
     for tensor in reader.tensors:
         writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
     writer.write_header_to_file()
