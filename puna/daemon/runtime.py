@@ -28,7 +28,7 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, StepOutput
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
-from puna.registry.leftovers import remove_leftovers
+from puna.registry.store.leftovers import remove_leftovers
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.engine.process import WorkerProcess

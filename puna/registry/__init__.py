@@ -14,11 +14,11 @@ from puna.registry.errors import (
     StoreError,
     UnsupportedModel,
 )
-from puna.registry.manifest import Layer, Manifest, ModelConfig
 from puna.registry.name import ModelName
-from puna.registry.origin import Origin
-from puna.registry.store import Store
-from puna.registry.stored_model import ModelEntry, StoredMessage, StoredModel
+from puna.registry.store.manifest import Layer, Manifest, ModelConfig
+from puna.registry.store.origin import Origin
+from puna.registry.store.store import Store
+from puna.registry.store.stored_model import ModelEntry, StoredMessage, StoredModel
 
 __all__ = [
     "CorruptManifest",

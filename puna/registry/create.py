@@ -8,11 +8,11 @@ import msgspec
 
 from puna.registry.digest import Digest, parse_digest
 from puna.registry.errors import MissingBlob
-from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE, Layer, Manifest, ModelConfig
 from puna.registry.name import ModelName
-from puna.registry.origin import Origin
-from puna.registry.store import Store
-from puna.registry.stored_model import StoredModel
+from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE, Layer, Manifest, ModelConfig
+from puna.registry.store.origin import Origin
+from puna.registry.store.store import Store
+from puna.registry.store.stored_model import StoredModel
 
 _MAX_CHARS = 256
 

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from puna.gguf import GgufError
-from puna.registry.blob_writer import BlobWriter, reported
 from puna.registry.create import WeightsDescription, create_from_gguf
 from puna.registry.errors import PullError
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
-from puna.registry.regular_file import open_regular
 from puna.registry.sources.package import PackagedFile, PackageDownload, unpack
 from puna.registry.sources.pinned import PackageSource, similar_names, source_of
-from puna.registry.store import Store
+from puna.registry.store.blob_writer import BlobWriter, reported
+from puna.registry.store.regular_file import open_regular
+from puna.registry.store.store import Store
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from puna.backends.base import ModelLoadError
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.runtime import Runtime
 from puna.registry import InvalidModelName, Layer, ModelName, ModelNotFound, UnsupportedModel
-from puna.registry.manifest import LAYER_TYPE
+from puna.registry.store.manifest import LAYER_TYPE
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT

@@ -19,7 +19,7 @@ from puna.registry import (
     StoreError,
     UnsupportedModel,
 )
-from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE
+from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from puna.registry import Layer, Manifest, ModelName, Store
-from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE
+from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE
 
 
 @pytest.fixture

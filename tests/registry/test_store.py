@@ -20,7 +20,7 @@ from puna.registry import (
     Store,
     StoreError,
 )
-from puna.registry.manifest import CONFIG_TYPE, LAYER_TYPE
+from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from puna.registry import ModelName, StoreError
-from puna.registry.blob_writer import BlobWriter
-from puna.registry.leftovers import remove_leftovers
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.leftovers import remove_leftovers
 
 pytestmark = pytest.mark.unit
 

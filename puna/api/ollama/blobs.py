@@ -12,7 +12,7 @@ from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.config.sizes import binary_size
 from puna.registry import parse_digest
-from puna.registry.blob_writer import BlobWriter
+from puna.registry.store.blob_writer import BlobWriter
 
 # Hashing and writing happen in a thread, in pieces large enough that handing them over costs nothing.
 _PIECE_BYTES = 1 << 20

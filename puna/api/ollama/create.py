@@ -18,8 +18,8 @@ from puna.api.streaming import EventResponse
 from puna.gguf import GgufError
 from puna.registry import Digest, MissingBlob, ModelName, Origin, parse_digest
 from puna.registry.create import WeightsDescription, create_from_gguf
-from puna.registry.origin import read_origin
 from puna.registry.progress import Progress
+from puna.registry.store.origin import read_origin
 
 
 class CreateRequest(msgspec.Struct):

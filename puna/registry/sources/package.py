@@ -13,11 +13,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
-from puna.registry.blob_writer import BlobWriter, reported
 from puna.registry.digest import Digest
 from puna.registry.errors import DigestMismatch, PullError
-from puna.registry.free_space import check_free_space
-from puna.registry.origin import Origin
 from puna.registry.progress import Progress
 from puna.registry.sources.bounded_zip import Member, read_member
 from puna.registry.sources.pinned import PackageSource
@@ -29,6 +26,9 @@ from puna.registry.sources.wheel import (
     part_packages,
     version_of,
 )
+from puna.registry.store.blob_writer import BlobWriter, reported
+from puna.registry.store.free_space import check_free_space
+from puna.registry.store.origin import Origin
 
 MAX_MODEL_BYTES = 1 << 40
 _MAGIC = b"GGUF"

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from puna.config.sizes import human_size
-from puna.registry.blob_writer import reported
 from puna.registry.errors import StoreError
+from puna.registry.store.blob_writer import reported
 
 RESERVE_BYTES = 256 << 20
 """A full disk hurts everything else on the machine: so much is never taken."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from puna.registry.blob_reader import open_blob
 from puna.registry.digest import blob_file_name, parse_digest
 from puna.registry.errors import UnsupportedModel
-from puna.registry.manifest import Manifest, ModelConfig
 from puna.registry.name import ModelName
-from puna.registry.origin import Origin
+from puna.registry.store.blob_reader import open_blob
+from puna.registry.store.manifest import Manifest, ModelConfig
+from puna.registry.store.origin import Origin
 
 _MAX_TEMPLATE_BYTES = 4 << 20
 """As text layers may have."""

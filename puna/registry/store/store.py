@@ -19,16 +19,16 @@ from typing import Any
 import msgspec
 
 from puna.config.settings import Settings
-from puna.registry.blob_reader import open_blob
-from puna.registry.blob_writer import BlobWriter, reported
 from puna.registry.digest import Digest, blob_file_name, parse_digest
 from puna.registry.errors import CorruptManifest, MissingBlob, ModelNotFound, ReadOnlyModel, RegistryError
-from puna.registry.manifest import Manifest, read_manifest
-from puna.registry.manifest_files import find_manifest, is_file, manifest_files
-from puna.registry.model_reader import read_entry, read_model
 from puna.registry.name import ModelName
-from puna.registry.origin import Origin, origin_path
-from puna.registry.stored_model import ModelEntry, StoredModel
+from puna.registry.store.blob_reader import open_blob
+from puna.registry.store.blob_writer import BlobWriter, reported
+from puna.registry.store.manifest import Manifest, read_manifest
+from puna.registry.store.manifest_files import find_manifest, is_file, manifest_files
+from puna.registry.store.model_reader import read_entry, read_model
+from puna.registry.store.origin import Origin, origin_path
+from puna.registry.store.stored_model import ModelEntry, StoredModel
 
 # Inside the class, `list` is the method.
 Entries = list[ModelEntry]
