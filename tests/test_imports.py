@@ -24,7 +24,7 @@ daemon
 kvcached
 worker llm bench
 local http
-chat registry
+chat registry convert
 tokenizer engine gotemplate
 kv
 backends

@@ -1,0 +1,26 @@
+"""What is converted, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+
+class ConvertJob(msgspec.Struct, frozen=True):
+    kind: Literal["safetensors", "adapter", "gguf"]
+    """A model's directory; that of a LoRA adapter (PEFT); one GGUF file or all parts of a split one."""
+    quantize: str = ""
+    """The type that most weights get, such as "Q4_K_M"; empty: they stay what they are."""
+
+
+class ConvertProgress(msgspec.Struct, frozen=True, tag=True):
+    status: str
+    completed: int
+    """Bytes of the output that are written..."""
+    total: int
+    """...of so many."""
+
+
+Report = Callable[[ConvertProgress], None]

@@ -1,0 +1,13 @@
+"""GGUF files, whole or in parts, to one of another quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from puna.convert.errors import ConversionError
+from puna.convert.job import Report
+
+
+def requantize(files: Mapping[str, int], output: int, quantize: str, report: Report) -> None:  # noqa: ARG001
+    """Raises ConversionError."""
+    raise ConversionError("GGUF files cannot be converted yet")

@@ -1,0 +1,1 @@
+"""The worker that converts model files: one process for one conversion, caged."""
