@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import puna
-from puna.cli.launch import server_environment
+from puna.cli.connection import server_environment
 from puna.interpreter import python_command, with_absolute_paths
 from puna.worker.launch import child_environment
 

@@ -15,7 +15,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for t
 
 
 def open_client() -> Client:
-    from puna.cli.launch import connect
+    from puna.cli.connection import connect
     from puna.config.settings import Settings
 
     return connect(Settings.from_environment())

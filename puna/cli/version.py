@@ -5,7 +5,7 @@ from __future__ import annotations
 from puna import __version__
 from puna.cli.client import Client
 from puna.cli.errors import CliError
-from puna.cli.terminal import one_line
+from puna.cli.output.terminal import one_line
 from puna.config.settings import Settings
 
 

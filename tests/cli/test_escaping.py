@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.cli.reply import ReplyDisplay
-from puna.cli.terminal import fit_for, one_line, printable
+from puna.cli.output.terminal import fit_for, one_line, printable
+from puna.cli.run.reply import ReplyDisplay
 from tests.cli.conftest import SHOW
 
 pytestmark = pytest.mark.unit

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from puna.cli.human import go_duration, human_duration, human_size, parse_time, time_ago, time_until
-from puna.cli.models import processor
-from puna.cli.reply import statistics
+from puna.cli.models.listing import processor
+from puna.cli.output.human import go_duration, human_duration, human_size, parse_time, time_ago, time_until
+from puna.cli.run.reply import statistics
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from puna.cli.kv import model_lines
-from puna.cli.kv_top import _Bar, _bar_line, _view
+from puna.cli.kv.stats import model_lines
+from puna.cli.kv.top import _Bar, _bar_line, _view
 from puna.config.sizes import binary_size
 from tests.cli.kv_memory import GIB, MIB, kv_memory, kv_model
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from puna.cli.repl import Repl
-from puna.cli.repl_commands import HELP, parse_parameter
-from puna.cli.run_options import RunOptions
+from puna.cli.repl.commands import HELP, parse_parameter
+from puna.cli.repl.repl import Repl
+from puna.cli.run.options import RunOptions
 from puna.config.settings import Settings
 
 pytestmark = pytest.mark.unit

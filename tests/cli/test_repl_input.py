@@ -7,7 +7,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from puna.cli.repl_input import LineHistory, prompt_reader, read_message
+from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puna.cli.reply import ReplyDisplay, WordWrap
+from puna.cli.run.reply import ReplyDisplay, WordWrap
 
 pytestmark = pytest.mark.unit
 

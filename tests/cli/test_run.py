@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from puna.cli import launch
+from puna.cli import connection
+from puna.cli.connection import connect_or_start
 from puna.cli.errors import CliError, NotRunning
-from puna.cli.import_gguf import is_path, model_name_of
-from puna.cli.launch import connect_or_start
+from puna.cli.models.import_gguf import is_path, model_name_of
 from puna.config.settings import Settings
 from puna.registry import ModelName
 
@@ -210,7 +210,7 @@ def log(server, tmp_path):
 
 
 def test_run_starts_a_server(log, monkeypatch):
-    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", SERVER))
+    monkeypatch.setattr(connection, "_SERVE", (sys.executable, "-c", SERVER))
     connect_or_start(Settings.from_environment()).__exit__(None, None, None)
     assert log.read_text() == "hello from the log\n" or "HEAD" in log.read_text()
 
@@ -219,19 +219,19 @@ def test_a_server_that_fails_says_why(log, monkeypatch):
     log.parent.mkdir(parents=True)
     log.write_text("an old line\n")
     script = "import sys; sys.exit('starting\\nError: listen 127.0.0.1: address already in use')"
-    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", script))
+    monkeypatch.setattr(connection, "_SERVE", (sys.executable, "-c", script))
     with pytest.raises(
         CliError, match=r"^could not start puna server: listen 127\.0\.0\.1: address already in use"
     ):
         connect_or_start(Settings.from_environment())
-    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", ""))
+    monkeypatch.setattr(connection, "_SERVE", (sys.executable, "-c", ""))
     with pytest.raises(CliError, match=r"^could not start puna server: see .*puna\.log$"):
         connect_or_start(Settings.from_environment())
 
 
 def test_a_server_that_never_answers_is_ended(log, monkeypatch):
-    monkeypatch.setattr(launch, "_SERVE", (sys.executable, "-c", "import time; time.sleep(60)"))
-    monkeypatch.setattr(launch, "_START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connection, "_SERVE", (sys.executable, "-c", "import time; time.sleep(60)"))
+    monkeypatch.setattr(connection, "_START_TIMEOUT_S", 0.3)
     begin = time.monotonic()
     with pytest.raises(CliError, match="did not answer"):
         connect_or_start(Settings.from_environment())
@@ -241,13 +241,13 @@ def test_a_server_that_never_answers_is_ended(log, monkeypatch):
 
 def test_a_log_that_cannot_be_written(log, monkeypatch):
     log.parent.parent.write_text("a file where the directory should be")
-    monkeypatch.setattr(launch, "_SERVE", ("/nonexistent",))
+    monkeypatch.setattr(connection, "_SERVE", ("/nonexistent",))
     with pytest.raises(CliError, match="could not start puna server"):
         connect_or_start(Settings.from_environment())
 
 
 def test_no_server_is_started_for_another_machine(monkeypatch):
-    monkeypatch.setattr(launch, "_SERVE", ("/nonexistent",))
+    monkeypatch.setattr(connection, "_SERVE", ("/nonexistent",))
     monkeypatch.setenv("OLLAMA_HOST", "no-such-machine.invalid")
     with pytest.raises(NotRunning):
         connect_or_start(Settings.from_environment())

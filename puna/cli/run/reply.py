@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from puna.cli.client import Json
-from puna.cli.human import go_duration
-from puna.cli.terminal import fit_for
+from puna.cli.output.human import go_duration
+from puna.cli.output.terminal import fit_for
 
 _MARGIN = 5
 _GREY, _PLAIN = "\x1b[90m", "\x1b[0m"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.table import table
-from puna.cli.terminal import print_text
+from puna.cli.output.table import table
+from puna.cli.output.terminal import print_text
 
 RAW_FIELDS = ("license", "modelfile", "parameters", "system", "template")
 

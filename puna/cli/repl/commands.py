@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from puna.cli.client import Client, Json
-from puna.cli.models import list_models
-from puna.cli.repl_input import LineHistory
-from puna.cli.reply import spinner
-from puna.cli.run_options import RunOptions, parse_think
-from puna.cli.show import describe
-from puna.cli.terminal import print_text
+from puna.cli.models.listing import list_models
+from puna.cli.models.show import describe
+from puna.cli.output.terminal import print_text
+from puna.cli.repl.line_input import LineHistory
+from puna.cli.run.options import RunOptions, parse_think
+from puna.cli.run.reply import spinner
 
 _INT, _FLOAT, _BOOL, _TEXT = "int", "float", "bool", "string"
 _PARAMETERS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from puna.cli.client import Client
 from puna.cli.errors import CliError
-from puna.cli.progress import progress_display, read_with_progress, show_statuses
+from puna.cli.output.progress import progress_display, read_with_progress, show_statuses
 
 NAMESPACE = "local"
 """Of imported files, so that `./llama3.gguf` never replaces the model `llama3`."""

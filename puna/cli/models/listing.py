@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
-from puna.cli.human import human_size, time_ago, time_until
-from puna.cli.table import table
+from puna.cli.output.human import human_size, time_ago, time_until
+from puna.cli.output.table import table
 from puna.config.sizes import binary_size
 
 _NOT_FOUND = 404

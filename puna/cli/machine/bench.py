@@ -14,10 +14,10 @@ from puna.bench.machine import Machine, Roofs, describe_machine
 from puna.bench.measure import Bench, BenchError, Result
 from puna.cli.client import Client
 from puna.cli.errors import CliError
-from puna.cli.human import human_size
-from puna.cli.import_gguf import is_path
-from puna.cli.table import table
-from puna.cli.terminal import one_line
+from puna.cli.models.import_gguf import is_path
+from puna.cli.output.human import human_size
+from puna.cli.output.table import table
+from puna.cli.output.terminal import one_line
 from puna.config.settings import Settings
 from puna.gguf import GgufError
 from puna.local import find_model

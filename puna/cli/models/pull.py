@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.cli.client import Client
-from puna.cli.progress import progress_display, show_statuses
+from puna.cli.output.progress import progress_display, show_statuses
 
 
 def pull(client: Client, model: str, *, insecure: bool = False) -> None:

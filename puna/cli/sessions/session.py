@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from puna.cli.client import Client, Json
-from puna.cli.human import human_size, time_ago
-from puna.cli.table import table
-from puna.cli.terminal import one_line
+from puna.cli.output.human import human_size, time_ago
+from puna.cli.output.table import table
+from puna.cli.output.terminal import one_line
 
 
 def save_session(client: Client, model: str, name: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.kv_tokens import token_lines
-from puna.cli.terminal import one_line, print_text
+from puna.cli.kv.tokens import token_lines
+from puna.cli.output.terminal import one_line, print_text
 from puna.config.quantities import parse_memory_limit
 from puna.config.sizes import binary_size
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from puna.cli.human import human_size
-from puna.cli.terminal import one_line
+from puna.cli.output.human import human_size
+from puna.cli.output.terminal import one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -18,7 +18,7 @@ Session = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 @session_app.command("save")
 def session_save(model: Model, name: Session) -> None:
     """Save a session from memory to disk."""
-    from puna.cli.session import save_session
+    from puna.cli.sessions.session import save_session
 
     with open_client() as client:
         save_session(client, model, name)
@@ -27,7 +27,7 @@ def session_save(model: Model, name: Session) -> None:
 @session_app.command("load")
 def session_load(model: Model, name: Session) -> None:
     """Load a saved session into memory."""
-    from puna.cli.session import load_session
+    from puna.cli.sessions.session import load_session
 
     with open_client() as client:
         load_session(client, model, name)
@@ -36,7 +36,7 @@ def session_load(model: Model, name: Session) -> None:
 @session_app.command("list")
 def session_list(prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "") -> None:
     """List sessions, in memory and on disk."""
-    from puna.cli.session import list_sessions
+    from puna.cli.sessions.session import list_sessions
 
     with open_client() as client:
         list_sessions(client, prefix)
@@ -50,7 +50,7 @@ def session_rm(
     model: Model, names: Annotated[list[str], typer.Argument(metavar="NAME", show_default=False)]
 ) -> None:
     """Remove sessions from memory and disk."""
-    from puna.cli.session import remove_sessions
+    from puna.cli.sessions.session import remove_sessions
 
     with open_client() as client:
         remove_sessions(client, model, names)

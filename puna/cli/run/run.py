@@ -8,11 +8,11 @@ from pathlib import Path
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import ServerError
-from puna.cli.import_gguf import import_gguf, is_path
-from puna.cli.pull import pull
-from puna.cli.repl import Repl
-from puna.cli.reply import ReplyDisplay, spinner, statistics, with_spinner
-from puna.cli.run_options import RunOptions
+from puna.cli.models.import_gguf import import_gguf, is_path
+from puna.cli.models.pull import pull
+from puna.cli.repl.repl import Repl
+from puna.cli.run.options import RunOptions
+from puna.cli.run.reply import ReplyDisplay, spinner, statistics, with_spinner
 from puna.config.settings import Settings
 
 _NOT_FOUND = 404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from puna.cli.terminal import one_line
+from puna.cli.output.terminal import one_line
 
 _GAP = " " * 4
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.repl_commands import Commands, Conversation
-from puna.cli.repl_input import LineHistory, prompt_reader, read_message
-from puna.cli.reply import ReplyDisplay, statistics, with_spinner
-from puna.cli.run_options import RunOptions
-from puna.cli.terminal import print_text, printable
+from puna.cli.output.terminal import print_text, printable
+from puna.cli.repl.commands import Commands, Conversation
+from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
+from puna.cli.run.options import RunOptions
+from puna.cli.run.reply import ReplyDisplay, statistics, with_spinner
 from puna.config.settings import Settings
 
 

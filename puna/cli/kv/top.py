@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from puna.cli.client import Client, Json
-from puna.cli.kv import kv_bytes, model_lines, show_stats, used_bytes, weight_bytes
+from puna.cli.kv.stats import kv_bytes, model_lines, show_stats, used_bytes, weight_bytes
 from puna.config.sizes import binary_size
 
 _INTERVAL_S = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from puna.cli.client import Json
-from puna.cli.terminal import one_line
+from puna.cli.output.terminal import one_line
 
 _FIELDS = {"COMPUTED": "computed", "IN MEMORY": "in_memory", "ON DISK": "on_disk"}
 _TITLE = "PROMPT TOKENS"

@@ -16,7 +16,7 @@ kv_app = typer.Typer(
 @kv_app.command("top")
 def kv_top() -> None:
     """Watch the memory of each model; q quits. (REQUESTS: running +waiting.)"""
-    from puna.cli.kv_top import top
+    from puna.cli.kv.top import top
 
     with open_client() as client:
         top(client)
@@ -25,7 +25,7 @@ def kv_top() -> None:
 @kv_app.command("stats")
 def kv_stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False) -> None:
     """Show the memory of each model once."""
-    from puna.cli.kv import show_stats
+    from puna.cli.kv.stats import show_stats
 
     with open_client() as client:
         show_stats(client, as_json=as_json)
@@ -42,7 +42,7 @@ def kv_limit(
 
     SIZE is such as 4GB, and holds until the server ends; without it, the limits are shown.
     """
-    from puna.cli.kv import limit, parse_limit_argument
+    from puna.cli.kv.stats import limit, parse_limit_argument
 
     limits = parse_limit_argument(size), parse_limit_argument(all_memory)
     with open_client() as client:
@@ -52,7 +52,7 @@ def kv_limit(
 @kv_app.command("trim")
 def kv_trim() -> None:
     """Give the memory that no request needs now back to the system."""
-    from puna.cli.kv import trim
+    from puna.cli.kv.stats import trim
 
     with open_client() as client:
         trim(client)

@@ -1,0 +1,1 @@
+"""The commands on models: stored, loaded, on their way in or out."""

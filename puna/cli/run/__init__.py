@@ -1,0 +1,1 @@
+"""`puna run`: one answer."""
