@@ -19,7 +19,8 @@ from benchmarks.variants import write_variant
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf import read_metadata
 from puna.registry import ModelName, ModelNotFound, Store
-from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.creation.description import WeightsDescription
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.pull import pull
 from puna.worker.text.reading import read_record
 

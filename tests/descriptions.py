@@ -1,6 +1,6 @@
 """What the GGUF files of tests say of themselves, for stores that are made without reading them."""
 
-from puna.registry.create import WeightsDescription
+from puna.registry.creation.description import WeightsDescription
 
 TINY_WEIGHTS = WeightsDescription(architecture="llama", parameter_size="2K", quantization="F32")
 SMOLLM2_WEIGHTS = WeightsDescription(architecture="llama", parameter_size="134.52M", quantization="Q4_1")

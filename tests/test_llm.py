@@ -17,7 +17,7 @@ from puna.chat.messages import Message
 from puna.chat.templates.template import ChatTemplate
 from puna.gguf import GgufError
 from puna.registry import ModelName, ModelNotFound, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.sources.gemma import GEMMA_LAYERS
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny

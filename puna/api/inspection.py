@@ -17,7 +17,7 @@ from puna.daemon.opening import opened_model
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry, StoredModel
-from puna.registry.create import WeightsDescription
+from puna.registry.creation.description import WeightsDescription
 
 V = TypeVar("V")
 

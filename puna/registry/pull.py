@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from puna.gguf import GgufError
-from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.creation.description import WeightsDescription
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.errors import PullError
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress

@@ -15,7 +15,7 @@ import pytest
 from puna.api.app import create_app
 from puna.config.settings import Settings
 from puna.registry import Layer, Manifest, ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE
 from tests.api.fake_runtime import FakeRuntime
 from tests.api.ggufs import CALLING, CHATML, THINKING, write_gguf

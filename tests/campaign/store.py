@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.campaign.asks import MODELS
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, Tiny, write_tiny

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.clients.agent_model import NAME, write_agent_model
 from tests.clients.scripted_engine import SCRIPT
 from tests.descriptions import GEMMA3_WEIGHTS

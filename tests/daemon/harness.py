@@ -10,7 +10,7 @@ from puna.config.settings import Settings
 from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import Request, StepOutput
 from puna.registry import ModelName
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.tokenizer import Tokenizer
 from tests.daemon.fake_sessions import write_key
 from tests.daemon.fake_text import FakeTextPool

@@ -12,7 +12,7 @@ from puna.daemon import odd_settings as module
 from puna.daemon.odd_settings import odd_limits, odd_settings
 from puna.daemon.runtime import Runtime
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.daemon.fake_worker import Workshop
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, write_tiny

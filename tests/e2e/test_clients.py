@@ -18,7 +18,7 @@ import pytest
 
 import puna
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.tiny import TINY, write_tiny
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.e2e.launching import TIMEOUT_S
 from tests.e2e.test_sessions import Puna, daemon

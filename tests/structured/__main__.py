@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from puna.registry import ModelName, Store
-from puna.registry.create import create_from_gguf
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.campaign.daemon import Daemon
 from tests.conftest import smollm2_file
 from tests.descriptions import SMOLLM2_WEIGHTS

@@ -17,7 +17,8 @@ from puna.api.ollama.progress import progress_response
 from puna.api.streaming import EventResponse
 from puna.gguf import GgufError
 from puna.registry import Digest, MissingBlob, ModelName, Origin, parse_digest
-from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.creation.description import WeightsDescription
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.progress import Progress
 from puna.registry.store.origin import read_origin
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from puna.registry.creation.description import WeightsDescription
 from puna.registry.digest import Digest, parse_digest
 from puna.registry.errors import MissingBlob
 from puna.registry.name import ModelName
@@ -15,16 +16,6 @@ from puna.registry.store.store import Store
 from puna.registry.store.stored_model import StoredModel
 
 _MAX_CHARS = 256
-
-
-class WeightsDescription(msgspec.Struct, frozen=True):
-    """What a GGUF file says about itself; whoever read it has checked that it is one."""
-
-    architecture: str
-    parameter_size: str
-    """Such as "134.52M"."""
-    quantization: str
-    """Such as "Q4_1"."""
 
 
 def create_from_gguf(

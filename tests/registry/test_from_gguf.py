@@ -11,7 +11,8 @@ import pytest
 from puna.gguf import TensorInfo
 from puna.gguf.file_type import parameter_size, quantization_name
 from puna.registry import InvalidDigest, MissingBlob, ModelName, Origin, StoreError
-from puna.registry.create import WeightsDescription, create_from_gguf
+from puna.registry.creation.description import WeightsDescription
+from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.store.origin import origin_path
 from tests.descriptions import TINY_WEIGHTS
 
