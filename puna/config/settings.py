@@ -55,6 +55,8 @@ class Settings:
     write_behind: bool = True
     sessions: Path = field(default_factory=lambda: Path.home() / ".puna" / "sessions")
     state_key: Path = field(default_factory=lambda: Path.home() / ".puna" / "state.key")
+    registry_key: Path = field(default_factory=lambda: Path.home() / ".ollama" / "id_ed25519")
+    """Registries know this machine by it."""
     kv_type: str = "f16"
     kv_idle_s: float = 3.0
     prefers_go_template: bool | None = None
@@ -81,6 +83,7 @@ class Settings:
             "sessions": ours / "sessions",
             "kv_dir": ours / "kv",
             "state_key": ours / "state.key",
+            "registry_key": home / ".ollama" / "id_ed25519",
         }
         try:
             values |= read_config(home / ".ollama" / "config.yaml")

@@ -26,9 +26,11 @@ class LineFormatter(logging.Formatter):
 def configure_logging(*, debug: bool) -> None:
     """To standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    name = "%(name)s: " if debug else ""
-    handler.setFormatter(LineFormatter(f"%(asctime)s %(levelname)s {name}%(message)s"))
+    prefix = "%(name)s: " if debug else ""
+    handler.setFormatter(LineFormatter(f"%(asctime)s %(levelname)s {prefix}%(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO)
+    for name in ("httpx", "httpcore"):  # they log addresses that are as good as passwords, and headers
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _one_line(text: str) -> str:

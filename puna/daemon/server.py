@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import uvloop
 from starlette.types import ASGIApp
@@ -22,6 +23,7 @@ from puna.daemon.runtime import Runtime
 from puna.http.limits import Limits, raise_descriptor_limit
 from puna.http.server import Server
 from puna.kvcached.service.endpoint import Endpoint
+from puna.registry.remote.signing_key import make_key
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ async def _run(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, shutdown.on_signal)
     log.info("listening on %s (version %s)", name_of(listener), puna.__version__)
+    await asyncio.to_thread(_make_key, runtime.settings.registry_key)
     await runtime.start()
     async with lending(runtime, endpoint):
         closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
@@ -97,6 +100,13 @@ async def _run(
         finally:
             shutdown.force()
             await closing
+
+
+def _make_key(path: Path) -> None:
+    try:
+        make_key(path)
+    except OSError as error:
+        log.warning("registries will not know this machine: cannot make %s: %s", path, error.strerror)
 
 
 async def _close_when_asked(runtime: Runtime, shutdown: _Shutdown) -> None:

@@ -78,3 +78,14 @@ class UnsupportedModel(RegistryError):
 
 class PullError(RegistryError):
     """A source does not have the model, or what it has cannot be used."""
+
+
+class AccessDenied(RegistryError):
+    """A registry wants somebody else, or nobody at all, to do this."""
+
+    def __init__(self, reason: str = "access denied") -> None:
+        super().__init__(f"unauthorized: {reason}")
+
+
+class SigningKeyError(RegistryError):
+    """Requests cannot be signed with the key that registries know this machine by."""
