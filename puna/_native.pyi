@@ -646,7 +646,8 @@ def sample_batch(
     A sampler whose first row has a NaN, or no largest logit that is finite, once it is penalized, gets no
     token, but an error; if that is a later row, it gets the tokens before it.
 
-    masks: of each row; None: it may give anything. What is not allowed counts for nothing before penalties
+    masks: of each row; None: it may give anything; its logits may be overwritten with -infinity where it
+    forbids them. What is not allowed counts for nothing before penalties
     and all that follows; log-probabilities stay those of the model. A token that is the only one is drawn
     whatever its logit is.
 

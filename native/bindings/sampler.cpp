@@ -22,7 +22,7 @@ namespace nb = nanobind;
 namespace puna {
 namespace {
 
-using Logits = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Logits = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::span<const int32_t> to_span(const Tokens& tokens) { return {tokens.data(), tokens.size()}; }

@@ -30,29 +30,19 @@ LogitRow::LogitRow(const Kernels& kernels, std::span<const float> logits, float 
   if (inverse_temperature > 0) sums_.resize(blocks_.size());
 }
 
+LogitRow::LogitRow(const Kernels& kernels, std::span<float> logits, float inverse_temperature,
+                   const TokenMask& mask)
+    : LogitRow(kernels, std::span<const float>(logits), inverse_temperature) {
+  mask_ = &mask;
+  masked_ = logits.data();
+}
+
 LogitRow::LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature,
                    const TokenMask& mask)
     : LogitRow(kernels, logits, inverse_temperature) {
-  static const std::vector<float> nothing(kLogitBlock, -kInfinity);
   mask_ = &mask;
-  unmasked_ = blocks_;
-  size_t num_masked = 0;
-  for (size_t b = 0; b < blocks_.size(); ++b) {
-    if (mask.block(static_cast<int64_t>(b)) == nullptr) {
-      unmasked_[b] = nullptr;
-      blocks_[b] = nothing.data();
-    } else if (!mask.allows_block(static_cast<int64_t>(b))) {
-      blocks_[b] = nullptr;
-      ++num_masked;
-    }
-  }
-  masked_ = std::make_unique_for_overwrite<float[]>(num_masked * kLogitBlock);
-  float* next = masked_.get();
-  for (const float*& block : blocks_) {
-    if (block != nullptr) continue;
-    block = next;
-    next += kLogitBlock;
-  }
+  own_masked_ = std::make_unique_for_overwrite<float[]>(logits.size());
+  masked_ = own_masked_.get();
 }
 
 LogitRow LogitRow::copy() const {
@@ -65,10 +55,23 @@ LogitRow LogitRow::copy() const {
   return row;
 }
 
-void LogitRow::mask_block(size_t b) {
-  if (blocks_[b] == unmasked_[b]) return;
-  float* masked = masked_.get() + (blocks_[b] - masked_.get());
-  kernels_->mask_logits(unmasked_[b], mask_->block(static_cast<int64_t>(b)), masked);
+// Returns whether anything of the block is allowed. A second time changes nothing.
+bool LogitRow::mask_block(int64_t b) {
+  static const std::vector<float> nothing(kLogitBlock, -kInfinity);
+  const uint32_t* words = mask_->block(b);
+  const float*& block = blocks_[static_cast<size_t>(b)];
+  if (words == nullptr) {
+    block = nothing.data();
+    return false;
+  }
+  if (!mask_->allows_block(b)) {
+    // The last block is this row's own if it was filled up.
+    const bool is_own = !own_blocks_.empty() && own_blocks_[static_cast<size_t>(b)] != nullptr;
+    float* masked = is_own ? own_blocks_[static_cast<size_t>(b)].get() : masked_ + b * kLogitBlock;
+    kernels_->mask_logits(block, words, masked);
+    block = masked;
+  }
+  return true;
 }
 
 // Not filled yet.
@@ -97,15 +100,16 @@ void LogitRow::scan(int64_t begin, int64_t end) {
   // Blocks: still in the first cache when they are read for the second time, while more are on their way.
   constexpr int64_t kRun = 4;
   end = std::min(end, num_blocks());
+  const auto has_any = [this](int64_t b) { return mask_ == nullptr || mask_block(b); };
   while (begin < end) {
-    if (mask_ != nullptr && unmasked_[static_cast<size_t>(begin)] == nullptr) {
+    if (!has_any(begin)) {
       ++begin;
       continue;
     }
     int64_t n = 1;
-    while (n < std::min(kRun, end - begin) && block(begin + n) == block(begin) + n * kLogitBlock) ++n;
-    if (mask_ != nullptr)
-      for (int64_t b = begin; b < begin + n; ++b) mask_block(static_cast<size_t>(b));
+    while (n < std::min(kRun, end - begin) && has_any(begin + n) &&
+           block(begin + n) == block(begin) + n * kLogitBlock)
+      ++n;
     kernels_->logit_maxima(block(begin), n, maxima_.data() + begin);
     if (!sums_.empty())
       kernels_->logit_sums(block(begin), n, maxima_.data() + begin, inverse_temperature_,

@@ -22,7 +22,10 @@ class LogitRow {
   // The logits must outlive the row. inverse_temperature: the one at which sums will be asked for; 0: none.
   // scan() of all blocks and finish_scan() must follow.
   LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature);
-  // Of what the mask does not allow the logits are -infinity. It must outlive scan().
+  // Of what the mask does not allow the logits are -infinity, from scan() on, which the mask must outlive.
+  // They are overwritten where they are: a copy of a large row costs more than all else that is done with it.
+  LogitRow(const Kernels& kernels, std::span<float> logits, float inverse_temperature, const TokenMask& mask);
+  // The same, of logits that others read, too: with blocks of its own.
   LogitRow(const Kernels& kernels, std::span<const float> logits, float inverse_temperature,
            const TokenMask& mask);
   LogitRow(LogitRow&&) = default;
@@ -59,7 +62,7 @@ class LogitRow {
   int64_t draw(float inverse_temperature, double share) const;
 
  private:
-  void mask_block(size_t b);
+  bool mask_block(int64_t b);
   float* own_block(size_t b);
   std::vector<float> sums(float inverse_temperature) const;
   std::vector<float> factors(float inverse_temperature) const;
@@ -72,10 +75,10 @@ class LogitRow {
   std::vector<const float*> blocks_;
   std::vector<std::unique_ptr<float[]>> own_blocks_;  // empty, or some: the last one filled up, changed ones
   const TokenMask* mask_ = nullptr;
-  std::vector<const float*> unmasked_;  // of each block; null: nothing of it is allowed
-  std::unique_ptr<float[]> masked_;     // the blocks of which a part is
-  std::vector<float> maxima_;           // with -infinity up to a multiple of 16
-  std::vector<float> sums_;             // empty, or at inverse_temperature_
+  float* masked_ = nullptr;              // where the row is written under the mask, all its whole blocks
+  std::unique_ptr<float[]> own_masked_;  // empty, or masked_
+  std::vector<float> maxima_;            // with -infinity up to a multiple of 16
+  std::vector<float> sums_;              // empty, or at inverse_temperature_
 };
 
 }  // namespace puna

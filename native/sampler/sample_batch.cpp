@@ -84,18 +84,22 @@ struct MaskedRow {
   }
 };
 
-MaskedRow row_of(const Kernels& kernels, std::span<const float> logits, const Sampler& sampler,
+MaskedRow row_of(const Kernels& kernels, std::span<float> logits, const Sampler& sampler,
                  const TokenMask* mask) {
   const float beta = sampler.scan_inverse_temperature();
   MaskedRow row = {.logits = LogitRow(kernels, logits, beta),
                    .masked = {},
                    .mask = mask,
                    .reads_logits = mask == nullptr || sampler.wants_logprobs()};
-  if (mask != nullptr && !mask->only()) row.masked.emplace(kernels, logits, beta, *mask);
+  if (mask == nullptr || mask->only()) return row;
+  if (row.reads_logits)
+    row.masked.emplace(kernels, std::span<const float>(logits), beta, *mask);
+  else
+    row.masked.emplace(kernels, logits, beta, *mask);
   return row;
 }
 
-std::vector<MaskedRow> rows_of(const Kernels& kernels, const float* logits, size_t vocab_size,
+std::vector<MaskedRow> rows_of(const Kernels& kernels, float* logits, size_t vocab_size,
                                std::span<const Turn> turns, std::span<const TokenMask* const> masks) {
   std::vector<MaskedRow> rows;
   for (const Turn& turn : turns) {
@@ -131,7 +135,7 @@ SampledBatch finished(std::span<Turn> turns, std::vector<Sample>&& samples) {
 
 }  // namespace
 
-SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, const float* logits, int64_t num_rows,
+SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, float* logits, int64_t num_rows,
                           int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts,
                           std::span<const TokenMask* const> masks) {
   if (!drafts.starts.empty()) check_starts(drafts.starts, samplers.size(), drafts.tokens.size());
