@@ -14,6 +14,9 @@ class NativeError(ValueError):
 def catch_bus_errors() -> None:
     """From here on a GgufFile that is cut short while it is used ends in errors, not the whole process."""
 
+def tensor_types() -> list[tuple[str, int, int, int]]:
+    """(name, GGUF's number, values of a block, bytes of a block) of each type of tensor."""
+
 class GgufMetadata:
     """What a GGUF file says of itself, completely checked, not mapped. Use puna.gguf.Metadata."""
 

@@ -221,9 +221,20 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
   return FloatArray(values.release(), shape.size(), shape.data(), owner);
 }
 
+nb::list tensor_types() {
+  nb::list types;
+  for (uint32_t number = 0; number <= static_cast<uint32_t>(TensorType::kQ2_0); ++number) {
+    if (const TypeTraits* traits = type_traits(static_cast<TensorType>(number))) {
+      types.append(nb::make_tuple(traits->name, number, traits->block_elements, traits->block_bytes));
+    }
+  }
+  return types;
+}
+
 }  // namespace
 
 void bind_gguf(nb::module_& m) {
+  m.def("tensor_types", &tensor_types);
   m.def("catch_bus_errors", &catch_bus_errors);
   nb::class_<GgufMetadata>(m, "GgufMetadata")
       .def(nb::new_(&read_metadata), nb::arg("descriptor"))
