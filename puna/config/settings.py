@@ -32,6 +32,8 @@ class Settings:
     host: Host = field(default_factory=Host)
     models: Path
     read_only_models: tuple[Path, ...] = ()
+    mirrors: tuple[tuple[str, str], ...] = ()
+    """(host of a registry, URL) that its models are rather pulled from; several of one host in order."""
     keep_alive_s: float = 300.0
     context_length: int = 0
     load_timeout_s: float = 300.0

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from puna.config.host import parse_host
 from puna.config.quantities import keep_alive_seconds, parse_memory_limit, parse_size
@@ -68,6 +69,25 @@ def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
+def _parse_mirrors(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(_parse_mirror(item) for item in _parse_list(text))
+
+
+def _parse_mirror(item: str) -> tuple[str, str]:
+    host, _, url = (part.strip() for part in item.partition("="))
+    parts = urlsplit(url)
+    if (
+        not host
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
+        raise ValueError(f'"{item}" is not a host and a URL (try hf.co=https://mirror.example/hf)')
+    return host, url.rstrip("/")
+
+
 def _parse_cache_policy(text: str) -> str:
     if (name := text.lower()) not in CACHE_POLICIES:
         raise ValueError(f'"{text}" is not one of {", ".join(CACHE_POLICIES)}')
@@ -119,6 +139,13 @@ class Variable(NamedTuple):
 VARIABLES: tuple[Variable, ...] = (
     Variable("OLLAMA_HOST", "host", "127.0.0.1:11434", parse_host, "address of the server"),
     Variable("OLLAMA_MODELS", "models", "~/.ollama/models", Path, "directory of the model store"),
+    Variable(
+        "PUNA_MIRRORS",
+        "mirrors",
+        "",
+        _parse_mirrors,
+        "where models of a registry are rather pulled from, such as hf.co=https://mirror.example/hf",
+    ),
     Variable(
         "OLLAMA_KEEP_ALIVE", "keep_alive_s", "5m", _parse_keep_alive, "how long an idle model stays loaded"
     ),

@@ -80,6 +80,13 @@ class PullError(RegistryError):
     """A source does not have the model, or what it has cannot be used."""
 
 
+class InsecureProtocol(RegistryError):
+    """A name asks for a registry without TLS, which is only spoken to if the request says so as well."""
+
+    def __init__(self) -> None:
+        super().__init__("insecure protocol http")
+
+
 class AccessDenied(RegistryError):
     """A registry wants somebody else, or nobody at all, to do this."""
 

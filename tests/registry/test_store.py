@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 
 from puna.registry import (
     CorruptManifest,
+    InvalidModelName,
     Layer,
     Manifest,
     MissingBlob,
@@ -251,3 +253,33 @@ def test_no_error_says_where_a_blob_is(store):
     with pytest.raises(StoreError, match="cannot read sha256-") as unreadable:
         model.open()
     assert not any(str(store.root) in str(error.value) for error in (corrupt, unreadable))
+
+
+# Revisions
+
+
+def test_a_revision_is_found_under_its_own_name_and_under_any_tag_of_its_model(store, add_model):
+    add_model(store, "n/m:t")
+    model = store.find(name("n/m:t"))
+    assert store.find(name(f"n/m@sha256:{model.digest}")).name == model.name
+    with pytest.raises(ModelNotFound):
+        store.find(name(f"n/other@sha256:{model.digest}"))
+    pinned = name(f"n/m@sha256:{model.digest}")
+    with pytest.raises(ModelNotFound):
+        store.delete(pinned)  # it is not what has been named
+    store.write_manifest(pinned, model.manifest)
+    add_model(store, "n/m:t", model=b"newer")
+    assert store.find(pinned).name == pinned
+
+
+def test_no_other_revision_goes_by_the_name_of_one(store, add_model):
+    add_model(store, "m")
+    model = store.find(name("m"))
+    other = name("m@sha256:" + "0" * 64)
+    with pytest.raises(InvalidModelName):
+        store.write_manifest(other, model.manifest)
+    path = store.root / "manifests" / Path(*other.parts)
+    path.write_bytes((path.parent / "latest").read_bytes())
+    with pytest.raises(CorruptManifest, match="is another revision"):
+        store.find(other)
+    assert [entry.name.tag for entry in store.list()] == ["latest"]

@@ -18,7 +18,7 @@ LAYER_TYPE = "application/vnd.ollama.image."
 """Prefix of a layer's media type; the rest is its kind: model, template, system, params, ..."""
 
 # Of models that consist of a layer for each tensor, which others keep in the same store.
-_MAX_MANIFEST_BYTES = 4 << 20
+MAX_MANIFEST_BYTES = 4 << 20
 # So that the sum of all layers that fit into a manifest is a number that every client can read.
 _MAX_LAYER_BYTES = 1 << 46
 
@@ -87,7 +87,7 @@ class ModelConfig(
 def read_manifest(path: Path) -> tuple[Manifest, str]:
     """The manifest, whose digests are well-formed, and the SHA-256 of its bytes. Raises CorruptManifest."""
     try:
-        data = read_regular(path, _MAX_MANIFEST_BYTES)
+        data = read_regular(path, MAX_MANIFEST_BYTES)
         manifest = msgspec.json.decode(data, type=Manifest)
     except OSError as error:
         raise CorruptManifest(path, error.strerror or str(error)) from error

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from puna.registry.name import ModelName
+from puna.registry.store.manifest import MAX_MANIFEST_BYTES
+from puna.registry.store.regular_file import read_regular
 
 
 def manifest_files(root: Path) -> Iterator[tuple[Path, ModelName]]:
@@ -22,6 +26,19 @@ def find_manifest(root: Path, name: ModelName) -> tuple[Path, ModelName] | None:
     if is_file(path):
         return path, name
     return next((found for found in manifest_files(root) if found[1].key == name.key), None)
+
+
+def find_revision(root: Path, name: ModelName) -> tuple[Path, ModelName] | None:
+    """A manifest of the same model, under whatever tag, that is the revision that `name` asks for."""
+    if name.revision is None:
+        return None
+    for path, other in manifest_files(root):
+        if other.key[:3] == name.key[:3]:
+            with suppress(OSError):
+                data = read_regular(path, MAX_MANIFEST_BYTES)
+                if f"sha256:{hashlib.sha256(data).hexdigest()}" == name.revision:
+                    return path, other
+    return None
 
 
 def is_file(path: Path) -> bool:

@@ -40,6 +40,8 @@ def read_entry(root: Path, path: Path, name: ModelName) -> ModelEntry:
     Raises CorruptManifest, MissingBlob.
     """
     manifest, digest = read_manifest(path)
+    if name.revision not in (None, parse_digest(f"sha256:{digest}")):
+        raise CorruptManifest(path, f"is another revision, sha256:{digest}")
     blobs = _Blobs(root, path)
     weights = [layer for layer in manifest.layers if layer.kind == "model"]
     if len(weights) != 1:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import tempfile
@@ -20,12 +21,19 @@ import msgspec
 
 from puna.config.settings import Settings
 from puna.registry.digest import Digest, blob_file_name, parse_digest
-from puna.registry.errors import CorruptManifest, MissingBlob, ModelNotFound, ReadOnlyModel, RegistryError
+from puna.registry.errors import (
+    CorruptManifest,
+    InvalidModelName,
+    MissingBlob,
+    ModelNotFound,
+    ReadOnlyModel,
+    RegistryError,
+)
 from puna.registry.name import ModelName
 from puna.registry.store.blob_reader import open_blob
 from puna.registry.store.blob_writer import BlobWriter, reported
 from puna.registry.store.manifest import Manifest, read_manifest
-from puna.registry.store.manifest_files import find_manifest, is_file, manifest_files
+from puna.registry.store.manifest_files import find_manifest, find_revision, is_file, manifest_files
 from puna.registry.store.model_reader import read_entry, read_model
 from puna.registry.store.origin import Origin, origin_path
 from puna.registry.store.stored_model import ModelEntry, StoredModel
@@ -62,9 +70,11 @@ class Store:
     # Models
 
     def find(self, name: ModelName) -> StoredModel:
-        """Case-insensitive. Raises ModelNotFound, CorruptManifest, MissingBlob."""
+        """Case-insensitive; a revision is also found under another tag of its model. Raises ModelNotFound,
+        CorruptManifest, MissingBlob.
+        """
         for root in self._roots:
-            if found := find_manifest(root, name):
+            if found := find_manifest(root, name) or find_revision(root, name):
                 return read_model(root, *found)
         raise ModelNotFound(name.short)
 
@@ -92,8 +102,12 @@ class Store:
         """Creates or replaces the model, atomically; an existing spelling of its name is kept.
 
         Returns the digests that the replaced manifest named, for `remove_unused_blobs`.
-        Raises MissingBlob if the manifest names a blob that the writable root lacks, StoreError.
+        Raises MissingBlob if the manifest names a blob that the writable root lacks, InvalidModelName if the
+        name is that of another revision, StoreError.
         """
+        data = msgspec.json.encode(manifest)
+        if name.revision not in (None, f"sha256:{hashlib.sha256(data).hexdigest()}"):
+            raise InvalidModelName(name.short)
         with self._lock:
             for layer in manifest.blobs:
                 if not self.has_blob(digest := parse_digest(layer.digest)):
@@ -101,7 +115,7 @@ class Store:
             found = find_manifest(self.root, name)
             path = found[0] if found else self.root / "manifests" / Path(*name.parts)
             replaced = _digests(path) if found else []
-            _write_atomically(path, msgspec.json.encode(manifest), self.root / "manifests")
+            _write_atomically(path, data, self.root / "manifests")
         return replaced
 
     def exclusive(self) -> AbstractContextManager[Any]:
