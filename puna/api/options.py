@@ -10,6 +10,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.engine.request import SamplingParams
+from puna.registry.modelfile.parameters import BOOLEANS, FLOATS, INTEGERS, TEXTS
 
 log = logging.getLogger(__name__)
 
@@ -74,40 +75,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.num_predict, cap) if self.num_predict >= 0 else cap
 
 
-# Options that Ollama knows, by the type it wants. Those that Options lacks belong to loading a model in
-# ways this engine does not have (it maps weights and sizes its batches itself): checked, without effect.
-_INTEGERS = frozenset(
-    [
-        *("num_ctx", "num_keep", "num_predict", "seed", "top_k", "repeat_last_n"),
-        *("num_batch", "num_gpu", "main_gpu", "num_thread", "draft_num_predict"),
-    ]
-)
-_FLOATS = frozenset(
-    [
-        *("top_p", "min_p", "typical_p", "temperature"),
-        *("repeat_penalty", "presence_penalty", "frequency_penalty"),
-    ]
-)
-_BOOLEANS = frozenset(["use_mmap"])
-
-
 def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any]) -> Options:
-    """Options of a request. ApiError (500, as Ollama has it) for a value of the wrong type."""
+    """Options of a request. ApiError (500, as Ollama has it) for a value of the wrong type.
+
+    Options that Ollama knows and Options lacks belong to loading a model in ways that this engine does not
+    have (it maps weights and sizes its batches itself): checked, without effect.
+    """
     values: dict[str, Any] = {}
     for name, value in {**model_params, **_without_nulls(requested)}.items():
         if value is None:
             continue
-        if name in _INTEGERS:
+        if name in INTEGERS:
             values[name] = _integer(name, value)
-        elif name in _FLOATS:
+        elif name in FLOATS:
             values[name] = _float(name, value)
         elif name == "stop":
             values[name] = _strings(name, value)
         elif name == "logit_bias":
             values[name] = _biases(name, value)
-        elif name == "draft_model":
+        elif name in TEXTS:
             values[name] = _string(name, value)
-        elif name not in _BOOLEANS:
+        elif name not in BOOLEANS:
             log.warning("invalid option provided: %s", name[:_SHOWN_CHARS])
         elif not isinstance(value, bool):
             raise ApiError(500, f'option "{name}" must be of type boolean')

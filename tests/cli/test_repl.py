@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from puna.cli.repl.commands import HELP, parse_parameter
+from puna.cli.repl.commands import HELP
 from puna.cli.repl.repl import Repl
 from puna.cli.run.options import RunOptions
 from puna.config.settings import Settings
+from puna.registry.modelfile.parameters import parse_parameter
 
 pytestmark = pytest.mark.unit
 

@@ -18,11 +18,12 @@ from puna.api.inspection import Inspector
 from puna.api.names import parse_name
 from puna.api.ollama.errors import ollama_error_body
 from puna.api.ollama.listing import ModelDetails, details_of
-from puna.api.ollama.modelfile import modelfile_text, parameters_text
 from puna.api.replies import JSON_MEDIA_TYPE
 from puna.api.streaming import EventResponse
 from puna.chat.model_record import ModelRecord
 from puna.registry import ModelNotFound, StoredMessage, StoredModel, parse_digest
+from puna.registry.modelfile.of_model import modelfile_text
+from puna.registry.modelfile.parameters import parameters_text
 
 _CHUNK_BYTES = 1 << 18
 _FILE_SOURCES = ("gguf_chat_template", "renderer", "renderer_parser")
@@ -72,6 +73,7 @@ class ShowHead(msgspec.Struct, kw_only=True, omit_defaults=True):
     template_source: str = ""
     renderer: str = ""
     parser: str = ""
+    requires: str = ""
     thinking: ThinkingReply | None = None
     system: str = ""
     details: ModelDetails
@@ -151,6 +153,7 @@ def _head(model: StoredModel, record: ModelRecord, body: ShowRequest) -> ShowHea
         template_source=record.template_source,
         renderer=model.config.renderer or "",
         parser=model.config.parser or "",
+        requires=model.config.requires or "",
         thinking=_thinking(record),
         system=system,
         details=details_of(model.config),

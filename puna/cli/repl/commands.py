@@ -13,18 +13,7 @@ from puna.cli.output.terminal import print_text
 from puna.cli.repl.line_input import LineHistory
 from puna.cli.run.options import RunOptions, parse_think
 from puna.cli.run.reply import spinner
-
-_INT, _FLOAT, _BOOL, _TEXT = "int", "float", "bool", "string"
-_PARAMETERS = {
-    **dict.fromkeys(
-        ("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict"), _INT
-    ),
-    **dict.fromkeys(("seed", "top_k", "repeat_last_n", "draft_num_predict"), _INT),
-    **dict.fromkeys(("temperature", "top_p", "min_p", "typical_p", "repeat_penalty"), _FLOAT),
-    **dict.fromkeys(("presence_penalty", "frequency_penalty"), _FLOAT),
-    "use_mmap": _BOOL,
-    "draft_model": _TEXT,
-}
+from puna.registry.modelfile.parameters import parse_parameter
 
 HELP = {
     "": '''Available Commands:
@@ -203,21 +192,3 @@ def _option_change(what: str, value: str) -> tuple[dict[str, Any], str] | None:
         "quiet": ({"verbose": False}, "Set 'quiet' mode."),
     }
     return changes.get(what)
-
-
-def parse_parameter(name: str, values: list[str]) -> Any:
-    """The value of an option as the API takes it. Raises ValueError with Ollama's text."""
-    if name == "stop":
-        return values
-    kind = _PARAMETERS.get(name)
-    if kind is None:
-        raise ValueError(f"unknown parameter '{name}'")
-    text = " ".join(values)
-    if kind == _TEXT:
-        return text
-    try:
-        if kind == _BOOL:
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        return int(text) if kind == _INT else float(text)
-    except (ValueError, KeyError):
-        raise ValueError(f"invalid {kind} value [{text}]") from None

@@ -23,6 +23,7 @@ MAX_MANIFEST_BYTES = 4 << 20
 _MAX_LAYER_BYTES = 1 << 46
 
 _Word = Annotated[str, msgspec.Meta(max_length=256)]
+_Length = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class Layer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -78,7 +79,12 @@ class ModelConfig(
     renderer: _Word | msgspec.UnsetType = msgspec.UNSET
     parser: _Word | msgspec.UnsetType = msgspec.UNSET
     """What is built into Ollama and makes prompts, reads replies; else the template does."""
+    requires: _Word | msgspec.UnsetType = msgspec.UNSET
+    """The version of Ollama that the model was made for; shown, not enforced."""
     capabilities: Annotated[list[_Word], msgspec.Meta(max_length=64)] | msgspec.UnsetType = msgspec.UNSET
+    context_length: _Length | msgspec.UnsetType = msgspec.UNSET
+    embedding_length: _Length | msgspec.UnsetType = msgspec.UNSET
+    base_name: _Word | msgspec.UnsetType = msgspec.UNSET
     # Constants that Ollama writes into every config, whatever the machine.
     architecture: _Word = "amd64"
     os: _Word = "linux"

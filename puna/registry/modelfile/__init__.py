@@ -1,0 +1,1 @@
+"""Modelfiles: what a model is made of, as text."""
