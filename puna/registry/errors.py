@@ -96,3 +96,12 @@ class AccessDenied(RegistryError):
 
 class SigningKeyError(RegistryError):
     """Requests cannot be signed with the key that registries know this machine by."""
+
+
+class RemoteError(RegistryError):
+    """A registry refuses, cannot be reached, or says what cannot be."""
+
+    def __init__(self, reason: str, status: int | None = None) -> None:
+        """status: the HTTP status with which it refused."""
+        super().__init__(reason)
+        self.status = status

@@ -1,0 +1,185 @@
+"""Reading from one registry: manifests, and blobs in ranges.
+
+What it says is not believed: lengths are bounded, redirects counted, and a redirect neither leads from https to http
+nor takes the token along.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import httpx
+
+import puna
+from puna.registry.digest import Digest
+from puna.registry.errors import RemoteError
+from puna.registry.remote.authentication import Authorizer
+from puna.registry.remote.bodies import BodyTooLong, read_body
+from puna.registry.remote.content_range import parse_content_range
+
+STALL_S = 30.0
+"""A registry that sends nothing for so long is asked again."""
+
+_MAX_REDIRECTS = 10
+_MAX_ERROR_BYTES = 4 << 10
+_MAX_ERROR_CHARS = 200
+_MAX_CONNECTIONS = 64
+_REDIRECTS = (301, 302, 303, 307, 308)
+_USER_AGENT = f"puna/{puna.__version__} ({platform.machine()} {platform.system().lower()})"
+# As Go has it, and so Ollama: a proxy cannot reach what this machine calls so.
+_UNPROXIED = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+
+
+class Body(NamedTuple):
+    """The bytes of a blob from `start` on, as they arrive."""
+
+    start: int
+    pieces: AsyncGenerator[bytes, None]
+
+
+class RegistryClient:
+    """Use it in an `async with` block. base: scheme and host. key: path of the key that requests are signed with.
+
+    Proxies are those of the environment. Everything raises RemoteError, AccessDenied or SigningKeyError.
+    """
+
+    def __init__(self, base: httpx.URL, key: Path, stall_s: float = STALL_S) -> None:
+        self.base = base
+        self._http = httpx.AsyncClient(
+            headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
+            timeout=httpx.Timeout(stall_s, pool=None),
+            limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+            mounts=_UNPROXIED,
+        )
+        self._authorizer = Authorizer(self._http, base, key)
+
+    async def __aenter__(self) -> RegistryClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def read_manifest(
+        self, repository: str, reference: str, accept: str, max_bytes: int
+    ) -> tuple[bytes, str]:
+        """The bytes of what `reference`, a tag or a digest, names, and their media type."""
+        url = self.base.join(f"/v2/{repository}/manifests/{reference}")
+        async with self._get(url, {"Accept": accept}) as response:
+            with _translated(url):
+                body = await read_body(response, max_bytes)
+            return body, response.headers.get("content-type", "").partition(";")[0].strip()
+
+    async def locate(self, repository: str, digest: Digest) -> httpx.URL:
+        """Where the blob can be read: at the registry, or where it first redirects to another host."""
+        url = self.base.join(f"/v2/{repository}/blobs/{digest}")
+        with _translated(url):
+            for _ in range(_MAX_REDIRECTS):
+                response = await self._send(url, {"Range": "bytes=0-0"})
+                try:
+                    target = _target(response)
+                    if target is None:
+                        await self._check(response)
+                        return url
+                finally:
+                    await response.aclose()
+                if target.host != url.host or target.port != url.port:
+                    return target
+                url = target
+        raise RemoteError("too many redirects")
+
+    @asynccontextmanager
+    async def read_range(self, url: httpx.URL, start: int, end: int, num_bytes: int) -> AsyncIterator[Body]:
+        """Bytes from `start` on of a blob of `num_bytes` at `url`, which come from 0 on instead from one who
+        knows no ranges; more than was asked for may follow.
+        """
+        headers = {} if (start, end) == (0, num_bytes) else {"Range": f"bytes={start}-{end - 1}"}
+        async with self._get(url, headers) as response:
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise RemoteError("the blob comes in an encoding that nobody asked for")
+            begin = 0
+            if response.status_code == httpx.codes.PARTIAL_CONTENT:
+                begin, total = parse_content_range(response.headers.get("content-range", ""))
+                if begin != start or total not in (num_bytes, None):
+                    raise RemoteError(f"asked for bytes from {start} on of {num_bytes}, got {begin} of {total}")
+            yield Body(begin, _pieces(response))
+
+    @asynccontextmanager
+    async def _get(self, url: httpx.URL, headers: dict[str, str]) -> AsyncIterator[httpx.Response]:
+        for _ in range(_MAX_REDIRECTS):
+            with _translated(url):
+                response = await self._send(url, headers)
+            try:
+                with _translated(url):
+                    target = _target(response)
+                    if target is None:
+                        await self._check(response)
+                if target is None:
+                    yield response
+                    return
+            finally:
+                await response.aclose()
+            url = target
+        raise RemoteError("too many redirects")
+
+    async def _send(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
+        return await self._authorizer.send(self._http.build_request("GET", url, headers=headers))
+
+    async def _check(self, response: httpx.Response) -> None:
+        """Raises RemoteError for a status that is no success."""
+        status = response.status_code
+        if status in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
+            return
+        if status == httpx.codes.NOT_FOUND:
+            raise RemoteError("file does not exist", status)
+        text = response.reason_phrase
+        if response.url.host == self.base.host:  # what others say might not be meant for who asks
+            try:
+                text = (await read_body(response, _MAX_ERROR_BYTES)).decode(errors="replace").strip() or text
+            except BodyTooLong:
+                pass
+        raise RemoteError(f"{status}: {_shown(text)}", status)
+
+
+def _target(response: httpx.Response) -> httpx.URL | None:
+    """Where the response redirects to, if it does. Raises RemoteError."""
+    if response.status_code not in _REDIRECTS:
+        return None
+    target = response.url.join(response.headers.get("location", ""))
+    if target.scheme not in ("http", "https") or not target.host or target == response.url:
+        raise RemoteError("redirected to nowhere")
+    if response.url.scheme == "https" and target.scheme != "https":
+        raise RemoteError(f"redirected from https to http, to {_shown(target.host)}")
+    return target
+
+
+async def _pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    with _translated(response.url):
+        async for piece in response.aiter_raw():
+            yield piece
+
+
+@contextmanager
+def _translated(url: httpx.URL) -> Iterator[None]:
+    """Turns what HTTP clients raise into RemoteError, with a text for those who asked."""
+    try:
+        yield
+    except httpx.ConnectError as error:
+        raise RemoteError(f"cannot connect to {url.host}: {_shown(str(error))}") from error
+    except BodyTooLong as error:
+        raise RemoteError(str(error)) from error
+    except httpx.TimeoutException as error:
+        raise RemoteError(f"{url.host} does not answer") from error
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
+        raise RemoteError(f"{url.host}: {_shown(str(error) or type(error).__name__)}") from error
+
+
+def _shown(text: str) -> str:
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return printable if len(printable) <= _MAX_ERROR_CHARS else printable[:_MAX_ERROR_CHARS] + "..."
