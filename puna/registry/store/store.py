@@ -98,14 +98,15 @@ class Store:
             self._reported[path] = text
             log.warning("%s", text)
 
-    def write_manifest(self, name: ModelName, manifest: Manifest) -> Digests:
+    def write_manifest(self, name: ModelName, manifest: Manifest, data: bytes | None = None) -> Digests:
         """Creates or replaces the model, atomically; an existing spelling of its name is kept.
 
+        data: the bytes that the manifest was read from, if they are to stay as they are.
         Returns the digests that the replaced manifest named, for `remove_unused_blobs`.
         Raises MissingBlob if the manifest names a blob that the writable root lacks, InvalidModelName if the
         name is that of another revision, StoreError.
         """
-        data = msgspec.json.encode(manifest)
+        data = data or msgspec.json.encode(manifest)
         if name.revision not in (None, f"sha256:{hashlib.sha256(data).hexdigest()}"):
             raise InvalidModelName(name.short)
         with self._lock:

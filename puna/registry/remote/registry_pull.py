@@ -1,0 +1,129 @@
+"""Pulling a model from its registry: its manifest, then every blob that is not there, then the manifest's file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import NamedTuple
+
+from puna.registry.digest import parse_digest
+from puna.registry.errors import DigestMismatch, PullError
+from puna.registry.name import ModelName
+from puna.registry.progress import Progress
+from puna.registry.remote.address import registry_of
+from puna.registry.remote.client import STALL_S, RegistryClient
+from puna.registry.remote.download import BlobDownload, Patience
+from puna.registry.remote.manifests import fetch_manifest
+from puna.registry.store.blob_writer import reported
+from puna.registry.store.free_space import check_free_space
+from puna.registry.store.manifest import Layer, Manifest
+from puna.registry.store.part_files import completed_bytes, partial_path
+from puna.registry.store.partial_blob import PartialBlob
+from puna.registry.store.store import Store
+
+_PROGRESS_S = 0.06
+_WAIT_S = 0.25
+"""Between looks at a download of somebody else."""
+
+
+class RegistryAccess(NamedTuple):
+    """How registries are spoken to."""
+
+    key: Path
+    """That requests are signed with."""
+    insecure: bool = False
+    """Without TLS."""
+    prunes: bool = True
+    """Whether blobs that only the replaced model had are removed."""
+    patience: Patience = Patience()
+    stall_s: float = STALL_S
+
+
+async def pull_from_registry(
+    store: Store, name: ModelName, access: RegistryAccess
+) -> AsyncGenerator[Progress, None]:
+    """Raises PullError, StoreError, AccessDenied, SigningKeyError."""
+    repository = f"{name.namespace}/{name.model}"
+    async with RegistryClient(registry_of(name, insecure=access.insecure), access.key, access.stall_s) as client:
+        found = await fetch_manifest(client, repository, name.tag)
+        _check_usable(found.manifest)
+        await asyncio.to_thread(_check_room, store, found.manifest)
+        for layer in (*found.manifest.layers, found.manifest.config):
+            async with aclosing(_pull_blob(store, client, repository, layer, access.patience)) as statuses:
+                async for progress in statuses:
+                    yield progress
+    yield Progress("verifying sha256 digest")
+    yield Progress("writing manifest")
+    replaced = await asyncio.to_thread(store.write_manifest, name, found.manifest, found.data)
+    if access.prunes and await asyncio.to_thread(store.remove_unused_blobs, replaced):
+        yield Progress("removing unused layers")
+
+
+def _check_usable(manifest: Manifest) -> None:
+    kinds = [layer.kind for layer in manifest.layers]
+    if kinds.count("model") != 1:
+        other = "a layer for each tensor" if "tensor" in kinds else f"{kinds.count('model')} GGUF files"
+        raise PullError(f"pull model manifest: the model has {other}, where puna needs one GGUF file")
+
+
+def _check_room(store: Store, manifest: Manifest) -> None:
+    """Raises StoreError if what is missing would fill the disk."""
+    with reported("cannot write to the store"):
+        store.blobs.mkdir(parents=True, exist_ok=True)
+        missing = 0
+        for layer in {parse_digest(layer.digest): layer for layer in manifest.blobs}.values():
+            if not _is_there(store, layer):
+                there = completed_bytes(partial_path(store.blob_path(layer.digest)))
+                missing += max(layer.size - there, 0)
+    check_free_space(store.blobs, missing)
+
+
+def _is_there(store: Store, layer: Layer) -> bool:
+    try:
+        return store.has_blob(layer.digest) and store.blob_path(layer.digest).stat().st_size == layer.size
+    except OSError:
+        return False
+
+
+async def _pull_blob(
+    store: Store, client: RegistryClient, repository: str, layer: Layer, patience: Patience
+) -> AsyncGenerator[Progress, None]:
+    digest = parse_digest(layer.digest)
+    path = partial_path(store.blob_path(digest))
+
+    def progress(completed: int) -> Progress:
+        status = "pulling " + digest.removeprefix("sha256:")[:12]
+        return Progress(status, digest, layer.size or None, min(completed, layer.size) or None)
+
+    while not await asyncio.to_thread(_is_there, store, layer):
+        blob = await asyncio.to_thread(PartialBlob.open, store.blobs, digest, layer.size)
+        if blob is None:  # another pull fetches it; if that one ends early, this one goes on
+            yield progress(await asyncio.to_thread(completed_bytes, path))
+            await asyncio.sleep(_WAIT_S)
+            continue
+        with blob:
+            if await asyncio.to_thread(_is_there, store, layer):
+                await asyncio.to_thread(blob.discard)
+                break
+            download = asyncio.ensure_future(BlobDownload(client, repository, blob, patience).run())
+            try:
+                while not download.done():
+                    yield progress(blob.completed)
+                    await asyncio.wait({download}, timeout=_PROGRESS_S)
+                _check(download)
+            finally:
+                download.cancel()
+                await asyncio.wait({download})
+                download.cancelled() or download.exception()  # retrieved, or asyncio reports it as forgotten
+    yield progress(layer.size)
+
+
+def _check(download: asyncio.Future[None]) -> None:
+    try:
+        download.result()
+    except DigestMismatch as error:
+        raise PullError(
+            f"digest mismatch, file must be downloaded again: want {error.expected}, got {error.actual}"
+        ) from error

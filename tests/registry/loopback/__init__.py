@@ -1,0 +1,1 @@
+"""A registry on loopback that speaks as Ollama's does, and fails as others do."""

@@ -1,0 +1,196 @@
+"""The registry's HTTP face: threads, and files that the system sends by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.registry.loopback.contents import Contents
+from tests.registry.loopback.faults import Fault
+
+_SEND_BYTES = 256 << 10
+_MANIFEST = re.compile(r"/v2/(.+)/manifests/([^/]+)")
+_BLOB = re.compile(r"/v2/(.+)/blobs/(sha256:[0-9a-f]{64})")
+_DIRECT = re.compile(r"/direct/(sha256:[0-9a-f]{64})")
+
+
+class Sent(NamedTuple):
+    """A range of a blob as far as it was sent."""
+
+    digest: str
+    start: int
+    end: int
+
+
+@dataclass
+class Behaviour:
+    """What the registry does besides answering; may be changed while it runs."""
+
+    redirects: bool = True
+    """Whether blobs are somewhere else, as Ollama's are."""
+    redirect_host: str = "localhost"
+    """Another name than the registry's, 127.0.0.1."""
+    bytes_per_s: float | None = None
+    """Of all responses together."""
+    fault: Callable[[], Fault | None] = lambda: None
+    """Asked for each response that carries a blob."""
+
+
+@dataclass
+class Registry:
+    """`with Registry(Contents(path)) as registry`: serves on `port` of loopback until the end of the block."""
+
+    contents: Contents
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    """(method, path, headers), in the order in which they came."""
+    sent: list[Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        registry = self
+
+        class Handler(_Handler):
+            def __init__(self, *arguments: Any) -> None:
+                self.registry = registry
+                super().__init__(*arguments)
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self.host = f"127.0.0.1:{self.port}"
+        self._pace = threading.Lock()
+        self._free_at_s = 0.0
+
+    def __enter__(self) -> Registry:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def blob_requests(self) -> list[str]:
+        """Paths of requests for blobs."""
+        return [path for _, path, _ in self.requests if "/manifests/" not in path]
+
+    def wait_for_turn(self, num_bytes: int) -> None:
+        """Until so many bytes may be sent."""
+        if self.behaviour.bytes_per_s is None:
+            return
+        with self._pace:
+            now = time.monotonic()
+            at = max(self._free_at_s, now - 0.01)
+            self._free_at_s = at + num_bytes / self.behaviour.bytes_per_s
+        if at > now:
+            time.sleep(at - now)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that go are no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    registry: Registry
+
+    def do_GET(self) -> None:  # noqa: N802 named so by http.server
+        self.registry.requests.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
+        if match := _MANIFEST.fullmatch(self.path):
+            found = self.registry.contents.manifests.get((match[1], match[2]))
+            self.reply(200, *found) if found else self.reply(404, b"manifest unknown")
+        elif match := _BLOB.fullmatch(self.path):
+            if not self.registry.contents.blob(match[2]).exists():
+                self.reply(404, b"blob unknown")
+            elif self.registry.behaviour.redirects:
+                host = f"{self.registry.behaviour.redirect_host}:{self.registry.port}"
+                self.reply(307, b"", headers={"Location": f"http://{host}/direct/{match[2]}"})
+            else:
+                self.send_blob(match[2])
+        elif match := _DIRECT.fullmatch(self.path):
+            self.send_blob(match[1])
+        else:
+            self.reply(404, b"not found")
+
+    do_HEAD = do_GET  # noqa: N815 named so by http.server
+
+    def reply(
+        self, status: int, body: bytes = b"", kind: str = "text/plain", headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": len(body), **(headers or {})}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_blob(self, digest: str) -> None:
+        path = self.registry.contents.blob(digest)
+        size = path.stat().st_size
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        fault = self.registry.behaviour.fault() or Fault("")
+        start, end = (int(asked[1]), min(int(asked[2]) + 1, size)) if asked and fault.kind != "no range" else (0, size)
+        ranged = (start, end) != (0, size)
+        if fault.kind in ("refuse", "gone"):
+            return self.reply(403 if fault.kind == "gone" else 429 if fault.after < 0.5 else 500, b"not now")
+        total, length, stop = size, end - start, end
+        if fault.kind == "short":
+            stop = end = start + max(int(length * fault.after), 1)
+            length = end - start
+        elif fault.kind == "long length":
+            length += 1000
+        elif fault.kind == "long":
+            length, stop = length + 1000, stop + 1000
+        elif fault.kind == "other total":
+            total += 1
+        elif fault.kind in ("drop", "stall"):
+            stop = start + int(length * fault.after)
+        shown = start + 1 if fault.kind == "other range" else start
+        self.send_response(206 if ranged else 200)
+        self.send_header("Content-Length", str(length))
+        if ranged:
+            self.send_header("Content-Range", f"bytes {shown}-{end - 1}/{total}")
+        self.end_headers()
+        if self.command != "HEAD":
+            self._send(path, Sent(digest, start, stop), fault)
+        return None
+
+    def _send(self, path: Path, wanted: Sent, fault: Fault) -> None:
+        position = wanted.start
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                while position < wanted.end:
+                    count = min(_SEND_BYTES, wanted.end - position)
+                    self.registry.wait_for_turn(count)
+                    if fault.kind == "slow":
+                        time.sleep(0.01)
+                    if fault.kind == "corrupt" or position >= size:
+                        self.connection.sendall(bytes(count))
+                        position += count
+                    else:
+                        self.connection.settimeout(None)
+                        position += os.sendfile(self.connection.fileno(), file.fileno(), position, count)
+            finally:
+                self.registry.sent.append(Sent(wanted.digest, wanted.start, min(position, size)))
+        if fault.kind == "stall":
+            time.sleep(60)
+        if fault.kind in ("drop", "long length", "stall"):
+            self.close_connection = True
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, *_: object) -> None:
+        pass
