@@ -19,8 +19,9 @@ async def pull(
 ) -> AsyncGenerator[Progress, None]:
     """Fetches the model into the store, under that name.
 
-    Closing the generator cancels the pull. Raises PullError, StoreError, AccessDenied, SigningKeyError; then, and on
-    cancel, no model has changed. What has come from a registry is there for the next pull to go on with.
+    Closing the generator cancels the pull. Raises PullError, StoreError, AccessDenied, SigningKeyError; then,
+    and on cancel, no model has changed. What has come from a registry is there for the next pull to go on
+    with.
     """
     yield Progress("pulling manifest")
     source = source_of(name)

@@ -10,6 +10,8 @@ import pytest
 import puna.api.ollama.blobs as blobs_route
 import puna.api.ollama.pull as pull_route
 from puna.registry.progress import Progress
+from tests.registry.loopback.contents import Contents
+from tests.registry.loopback.server import Registry
 
 pytestmark = pytest.mark.native
 
@@ -154,15 +156,28 @@ def test_pull_streams_progress(client, monkeypatch):
     assert client.post("/api/pull", {"name": "x", "stream": False}).json() == {"status": "success"}
 
 
-def test_pull_that_fails_says_so_in_the_stream(client):
-    lines = client.lines("/api/pull", {"model": "nobody/knows:this"})
-    assert lines == [
-        {"status": "pulling manifest"},
-        {"error": "pull model manifest: file does not exist"},
-    ]
-    response = client.post("/api/pull", {"model": "nobody/knows:this", "stream": False})
-    assert response.status_code == 500
-    assert response.json() == {"error": "pull model manifest: file does not exist"}
+def test_pull_that_fails_says_so_in_the_stream(client, tmp_path):
+    with Registry(Contents(tmp_path / "registry")) as registry:
+        name = f"{registry.host}/nobody/knows:this"
+        lines = client.lines("/api/pull", {"model": name, "insecure": True})
+        assert lines == [
+            {"status": "pulling manifest"},
+            {"error": "pull model manifest: file does not exist"},
+        ]
+        response = client.post("/api/pull", {"model": name, "insecure": True, "stream": False})
+        assert response.status_code == 500
+        assert response.json() == {"error": "pull model manifest: file does not exist"}
+
+
+def test_a_pulled_model_is_listed(client, tmp_path):
+    with Registry(Contents(tmp_path / "registry")) as registry:
+        name = f"{registry.host}/library/m:1b"
+        registry.contents.add_model("library/m", "1b", model=b"GGUF", system=b"Be brief.")
+        assert client.lines("/api/pull", {"model": name, "insecure": True})[-1] == {"status": "success"}
+        assert name in [model["name"] for model in client.get("/api/tags").json()["models"]]
+        assert registry.contents.manifests["library/m", "1b"][0] == next(
+            path.read_bytes() for path in tmp_path.glob(f"**/manifests/{name.replace(':1b', '')}/1b")
+        )
 
 
 @pytest.mark.parametrize("name", ["", "../x", "x@sha256:1"])

@@ -1,14 +1,14 @@
 """Reading from one registry: manifests, and blobs in ranges.
 
-What it says is not believed: lengths are bounded, redirects counted, and a redirect neither leads from https to http
-nor takes the token along.
+What it says is not believed: lengths are bounded, redirects counted, and a redirect neither leads from https
+to http nor takes the token along.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -43,7 +43,8 @@ class Body(NamedTuple):
 
 
 class RegistryClient:
-    """Use it in an `async with` block. base: scheme and host. key: path of the key that requests are signed with.
+    """Use it in an `async with` block. base: scheme and host. key: path of the key that requests are signed
+    with.
 
     Proxies are those of the environment. Everything raises RemoteError, AccessDenied or SigningKeyError.
     """
@@ -107,7 +108,9 @@ class RegistryClient:
             if response.status_code == httpx.codes.PARTIAL_CONTENT:
                 begin, total = parse_content_range(response.headers.get("content-range", ""))
                 if begin != start or total not in (num_bytes, None):
-                    raise RemoteError(f"asked for bytes from {start} on of {num_bytes}, got {begin} of {total}")
+                    raise RemoteError(
+                        f"asked for bytes from {start} on of {num_bytes}, got {begin} of {total}"
+                    )
             yield Body(begin, _pieces(response))
 
     @asynccontextmanager
@@ -140,10 +143,8 @@ class RegistryClient:
             raise RemoteError("file does not exist", status)
         text = response.reason_phrase
         if response.url.host == self.base.host:  # what others say might not be meant for who asks
-            try:
+            with suppress(BodyTooLong):
                 text = (await read_body(response, _MAX_ERROR_BYTES)).decode(errors="replace").strip() or text
-            except BodyTooLong:
-                pass
         raise RemoteError(f"{status}: {_shown(text)}", status)
 
 

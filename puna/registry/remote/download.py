@@ -110,7 +110,9 @@ class BlobDownload:
             if num_fruitless > len(self._patience.after_nothing):
                 raise PullError(f"max retries exceeded: {reason}") from reason
             await asyncio.sleep(
-                self._patience.after_nothing[num_fruitless - 1] if num_fruitless else self._patience.after_some
+                self._patience.after_nothing[num_fruitless - 1]
+                if num_fruitless
+                else self._patience.after_some
             )
 
     def _num_missing(self, part: Part | None) -> int:
@@ -120,7 +122,10 @@ class BlobDownload:
         """Raises RemoteError if the stream ended early."""
         url = await self._locate()
         start, end = (part.position, part.end) if part else (0, self._blob.num_bytes)
-        async with self._client.read_range(url, start, end, self._blob.num_bytes) as body, aclosing(body.pieces):
+        async with (
+            self._client.read_range(url, start, end, self._blob.num_bytes) as body,
+            aclosing(body.pieces),
+        ):
             if body.start != start:
                 self._has_ranges = False  # so many streams that all begin at 0 are of no use
                 return

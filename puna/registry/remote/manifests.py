@@ -1,4 +1,4 @@
-"""What a name means at a registry: its manifest, if need be out of a list of manifests for several platforms."""
+"""What a name means at a registry: its manifest, perhaps chosen from a list of manifests for platforms."""
 
 from __future__ import annotations
 

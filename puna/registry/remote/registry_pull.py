@@ -1,4 +1,6 @@
-"""Pulling a model from its registry: its manifest, then every blob that is not there, then the manifest's file."""
+"""Pulling a model from its registry: its manifest, then every blob that is not there, then the manifest's
+file.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ async def pull_from_registry(
 ) -> AsyncGenerator[Progress, None]:
     """Raises PullError, StoreError, AccessDenied, SigningKeyError."""
     repository = f"{name.namespace}/{name.model}"
-    async with RegistryClient(registry_of(name, insecure=access.insecure), access.key, access.stall_s) as client:
+    async with RegistryClient(
+        registry_of(name, insecure=access.insecure), access.key, access.stall_s
+    ) as client:
         found = await fetch_manifest(client, repository, name.tag)
         _check_usable(found.manifest)
         await asyncio.to_thread(_check_room, store, found.manifest)

@@ -10,7 +10,8 @@ _UNKNOWN = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Locks the open file until the descriptor is closed; False if somebody else has it, this process included.
+    """Locks the open file until the descriptor is closed; False if somebody else has it, this process
+    included.
 
     Raises OSError.
     """

@@ -1,5 +1,5 @@
-"""What is known of an unfinished download: files beside it, as Ollama has them, so that either goes on with what
-the other began.
+"""What is known of an unfinished download: files beside it, as Ollama has them, so that either goes on with
+what the other began.
 
 <blob>-partial        the blob's bytes, as far as they are there
 <blob>-partial-<N>    of one of its parts: {"N":0,"Offset":0,"Size":100000000,"Completed":4096}, in bytes
@@ -29,7 +29,9 @@ _RECORD_BYTES = 128
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
-class _Record(msgspec.Struct, rename={"number": "N", "offset": "Offset", "size": "Size", "done": "Completed"}):
+class _Record(
+    msgspec.Struct, rename={"number": "N", "offset": "Offset", "size": "Size", "done": "Completed"}
+):
     number: _Count
     offset: _Count
     size: _Count
@@ -85,7 +87,9 @@ def load_parts(partial: Path, num_bytes: int, file_bytes: int, part_bytes: int) 
     """
     begun: list[Part] = []
     numbers = set()
-    for number, record, path in sorted(_records(partial), key=lambda found: found[1].offset if found[1] else 0):
+    for number, record, path in sorted(
+        _records(partial), key=lambda found: found[1].offset if found[1] else 0
+    ):
         end = begun[-1].end if begun else 0
         if record is None or not _can_be(record, end, num_bytes) or len(begun) >= _MAX_PARTS:
             path.unlink(missing_ok=True)
@@ -131,7 +135,7 @@ def _records(partial: Path) -> Iterator[tuple[int, _Record | None, Path]]:
 
 def _can_be(record: _Record, end_before: int, num_bytes: int) -> bool:
     fits = end_before <= record.offset and record.offset + record.size <= num_bytes
-    return fits and 0 < record.size and record.done <= record.size
+    return fits and record.size > 0 and record.done <= record.size
 
 
 def _covering(

@@ -39,7 +39,9 @@ class Contents:
         config = b'{"model_format":"gguf","model_family":"llama","model_type":"2K","file_type":"F32"}'
         manifest = Manifest(
             config=Layer(CONFIG_TYPE, self.add_blob(config), len(config)),
-            layers=[Layer(LAYER_TYPE + kind, self.add_blob(data), len(data)) for kind, data in layers.items()],
+            layers=[
+                Layer(LAYER_TYPE + kind, self.add_blob(data), len(data)) for kind, data in layers.items()
+            ],
         )
         # With a blank that no encoder of ours writes: manifests are to be kept as they are.
         self.add_manifest(repository, tag, msgspec.json.encode(manifest) + b"\n")

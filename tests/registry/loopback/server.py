@@ -47,7 +47,7 @@ class Behaviour:
 
 @dataclass
 class Registry:
-    """`with Registry(Contents(path)) as registry`: serves on `port` of loopback until the end of the block."""
+    """`with Registry(Contents(path)) as registry`: serves on `port` of loopback until the block ends."""
 
     contents: Contents
     behaviour: Behaviour = field(default_factory=Behaviour)
@@ -106,8 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
 
-    def do_GET(self) -> None:  # noqa: N802 named so by http.server
-        self.registry.requests.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}))
+    def do_GET(self) -> None:
+        self.registry.requests.append(
+            (self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
+        )
         if match := _MANIFEST.fullmatch(self.path):
             found = self.registry.contents.manifests.get((match[1], match[2]))
             self.reply(200, *found) if found else self.reply(404, b"manifest unknown")
@@ -141,7 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
         size = path.stat().st_size
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         fault = self.registry.behaviour.fault() or Fault("")
-        start, end = (int(asked[1]), min(int(asked[2]) + 1, size)) if asked and fault.kind != "no range" else (0, size)
+        start, end = (
+            (int(asked[1]), min(int(asked[2]) + 1, size)) if asked and fault.kind != "no range" else (0, size)
+        )
         ranged = (start, end) != (0, size)
         if fault.kind in ("refuse", "gone"):
             return self.reply(403 if fault.kind == "gone" else 429 if fault.after < 0.5 else 500, b"not now")
