@@ -30,7 +30,9 @@ async def pull(request: Request) -> EventResponse[Progress]:
     name = ModelName.parse(body.model or body.name)
     context = context_of(request)
     settings = context.runtime.settings
-    access = RegistryAccess(settings.registry_key, insecure=body.insecure, prunes=not settings.no_prune)
+    access = RegistryAccess(
+        settings.registry_key, body.insecure, mirrors=settings.mirrors, prunes=not settings.no_prune
+    )
     events = context.pulls.watch(
         (name.key, body.insecure),
         lambda: pull_model(context.runtime.store, name, context.inspector.describe, access),

@@ -43,8 +43,8 @@ class Body(NamedTuple):
 
 
 class RegistryClient:
-    """Use it in an `async with` block. base: scheme and host. key: path of the key that requests are signed
-    with.
+    """Use it in an `async with` block. base: what `/v2/...` goes behind. key: path of the key that requests
+    are signed with.
 
     Proxies are those of the environment. Everything raises RemoteError, AccessDenied or SigningKeyError.
     """
@@ -71,7 +71,7 @@ class RegistryClient:
         self, repository: str, reference: str, accept: str, max_bytes: int
     ) -> tuple[bytes, str]:
         """The bytes of what `reference`, a tag or a digest, names, and their media type."""
-        url = self.base.join(f"/v2/{repository}/manifests/{reference}")
+        url = self._url(f"{repository}/manifests/{reference}")
         async with self._get(url, {"Accept": accept}) as response:
             with _translated(url):
                 body = await read_body(response, max_bytes)
@@ -79,7 +79,7 @@ class RegistryClient:
 
     async def locate(self, repository: str, digest: Digest) -> httpx.URL:
         """Where the blob can be read: at the registry, or where it first redirects to another host."""
-        url = self.base.join(f"/v2/{repository}/blobs/{digest}")
+        url = self._url(f"{repository}/blobs/{digest}")
         with _translated(url):
             for _ in range(_MAX_REDIRECTS):
                 response = await self._send(url, {"Range": "bytes=0-0"})
@@ -130,6 +130,9 @@ class RegistryClient:
                 await response.aclose()
             url = target
         raise RemoteError("too many redirects")
+
+    def _url(self, path: str) -> httpx.URL:
+        return self.base.copy_with(path=f"{self.base.path.rstrip('/')}/v2/{path}")
 
     async def _send(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
         return await self._authorizer.send(self._http.build_request("GET", url, headers=headers))

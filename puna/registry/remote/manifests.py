@@ -56,6 +56,8 @@ async def fetch_manifest(client: RegistryClient, repository: str, reference: str
         data = await _read(client, repository, reference)
         manifests = _decode(data, _ManifestList)
         if manifests.media_type in _LIST_TYPES or manifests.manifests:
+            if ":" in reference:
+                raise RemoteError("this is the digest of a list of manifests, not of a model")
             data = await _read(client, repository, _chosen(manifests.manifests or []))
         manifest = _decode(data, Manifest)
         for layer in manifest.blobs:

@@ -5,16 +5,19 @@ file.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
+
 from puna.registry.digest import parse_digest
-from puna.registry.errors import DigestMismatch, PullError
+from puna.registry.errors import AccessDenied, DigestMismatch, PullError
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
-from puna.registry.remote.address import registry_of
+from puna.registry.remote.addresses import sources_of
 from puna.registry.remote.client import STALL_S, RegistryClient
 from puna.registry.remote.download import BlobDownload, Patience
 from puna.registry.remote.manifests import fetch_manifest
@@ -24,6 +27,8 @@ from puna.registry.store.manifest import Layer, Manifest
 from puna.registry.store.part_files import completed_bytes, partial_path
 from puna.registry.store.partial_blob import PartialBlob
 from puna.registry.store.store import Store
+
+log = logging.getLogger(__name__)
 
 _PROGRESS_S = 0.06
 _WAIT_S = 0.25
@@ -37,6 +42,8 @@ class RegistryAccess(NamedTuple):
     """That requests are signed with."""
     insecure: bool = False
     """Without TLS."""
+    mirrors: tuple[tuple[str, str], ...] = ()
+    """(host, URL) that models of the host are rather pulled from."""
     prunes: bool = True
     """Whether blobs that only the replaced model had are removed."""
     patience: Patience = Patience()
@@ -46,12 +53,30 @@ class RegistryAccess(NamedTuple):
 async def pull_from_registry(
     store: Store, name: ModelName, access: RegistryAccess
 ) -> AsyncGenerator[Progress, None]:
-    """Raises PullError, StoreError, AccessDenied, SigningKeyError."""
+    """From the first of its registry's mirrors that can give it, else from the registry itself.
+
+    Raises PullError, StoreError, AccessDenied, SigningKeyError, InsecureProtocol, InvalidModelName.
+    """
+    *mirrors, own = sources_of(name, access.mirrors, insecure=access.insecure)
+    for mirror in mirrors:
+        try:
+            async with aclosing(_pull_from(mirror, store, name, access)) as statuses:
+                async for progress in statuses:
+                    yield progress
+            return
+        except (PullError, AccessDenied) as error:
+            log.warning("%s from %s: %s", name, mirror.host, error)
+    async with aclosing(_pull_from(own, store, name, access)) as statuses:
+        async for progress in statuses:
+            yield progress
+
+
+async def _pull_from(
+    base: httpx.URL, store: Store, name: ModelName, access: RegistryAccess
+) -> AsyncGenerator[Progress, None]:
     repository = f"{name.namespace}/{name.model}"
-    async with RegistryClient(
-        registry_of(name, insecure=access.insecure), access.key, access.stall_s
-    ) as client:
-        found = await fetch_manifest(client, repository, name.tag)
+    async with RegistryClient(base, access.key, access.stall_s) as client:
+        found = await fetch_manifest(client, repository, name.revision or name.tag)
         _check_usable(found.manifest)
         await asyncio.to_thread(_check_room, store, found.manifest)
         for layer in (*found.manifest.layers, found.manifest.config):
@@ -61,7 +86,8 @@ async def pull_from_registry(
     yield Progress("verifying sha256 digest")
     yield Progress("writing manifest")
     replaced = await asyncio.to_thread(store.write_manifest, name, found.manifest, found.data)
-    if access.prunes and await asyncio.to_thread(store.remove_unused_blobs, replaced):
+    unused = await asyncio.to_thread(store.remove_unused_blobs, replaced if access.prunes else [])
+    if unused:
         yield Progress("removing unused layers")
 
 
