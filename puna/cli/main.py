@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from puna.cli.flags import as_typer_takes_them
 from puna.cli.kv.commands import kv_app
 from puna.cli.machine.commands import machine_app
 from puna.cli.models.commands import models_app
@@ -37,22 +38,13 @@ def main() -> None:
     from puna.config.settings import SettingsError
 
     try:
-        app(_with_think_value(sys.argv[1:]), prog_name="puna")
+        app(as_typer_takes_them(sys.argv[1:]), prog_name="puna")
     except (CliError, SettingsError) as error:
         print(f"Error: {printable(str(error))}", file=sys.stderr)
         sys.exit(1)
     except SystemExit as error:
         # Wrong usage has status 2 in typer, but 1 in Ollama.
         sys.exit(1 if error.code == 2 else error.code)
-
-
-def _with_think_value(arguments: list[str]) -> list[str]:
-    """Gives a bare `--think` its value: the word after it belongs to the prompt."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return [
-        "--think=true" if argument == "--think" and position < end else argument
-        for position, argument in enumerate(arguments)
-    ]
 
 
 @app.callback(invoke_without_command=True)

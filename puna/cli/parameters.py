@@ -9,8 +9,11 @@ import typer
 if TYPE_CHECKING:
     from puna.cli.client import Client
 
-Model = Annotated[str, typer.Argument(show_default=False)]
-Prefix = Annotated[str, typer.Argument(help="Only names that start so.", show_default=False)]
+Model = Annotated[str, typer.Argument(metavar="MODEL", show_default=False)]
+Prefix = Annotated[
+    str, typer.Argument(metavar="[PREFIX]", help="Only names that start so.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for the registry.")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -36,6 +37,16 @@ Long/name:of-a-model    0123456789ab    4.7 GB    2 weeks ago
     assert puna("list").out == puna("ls").out == expected
     assert puna("list", "LONG").out.splitlines()[1].startswith("Long/name")
     assert len(puna("list", "LONG").out.splitlines()) == 2
+
+
+def test_json(server, puna):
+    models = [model("a:1", modified_at=ago(days=1)), model("b:1", modified_at=ago(days=1))]
+    server.answers["GET", "/api/tags"] = server.answers["GET", "/api/ps"] = {"models": models}
+    server.answers["GET", "/api/sessions"] = {"sessions": [{"name": "s", "model": "a:1"}]}
+    for command in (["list"], ["ps"]):
+        assert json.loads(puna(*command, "--json", "B").out) == {"models": models[1:]}
+    assert json.loads(puna("session", "list", "--json").out)["sessions"][0]["name"] == "s"
+    assert json.loads(puna("show", "m", "--json").out) == server.answers["POST", "/api/show"]
 
 
 def test_list_of_nothing(server, puna):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puna.cli.repl.commands import HELP
+from puna.cli.repl.help import HELP
 from puna.cli.repl.repl import Repl
 from puna.cli.run.options import RunOptions
 from puna.config.settings import Settings
@@ -26,7 +26,7 @@ def converse(server, client, capsys):
     """converse("line", ...) types the lines; returns (what was printed, the conversation)."""
     server.answers.setdefault(("POST", "/api/chat"), chat_answer)
 
-    def run(*lines, embedded=(), **flags):
+    def run(*lines, embedded=(), capabilities=("completion",), **flags):
         remaining = list(lines)
         prompts = []
 
@@ -40,7 +40,7 @@ def converse(server, client, capsys):
             return line
 
         repl = Repl(client, "m", RunOptions(**flags), Settings.from_environment(), read)
-        repl.run(list(embedded))
+        repl.run({"messages": list(embedded), "capabilities": list(capabilities)})
         captured = capsys.readouterr()
         return captured.out + captured.err, repl.conversation
 
@@ -145,7 +145,7 @@ def test_set_parameter(server, converse):
     [
         ("nonsense", ["1"], "unknown parameter 'nonsense'"),
         ("num_ctx", ["many"], r"invalid int value \[many\]"),
-        ("temperature", [], r"invalid float value \[\]"),
+        ("temperature", ["warm"], r"invalid float value \[warm\]"),
         ("use_mmap", ["maybe"], r"invalid bool value \[maybe\]"),
     ],
 )
@@ -207,6 +207,24 @@ def test_set_history(converse):
     assert conversation.history.enabled
 
 
+def test_settings_that_there_are_not(converse):
+    assert converse("/set frob")[0] == "Unknown command '/set frob'. Type /? for help\n\n"
+    assert converse("/set format xml")[0].startswith("Invalid or missing format. For 'json' mode use ")
+    assert converse("/set parameter seed")[0].startswith(HELP["parameter"])
+
+
+def test_images_are_sent_with_the_message(server, converse, tmp_path):
+    image = tmp_path / "a picture.png"
+    image.write_bytes(b"\x89PNG\r\n\x1a\n")
+    path = str(image).replace(" ", "\\ ")
+    printed, _ = converse(f"{path} what is it?", f"{path} again", capabilities=["completion", "vision"])
+    assert f"Added image '{image}'" in printed
+    first = server.bodies("/api/chat")[0]["messages"][0]
+    assert first == {"role": "user", "content": "what is it?", "images": ["iVBORw0KGgo="]}
+    assert "Use /path/to/file to include" in converse("/?", capabilities=["vision"])[0]
+    assert converse(f"{path} what is it?")[0].startswith("Unknown command")
+
+
 def test_a_bad_think_level_is_an_error_not_the_end(converse):
     printed, _ = converse("/set think maybe", "hi")
     assert "Error: invalid value for --think" in printed
@@ -230,22 +248,58 @@ def test_load_switches_the_model(server, converse):
 def test_load_of_an_unknown_model_changes_nothing(server, converse):
     server.answers["POST", "/api/show"] = (404, {"error": "model 'other:latest' not found"})
     printed, conversation = converse("hi", "/load other", "/load")
-    assert "Error: model 'other:latest' not found" in printed
-    assert "Usage:" in printed
+    assert "Couldn't find model 'other'" in printed
+    assert "Usage:\n  /load <modelname>" in printed
     assert (conversation.model, len(conversation.messages)) == ("m", 2)
+
+
+def test_load_shows_what_was_said_and_save_keeps_it(server, converse):
+    said = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    server.answers["POST", "/api/show"] = {"messages": said}
+    server.answers["POST", "/api/generate"] = {"done": True, "done_reason": "load"}
+    server.answers["POST", "/api/create"] = [{"status": "success"}]
+    printed, _ = converse("/load saved", "hi", "/save saved", "/save", "/save two words")
+    assert "Loading model 'saved'\n>>> q\na\n" in printed
+    assert "Created new model 'saved'\n" in printed
+    assert printed.count("Usage:\n  /save <modelname>") == 2
+    answer = {"role": "assistant", "content": "You said hi"}
+    assert server.bodies("/api/create") == [
+        {"model": "saved", "from": "saved", "messages": [*said, {"role": "user", "content": "hi"}, answer]}
+    ]
+
+
+def test_save_keeps_settings_and_leaves_the_models_own_messages_alone(server, converse):
+    server.answers["POST", "/api/create"] = [{"status": "success"}]
+    converse(
+        "/set system S", "/set parameter stop <a> <b>", "/save x", embedded=[{"role": "user", "content": "q"}]
+    )
+    assert server.bodies("/api/create") == [
+        {"model": "x", "from": "m", "system": "S", "parameters": {"stop": ["<a>", "<b>"]}}
+    ]
+
+
+def test_save_under_an_invalid_name(server, converse):
+    server.answers["POST", "/api/create"] = (400, {"error": "invalid model name"})
+    assert "error: The model name '../x' is invalid\n" in converse("/save ../x")[0]
 
 
 def test_show(server, converse):
     server.answers["POST", "/api/show"] |= {"template": "{{ .Prompt }}", "parameters": "stop  x"}
-    printed, _ = converse("/show info", "/show template", "/show license", "/show nonsense")
+    printed, _ = converse("/show info", "/show template", "/show license", "/show nonsense", "/show")
     assert "architecture        llama" in printed
     assert "{{ .Prompt }}\n" in printed
     assert "No license was specified for this model." in printed
+    assert "Unknown command '/show nonsense'. Type /? for help\n" in printed
     assert HELP["show"] in printed
-    printed, _ = converse("/set parameter seed 1", "/show parameters", "/set system S", "/show system")
-    assert "Model defined parameters:\nstop  x\n" in printed
-    assert f"User defined parameters:\n{'seed':<30} 1\n" in printed
-    assert printed.endswith("S\n\n\n")
+    printed, _ = converse("/set parameter seed 1", "/show parameters")
+    assert "Model defined parameters:\n  stop  x\n" in printed
+    assert f"User defined parameters:\n  {'seed':<30} 1\n" in printed
+
+
+def test_show_has_what_was_set(server, converse):
+    server.answers["POST", "/api/show"] = lambda body: {"system": body.get("system")}
+    assert "S\n" in converse("/set system S", "/show system")[0]
+    assert "No system message was specified for this model." in converse("/show system")[0]
 
 
 def test_list(server, converse):

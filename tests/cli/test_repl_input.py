@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from puna.cli.errors import CliError
+from puna.cli.repl.completion import slash_completer
+from puna.cli.repl.editor import edit
 from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
 
 pytestmark = pytest.mark.unit
@@ -71,6 +76,18 @@ def test_ctrl_c_clears_a_line_and_leaves_an_empty_one(type_keys):
 def test_ctrl_d_ends(type_keys):
     with pytest.raises(EOFError):
         type_keys("\x04")
+
+
+def test_an_editor_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("OLLAMA_EDITOR", "/no/such/editor -w")
+    with pytest.raises(CliError, match='editor "/no/such/editor" not found, set OLLAMA_EDITOR'):
+        edit("text")
+
+
+def test_tab_completes_commands():
+    document = Document("/set parameter temp")
+    found = slash_completer().get_completions(document, CompleteEvent())
+    assert [completion.text for completion in found] == ["temperature"]
 
 
 def test_continuation_prompt():

@@ -51,6 +51,63 @@ def test_flags_become_request_fields(server, puna):
     ]
 
 
+def test_format_may_be_the_file_of_a_schema(server, puna, tmp_path):
+    path = tmp_path / "person.json"
+    path.write_text('{"type": "object"}')
+    puna("run", "m", "--format", str(path), "hi")
+    assert server.bodies("/api/generate")[0]["format"] == {"type": "object"}
+    assert puna("run", "m", "--format", "nothing.json", "hi").err.startswith(
+        "Error: --format: nothing.json: No"
+    )
+
+
+def test_flags_with_values_as_go_takes_them(server, puna):
+    assert "eval rate" in puna("run", "m", "--verbose=true", "hi").err
+    assert puna("run", "m", "--verbose=false", "--", "--verbose=false").err == ""
+    assert server.bodies("/api/generate")[1]["prompt"] == "--verbose=false"
+
+
+def test_an_embedding_is_one_array(server, puna):
+    server.answers["POST", "/api/show"] = {"capabilities": ["embedding"]}
+    server.answers["POST", "/api/embed"] = {"embeddings": [[0.5, -1.0]], "total_duration": 1_000_000}
+    result = puna("run", "m", "--truncate=false", "--dimensions", "2", "a text")
+    assert (result.out, result.err) == ("[0.5,-1.0]\n", "")
+    assert server.bodies("/api/embed") == [
+        {"model": "m", "input": "a text", "truncate": False, "dimensions": 2}
+    ]
+    assert puna("run", "m", stdin="piped").out == "[0.5,-1.0]\n"
+    assert "embedding models require input text" in puna("run", "m").err
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("what is {path}?", "what is ?"),
+        ("'{path}' compare", "compare"),
+        ("{path} {path}", ""),
+        ("http://host{path} stays", None),
+        ("./nothing.png stays", None),
+    ],
+)
+def test_images_in_prompts(server, puna, tmp_path, prompt, text):
+    path = tmp_path / "x.PNG"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n")
+    prompt = prompt.format(path=path)
+    puna("run", "m", prompt)
+    server.answers["POST", "/api/show"] = {"capabilities": ["completion", "vision"]}
+    puna("run", "m", prompt)
+    blind, seeing = server.bodies("/api/generate")
+    assert blind == {"model": "m", "prompt": prompt}
+    assert seeing["prompt"] == (prompt if text is None else text)
+    assert len(seeing.get("images", [])) == prompt.count(str(path)) * (text is not None)
+
+
+def test_an_image_that_is_none(server, puna, tmp_path):
+    server.answers["POST", "/api/show"] = {"capabilities": ["vision"]}
+    (tmp_path / "x.png").write_text("text")
+    assert "not an image" in puna("run", "m", f"{tmp_path}/x.png").err
+
+
 def test_a_bare_think_flag_leaves_the_prompt_alone(server, puna):
     puna("run", "m", "--think", "hi")
     puna("run", "m", "--think=false", "hi")

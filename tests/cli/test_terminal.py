@@ -115,6 +115,21 @@ def test_a_conversation(server, terminal, tmp_path):
     assert (tmp_path / ".ollama" / "history").read_text() == "hello\n/bye\n"
 
 
+def test_ctrl_g_opens_the_editor_on_what_was_typed(server, terminal, tmp_path, monkeypatch):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/draft/$1/; s/$/\\nmore/" "$2"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", "not this one")
+    monkeypatch.setenv("OLLAMA_EDITOR", f"{editor} letter")
+    session = terminal("run", "m")
+    session.read_until("Send a message")
+    session.type("a draft\x07")
+    session.read_until("a letter.*more")
+    session.type("\r")
+    session.read_until("You said")
+    assert server.bodies("/api/chat")[0]["messages"][0]["content"] == "a letter\nmore"
+
+
 def test_ctrl_d_leaves(terminal):
     session = terminal("run", "m")
     session.read_until("Send a message")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from puna.cli.parameters import open_client
+from puna.cli.parameters import AsJson, open_client
 
 kv_app = typer.Typer(
     help="Watch and limit the memory that all models share.", no_args_is_help=True, rich_markup_mode=None
@@ -23,7 +23,7 @@ def kv_top() -> None:
 
 
 @kv_app.command("stats")
-def kv_stats(as_json: Annotated[bool, typer.Option("--json", help="Print JSON, in bytes.")] = False) -> None:
+def kv_stats(as_json: AsJson = False) -> None:
     """Show the memory of each model once."""
     from puna.cli.kv.stats import show_stats
 

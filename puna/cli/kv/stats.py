@@ -5,7 +5,8 @@ from __future__ import annotations
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
 from puna.cli.kv.tokens import token_lines
-from puna.cli.output.terminal import one_line, print_text
+from puna.cli.output.json import print_json
+from puna.cli.output.terminal import one_line
 from puna.config.quantities import parse_memory_limit
 from puna.config.sizes import binary_size
 
@@ -28,7 +29,7 @@ _GAP = "  "
 def show_stats(client: Client, *, as_json: bool = False) -> None:
     """Prints the state of the memory once; as JSON, what the server says."""
     if as_json:
-        print_text(client.get_raw("/api/kv").decode())
+        print_json(client.get("/api/kv"))
         return
     memory = client.get("/api/kv")
     tables = [model_lines(memory), token_lines(memory), _summary(memory)]

@@ -16,6 +16,7 @@ from puna.cli.client import Client
 from puna.cli.errors import CliError
 from puna.cli.models.import_gguf import is_path
 from puna.cli.output.human import human_size
+from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.cli.output.terminal import one_line
 from puna.config.settings import Settings
@@ -49,13 +50,19 @@ def bench(model: str, settings: Settings, *, as_json: bool = False) -> None:
             report = _measure(model, run)
     except (RegistryError, GgufError, ModelLoadError, BenchError) as error:
         raise CliError(str(error)) from error
-    print(msgspec.json.encode(report).decode() if as_json else describe_report(report))
+    if as_json:
+        print_json(report)
+    else:
+        print(describe_report(report))
 
 
 def show_machine(settings: Settings, *, as_json: bool = False) -> None:
     """Prints what was found and chosen."""
     machine = describe_machine(settings.num_threads)
-    print(msgspec.json.encode(machine).decode() if as_json else describe(machine))
+    if as_json:
+        print_json(machine)
+    else:
+        print(describe(machine))
 
 
 def describe(machine: Machine) -> str:

@@ -7,15 +7,15 @@ from typing import Annotated, Optional
 
 import typer
 
-from puna.cli.parameters import open_client
+from puna.cli.parameters import AsJson, open_client
 
 machine_app = typer.Typer()
 
 
 @machine_app.command()
 def bench(
-    model: Annotated[str, typer.Argument(show_default=False)] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "",
+    as_json: AsJson = False,
     info: Annotated[bool, typer.Option("--info", help="Only show what was found and chosen.")] = False,
 ) -> None:
     """Measure how fast a model runs. MODEL may be a GGUF file."""

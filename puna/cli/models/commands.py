@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from puna.cli.parameters import Insecure, Model, Prefix, open_client
+from puna.cli.parameters import AsJson, Insecure, Model, Prefix, open_client
 
 models_app = typer.Typer()
 
@@ -21,12 +21,12 @@ def pull(model: Model, insecure: Insecure = False) -> None:
 
 
 @models_app.command("list")
-def list_(prefix: Prefix = "") -> None:
+def list_(prefix: Prefix = "", as_json: AsJson = False) -> None:
     """List stored models."""
     from puna.cli.models.listing import list_models
 
     with open_client() as client:
-        list_models(client, prefix)
+        list_models(client, prefix, as_json=as_json)
 
 
 models_app.command("ls", hidden=True)(list_)
@@ -38,12 +38,13 @@ def ps(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the server's processes, and what holds them.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List loaded models."""
     from puna.cli.models.listing import list_loaded
 
     with open_client() as client:
-        list_loaded(client, prefix, verbose=verbose)
+        list_loaded(client, prefix, verbose=verbose, as_json=as_json)
 
 
 @models_app.command()
@@ -55,6 +56,7 @@ def show(
     system: Annotated[bool, typer.Option("--system", help="Show the system message.")] = False,
     template: Annotated[bool, typer.Option("--template", help="Show the template.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show metadata and tensors.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a model is."""
     from puna.cli.models.show import RAW_FIELDS
@@ -63,11 +65,11 @@ def show(
     asked = (license, modelfile, parameters, system, template)
     raw_fields = [field for field, is_asked in zip(RAW_FIELDS, asked, strict=True) if is_asked]
     with open_client() as client:
-        show_model(client, model, raw_fields, verbose=verbose)
+        show_model(client, model, raw_fields, verbose=verbose, as_json=as_json)
 
 
 @models_app.command()
-def rm(models: Annotated[list[str], typer.Argument(show_default=False)]) -> None:
+def rm(models: Annotated[list[str], typer.Argument(metavar="MODEL...", show_default=False)]) -> None:
     """Remove models."""
     from puna.cli.models.listing import remove
 

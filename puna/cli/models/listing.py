@@ -7,25 +7,34 @@ from contextlib import suppress
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
 from puna.cli.output.human import human_size, time_ago, time_until
+from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.config.sizes import binary_size
 
 _NOT_FOUND = 404
 
 
-def list_models(client: Client, prefix: str = "") -> None:
-    """Prints the stored models whose names start with `prefix`."""
+def list_models(client: Client, prefix: str = "", *, as_json: bool = False) -> None:
+    """Prints the stored models whose names start with `prefix`; as JSON, what the server says of them."""
+    models = _starting_with(prefix, client.get("/api/tags")["models"])
+    if as_json:
+        print_json({"models": models})
+        return
     rows = [["NAME", "ID", "SIZE", "MODIFIED"]]
     rows += [
         [model["name"], model["digest"][:12], human_size(model["size"]), time_ago(model["modified_at"])]
-        for model in _starting_with(prefix, client.get("/api/tags")["models"])
+        for model in models
     ]
     print(table(rows))
 
 
-def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False) -> None:
+def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False, as_json: bool = False) -> None:
     """Prints the models in memory whose names start with `prefix`; verbose: and the server's processes."""
     reply = client.get("/api/ps")
+    reply["models"] = _starting_with(prefix, reply["models"])
+    if as_json:
+        print_json(reply)
+        return
     rows = [["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "KV", "CACHED", "UNTIL"]]
     rows += [
         [
@@ -37,7 +46,7 @@ def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False) -> N
             *_kv(model),
             time_until(model["expires_at"]),
         ]
-        for model in _starting_with(prefix, reply["models"])
+        for model in reply["models"]
     ]
     print(table(rows))
     if verbose:

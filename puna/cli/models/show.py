@@ -7,18 +7,29 @@ from collections.abc import Sequence
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
+from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.cli.output.terminal import print_text
 
 RAW_FIELDS = ("license", "modelfile", "parameters", "system", "template")
 
 
-def show(client: Client, model: str, raw_fields: Sequence[str] = (), *, verbose: bool = False) -> None:
-    """Prints sections about the model, or the text of the one field in `raw_fields`."""
+def show(
+    client: Client,
+    model: str,
+    raw_fields: Sequence[str] = (),
+    *,
+    verbose: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Prints sections about the model, or the text of the one field in `raw_fields`, or all as JSON."""
     if len(raw_fields) > 1:
         flags = "'--license', '--modelfile', '--parameters', '--system', or '--template'"
         raise CliError(f"only one of {flags} can be specified")
     answer = client.post("/api/show", {"model": model, "verbose": verbose})
+    if as_json:
+        print_json(answer)
+        return
     print_text(answer.get(raw_fields[0], "") if raw_fields else describe(answer, verbose=verbose))
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from puna.cli.errors import CliError
+from puna.cli.repl.editor import edit
 
 MAX_HISTORY = 100
 QUOTES = '"""'
@@ -58,7 +65,7 @@ class LineHistory(History):
             temporary.unlink(missing_ok=True)
 
 
-def prompt_reader(history: LineHistory) -> Callable[[str], str]:
+def prompt_reader(history: LineHistory, completer: Completer | None = None) -> Callable[[str], str]:
     """A function that shows a prompt and returns the line typed.
 
     It raises EOFError for Ctrl+D, and KeyboardInterrupt for Ctrl+C in an empty line (in another, Ctrl+C
@@ -77,7 +84,20 @@ def prompt_reader(history: LineHistory) -> Callable[[str], str]:
         else:
             event.app.exit(exception=KeyboardInterrupt())
 
-    session: PromptSession[str] = PromptSession(history=history, key_bindings=keys)
+    @keys.add("c-g")
+    async def _edit(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        try:
+            text = await run_in_terminal(lambda: edit(buffer.text), in_executor=True)
+        except CliError as error:
+            message = f"Error: {error}"
+            await run_in_terminal(lambda: print(message, file=sys.stderr))
+        else:
+            buffer.document = Document(text)
+
+    session: PromptSession[str] = PromptSession(
+        history=history, key_bindings=keys, completer=completer, complete_while_typing=False
+    )
 
     def read(prompt: str) -> str:
         hint = "Send a message (/? for help)" if prompt == ">>> " else ""

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
-from puna.cli.output.terminal import print_text, printable
-from puna.cli.repl.commands import Commands, Conversation
+from puna.cli.output.terminal import printable
+from puna.cli.repl.commands import Commands, show_messages
+from puna.cli.repl.completion import slash_completer
+from puna.cli.repl.conversation import Conversation
 from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
+from puna.cli.run.attachments import attach_files, starts_with_file
 from puna.cli.run.options import RunOptions
 from puna.cli.run.reply import ReplyDisplay, statistics, with_spinner
 from puna.config.settings import Settings
@@ -30,14 +33,17 @@ class Repl:
     ) -> None:
         self._client = client
         history = LineHistory(Path.home() / ".ollama" / "history", enabled=not settings.no_history)
-        self._read = read or prompt_reader(history)
+        self._read = read or prompt_reader(history, slash_completer())
         self.conversation = Conversation(model=model, options=options, history=history)
         self._commands = Commands(client, self.conversation)
 
-    def run(self, embedded: list[Json]) -> None:
-        """Until the user leaves; first shows the messages that the model brings along."""
-        for message in embedded:
-            print_text(f">>> {message['content']}" if message["role"] == "user" else message["content"])
+    def run(self, information: Json) -> None:
+        """Until the user leaves; first shows the messages that the model brings along.
+
+        information: what the server says about the model.
+        """
+        self.conversation.begin(self.conversation.model, information)
+        show_messages(self.conversation)
         while True:
             try:
                 text = read_message(self._read)
@@ -55,14 +61,16 @@ class Repl:
                 print(f"Error: {printable(str(error))}", file=sys.stderr)
 
     def _handle(self, text: str) -> None:
-        if text.startswith("/"):
+        if text.startswith("/") and not starts_with_file(text, self.conversation.capabilities):
             self._commands.run(text)
         elif text:
             self._say(text)
 
     def _say(self, text: str) -> None:
         conversation = self.conversation
-        conversation.messages.append({"role": "user", "content": text})
+        text, images = attach_files(text, conversation.capabilities)
+        message: Json = {"role": "user", "content": text} | ({"images": images} if images else {})
+        conversation.messages.append(message)
         try:
             reply = self._show_reply()
         except CliError:

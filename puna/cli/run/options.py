@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +23,10 @@ class RunOptions:
     think: bool | str | None = None
     format: Any = None
     """"json" or a JSON schema."""
+    truncate: bool | None = None
+    """Of embeddings' inputs that are too long."""
+    dimensions: int | None = None
+    """Of embeddings."""
     verbose: bool = False
     hide_thinking: bool = False
     word_wrap: bool = True
@@ -48,6 +53,15 @@ def parse_think(text: str | None) -> bool | str | None:
     raise CliError(f'invalid value for --think: "{text}" (must be true, false, low, medium, high, or max)')
 
 
+def parse_truncate(text: str | None) -> bool | None:
+    """The value of `--truncate`. Raises CliError."""
+    if text is None:
+        return None
+    if text.lower() not in ("true", "t", "1", "false", "f", "0"):
+        raise CliError(f'invalid value for --truncate: "{text}" (must be true or false)')
+    return text.lower() in ("true", "t", "1")
+
+
 def parse_keep_alive(text: str | None) -> str | None:
     """The value of `--keepalive`, checked to be a Go duration. Raises CliError."""
     if text is not None:
@@ -59,10 +73,24 @@ def parse_keep_alive(text: str | None) -> str | None:
 
 
 def parse_format(text: str | None) -> Any:
-    """The value of `--format`: a JSON schema is sent as an object, anything else as it is."""
-    if text is None or not text.lstrip().startswith("{"):
+    """The value of `--format`: a JSON schema, or the file that has one, is sent as an object.
+
+    Anything else is sent as it is. Raises CliError.
+    """
+    if text is None or text == "json":
         return text
+    if text.lstrip().startswith("{"):
+        return _parse_schema(text, "--format")
+    if text.endswith(".json") or Path(text).is_file():
+        try:
+            return _parse_schema(Path(text).expanduser().read_bytes(), text)
+        except OSError as error:
+            raise CliError(f"--format: {text}: {error.strerror}") from None
+    return text
+
+
+def _parse_schema(data: str | bytes, where: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise CliError(f"--format: {error}") from None
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CliError(f"{where}: {error}") from None

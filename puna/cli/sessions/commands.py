@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from puna.cli.parameters import Model, open_client
+from puna.cli.parameters import AsJson, Model, open_client
 
 session_app = typer.Typer(
     help="Keep the KV of conversations, in memory and on disk.", no_args_is_help=True, rich_markup_mode=None
@@ -34,12 +34,15 @@ def session_load(model: Model, name: Session) -> None:
 
 
 @session_app.command("list")
-def session_list(prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "") -> None:
+def session_list(
+    prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "",
+    as_json: AsJson = False,
+) -> None:
     """List sessions, in memory and on disk."""
     from puna.cli.sessions.session import list_sessions
 
     with open_client() as client:
-        list_sessions(client, prefix)
+        list_sessions(client, prefix, as_json=as_json)
 
 
 session_app.command("ls", hidden=True)(session_list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from puna.cli.client import Client, Json
 from puna.cli.output.human import human_size, time_ago
+from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.cli.output.terminal import one_line
 
@@ -18,8 +19,16 @@ def load_session(client: Client, model: str, name: str) -> None:
     _report("loaded", client.post("/api/sessions/load", {"model": model, "name": name}))
 
 
-def list_sessions(client: Client, prefix: str = "") -> None:
+def list_sessions(client: Client, prefix: str = "", *, as_json: bool = False) -> None:
     """Prints the sessions of the models whose names start with `prefix`."""
+    sessions = [
+        session
+        for session in client.get("/api/sessions")["sessions"]
+        if session["model"].lower().startswith(prefix.lower())
+    ]
+    if as_json:
+        print_json({"sessions": sessions})
+        return
     rows = [["NAME", "MODEL", "TOKENS", "SIZE", "STATE", "SAVED"]]
     rows += [
         [
@@ -30,8 +39,7 @@ def list_sessions(client: Client, prefix: str = "") -> None:
             _state(session),
             time_ago(session["saved_at"]) if session["saved"] else "Never",
         ]
-        for session in client.get("/api/sessions")["sessions"]
-        if session["model"].lower().startswith(prefix.lower())
+        for session in sessions
     ]
     print(table(rows))
 
