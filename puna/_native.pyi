@@ -728,6 +728,26 @@ def plan_drafts(
     for the tokens of prompts in the step counts as given.
     """
 
+# --- weights of one type to another ---
+
+def quantize(
+    pool: ThreadPool, rows: NDArray[np.uint8], source: str, target: str, isa: str = "auto"
+) -> NDArray[np.uint8]:
+    """Rows of bytes of the type `source` (F32, F16, BF16) to rows of `target`: any of these, Q8_0, Q4_0, Q4_1,
+    Q5_0, Q5_1; to the bit as ggml does.
+
+    NativeError if there is no such quantizer, or rows are no whole numbers of blocks.
+    """
+
+def write_quantized(
+    pool: ThreadPool, rows: NDArray[np.uint8], source: str, target: str, descriptor: int, offset: int
+) -> None:
+    """The same, into a file from `offset` on; a megabyte or two of memory per thread.
+
+    OSError if it cannot be written; NativeError also where `target` has scales and a weight is infinite or not
+    a number.
+    """
+
 # --- single kernels, for tests and measurements ---
 
 def linear(

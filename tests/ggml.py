@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 # ggml.h; the gguf package does not know Q2_0.
 TYPES = {
+    "F16": 1, "BF16": 30,
     "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13,
     "Q6_K": 14, "IQ2_XXS": 16, "IQ2_XS": 17, "IQ3_XXS": 18, "IQ1_S": 19, "IQ4_NL": 20, "IQ3_S": 21,
     "IQ2_S": 22, "IQ4_XS": 23, "IQ1_M": 29, "TQ1_0": 34, "TQ2_0": 35, "MXFP4": 39, "NVFP4": 40, "Q1_0": 41,
@@ -59,12 +60,12 @@ def dequantize(packed: NDArray[np.uint8], name: str) -> NDArray[np.float32]:
     return out
 
 
-def quantize(values: NDArray[np.float32], name: str) -> NDArray[np.uint8]:
-    """[rows, values] to [rows, bytes], all values being equally important."""
+def quantize(values: NDArray[np.float32], name: str, *, has_importance: bool = True) -> NDArray[np.uint8]:
+    """[rows, values] to [rows, bytes], all values being equally important, or as important as ggml thinks."""
     elements, num_bytes = block_size(name)
     rows, cols = values.shape
     values = np.ascontiguousarray(values)
-    importance = np.ones(cols, np.float32)
+    importance = np.ones(cols, np.float32) if has_importance else None
     out = np.empty((rows, cols // elements * num_bytes), np.uint8)
     written = _library().ggml_quantize_chunk(
         TYPES[name],
@@ -73,7 +74,7 @@ def quantize(values: NDArray[np.float32], name: str) -> NDArray[np.uint8]:
         ctypes.c_int64(0),
         ctypes.c_int64(rows),
         ctypes.c_int64(cols),
-        ctypes.c_void_p(importance.ctypes.data),
+        None if importance is None else ctypes.c_void_p(importance.ctypes.data),
     )
     assert written == out.nbytes
     return out

@@ -7,6 +7,7 @@ namespace puna {
 
 void bind_gguf(nanobind::module_& m);
 void bind_arena(nanobind::module_& m);
+void bind_conversion(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
 void bind_json(nanobind::module_& m);
 void bind_kv(nanobind::module_& m);

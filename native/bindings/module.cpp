@@ -6,6 +6,7 @@ NB_MODULE(_native, m) {
   nanobind::exception<puna::Error>(m, "NativeError", PyExc_ValueError);
   puna::bind_gguf(m);
   puna::bind_arena(m);
+  puna::bind_conversion(m);
   puna::bind_executor(m);
   puna::bind_json(m);
   puna::bind_kernels(m);

@@ -36,6 +36,9 @@
   X(score_range)         \
   X(select_logits)       \
   X(logit_histogram)     \
+  X(widen)               \
+  X(all_finite)          \
+  X(quantize_weights)    \
   X(dot_burst)           \
   X(read_burst)
 

@@ -215,6 +215,13 @@ struct Kernels {
   // masses[kLogitBuckets]
   void (*logit_histogram)(const HistogramArgs& args, double* masses);
 
+  // --- quantizers/ --- the same results on every instruction set
+  // Of type F32, F16 or BF16 to floats.
+  void (*widen)(TensorType type, const uint8_t* x, int64_t count, float* out);
+  bool (*all_finite)(const float* x, int64_t count);
+  // `count` values to whole blocks; of none, it only tells whether there is a quantizer of the type.
+  bool (*quantize_weights)(TensorType type, const float* x, int64_t count, uint8_t* out);
+
   // --- peak.cpp --- for measuring the machine (machine/roofs.h); *sink keeps the work from being dropped
   int64_t (*dot_burst)(int64_t repeats, int32_t* sink);  // returns operations, two per product of bytes
   void (*read_burst)(const uint8_t* data, int64_t num_bytes, int32_t* sink);

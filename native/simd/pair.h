@@ -118,6 +118,11 @@ PUNA_INLINE void store_bytes(T* p, const Pair<Half>& v) {
   store_bytes(p, v.low);
   store_bytes(p + Pair<Half>::kHalf, v.high);
 }
+template <typename Half>
+PUNA_INLINE void store_u16(uint16_t* p, const Pair<Half>& v) {
+  store_u16(p, v.low);
+  store_u16(p + Pair<Half>::kHalf, v.high);
+}
 
 template <typename Half>
 PUNA_INLINE Pair<Half> fma(const Pair<Half>& a, const Pair<Half>& b, const Pair<Half>& c) {

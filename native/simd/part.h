@@ -75,6 +75,12 @@ PUNA_INLINE void store_bytes(T* p, I32Part v) {
   std::memcpy(p, &bytes, sizeof bytes);
 }
 
+PUNA_INLINE void store_u16(uint16_t* p, U32Part v) {
+  typedef uint16_t Halves __attribute__((vector_size(2 * kPartLanes)));
+  const Halves halves = __builtin_convertvector(v, Halves);
+  std::memcpy(p, &halves, sizeof halves);
+}
+
 // Lane i of the result is lane i ^ kDistance.
 template <int kDistance, typename Part>
 PUNA_INLINE Part exchange(Part v) {

@@ -112,6 +112,7 @@ PUNA_INLINE i32x16 load_s8(const int8_t* p) {
 //   exchange<n>(v)           lane i is lane i ^ n, n being 1 or 2
 //   store_f16(p, v)          rounded to nearest, ties to even
 //   store_bytes(p, v)        the low byte of each lane
+//   store_u16(p, v)          the low half of each lane
 //   dot4_u8s8(acc, u, s)     acc[lane] += sum of 4 products of the lane's unsigned bytes of u and signed
 //                            bytes of s, which are -127..127; exact in int32
 //   dot16_u8s8<n>(acc, u, s) the same for four words, u[4] and s[4], whose bytes u are at most n; cheaper for
