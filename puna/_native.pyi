@@ -733,8 +733,8 @@ def plan_drafts(
 def quantize(
     pool: ThreadPool, rows: NDArray[np.uint8], source: str, target: str, isa: str = "auto"
 ) -> NDArray[np.uint8]:
-    """Rows of bytes of the type `source` (F32, F16, BF16) to rows of `target`: any of these, Q8_0, Q4_0, Q4_1,
-    Q5_0, Q5_1; to the bit as ggml does.
+    """Rows of bytes of the type `source` (F32, F16, BF16) to rows of `target`: any of these, or Q8_0, Q4_0,
+    Q4_1, Q5_0, Q5_1, to the bit as ggml does.
 
     NativeError if there is no such quantizer, or rows are no whole numbers of blocks.
     """
@@ -744,8 +744,8 @@ def write_quantized(
 ) -> None:
     """The same, into a file from `offset` on; a megabyte or two of memory per thread.
 
-    OSError if it cannot be written; NativeError also where `target` has scales and a weight is infinite or not
-    a number.
+    OSError if it cannot be written; NativeError also where `target` has scales and a weight is infinite or
+    not a number.
     """
 
 # --- single kernels, for tests and measurements ---
