@@ -4,10 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from puna.convert.errors import ConversionError
 from puna.convert.job import Report
+from puna.convert.models import config as model_config
+from puna.convert.models.config import Config
+from puna.convert.models.families import family_of
+from puna.convert.models.hyperparameters import hyperparameters
+from puna.convert.output import write_model
+from puna.convert.plan import plan_model
+from puna.convert.sources.files import Files
+from puna.convert.sources.shards import read_tensors
+from puna.convert.types import file_type, source_types
+from puna.convert.vocabularies.choice import vocabulary_values
+from puna.gguf.writer import GgufValue, float32, int32, string, uint32
+
+_EMBEDDING = "token_embd.weight"
+_GENERATION = "generation_config.json"
+_SAMPLING = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 
 
 def convert_safetensors(files: Mapping[str, int], output: int, quantize: str, report: Report) -> None:  # noqa: ARG001
-    """Raises ConversionError."""
-    raise ConversionError("safetensors cannot be converted yet")
+    """files: of the directory, by name. Raises ConversionError, OSError."""
+    given = Files(files)
+    config = Config(given.object(model_config.NAME))
+    family = family_of(config)
+    config = config.with_defaults(family.defaults)
+    planned = [*plan_model(family, config, read_tensors(given)).values()]
+    size = next((tensor.shape[0] for tensor in planned if tensor.name == _EMBEDDING), 0)
+    types = source_types(planned)
+    metadata = {
+        "general.architecture": string(family.architecture),
+        "general.type": string("model"),
+        "general.file_type": uint32(file_type(planned, types)),
+        "general.quantization_version": uint32(2),
+        **_sampling(given),
+        **hyperparameters(family, config),
+        f"{family.architecture}.vocab_size": uint32(size),
+        **vocabulary_values(given, config, family.architecture, size),
+    }
+    write_model(given, output, metadata, planned, types, report)
+
+
+def _sampling(files: Files) -> dict[str, GgufValue]:
+    """What generation_config.json recommends."""
+    config = Config(files.object(_GENERATION))
+    values = {name: config.number(name) for name in _SAMPLING if config.has(name)}
+    return {
+        f"general.sampling.{_SAMPLING[name]}": int32(int(value)) if name == "top_k" else float32(value)
+        for name, value in values.items()
+    }

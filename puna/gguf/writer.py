@@ -70,6 +70,10 @@ def uint32(value: int) -> GgufValue:
     return GgufValue("uint32", value)
 
 
+def int32(value: int) -> GgufValue:
+    return GgufValue("int32", value)
+
+
 def float32(value: float) -> GgufValue:
     return GgufValue("float32", value)
 

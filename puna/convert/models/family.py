@@ -1,0 +1,54 @@
+"""What tells one family of models from another when it is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from puna.convert.models.config import Config
+from puna.gguf.writer import GgufValue
+
+Hyperparameters = dict[str, GgufValue]
+"""By their keys, without the architecture before them."""
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    architecture: str
+    """As GGUF names it."""
+    layer_names: Mapping[str, str]
+    """GGUF's names of what lies in a layer, by the names in `model.layers.<n>.`."""
+    hyperparameters: Callable[[Config, Hyperparameters], None] = lambda _config, _values: None
+    """Adds what this family has besides what all have, or changes it."""
+    norms_add_one: bool = False
+    """GGUF's weights of norms are larger by one."""
+    pairs_halves: bool = False
+    """Rotation pairs a head's first half with its second in safetensors, neighbours in GGUF."""
+    has_output: bool = True
+    """Otherwise an output matrix is the embedding once more, and left out."""
+    defaults: Mapping[str, float] = {}
+    """What a configuration need not say."""
+
+
+ATTENTION = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+}
+NORMED_HEADS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+FEED_FORWARD = {
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+EXPERTS = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+}
+"""Experts' numbers are left out, as they are in GGUF."""

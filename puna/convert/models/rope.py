@@ -1,0 +1,81 @@
+"""How a configuration says rotary embeddings are scaled, in GGUF's words."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.convert.errors import ConversionError
+from puna.convert.models.config import Config
+from puna.convert.models.family import Hyperparameters
+from puna.gguf.writer import float32, string, uint32
+
+_UNSCALED = ("", "default", "mrope")
+
+
+def _parameters(config: Config) -> Config:
+    """Of layers that attend to everything."""
+    parameters = config.section("rope_parameters", "rope_scaling")
+    return parameters.section("full_attention") if parameters.has("full_attention") else parameters
+
+
+def _kind(parameters: Config) -> str:
+    return parameters.text("rope_type", parameters.text("type")).lower()
+
+
+def _base(config: Config) -> float:
+    return _parameters(config).number("rope_theta", default=config.number("rope_theta", default=10000.0))
+
+
+def rope_values(config: Config) -> Hyperparameters:
+    """Raises ConversionError for a scaling that is not known."""
+    parameters = _parameters(config)
+    values: Hyperparameters = {"rope.freq_base": float32(_base(config))}
+    local = config.section("rope_parameters").section("sliding_attention")
+    if local.has("rope_theta") or config.has("rope_local_base_freq"):
+        base = local.number("rope_theta", default=config.number("rope_local_base_freq", default=10000.0))
+        values["rope.freq_base_swa"] = float32(base)
+    kind = _kind(parameters)
+    if kind in ("linear", "yarn"):
+        values["rope.scaling.type"] = string(kind)
+        values["rope.scaling.factor"] = float32(parameters.number("factor"))
+    elif kind not in (*_UNSCALED, "llama3"):
+        raise ConversionError(
+            f"config.json: rope scaling {kind[:40]!r} is not known (linear, yarn, llama3 are)"
+        )
+    if kind == "yarn":
+        original = parameters.integer(
+            "original_max_position_embeddings", default=config.integer("max_position_embeddings")
+        )
+        values["rope.scaling.original_context_length"] = uint32(original)
+        for name, key in (
+            ("attention_factor", "attn_factor"),
+            ("beta_fast", "yarn_beta_fast"),
+            ("beta_slow", "yarn_beta_slow"),
+        ):
+            if parameters.has(name):
+                values[f"rope.scaling.{key}"] = float32(parameters.number(name))
+    return values
+
+
+def frequency_factors(config: Config, head_dim: int) -> NDArray[np.float32] | None:
+    """By which frequencies are divided, for Llama 3.1's scaling: slow ones by its factor, fast ones by 1,
+    those between by something between. None where there is no such scaling. Raises ConversionError.
+    """
+    parameters = _parameters(config)
+    if _kind(parameters) != "llama3":
+        return None
+    factor = parameters.number("factor", default=8.0)
+    slow = parameters.number("low_freq_factor", default=1.0)
+    fast = parameters.number("high_freq_factor", default=4.0)
+    original = parameters.number("original_max_position_embeddings", default=8192)
+    if factor <= 0 or not 0 < slow < fast:
+        raise ConversionError("config.json: the factors of rope_scaling make no sense")
+    single = np.float32  # as the reference computes it, so that files are equal
+    frequencies = 1 / single(_base(config)) ** (np.arange(0, head_dim, 2, dtype=single) / single(head_dim))
+    turns = single(original) / (single(2 * math.pi) / frequencies)
+    smooth = np.clip((turns - single(slow)) / single(fast - slow), 0, 1)
+    factors: NDArray[np.float32] = (1 / ((1 - smooth) / single(factor) + smooth)).astype(single)
+    return factors

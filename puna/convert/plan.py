@@ -1,0 +1,168 @@
+"""Which tensors a converted model has, and of which rows of the source each is made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from puna.convert.errors import ConversionError
+from puna.convert.models.config import Config
+from puna.convert.models.family import Family
+from puna.convert.models.hyperparameters import head_dim, num_experts, num_layers
+from puna.convert.models.names import Place, is_left_out, place_of
+from puna.convert.models.rope import frequency_factors
+from puna.convert.sources.header import SourceTensor
+from puna.convert.sources.values import Rows, all_rows, can_read
+
+_SCALES = (".weight_scale_inv", ".weight_scale")
+_OF_ACTIVATIONS = (".input_scale", ".k_scale", ".v_scale")
+_GATE_AND_UP = "ffn_gate_up_exps"
+
+
+class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
+    """A tensor of the output."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Slowest first, as in NumPy."""
+    dtype: str
+    """Of the source's values."""
+    rows: tuple[Rows, ...] = ()
+    """One after the other they are all of its rows."""
+    values: NDArray[np.float32] | None = None
+    """In place of rows."""
+    pair_rows: int = 0
+    """So many rows are a head, of which the first half is interleaved with the second; 0: all stay."""
+    adds_one: bool = False
+
+    @property
+    def is_lossless(self) -> bool:
+        """The source's bytes can be taken as they are."""
+        return self.values is None and not self.adds_one and all(rows.scale is None for rows in self.rows)
+
+
+def plan_model(
+    family: Family, config: Config, sources: Mapping[str, SourceTensor]
+) -> dict[str, PlannedTensor]:
+    """By name. Raises ConversionError for tensors that are not known or do not fit each other."""
+    planned: dict[str, PlannedTensor] = {}
+    experts: dict[str, dict[int, Rows]] = {}
+    if (factors := frequency_factors(config, head_dim(config))) is not None:
+        _add(
+            planned, PlannedTensor(name="rope_freqs.weight", shape=factors.shape, dtype="F32", values=factors)
+        )
+    for name, tensor in sources.items():
+        if is_left_out(name, family) or name.endswith((*_SCALES, *_OF_ACTIVATIONS)):
+            continue
+        place = place_of(name, family)
+        if place is None:
+            raise ConversionError(f"tensor {name[:100]!r} is not known of {family.architecture}")
+        _check_place(place, tensor, config)
+        rows = all_rows(tensor, _scale_of(name, sources))
+        if place.expert is not None:
+            _add_expert(experts, place, rows)
+        elif _GATE_AND_UP in place.name:
+            for part in _gate_and_up(place, tensor):
+                _add(planned, part)
+        else:
+            _add(planned, _plain(place.name, rows, family, config))
+    for name, parts in experts.items():
+        _add(planned, _merged(name, parts, config))
+    return planned
+
+
+def _add(planned: dict[str, PlannedTensor], tensor: PlannedTensor) -> None:
+    if tensor.name in planned:
+        raise ConversionError(f"there are two tensors for {tensor.name}")
+    if not math.prod(tensor.shape) or len(tensor.shape) > 4:
+        raise ConversionError(f"{tensor.name} cannot have the shape {tensor.shape}")
+    planned[tensor.name] = tensor
+
+
+def _check_place(place: Place, tensor: SourceTensor, config: Config) -> None:
+    if not can_read(tensor.dtype):
+        raise ConversionError(
+            f"tensor {tensor.name[:100]!r}: values of type {tensor.dtype} cannot be converted"
+        )
+    if place.layer is not None and place.layer >= num_layers(config):
+        raise ConversionError(f"tensor {tensor.name[:100]!r} is of a layer that config.json does not have")
+
+
+def _scale_of(name: str, sources: Mapping[str, SourceTensor]) -> SourceTensor | None:
+    stem = name.removesuffix(".weight")
+    scale = next((sources[stem + ending] for ending in _SCALES if stem + ending in sources), None)
+    if scale is None and sources[name].dtype.startswith("F8"):
+        raise ConversionError(f"tensor {name[:100]!r} has no scale")
+    if scale is not None and not can_read(scale.dtype):
+        raise ConversionError(f"tensor {scale.name[:100]!r}: scales of type {scale.dtype} are not known")
+    return scale
+
+
+def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTensor:
+    tensor = rows.tensor
+    shape = tensor.shape
+    if len(shape) == 3 and shape[1] == 1:  # a convolution over each channel
+        shape = (shape[0], shape[2])
+    return PlannedTensor(
+        name=name,
+        shape=shape or (1,),
+        dtype=tensor.dtype,
+        rows=(rows,),
+        pair_rows=pair_rows(name, tensor, family, head_dim(config)),
+        adds_one=family.norms_add_one and name.endswith("_norm.weight"),
+    )
+
+
+def pair_rows(name: str, tensor: SourceTensor, family: Family, head_dim: int) -> int:
+    """Of queries and keys, as PlannedTensor has it. Raises ConversionError if they are no whole heads."""
+    if not family.pairs_halves or (".attn_q." not in name and ".attn_k." not in name):
+        return 0
+    if not tensor.shape or head_dim < 2 or head_dim % 2 or tensor.shape[0] % head_dim:
+        raise ConversionError(f"tensor {tensor.name[:100]!r} has no whole number of heads")
+    return head_dim
+
+
+def _add_expert(experts: dict[str, dict[int, Rows]], place: Place, rows: Rows) -> None:
+    parts = experts.setdefault(place.name, {})
+    assert place.expert is not None
+    if place.expert in parts:
+        raise ConversionError(f"there are two tensors for expert {place.expert} of {place.name}")
+    parts[place.expert] = rows
+
+
+def _merged(name: str, parts: Mapping[int, Rows], config: Config) -> PlannedTensor:
+    """The experts' matrices, one after the other."""
+    count = num_experts(config)
+    if parts.keys() != set(range(count)):
+        raise ConversionError(f"{name} has {len(parts)} experts; config.json has {count}")
+    tensors = [parts[expert].tensor for expert in range(count)]
+    first = tensors[0]
+    if any((tensor.shape, tensor.dtype) != (first.shape, first.dtype) for tensor in tensors):
+        raise ConversionError(f"the experts of {name} differ in shape or type")
+    return PlannedTensor(
+        name=name,
+        shape=(count, *first.shape),
+        dtype=first.dtype,
+        rows=tuple(parts[expert] for expert in range(count)),
+    )
+
+
+def _gate_and_up(place: Place, tensor: SourceTensor) -> list[PlannedTensor]:
+    """Of each expert the first half of the rows is the gate."""
+    if len(tensor.shape) != 3 or tensor.shape[1] % 2:
+        raise ConversionError(f"tensor {tensor.name[:100]!r} cannot have the shape {tensor.shape}")
+    count, both, width = tensor.shape
+    half = both // 2
+    return [
+        PlannedTensor(
+            name=place.name.replace(_GATE_AND_UP, part),
+            shape=(count, half, width),
+            dtype=tensor.dtype,
+            rows=tuple(Rows(tensor, expert * both + begin, half) for expert in range(count)),
+        )
+        for part, begin in (("ffn_gate_exps", 0), ("ffn_up_exps", half))
+    ]

@@ -1,0 +1,1 @@
+"""Tokenizers as Hugging Face and SentencePiece store them, in GGUF's words."""

@@ -1,0 +1,31 @@
+"""Conversions in this process, for tests of what they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from puna.convert.job import ConvertProgress, Report
+
+Conversion = Callable[[Mapping[str, int], int, str, Report], None]
+
+
+def convert(
+    conversion: Conversion, files: Mapping[str, Path], output: Path, quantize: str = ""
+) -> list[ConvertProgress]:
+    """What was reported."""
+    told: list[ConvertProgress] = []
+    with ExitStack() as opened:
+        descriptors = {}
+        for name, path in files.items():
+            descriptors[name] = os.open(path, os.O_RDONLY)
+            opened.callback(os.close, descriptors[name])
+        file = opened.enter_context(output.open("w+b"))
+        conversion(descriptors, file.fileno(), quantize, told.append)
+    return told
+
+
+def files_in(directory: Path) -> dict[str, Path]:
+    return {path.name: path for path in directory.iterdir()}
