@@ -9,6 +9,7 @@ from starlette.requests import Request
 from puna.api.body_budget import BodyBudget
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import HttpCounts
+from puna.daemon.converting import Converter
 from puna.daemon.runtime import Runtime
 from puna.registry.shared_pulls import SharedPulls
 
@@ -22,6 +23,7 @@ class ApiContext:
     bodies: BodyBudget
     http_counts: HttpCounts = field(default_factory=HttpCounts)
     pulls: SharedPulls = field(default_factory=SharedPulls)
+    converter: Converter = field(default_factory=Converter)
 
 
 def context_of(request: Request) -> ApiContext:

@@ -12,6 +12,7 @@ from puna.engine.request import GenerationError
 from puna.gguf import GgufError
 from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, SavedSessionMismatch
 from puna.registry import (
+    CreationError,
     DigestMismatch,
     InvalidDigest,
     InvalidModelName,
@@ -47,6 +48,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (InvalidModelName, 400),
     (InvalidDigest, 400),
     (DigestMismatch, 400),
+    (CreationError, 400),
     (ReadOnlyModel, 403),
     (ModelNotFound, 404),
     (InvalidSessionName, 400),

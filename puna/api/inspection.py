@@ -76,6 +76,12 @@ class Inspector:
         if error := self._template_errors[digest]:
             raise TemplateError(error)
 
+    async def check_given(self, template: str, renderer: str, parser: str) -> None:
+        """Before a model is made that has them; each may be empty. Raises TemplateError."""
+        await self._text.check_template(
+            ModelSource("the model", ()), ModelTemplates(go=template, renderer=renderer, parser=parser)
+        )
+
     async def _template_error(self, model: StoredModel) -> str:
         async with opened_model(model) as source:
             try:
@@ -104,6 +110,8 @@ class Inspector:
             architecture=record.architecture or "unknown",
             parameter_size=record.parameter_size,
             quantization=record.quantization,
+            kind=record.kind,
+            num_parts=record.num_parts,
         )
 
 

@@ -15,6 +15,10 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     error: Text = ""
     """Why the file cannot be used; then nothing else is known."""
+    kind: Text = "model"
+    """Or "adapter", "projector", ..."""
+    num_parts: Count = 1
+    """Of the split file that it is one of."""
     architecture: Text = ""
     capabilities: Annotated[tuple[Text, ...], msgspec.Meta(max_length=16)] = ()
     """What the model can do; puna may not."""

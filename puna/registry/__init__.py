@@ -3,6 +3,7 @@
 from puna.registry.digest import Digest, parse_digest
 from puna.registry.errors import (
     CorruptManifest,
+    CreationError,
     DigestMismatch,
     InvalidDigest,
     InvalidModelName,
@@ -22,6 +23,7 @@ from puna.registry.store.stored_model import ModelEntry, StoredMessage, StoredMo
 
 __all__ = [
     "CorruptManifest",
+    "CreationError",
     "Digest",
     "DigestMismatch",
     "InvalidDigest",

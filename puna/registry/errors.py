@@ -105,3 +105,11 @@ class RemoteError(RegistryError):
         """status: the HTTP status with which it refused."""
         super().__init__(reason)
         self.status = status
+
+
+class CreationError(RegistryError):
+    """What is asked for makes no model."""
+
+
+class QuantizationError(RegistryError):
+    """Weights cannot be quantized so."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import msgspec
 from starlette.requests import Request
 
 from puna.api.body import read_body
-from puna.api.context import context_of
+from puna.api.context import ApiContext, context_of
 from puna.api.ollama.progress import progress_response
 from puna.api.streaming import EventResponse
 from puna.registry import ModelName
@@ -28,13 +30,19 @@ async def pull(request: Request) -> EventResponse[Progress]:
     """Fetches a model into the store and reports how far it is; who asks for the same meanwhile shares it."""
     body = await read_body(request, PullRequest)
     name = ModelName.parse(body.model or body.name)
-    context = context_of(request)
+    events = pulled(context_of(request), name, insecure=body.insecure)
+    return progress_response(events, stream=body.stream)
+
+
+def pulled(
+    context: ApiContext, name: ModelName, *, insecure: bool = False
+) -> AsyncGenerator[Progress, None]:
+    """The statuses of a pull, which all share who want the same."""
     settings = context.runtime.settings
     access = RegistryAccess(
-        settings.registry_key, body.insecure, mirrors=settings.mirrors, prunes=not settings.no_prune
+        settings.registry_key, insecure, mirrors=settings.mirrors, prunes=not settings.no_prune
     )
-    events = context.pulls.watch(
-        (name.key, body.insecure),
+    return context.pulls.watch(
+        (name.key, insecure),
         lambda: pull_model(context.runtime.store, name, context.inspector.describe, access),
     )
-    return progress_response(events, stream=body.stream)

@@ -13,3 +13,7 @@ class WeightsDescription(msgspec.Struct, frozen=True):
     """Such as "134.52M"."""
     quantization: str
     """Such as "Q4_1"."""
+    kind: str = "model"
+    """Or "adapter", "projector", ..."""
+    num_parts: int = 1
+    """Of the split file that it is one of."""

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import DigestMismatch, StoreError
 
 log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 20
 
 
 @contextmanager
@@ -67,6 +70,18 @@ class BlobWriter:
             self._file.write(data)
         self._hash.update(data)
         self.num_bytes += len(data)
+
+    @property
+    def descriptor(self) -> int:
+        """For another process to write the file in place of `write`; see take_file()."""
+        return self._file.fileno()
+
+    def take_file(self, cancelled: threading.Event) -> None:
+        """Makes what another process has written the blob's content. Raises StoreError."""
+        with reported("cannot read the store"), self.path.open("rb") as file:
+            while (chunk := file.read(_CHUNK_BYTES)) and not cancelled.is_set():
+                self._hash.update(chunk)
+                self.num_bytes += len(chunk)
 
     def verify(self) -> Digest:
         """Brings everything to the disk and returns its digest. Raises StoreError, DigestMismatch."""

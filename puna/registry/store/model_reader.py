@@ -24,11 +24,11 @@ from puna.registry.store.stored_model import ModelEntry, StoredMessage, StoredMo
 T = TypeVar("T")
 
 # A manifest may name any blob as its template: do not read gigabytes of weights as text.
-_MAX_TEXT_BYTES = 4 << 20
-_MAX_TEXTS_BYTES = 8 << 20
-_MAX_TEXT_LAYERS = 100
+MAX_TEXT_BYTES = 4 << 20
+MAX_TEXTS_BYTES = 8 << 20
+MAX_TEXT_LAYERS = 100
 # Parsed JSON of any shape takes up to thirty times its bytes.
-_MAX_PARAMS_BYTES = 256 << 10
+MAX_PARAMS_BYTES = 256 << 10
 _MAX_CONFIG_BYTES = 1 << 20
 
 _LAST_TIME_S = 253402214400  # a day before the year 10000, the first that datetime does not know
@@ -62,8 +62,8 @@ def read_model(root: Path, path: Path, name: ModelName) -> StoredModel:
     entry = read_entry(root, path, name)
     blobs = _Blobs(root, path)
     layers = {kind: _distinct(entry.manifest.layers, kind) for kind in _TEXT_KINDS}
-    if sum(map(len, layers.values())) > _MAX_TEXT_LAYERS:
-        raise CorruptManifest(path, f"more than {_MAX_TEXT_LAYERS} layers of text")
+    if sum(map(len, layers.values())) > MAX_TEXT_LAYERS:
+        raise CorruptManifest(path, f"more than {MAX_TEXT_LAYERS} layers of text")
     return StoredModel(
         **{field.name: getattr(entry, field.name) for field in fields(entry)},
         template=blobs.last_text(layers["template"] or layers["prompt"]),
@@ -71,12 +71,12 @@ def read_model(root: Path, path: Path, name: ModelName) -> StoredModel:
         params={
             key: value
             for layer in layers["params"]
-            for key, value in blobs.json(layer, dict[str, Any], _MAX_PARAMS_BYTES).items()
+            for key, value in blobs.json(layer, dict[str, Any], MAX_PARAMS_BYTES).items()
         },
         messages=[
             message
             for layer in layers["messages"]
-            for message in blobs.json(layer, list[StoredMessage], _MAX_TEXT_BYTES)
+            for message in blobs.json(layer, list[StoredMessage], MAX_TEXT_BYTES)
         ],
         licenses=[blobs.text(layer) for layer in layers["license"]],
         origin=read_origin(root, parse_digest(entry.weights_id)),
@@ -98,7 +98,7 @@ class _Blobs:
     def __init__(self, root: Path, manifest_path: Path) -> None:
         self._directory = root / "blobs"
         self._manifest_path = manifest_path
-        self._left_bytes = _MAX_TEXTS_BYTES
+        self._left_bytes = MAX_TEXTS_BYTES
 
     def modified_at(self) -> datetime:
         """Of the manifest."""
@@ -126,7 +126,7 @@ class _Blobs:
 
     def text(self, layer: Layer) -> str:
         try:
-            return self._read(layer, _MAX_TEXT_BYTES).decode()
+            return self._read(layer, MAX_TEXT_BYTES).decode()
         except UnicodeDecodeError as error:
             raise self._corrupt(f"{layer.digest}: {error}") from error
 

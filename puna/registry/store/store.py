@@ -28,6 +28,7 @@ from puna.registry.errors import (
     ModelNotFound,
     ReadOnlyModel,
     RegistryError,
+    StoreError,
 )
 from puna.registry.name import ModelName
 from puna.registry.store.blob_reader import open_blob
@@ -161,6 +162,15 @@ class Store:
     def has_blob(self, digest: str) -> bool:
         """Whether the writable root has the blob. Raises InvalidDigest."""
         return is_file(self.blob_path(digest))
+
+    def blob_size(self, digest: str) -> int:
+        """Bytes of a blob of the writable root. Raises InvalidDigest, MissingBlob, StoreError."""
+        try:
+            return self.blob_path(digest).stat().st_size
+        except FileNotFoundError:
+            raise MissingBlob(parse_digest(digest)) from None
+        except OSError as error:
+            raise StoreError(f"cannot read {digest}: {error.strerror or error}") from error
 
     def open_blob(self, digest: str) -> int:
         """A descriptor of a blob of the writable root, the caller's to close.

@@ -46,7 +46,9 @@ class Inspect(Call[ModelRecord], frozen=True):
 
 
 class CheckTemplate(Call[None], frozen=True):
-    """With the model's file. Raises TemplateError if its template cannot be used, GgufError."""
+    """With the model's file, or with none as if there was one with a template. Raises TemplateError if the
+    template of choice cannot be used, GgufError.
+    """
 
     name: str
     templates: ModelTemplates

@@ -29,6 +29,8 @@ def read_record(metadata: Metadata, templates: ModelTemplates) -> ModelRecord:
     choice = _choice(metadata, templates)
     tensors = metadata.tensors
     return ModelRecord(
+        kind=_bounded(_kind(metadata, architecture)),
+        num_parts=max(_count(metadata.get("split.count")), 1),
         architecture=_bounded(architecture),
         capabilities=tuple(_capabilities(metadata, architecture, choice)),
         template_source=choice.source,
@@ -51,6 +53,13 @@ def fill_in_tokens(metadata: Mapping[str, Any]) -> list[int]:
         found = [metadata.get(f"tokenizer.ggml.{key}") for key in keys]
         tokens += [token for token in found if isinstance(token, int) and token >= 0][:1]
     return tokens if len(tokens) == len(_FILL_IN_KEYS) else []
+
+
+def _kind(metadata: Metadata, architecture: str) -> str:
+    if architecture == "clip":  # also of files that do not say it
+        return "projector"
+    kind = metadata.get("general.type", "model")
+    return "projector" if kind == "mmproj" else kind
 
 
 def _choice(metadata: Metadata, templates: ModelTemplates) -> Choice:

@@ -71,7 +71,7 @@ class TextService:
             case Inspect(name, templates):
                 return read_record(read_metadata(descriptors[0], name), templates)
             case CheckTemplate(name, templates):
-                source = read_metadata(descriptors[0], name).get(TEMPLATE_KEY)
+                source = read_metadata(descriptors[0], name).get(TEMPLATE_KEY) if descriptors else ""
                 with self._stage.during(Stage.TEMPLATE):
                     choose(source, templates).check()
             case Describe(name, verbose, with_template, basename):

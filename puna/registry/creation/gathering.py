@@ -1,0 +1,165 @@
+"""The files of a new model: those of another one, or what was uploaded, converted where it has to be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, aclosing
+from functools import partial
+
+from puna.registry.creation.description import WeightsDescription
+from puna.registry.creation.parts import FILE_KINDS, Part, inherited
+from puna.registry.creation.recipe import UNQUANTIZED, Files
+from puna.registry.creation.sorting import gguf_files, is_safetensors
+from puna.registry.creation.tools import Conversion, Tools
+from puna.registry.digest import Digest
+from puna.registry.errors import CreationError, QuantizationError
+from puna.registry.in_thread import in_thread
+from puna.registry.progress import Progress
+from puna.registry.store.blob_copy import copy_blob
+from puna.registry.store.blob_reader import open_blob
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.free_space import check_free_space
+from puna.registry.store.store import Store
+from puna.registry.store.stored_model import StoredModel
+
+Blob = Digest | BlobWriter
+
+
+class Gathering:
+    """Use its generators one after the other, to their ends: each adds to `parts`.
+
+    scratch: removes, when it is closed, new files that have not become blobs.
+    They raise CreationError, QuantizationError, MissingBlob, StoreError, GgufError.
+    """
+
+    def __init__(self, store: Store, tools: Tools, scratch: ExitStack) -> None:
+        self._store = store
+        self._tools = tools
+        self._scratch = scratch
+        self.parts: list[Part] = []
+        self.weights: WeightsDescription | None = None
+        """Of new ones."""
+        self.spent: list[Digest] = []
+        """Blobs that others have been made of."""
+
+    async def inherit(self, base: StoredModel, quantize: str) -> AsyncGenerator[Progress, None]:
+        """The files of another model."""
+        for part in inherited(base, FILE_KINDS):
+            blob = await self._brought(base, part)
+            if part.kind != "model" or not quantize:
+                self.parts.append(part._replace(blob=blob))
+                continue
+            weights = await self._describe(blob)
+            async with aclosing(self._whole({"model.gguf": blob}, weights, part, quantize)) as statuses:
+                async for progress in statuses:
+                    yield progress
+
+    async def add(self, files: Files, kind: str, quantize: str = "") -> AsyncGenerator[Progress, None]:
+        """Uploaded files, one of which (or all together) is to be a layer of this kind. Files of models may
+        bring projectors and adapters along.
+        """
+        if not files:
+            raise CreationError("no files provided to convert")
+        if is_safetensors(files):
+            made = self._from_safetensors(files, Part(kind, b""), quantize)
+        else:
+            made = self._from_gguf(files, Part(kind, b""), quantize)
+        async with aclosing(made) as statuses:
+            async for progress in statuses:
+                yield progress
+
+    async def _from_safetensors(
+        self, files: Files, part: Part, quantize: str
+    ) -> AsyncGenerator[Progress, None]:
+        noun = "adapter" if part.kind == "adapter" else "model"
+        yield Progress(f"converting {noun}")
+        status = f"quantizing F16 model to {quantize}" if quantize else f"converting {noun}"
+        conversion = Conversion("adapter" if noun == "adapter" else "safetensors", quantize, status)
+        async with aclosing(self._converted(files, conversion, part)) as statuses:
+            async for progress in statuses:
+                yield progress
+
+    async def _from_gguf(self, files: Files, part: Part, quantize: str) -> AsyncGenerator[Progress, None]:
+        described: dict[str, WeightsDescription] = {}
+        found = await asyncio.to_thread(gguf_files, self._store, files)
+        for name, digest in found.items():
+            yield Progress("parsing GGUF")
+            described[name] = await self._describe(digest)
+        main_kind = "adapter" if part.kind == "adapter" else "model"
+        mains = {name: found[name] for name in found if described[name].kind == main_kind}
+        for name in found.keys() - mains.keys():
+            self._add_companion(name, found[name], described[name], part.kind)
+        if main_kind == "adapter" and len(mains) > 1:
+            raise CreationError("only one adapter is currently supported")
+        if not mains:
+            raise CreationError(f"none of the files is a GGUF {main_kind}")
+        first = described[next(iter(mains))]
+        if first.num_parts != len(mains):
+            raise CreationError(f"{len(mains)} GGUF files, where one model has {first.num_parts}")
+        async with aclosing(self._whole(mains, first, part, quantize)) as statuses:
+            async for progress in statuses:
+                yield progress
+
+    def _add_companion(self, name: str, digest: Digest, found: WeightsDescription, kind: str) -> None:
+        if kind != "model" or found.kind not in ("projector", "adapter"):
+            raise CreationError(f"{name} cannot be a {kind}: it is a file of the kind {found.kind}")
+        self.parts.append(Part(found.kind, digest))
+
+    async def _whole(
+        self, files: Mapping[str, Blob], found: WeightsDescription, part: Part, quantize: str
+    ) -> AsyncGenerator[Progress, None]:
+        """One GGUF file, or all parts of one, as `part`."""
+        if quantize in ("", found.quantization):
+            if len(files) == 1:
+                self._add(part, next(iter(files.values())), found)
+                return
+            status, quantize = "merging GGUF files", ""
+        elif found.quantization in UNQUANTIZED:
+            status = f"quantizing {found.quantization} model to {quantize}"
+        else:
+            raise QuantizationError("quantization is only supported for F16, BF16 and F32 models")
+        async with aclosing(self._converted(files, Conversion("gguf", quantize, status), part)) as statuses:
+            async for progress in statuses:
+                yield progress
+
+    async def _converted(
+        self, files: Mapping[str, Blob], conversion: Conversion, part: Part
+    ) -> AsyncGenerator[Progress, None]:
+        writer = self._scratch.enter_context(self._store.blob_writer())
+        with ExitStack() as opened:
+            descriptors = {name: self._open(blob, opened) for name, blob in files.items()}
+            num_bytes = sum(os.fstat(descriptor).st_size for descriptor in descriptors.values())
+            check_free_space(self._store.blobs, num_bytes)
+            async with aclosing(self._tools.convert(descriptors, writer.descriptor, conversion)) as statuses:
+                async for progress in statuses:
+                    yield progress
+        yield Progress("verifying conversion")
+        await in_thread(writer.take_file)
+        self._add(part._replace(parent=""), writer, await self._describe(writer))
+        self.spent += [blob for blob in files.values() if isinstance(blob, str)]
+
+    def _add(self, part: Part, blob: Blob, found: WeightsDescription) -> None:
+        self.parts.append(part._replace(blob=blob))
+        if part.kind == "model":
+            self.weights = found
+
+    async def _brought(self, base: StoredModel, part: Part) -> Blob:
+        """Copied if it is in a store that is only read."""
+        assert isinstance(part.blob, str)
+        if self._store.has_blob(part.blob):
+            return part.blob
+        path = base.model_path.with_name(self._store.blob_path(part.blob).name)
+        writer = self._scratch.enter_context(self._store.blob_writer(part.blob))
+        await in_thread(partial(copy_blob, path, writer))
+        return writer
+
+    async def _describe(self, blob: Blob) -> WeightsDescription:
+        with ExitStack() as opened:
+            return await self._tools.describe(self._open(blob, opened))
+
+    def _open(self, blob: Blob, opened: ExitStack) -> int:
+        descriptor = self._store.open_blob(blob) if isinstance(blob, str) else open_blob(blob.path)
+        opened.callback(os.close, descriptor)
+        return descriptor
