@@ -1,4 +1,4 @@
-"""Blobs, create, pull."""
+"""Blobs, pull."""
 
 from __future__ import annotations
 
@@ -18,14 +18,6 @@ pytestmark = pytest.mark.native
 
 def digest_of(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-@pytest.fixture
-def gguf(client, gguf_files) -> str:
-    """Digest of an uploaded GGUF file."""
-    data = gguf_files["bare"].read_bytes()
-    client.post(f"/api/blobs/{digest_of(data)}", data)
-    return digest_of(data)
 
 
 def test_blob_that_would_fill_the_disk_is_refused_and_leaves_nothing(client, runtime, monkeypatch):
@@ -64,71 +56,6 @@ def test_bad_digest_is_400(client, method, digest):
     assert response.status_code == 400
     if method == "POST":
         assert response.json() == {"error": "invalid digest format"}
-
-
-def test_create_from_an_uploaded_file(client, gguf):
-    lines = client.lines("/api/create", {"model": "mine", "files": {"model.gguf": gguf}})
-    statuses = [line["status"] for line in lines]
-    assert statuses[:2] == ["parsing GGUF", f"using existing layer {gguf}"]
-    assert statuses[2].startswith("creating new layer sha256:")
-    assert statuses[3:] == ["writing manifest", "success"]
-    shown = client.post("/api/show", {"model": "mine"}).json()
-    assert shown["origin"] == {"source": "file:model.gguf", "digest": gguf}
-    details = shown["details"]
-    assert (details["family"], details["parameter_size"], details["quantization_level"]) == (
-        "llama",
-        "160",
-        "F32",
-    )
-    assert client.lines("/api/generate", {"model": "mine", "prompt": "hi"})[-1]["done"]
-
-
-def test_create_not_streamed_is_the_last_status(client, gguf):
-    response = client.post("/api/create", {"name": "mine", "files": {"m": gguf}, "stream": False})
-    assert response.json() == {"status": "success"}
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        ({"model": "x"}, "neither 'from' or 'files' was specified"),
-        ({"model": "x", "from": "m"}, "'from' is not supported yet"),
-        ({"model": "x", "files": {"a": "DIGEST", "b": "DIGEST"}}, "more than one file is not supported"),
-        ({"model": "x", "files": {"a": "DIGEST"}, "system": "S"}, "'system' is not supported yet"),
-        ({"model": "x", "files": {"a": "DIGEST"}, "quantize": "Q8_0"}, "'quantize' is not supported yet"),
-        ({"model": "x", "files": {"/etc/passwd": "DIGEST"}}, "file path must be relative"),
-        ({"model": "x", "files": {"../a": "DIGEST"}}, "file path must be relative"),
-        ({"model": "x", "files": {"a": "sha256:1"}}, "invalid digest format"),
-        ({"model": "x", "files": {"a": 1}}, "Expected `str`"),
-        ({"model": "../x", "files": {"a": "DIGEST"}}, "invalid model name"),
-        ({"files": {"a": "DIGEST"}}, "invalid model name"),
-    ],
-)
-def test_other_forms_of_create_are_400(client, gguf, body, text):
-    if "files" in body:
-        body["files"] = {path: gguf if d == "DIGEST" else d for path, d in body["files"].items()}
-    response = client.post("/api/create", body)
-    assert response.status_code == 400
-    assert text in response.json()["error"]
-
-
-def test_create_from_what_is_no_gguf_says_so_and_leaves_nothing(client, runtime):
-    digest = digest_of(b"no gguf at all")
-    client.post(f"/api/blobs/{digest}", b"no gguf at all")
-    lines = client.lines("/api/create", {"model": "bad", "files": {"a": digest}})
-    assert lines[0] == {"status": "parsing GGUF"}
-    assert lines[-1]["error"]
-    assert "blobs" not in lines[-1]["error"]
-    response = client.post("/api/create", {"model": "bad", "files": {"a": digest}, "stream": False})
-    assert response.status_code == 400
-    assert [model.name.short for model in runtime.store.list()] == ["m:latest"]
-
-
-def test_create_from_a_blob_that_is_not_there_is_400(client):
-    body = {"model": "bad", "files": {"a": digest_of(b"never sent")}, "stream": False}
-    response = client.post("/api/create", body)
-    assert response.status_code == 400
-    assert "not found" in response.json()["error"]
 
 
 def fake_pull(*steps: Progress | Exception):

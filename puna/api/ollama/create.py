@@ -13,8 +13,8 @@ from starlette.requests import Request
 from puna.api.body import read_body
 from puna.api.context import ApiContext, context_of
 from puna.api.errors import ApiError
-from puna.api.ollama.pull import pulled
 from puna.api.ollama.progress import progress_response
+from puna.api.ollama.pull import pulled
 from puna.api.options import parse_options
 from puna.api.streaming import EventResponse
 from puna.chat.errors import TemplateError
@@ -100,7 +100,7 @@ def _recipe(body: CreateRequest) -> Recipe:
         renderer=body.renderer,
         parser=body.parser,
         requires=_version(body.requires),
-        licenses=tuple([body.license] if isinstance(body.license, str) else body.license),
+        licenses=tuple(filter(None, [body.license] if isinstance(body.license, str) else body.license)),
         parameters=_parameters(body.parameters),
         messages=tuple(body.messages),
         config=overrides(body.info),

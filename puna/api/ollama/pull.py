@@ -34,9 +34,7 @@ async def pull(request: Request) -> EventResponse[Progress]:
     return progress_response(events, stream=body.stream)
 
 
-def pulled(
-    context: ApiContext, name: ModelName, *, insecure: bool = False
-) -> AsyncGenerator[Progress, None]:
+def pulled(context: ApiContext, name: ModelName, *, insecure: bool = False) -> AsyncGenerator[Progress, None]:
     """The statuses of a pull, which all share who want the same."""
     settings = context.runtime.settings
     access = RegistryAccess(

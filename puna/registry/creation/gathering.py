@@ -104,7 +104,7 @@ class Gathering:
 
     def _add_companion(self, name: str, digest: Digest, found: WeightsDescription, kind: str) -> None:
         if kind != "model" or found.kind not in ("projector", "adapter"):
-            raise CreationError(f"{name} cannot be a {kind}: it is a file of the kind {found.kind}")
+            raise CreationError(f"{name} cannot be used as {kind}: it is of the kind {found.kind[:40]}")
         self.parts.append(Part(found.kind, digest))
 
     async def _whole(

