@@ -8,15 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from puna._native import NativeError, ThreadPool, write_quantized
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertProgress, Report
-from puna.convert.packing import pack
 from puna.convert.plan import PlannedTensor
 from puna.convert.sources.files import Files
-from puna.convert.sources.values import read_floats, read_raw
-from puna.gguf.writer import GgufValue, NewTensor, write_header
+from puna.convert.sources.values import Rows, read_floats, read_raw
+from puna.gguf.writer import GgufValue, NewTensor, row_bytes, write_header
 
 _CHUNK_VALUES = 16 << 20
+_PLAIN = ("F32", "F16", "BF16")
+"""Types that GGUF has, too."""
+_STATUS = "converting model"
 _SPARE_BYTES = 256 << 20
 """Of the disk, for others."""
 
@@ -28,6 +31,7 @@ def write_model(
     planned: Sequence[PlannedTensor],
     types: Mapping[str, str],
     report: Report,
+    pool: ThreadPool,
 ) -> None:
     """types: of each tensor, by name. Raises ConversionError, OSError."""
     tensors = [NewTensor(tensor.name, types[tensor.name], tensor.shape[::-1]) for tensor in planned]
@@ -35,12 +39,22 @@ def write_model(
         layout = write_header(file, metadata, tensors)
         check_space(output, layout.num_bytes)
         for tensor, offset in zip(planned, layout.offsets, strict=True):
-            file.seek(offset)
-            report(ConvertProgress("converting model", offset, layout.num_bytes))
-            for chunk in _chunks(files, tensor, types[tensor.name]):
-                file.write(chunk.data)
-                report(ConvertProgress("converting model", file.tell(), layout.num_bytes))
-    report(ConvertProgress("converting model", layout.num_bytes, layout.num_bytes))
+            for chunk, dtype in _chunks(files, tensor, types[tensor.name]):
+                offset += _write(pool, chunk, dtype, types[tensor.name], output, offset)
+                report(ConvertProgress(_STATUS, offset, layout.num_bytes))
+    report(ConvertProgress(_STATUS, layout.num_bytes, layout.num_bytes))
+
+
+def _write(
+    pool: ThreadPool, chunk: NDArray[np.generic], dtype: str, type_name: str, output: int, offset: int
+) -> int:
+    """Bytes that were written."""
+    rows = chunk.view(np.uint8)
+    try:
+        write_quantized(pool, rows, dtype, type_name, output, offset)
+    except NativeError as error:
+        raise ConversionError(str(error)) from error
+    return row_bytes(type_name, chunk.shape[1]) * len(chunk)
 
 
 def check_space(output: int, num_bytes: int) -> None:
@@ -50,22 +64,27 @@ def check_space(output: int, num_bytes: int) -> None:
         raise ConversionError(f"there is no space for {num_bytes >> 20} MiB on the disk")
 
 
-def _chunks(files: Files, tensor: PlannedTensor, type_name: str) -> Iterator[NDArray[np.generic]]:
+def _chunks(files: Files, tensor: PlannedTensor, type_name: str) -> Iterator[tuple[NDArray[np.generic], str]]:
+    """Some rows and their type, as often as there are some."""
     if tensor.values is not None:
-        yield pack(tensor.values.reshape(1, -1), type_name)
+        yield tensor.values.reshape(1, -1), "F32"
         return
-    takes_bytes = tensor.is_lossless and tensor.dtype == type_name
+    is_plain = tensor.is_lossless and tensor.dtype in _PLAIN
     for rows in tensor.rows:
-        step = max(1, _CHUNK_VALUES // rows.tensor.num_columns)
-        step = max(1, step // max(1, tensor.pair_rows)) * max(1, tensor.pair_rows)
-        for begin in range(0, rows.count, step):
-            count = min(step, rows.count - begin)
-            if takes_bytes:
+        for begin, count in _steps(rows, max(1, tensor.pair_rows)):
+            if is_plain:
                 raw = read_raw(files, rows.tensor, rows.begin + begin, count)
-                yield np.ascontiguousarray(_interleaved(raw, tensor.pair_rows))
+                yield _interleaved(raw, tensor.pair_rows), tensor.dtype
             else:
                 values = _interleaved(read_floats(files, rows, begin, count), tensor.pair_rows)
-                yield pack(np.ascontiguousarray(values + 1 if tensor.adds_one else values), type_name)
+                yield values + 1 if tensor.adds_one else values, "F32"
+
+
+def _steps(rows: Rows, multiple: int) -> Iterator[tuple[int, int]]:
+    """(begin, count) of rows that are read together."""
+    step = max(1, _CHUNK_VALUES // rows.tensor.num_columns // multiple) * multiple
+    for begin in range(0, rows.count, step):
+        yield begin, min(step, rows.count - begin)
 
 
 def _interleaved(values: NDArray[np.generic], pair_rows: int) -> NDArray[np.generic]:
@@ -73,4 +92,4 @@ def _interleaved(values: NDArray[np.generic], pair_rows: int) -> NDArray[np.gene
     if not pair_rows:
         return values
     heads = values.reshape(-1, 2, pair_rows // 2, 1 if len(values) == 1 else values.shape[1])
-    return heads.swapaxes(1, 2).reshape(values.shape)
+    return np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(values.shape)

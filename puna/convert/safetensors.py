@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from puna._native import ThreadPool
 from puna.convert.job import Report
 from puna.convert.models import config as model_config
 from puna.convert.models.config import Config
@@ -22,7 +23,13 @@ _GENERATION = "generation_config.json"
 _SAMPLING = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 
 
-def convert_safetensors(files: Mapping[str, int], output: int, quantize: str, report: Report) -> None:  # noqa: ARG001
+def convert_safetensors(
+    files: Mapping[str, int],
+    output: int,
+    quantize: str,  # noqa: ARG001
+    report: Report,
+    pool: ThreadPool,
+) -> None:
     """files: of the directory, by name. Raises ConversionError, OSError."""
     given = Files(files)
     config = Config(given.object(model_config.NAME))
@@ -41,7 +48,7 @@ def convert_safetensors(files: Mapping[str, int], output: int, quantize: str, re
         f"{family.architecture}.vocab_size": uint32(size),
         **vocabulary_values(given, config, family.architecture, size),
     }
-    write_model(given, output, metadata, planned, types, report)
+    write_model(given, output, metadata, planned, types, report, pool)
 
 
 def _sampling(files: Files) -> dict[str, GgufValue]:

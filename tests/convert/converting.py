@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+from puna._native import ThreadPool
 from puna.convert.job import ConvertProgress, Report
 
-Conversion = Callable[[Mapping[str, int], int, str, Report], None]
+Conversion = Callable[[Mapping[str, int], int, str, Report, ThreadPool], None]
 
 
 def convert(
@@ -23,7 +24,8 @@ def convert(
             descriptors[name] = os.open(path, os.O_RDONLY)
             opened.callback(os.close, descriptors[name])
         file = opened.enter_context(output.open("w+b"))
-        conversion(descriptors, file.fileno(), quantize, told.append)
+        pool = opened.enter_context(closing(ThreadPool(2)))
+        conversion(descriptors, file.fileno(), quantize, told.append, pool)
     return told
 
 

@@ -6,7 +6,10 @@ import logging
 import os
 import threading
 import time
+from contextlib import closing
 
+from puna._native import ThreadPool
+from puna.backends.cpu.cores import usable_cores
 from puna.convert.adapter import convert_adapter
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob, ConvertProgress
@@ -37,13 +40,15 @@ def run(channel: Channel) -> None:
 
 
 def _serve(server: CallServer, files: dict[str, int], asked: Asked) -> None:
+    num_threads = usable_cores()
     limit_process(sum(os.fstat(descriptor).st_size for descriptor in files.values()))
     level = enter(CageRules())
     if level.warning:
         log.warning("the process is %s", level.warning)
     threading.Thread(target=_end_with_channel, args=(server,), daemon=True).start()
     try:
-        _convert(server, files, asked.descriptors[0], asked.message.job)
+        with closing(ThreadPool(num_threads)) as pool:
+            _convert(server, files, asked.descriptors[0], asked.message.job, pool)
     except MemoryError:
         text = f"converting takes more than {MEMORY_BYTES >> 20} MiB of memory"
         server.fail(asked.call, ConversionError(text))
@@ -57,7 +62,9 @@ def _serve(server: CallServer, files: dict[str, int], asked: Asked) -> None:
         close_all([*files.values(), *asked.descriptors])
 
 
-def _convert(server: CallServer, files: dict[str, int], output: int, job: ConvertJob) -> None:
+def _convert(
+    server: CallServer, files: dict[str, int], output: int, job: ConvertJob, pool: ThreadPool
+) -> None:
     told_at = 0.0
 
     def report(progress: ConvertProgress) -> None:
@@ -68,7 +75,7 @@ def _convert(server: CallServer, files: dict[str, int], output: int, job: Conver
             server.tell(progress)
 
     try:
-        _CONVERSIONS[job.kind](files, output, job.quantize, report)
+        _CONVERSIONS[job.kind](files, output, job.quantize, report, pool)
         os.fsync(output)
     except OSError as error:
         raise ConversionError(f"converting failed: {error.strerror}") from error
