@@ -31,6 +31,8 @@ class GgufMetadata:
         """NativeError if it is no array of strings."""
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int]]:
         """(name, type, shape fastest first, offset in the file, bytes) of each."""
+    def rename_tensors(self, new_names: dict[str, str]) -> None:
+        """Tensors without a new name are left out from now on. NativeError if two get the same name."""
 
 class GgufArrayItems:
     """The items of an array, to be read one after the other."""

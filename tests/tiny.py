@@ -124,6 +124,7 @@ TINY = {
         "gemma3", qk_norm=True, post_norm=True, tied=False, metadata={"final_logit_softcapping": 5.0}
     ),
     "qwen2": Tiny("qwen2", qkv_bias=True),
+    "qwen2vl": Tiny("qwen2vl", qkv_bias=True, metadata={"rope.dimension_sections": [3, 3, 2, 0]}),
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
     "qwen3moe": Tiny(
         "qwen3moe", qk_norm=True, head_dim=32, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts

@@ -1,4 +1,5 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -248,7 +249,13 @@ void bind_gguf(nb::module_& m) {
           },
           nb::arg("key"))
       .def("texts", &texts, nb::arg("key"))
-      .def("tensors", &tensors);
+      .def("tensors", &tensors)
+      .def(
+          "rename_tensors",
+          [](GgufMetadata& metadata, const std::map<std::string, std::string, std::less<>>& new_names) {
+            metadata.tensors().rename(new_names);
+          },
+          nb::arg("new_names"));
   nb::class_<GgufTexts>(m, "GgufTexts").def("__len__", [](const GgufTexts& texts) {
     return texts.ends.size();
   });

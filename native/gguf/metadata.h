@@ -43,6 +43,7 @@ class GgufMetadata {
   uint32_t version() const { return version_; }
   const std::vector<MetadataEntry>& entries() const { return entries_; }
   const TensorIndex& tensors() const { return tensors_; }
+  TensorIndex& tensors() { return tensors_; }
 
   // nullptr if there is none of that name.
   const MetadataEntry* find(std::string_view key) const;

@@ -86,6 +86,19 @@ void TensorIndex::check_overlaps() const {
   }
 }
 
+void TensorIndex::rename(const std::map<std::string, std::string, std::less<>>& new_names) {
+  TensorIndex renamed;
+  for (const TensorEntry& tensor : entries_) {
+    const auto name = new_names.find(tensor.name);
+    if (name == new_names.end()) continue;
+    if (!renamed.index_.emplace(name->second, renamed.entries_.size()).second)
+      throw Error("tensor " + quoted(tensor.name) + ": another one is " + quoted(name->second) + ", too");
+    renamed.entries_.push_back(tensor);
+    renamed.entries_.back().name = name->second;
+  }
+  *this = std::move(renamed);
+}
+
 const TensorEntry* TensorIndex::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &entries_[found->second];

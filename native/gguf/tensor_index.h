@@ -28,6 +28,10 @@ class TensorIndex {
   // shape, and data that lies within the file and in no other's.
   TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size);
 
+  // Leaves the tensors that have a new name here, by their names; the others cannot be found any more. Error
+  // if two of them get the same name.
+  void rename(const std::map<std::string, std::string, std::less<>>& new_names);
+
   const std::vector<TensorEntry>& entries() const { return entries_; }
   // nullptr if there is none of that name.
   const TensorEntry* find(std::string_view name) const;

@@ -9,6 +9,7 @@ import msgspec
 
 from puna import _native
 from puna.gguf.errors import GgufError
+from puna.gguf.published import Translation, translation_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +51,8 @@ class Metadata(Mapping[str, Any]):
     raises GgufError where the file has been cut short since it was opened.
 
     tensors: the tensor index by name.
+
+    A file in a form of Ollama's own is read as if it was in llama.cpp's (puna.gguf.published).
     """
 
     def __init__(self, native: _native.GgufMetadata, name: str) -> None:
@@ -57,14 +60,35 @@ class Metadata(Mapping[str, Any]):
         self.name = name
         self.version = native.version
         self._values = {entry[0]: ValueInfo(*entry) for entry in native.entries()}
-        tensors = (TensorInfo(*entry) for entry in native.tensors())
-        self.tensors: Mapping[str, TensorInfo] = {tensor.name: tensor for tensor in tensors}
+        self._keys: Mapping[str, str] = {}
+        """In the file, of those that are read by another one."""
+        self._changed: Mapping[str, Any] = {}
+        self.tensors: Mapping[str, TensorInfo] = self._read_tensors()
+        shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
+        if translation := translation_of(self, shapes):
+            self._translate(translation)
+
+    def _read_tensors(self) -> dict[str, TensorInfo]:
+        tensors = (TensorInfo(*entry) for entry in self._native.tensors())
+        return {tensor.name: tensor for tensor in tensors}
+
+    def _translate(self, translation: Translation) -> None:
+        try:
+            self._native.rename_tensors(dict(translation.tensors))
+        except _native.NativeError as error:
+            raise GgufError(f"{self.name}: {error}") from error
+        self.tensors = self._read_tensors()
+        self._values |= {key: self._values[old] for key, old in translation.keys.items()}
+        self._values |= {key: _info(key, value) for key, value in translation.values.items()}
+        self._keys, self._changed = translation.keys, translation.values
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._values:
             raise KeyError(key)
+        if key in self._changed:
+            return self._changed[key]
         try:
-            return self._native.value(key)
+            return self._native.value(self._keys.get(key, key))
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
 
@@ -86,7 +110,7 @@ class Metadata(Mapping[str, Any]):
         if key not in self._values:
             raise KeyError(key)
         try:
-            return self._native.texts(key)
+            return self._native.texts(self._keys.get(key, key))
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
 
@@ -97,12 +121,27 @@ class Metadata(Mapping[str, Any]):
         """
         if key not in self._values:
             raise KeyError(key)
+        if key in self._changed:
+            yield self._changed[key]
+            return
         try:
-            items = self._native.items(key)
+            items = self._native.items(self._keys.get(key, key))
             while len(chunk := items.read(_CHUNK_ITEMS)):
                 yield chunk
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
+
+
+def _info(key: str, value: Any) -> ValueInfo:
+    """Of a value that is not in the file."""
+    match value:
+        case str():
+            return ValueInfo(key, "string", "", 0)
+        case int():
+            return ValueInfo(key, "uint32", "", 0)
+        case float():
+            return ValueInfo(key, "float32", "", 0)
+    return ValueInfo(key, "array", str(value.dtype), len(value))
 
 
 def read_metadata(descriptor: int, name: str) -> Metadata:

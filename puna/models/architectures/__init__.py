@@ -14,6 +14,7 @@ ARCHITECTURES = (
     "llama",
     "mamba2",
     "qwen2",
+    "qwen2vl",
     "qwen3",
     "qwen35",
     "qwen35moe",
