@@ -8,6 +8,10 @@ from typing import Literal
 import msgspec
 
 
+BASE_MODEL = "base.gguf"
+"""Under this name an adapter's conversion gets the model that it is for."""
+
+
 class ConvertJob(msgspec.Struct, frozen=True):
     kind: Literal["safetensors", "adapter", "gguf"]
     """A model's directory; that of a LoRA adapter (PEFT); one GGUF file or all parts of a split one."""

@@ -39,7 +39,7 @@ def write_model(
         layout = write_header(file, metadata, tensors)
         check_space(output, layout.num_bytes)
         for tensor, offset in zip(planned, layout.offsets, strict=True):
-            for chunk, dtype in _chunks(files, tensor, types[tensor.name]):
+            for chunk, dtype in _chunks(files, tensor):
                 offset += _write(pool, chunk, dtype, types[tensor.name], output, offset)
                 report(ConvertProgress(_STATUS, offset, layout.num_bytes))
     report(ConvertProgress(_STATUS, layout.num_bytes, layout.num_bytes))
@@ -64,7 +64,7 @@ def check_space(output: int, num_bytes: int) -> None:
         raise ConversionError(f"there is no space for {num_bytes >> 20} MiB on the disk")
 
 
-def _chunks(files: Files, tensor: PlannedTensor, type_name: str) -> Iterator[tuple[NDArray[np.generic], str]]:
+def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.generic], str]]:
     """Some rows and their type, as often as there are some."""
     if tensor.values is not None:
         yield tensor.values.reshape(1, -1), "F32"

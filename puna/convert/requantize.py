@@ -10,10 +10,10 @@ from puna.convert.job import Report
 
 
 def requantize(
-    files: Mapping[str, int],
-    output: int,
-    quantize: str,
-    report: Report,
+    files: Mapping[str, int],  # noqa: ARG001
+    output: int,  # noqa: ARG001
+    quantize: str,  # noqa: ARG001
+    report: Report,  # noqa: ARG001
     pool: ThreadPool,  # noqa: ARG001
 ) -> None:
     """Raises ConversionError."""

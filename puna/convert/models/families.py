@@ -140,6 +140,14 @@ FAMILIES = {
 }
 
 
+def family_of_architecture(name: str) -> Family:
+    """By GGUF's name. Raises ConversionError."""
+    for family in FAMILIES.values():
+        if family.architecture == name:
+            return family
+    raise ConversionError(f"adapters for {name[:60]!r} cannot be converted")
+
+
 def family_of(config: Config) -> Family:
     """Raises ConversionError."""
     name = config.model_class
