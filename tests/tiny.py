@@ -124,7 +124,12 @@ TINY = {
         "gemma3", qk_norm=True, post_norm=True, tied=False, metadata={"final_logit_softcapping": 5.0}
     ),
     "qwen2": Tiny("qwen2", qkv_bias=True),
-    "qwen2vl": Tiny("qwen2vl", qkv_bias=True, metadata={"rope.dimension_sections": [3, 3, 2, 0]}),
+    "qwen2vl": Tiny(
+        "qwen2vl",
+        qkv_bias=True,
+        # llama.cpp takes 0 for the epsilon of this architecture, whatever the file has.
+        metadata={"rope.dimension_sections": [3, 3, 2, 0], "attention.layer_norm_rms_epsilon": 1e-15},
+    ),
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
     "qwen3moe": Tiny(
         "qwen3moe", qk_norm=True, head_dim=32, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts
