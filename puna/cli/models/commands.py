@@ -20,6 +20,32 @@ def pull(model: Model, insecure: Insecure = False) -> None:
         pull_model(client, model, insecure=insecure)
 
 
+@models_app.command()
+def create(
+    model: Model,
+    file: Annotated[str, typer.Option("--file", "-f", help="The Modelfile.", show_default="Modelfile")] = "",
+    quantize: Annotated[str, typer.Option("--quantize", "-q", help="Quantize to this, such as Q4_K_M.")] = "",
+    draft_quantize: Annotated[str, typer.Option("--draft-quantize", help="The same, for DRAFT.")] = "",
+) -> None:
+    """Create a model as a Modelfile says, or of the files in this directory."""
+    from puna.cli.create.create import create as create_model
+
+    with open_client() as client:
+        create_model(client, model, file, quantize=quantize, draft_quantize=draft_quantize)
+
+
+@models_app.command()
+def cp(
+    source: Annotated[str, typer.Argument(show_default=False)],
+    destination: Annotated[str, typer.Argument(show_default=False)],
+) -> None:
+    """Give a model another name."""
+    from puna.cli.models.listing import copy
+
+    with open_client() as client:
+        copy(client, source, destination)
+
+
 @models_app.command("list")
 def list_(prefix: Prefix = "", as_json: AsJson = False) -> None:
     """List stored models."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 
 from puna.cli.client import Client
+from puna.cli.create.upload import upload
 from puna.cli.errors import CliError
-from puna.cli.output.progress import progress_display, read_with_progress, show_statuses
+from puna.cli.output.progress import progress_display, show_statuses
 
 NAMESPACE = "local"
 """Of imported files, so that `./llama3.gguf` never replaces the model `llama3`."""
@@ -35,14 +35,8 @@ def import_gguf(client: Client, path: Path) -> str:
                 raise CliError(f"{path} is not a GGUF file")
         name = model_name_of(path)
         with progress_display() as display:
-            digest = hashlib.sha256()
-            for chunk in read_with_progress(path, f"hashing {path.name}", display):
-                digest.update(chunk)
-            blob = f"sha256:{digest.hexdigest()}"
-            if not client.has_blob(blob):
-                chunks = read_with_progress(path, f"copying {path.name}", display)
-                client.upload_blob(blob, path.stat().st_size, chunks)
-            show_statuses(client.stream("/api/create", {"model": name, "files": {path.name: blob}}), display)
+            files = upload(client, {path.name: path}, display)
+            show_statuses(client.stream("/api/create", {"model": name, "files": files}), display)
     except OSError as error:
         raise CliError(f"{path}: {error.strerror or error}") from error
     return name

@@ -77,6 +77,12 @@ def processor(size: int, size_vram: int) -> str:
     return f"{cpu_percent}%/{100 - cpu_percent}% CPU/GPU"
 
 
+def copy(client: Client, source: str, destination: str) -> None:
+    """Gives a model another name."""
+    client.post("/api/copy", {"source": source, "destination": destination})
+    print(f"copied '{source}' to '{destination}'")
+
+
 def remove(client: Client, names: list[str]) -> None:
     """Unloads and deletes models, up to the first that cannot be."""
     for name in names:

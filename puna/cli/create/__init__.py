@@ -1,0 +1,1 @@
+"""`puna create`: the client reads the Modelfile and hands its files to the server."""
