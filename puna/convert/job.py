@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-
 BASE_MODEL = "base.gguf"
 """Under this name an adapter's conversion gets the model that it is for."""
 
