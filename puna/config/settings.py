@@ -44,6 +44,7 @@ class Settings:
     max_running: int | None = None
     no_history: bool = False
     no_prune: bool = False
+    max_transfer_streams: int | None = None
     debug: bool = False
     num_threads: int | None = None
     elastic: bool = True

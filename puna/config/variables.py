@@ -198,6 +198,13 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "OLLAMA_NOPRUNE", "no_prune", "false", _parse_bool, "keep what no model in the store needs any more"
     ),
+    Variable(
+        "OLLAMA_MAX_TRANSFER_STREAMS",
+        "max_transfer_streams",
+        "16",
+        _parse_most,
+        "parts of a layer that are transferred at once",
+    ),
     Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
     Variable(

@@ -28,7 +28,7 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, StepOutput
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
-from puna.registry.store.leftovers import remove_leftovers
+from puna.registry.store.pruning import clear_up
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.engine.process import WorkerProcess
@@ -117,7 +117,7 @@ class Runtime:
         self.text.start()
         for warning in await asyncio.to_thread(odd_settings, self.settings, self.store):
             log.warning(warning)
-        await asyncio.to_thread(remove_leftovers, self.store.root)
+        await asyncio.to_thread(clear_up, self.store, prunes=not self.settings.no_prune)
         await self.sessions.remove_leftovers()
 
     async def save_prefixes(self) -> None:

@@ -16,6 +16,7 @@ from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
 from puna.registry.remote.download import Patience
 from puna.registry.remote.registry_pull import RegistryAccess
+from puna.registry.errors import InsecureProtocol
 from puna.registry.store import partial_blob
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.faults import Fault
@@ -222,6 +223,32 @@ def test_a_blob_that_the_registry_does_not_have(store, registry):
     registry.contents.blob(manifest.layers[0].digest).unlink()
     with pytest.raises(PullError, match=f"blob {manifest.layers[0].digest}: file does not exist"):
         pull_all(store, registry)
+
+
+def test_registries_without_tls(store, registry):
+    """Are spoken to only if the request says so, whatever the name says."""
+    registry.contents.add_model("library/m", model=WEIGHTS)
+    name = ModelName.parse(f"http://{registry.host}/library/m")
+
+    async def collect(name, **changes):
+        settings = access(store)._replace(**changes)
+        return [progress.status async for progress in pull_model(store, name, None, settings)]
+
+    with pytest.raises(InsecureProtocol, match="^insecure protocol http$"):
+        asyncio.run(collect(name, insecure=False))
+    with pytest.raises(PullError, match="^pull model manifest: cannot connect to "):
+        asyncio.run(collect(name_at(registry), insecure=False))  # TLS with one who knows none
+    assert asyncio.run(collect(name))[-1] == "success"
+
+
+def test_a_mirror_is_asked_first(store, registry, tmp_path):
+    registry.contents.add_model("library/m", model=WEIGHTS)
+    with Registry(Contents(tmp_path / "mirror")) as mirror:
+        mirror.contents.add_model("library/m", model=b"GGUF of the mirror")
+        for path, served in (("", b"GGUF of the mirror"), ("/nowhere", WEIGHTS)):
+            mirrors = ((registry.host, f"http://{mirror.host}{path}"),)
+            pull_all(store, registry, mirrors=mirrors)
+            assert store.find(name_at(registry)).model_path.read_bytes() == served
 
 
 def test_nobody_listens(store):

@@ -11,7 +11,6 @@ import pytest
 
 from puna.registry import ModelName, StoreError
 from puna.registry.store.blob_writer import BlobWriter
-from puna.registry.store.leftovers import remove_leftovers
 
 pytestmark = pytest.mark.unit
 
@@ -72,23 +71,3 @@ def test_a_store_that_is_a_file(tmp_path):
     (tmp_path / "blobs").write_text("")
     with pytest.raises(StoreError, match="cannot write to"):
         BlobWriter(tmp_path / "blobs")
-
-
-def test_leftovers_of_killed_processes_are_removed_when_they_are_old(store, add_model, files_of):
-    add_model(store, "m")
-    before = files_of(store.root)
-    for name in ("blobs/puna-1.tmp", "manifests/puna-2.tmp", "puna-pull-3/main/x.whl"):
-        path = store.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("half")
-    running = {"puna-pull-4/main/y.whl", "blobs/puna-5.tmp", "blobs/sha256-0-partial"}
-    for name in running:
-        path = store.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("half")
-    for path in store.root.rglob("*"):
-        if str(path.relative_to(store.root)) not in running - {"blobs/sha256-0-partial"}:
-            os.utime(path, (1, 1))
-    remove_leftovers(store.root)
-    assert files_of(store.root) == before | running
-    assert not (store.root / "puna-pull-3").exists()

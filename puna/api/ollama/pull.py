@@ -36,10 +36,7 @@ async def pull(request: Request) -> EventResponse[Progress]:
 
 def pulled(context: ApiContext, name: ModelName, *, insecure: bool = False) -> AsyncGenerator[Progress, None]:
     """The statuses of a pull, which all share who want the same."""
-    settings = context.runtime.settings
-    access = RegistryAccess(
-        settings.registry_key, insecure, mirrors=settings.mirrors, prunes=not settings.no_prune
-    )
+    access = RegistryAccess.of(context.runtime.settings, insecure=insecure)
     return context.pulls.watch(
         (name.key, insecure),
         lambda: pull_model(context.runtime.store, name, context.inspector.describe, access),

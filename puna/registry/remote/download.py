@@ -22,7 +22,8 @@ from puna.registry.store.partial_blob import PartialBlob
 
 P = ParamSpec("P")
 
-_NUM_STREAMS = 16
+NUM_STREAMS = 16
+"""Parts of a blob that are fetched at once, as Ollama does."""
 _NUM_THREADS = 3
 _PIECE_BYTES = 512 << 10
 """Written at once: what a kill loses of each stream is less."""
@@ -44,11 +45,17 @@ class BlobDownload:
     """Of one blob into `blob`, which stays the caller's, from a repository."""
 
     def __init__(
-        self, client: RegistryClient, repository: str, blob: PartialBlob, patience: Patience
+        self,
+        client: RegistryClient,
+        repository: str,
+        blob: PartialBlob,
+        num_streams: int,
+        patience: Patience,
     ) -> None:
         self._client = client
         self._repository = repository
         self._blob = blob
+        self._num_streams = num_streams
         self._patience = patience
         self._url: httpx.URL | None = None
         self._locating = asyncio.Lock()
@@ -83,7 +90,7 @@ class BlobDownload:
     async def _fetch(self) -> None:
         parts = iter([part for part in self._blob.parts if part.num_missing])
         async with asyncio.TaskGroup() as group:
-            for _ in range(_NUM_STREAMS):
+            for _ in range(self._num_streams):
                 group.create_task(self._fetch_parts(parts))
         if not self._has_ranges:
             await self._persistently(None)

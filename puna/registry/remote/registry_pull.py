@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 import httpx
 
+from puna.config.settings import Settings
 from puna.registry.digest import parse_digest
 from puna.registry.errors import AccessDenied, DigestMismatch, PullError
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.addresses import sources_of
 from puna.registry.remote.client import STALL_S, RegistryClient
-from puna.registry.remote.download import BlobDownload, Patience
+from puna.registry.remote.download import NUM_STREAMS, BlobDownload, Patience
 from puna.registry.remote.manifests import fetch_manifest
+from puna.registry.store.blob_holds import BlobHolds
 from puna.registry.store.blob_writer import reported
 from puna.registry.store.free_space import check_free_space
 from puna.registry.store.manifest import Layer, Manifest
@@ -31,6 +33,7 @@ from puna.registry.store.store import Store
 log = logging.getLogger(__name__)
 
 _PROGRESS_S = 0.06
+_MAX_LAYERS = 500
 _WAIT_S = 0.25
 """Between looks at a download of somebody else."""
 
@@ -46,8 +49,21 @@ class RegistryAccess(NamedTuple):
     """(host, URL) that models of the host are rather pulled from."""
     prunes: bool = True
     """Whether blobs that only the replaced model had are removed."""
+    num_streams: int = NUM_STREAMS
+    """That a blob comes in at once."""
     patience: Patience = Patience()
     stall_s: float = STALL_S
+
+    @classmethod
+    def of(cls, settings: Settings, *, insecure: bool = False) -> RegistryAccess:
+        """As the environment has it."""
+        return cls(
+            settings.registry_key,
+            insecure,
+            settings.mirrors,
+            not settings.no_prune,
+            settings.max_transfer_streams or NUM_STREAMS,
+        )
 
 
 async def pull_from_registry(
@@ -75,17 +91,18 @@ async def _pull_from(
     base: httpx.URL, store: Store, name: ModelName, access: RegistryAccess
 ) -> AsyncGenerator[Progress, None]:
     repository = f"{name.namespace}/{name.model}"
-    async with RegistryClient(base, access.key, access.stall_s) as client:
-        found = await fetch_manifest(client, repository, name.revision or name.tag)
-        _check_usable(found.manifest)
-        await asyncio.to_thread(_check_room, store, found.manifest)
-        for layer in (*found.manifest.layers, found.manifest.config):
-            async with aclosing(_pull_blob(store, client, repository, layer, access.patience)) as statuses:
-                async for progress in statuses:
-                    yield progress
-    yield Progress("verifying sha256 digest")
-    yield Progress("writing manifest")
-    replaced = await asyncio.to_thread(store.write_manifest, name, found.manifest, found.data)
+    with BlobHolds() as holds:
+        async with RegistryClient(base, access.key, access.stall_s) as client:
+            found = await fetch_manifest(client, repository, name.revision or name.tag)
+            _check_usable(found.manifest)
+            await asyncio.to_thread(_check_room, store, found.manifest)
+            for layer in (*found.manifest.layers, found.manifest.config):
+                async with aclosing(_pull_blob(store, holds, client, repository, layer, access)) as statuses:
+                    async for progress in statuses:
+                        yield progress
+        yield Progress("verifying sha256 digest")
+        yield Progress("writing manifest")
+        replaced = await asyncio.to_thread(store.write_manifest, name, found.manifest, found.data)
     unused = await asyncio.to_thread(store.remove_unused_blobs, replaced if access.prunes else [])
     if unused:
         yield Progress("removing unused layers")
@@ -93,6 +110,8 @@ async def _pull_from(
 
 def _check_usable(manifest: Manifest) -> None:
     kinds = [layer.kind for layer in manifest.layers]
+    if len(kinds) > _MAX_LAYERS:
+        raise PullError(f"pull model manifest: the model has {len(kinds)} layers, more than any")
     if kinds.count("model") != 1:
         other = "a layer for each tensor" if "tensor" in kinds else f"{kinds.count('model')} GGUF files"
         raise PullError(f"pull model manifest: the model has {other}, where puna needs one GGUF file")
@@ -118,26 +137,32 @@ def _is_there(store: Store, layer: Layer) -> bool:
 
 
 async def _pull_blob(
-    store: Store, client: RegistryClient, repository: str, layer: Layer, patience: Patience
+    store: Store,
+    holds: BlobHolds,
+    client: RegistryClient,
+    repository: str,
+    layer: Layer,
+    access: RegistryAccess,
 ) -> AsyncGenerator[Progress, None]:
     digest = parse_digest(layer.digest)
-    path = partial_path(store.blob_path(digest))
 
     def progress(completed: int) -> Progress:
         status = "pulling " + digest.removeprefix("sha256:")[:12]
         return Progress(status, digest, layer.size or None, min(completed, layer.size) or None)
 
-    while not await asyncio.to_thread(_is_there, store, layer):
+    while not await asyncio.to_thread(holds.hold, store.blob_path(digest), layer.size):
         blob = await asyncio.to_thread(PartialBlob.open, store.blobs, digest, layer.size)
         if blob is None:  # another pull fetches it; if that one ends early, this one goes on
-            yield progress(await asyncio.to_thread(completed_bytes, path))
+            yield progress(await asyncio.to_thread(completed_bytes, partial_path(store.blob_path(digest))))
             await asyncio.sleep(_WAIT_S)
             continue
         with blob:
             if await asyncio.to_thread(_is_there, store, layer):
                 await asyncio.to_thread(blob.discard)
-                break
-            download = asyncio.ensure_future(BlobDownload(client, repository, blob, patience).run())
+                continue
+            download = asyncio.ensure_future(
+                BlobDownload(client, repository, blob, access.num_streams, access.patience).run()
+            )
             try:
                 while not download.done():
                     yield progress(blob.completed)

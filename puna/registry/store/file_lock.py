@@ -5,18 +5,27 @@ from __future__ import annotations
 import errno
 import fcntl
 
-# Some network file systems know no locks; one process alone is then still safe.
-_UNKNOWN = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# Some network file systems know no locks, or not these; one process alone is then still safe.
+_UNKNOWN = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
 
 
-def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+def try_lock(descriptor: int) -> bool:
     """Locks the open file until the descriptor is closed; False if somebody else has it, this process
     included.
 
     Raises OSError.
     """
+    return _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def share_lock(descriptor: int) -> None:
+    """Likewise, with others who share; waits for who does not. Raises OSError."""
+    _lock(descriptor, fcntl.LOCK_SH)
+
+
+def _lock(descriptor: int, operation: int) -> bool:
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, operation)
     except BlockingIOError:
         return False
     except OSError as error:

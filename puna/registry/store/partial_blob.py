@@ -12,6 +12,7 @@ from types import TracebackType
 
 from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import DigestMismatch
+from puna.registry.store.blob_holds import is_at
 from puna.registry.store.blob_writer import reported
 from puna.registry.store.file_lock import try_lock
 from puna.registry.store.free_space import check_free_space
@@ -58,7 +59,7 @@ class PartialBlob:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open(path, flags, 0o644)
             try:
-                if not try_lock(descriptor) or not _is_at(path, descriptor):
+                if not try_lock(descriptor) or not is_at(path, descriptor):
                     os.close(descriptor)
                     return None
                 file_bytes = os.fstat(descriptor).st_size
@@ -143,14 +144,6 @@ class PartialBlob:
         with reported("cannot write to the store"):
             delete_parts(self.path)
             self.path.unlink(missing_ok=True)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one of this name: it may have become a blob, or been deleted."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _write_all(descriptor: int, data: memoryview, position: int) -> None:

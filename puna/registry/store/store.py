@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from puna.registry.errors import (
     StoreError,
 )
 from puna.registry.name import ModelName
+from puna.registry.store.blob_holds import BlobHolds, unheld
 from puna.registry.store.blob_reader import open_blob
 from puna.registry.store.blob_writer import BlobWriter, reported
 from puna.registry.store.manifest import Manifest, read_manifest
@@ -46,6 +47,8 @@ Digests = list[Digest]
 log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 1000
+_MAX_REMOVED = 100
+"""At once: each takes a descriptor."""
 
 
 class Store:
@@ -110,9 +113,9 @@ class Store:
         data = data or msgspec.json.encode(manifest)
         if name.revision not in (None, f"sha256:{hashlib.sha256(data).hexdigest()}"):
             raise InvalidModelName(name.short)
-        with self._lock:
-            for layer in manifest.blobs:
-                if not self.has_blob(digest := parse_digest(layer.digest)):
+        with self._lock, BlobHolds() as holds:
+            for digest in {parse_digest(layer.digest) for layer in manifest.blobs}:
+                if not holds.hold(self.blob_path(digest)):
                     raise MissingBlob(digest)
             found = find_manifest(self.root, name)
             path = found[0] if found else self.root / "manifests" / Path(*name.parts)
@@ -191,19 +194,30 @@ class Store:
             return writer.commit()
 
     def remove_unused_blobs(self, digests: Iterable[Digest]) -> Digests:
-        """Removes those that no manifest of the writable root names; returns them. Raises StoreError."""
-        with self._lock:
-            try:
-                used = {digest for path, _ in manifest_files(self.root) for digest in _digests_strict(path)}
-            except CorruptManifest as error:
-                # What a corrupt manifest names is not known, and might be repaired: keep everything.
-                log.warning("unused blobs are kept: %s", error)
-                return []
-            unused = [digest for digest in dict.fromkeys(digests) if digest not in used]
-            for digest in unused:
-                with reported(f"cannot delete blob {digest}"):
-                    self.blob_path(digest).unlink(missing_ok=True)
-                    origin_path(self.root, digest).unlink(missing_ok=True)
+        """Removes those that no manifest of the writable root names, and nobody holds who shares the store;
+        returns them. Raises StoreError.
+        """
+        left, removed = list(dict.fromkeys(digests)), []
+        while left:
+            some, left = left[:_MAX_REMOVED], left[_MAX_REMOVED:]
+            with self._lock, ExitStack() as locks:
+                # Who comes to name one of them waits, or has held it before: manifests are read after that.
+                free = [digest for digest in some if locks.enter_context(unheld(self.blob_path(digest)))]
+                removed += self._remove_unused(free)
+        return removed
+
+    def _remove_unused(self, digests: Digests) -> Digests:
+        try:
+            used = {digest for path, _ in manifest_files(self.root) for digest in _digests_strict(path)}
+        except CorruptManifest as error:
+            # What a corrupt manifest names is not known, and might be repaired: keep everything.
+            log.warning("unused blobs are kept: %s", error)
+            return []
+        unused = [digest for digest in digests if digest not in used]
+        for digest in unused:
+            with reported(f"cannot delete blob {digest}"):
+                self.blob_path(digest).unlink(missing_ok=True)
+                origin_path(self.root, digest).unlink(missing_ok=True)
         return unused
 
     # Origins
