@@ -80,6 +80,10 @@ class PullError(RegistryError):
     """A source does not have the model, or what it has cannot be used."""
 
 
+class PushError(RegistryError):
+    """A registry does not take a model."""
+
+
 class InsecureProtocol(RegistryError):
     """A name asks for a registry without TLS, which is only spoken to if the request says so as well."""
 

@@ -111,3 +111,14 @@ def test_a_pulled_model_is_listed(client, tmp_path):
 def test_pull_of_an_invalid_name_is_400(client, name):
     response = client.post("/api/pull", {"model": name})
     assert (response.status_code, response.json()) == (400, {"error": "invalid model name"})
+
+
+def test_push_of_what_is_not_there(client):
+    assert client.post("/api/push", {}).json() == {"error": "model is required"}
+    response = client.post("/api/push", {"model": "http://h.example/n/m"})
+    assert response.text.splitlines() == [
+        '{"status":"retrieving manifest"}',
+        '{"error":"insecure protocol http"}',
+    ]
+    response = client.post("/api/push", {"model": "n/m", "stream": False})
+    assert (response.status_code, response.json()) == (404, {"error": "model 'n/m:latest' not found"})

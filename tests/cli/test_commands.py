@@ -193,6 +193,32 @@ def test_pull_that_fails_midway(server, puna):
     assert result.err == "pulling manifest\nError: pull model manifest: file does not exist\n"
 
 
+@pytest.mark.parametrize(
+    ("model", "ending"),
+    [
+        ("me/m:t", "You can find your model at:\n\n\thttps://ollama.com/me/m\n"),
+        ("host.example/me/m", ""),
+    ],
+)
+def test_push_says_where_the_model_is_to_be_found(server, puna, model, ending):
+    server.answers["POST", "/api/push"] = [{"status": "retrieving manifest"}, {"status": "success"}]
+    result = puna("push", model, "--insecure")
+    assert (result.out.strip("\n"), result.status) == (ending.strip("\n"), 0)
+    assert result.err == "retrieving manifest\nsuccess\n"
+    assert server.bodies("/api/push") == [{"model": model, "insecure": True}]
+
+
+def test_sign_in_shows_the_key(puna, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = puna("signin")
+    assert result.status == 1
+    assert result.err.endswith("run 'puna serve' to make one\n")
+    (tmp_path / ".ollama").mkdir(exist_ok=True)
+    (tmp_path / ".ollama" / "id_ed25519.pub").write_text("ssh-ed25519 AAAA\n")
+    assert puna("login").out.endswith("\n\nssh-ed25519 AAAA\n")
+    assert "so nobody is signed in" in puna("signout").out
+
+
 def test_version(server, puna):
     assert puna("--version").out.startswith("puna version is 9.9.9\nWarning: client version is ")
     server.answers["GET", "/api/version"] = {"version": "0.22.0", "puna": "8.8.8"}
@@ -202,7 +228,7 @@ def test_version(server, puna):
 
 
 @pytest.mark.parametrize(
-    "command", [["list"], ["ps"], ["pull", "m"], ["show", "m"], ["rm", "m"], ["stop", "m"]]
+    "command", [["list"], ["ps"], ["pull", "m"], ["push", "m"], ["show", "m"], ["rm", "m"], ["stop", "m"]]
 )
 def test_no_server(server, puna, command):
     server.close()

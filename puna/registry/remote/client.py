@@ -1,4 +1,4 @@
-"""Reading from one registry: manifests, and blobs in ranges.
+"""Speaking to one registry: reading manifests, and blobs in ranges; asking for whatever uploads need.
 
 What it says is not believed: lengths are bounded, redirects counted, and a redirect neither leads from https
 to http nor takes the token along.
@@ -7,7 +7,7 @@ to http nor takes the token along.
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from puna.registry.errors import RemoteError
 from puna.registry.remote.authentication import Authorizer
 from puna.registry.remote.bodies import BodyTooLong, read_body
 from puna.registry.remote.content_range import parse_content_range
+from puna.registry.remote.early_answers import listen_while_sending
 
 STALL_S = 30.0
 """A registry that sends nothing for so long is asked again."""
@@ -51,12 +52,14 @@ class RegistryClient:
 
     def __init__(self, base: httpx.URL, key: Path, stall_s: float = STALL_S) -> None:
         self.base = base
+        self._stall_s = stall_s
         self._http = httpx.AsyncClient(
             headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
             timeout=httpx.Timeout(stall_s, pool=None),
             limits=httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
             mounts=_UNPROXIED,
         )
+        listen_while_sending(self._http)
         self._authorizer = Authorizer(self._http, base, key)
 
     async def __aenter__(self) -> RegistryClient:
@@ -71,7 +74,7 @@ class RegistryClient:
         self, repository: str, reference: str, accept: str, max_bytes: int
     ) -> tuple[bytes, str]:
         """The bytes of what `reference`, a tag or a digest, names, and their media type."""
-        url = self._url(f"{repository}/manifests/{reference}")
+        url = self.url(f"{repository}/manifests/{reference}")
         async with self._get(url, {"Accept": accept}) as response:
             with _translated(url):
                 body = await read_body(response, max_bytes)
@@ -79,7 +82,7 @@ class RegistryClient:
 
     async def locate(self, repository: str, digest: Digest) -> httpx.URL:
         """Where the blob can be read: at the registry, or where it first redirects to another host."""
-        url = self._url(f"{repository}/blobs/{digest}")
+        url = self.url(f"{repository}/blobs/{digest}")
         with _translated(url):
             for _ in range(_MAX_REDIRECTS):
                 response = await self._send(url, {"Range": "bytes=0-0"})
@@ -131,7 +134,34 @@ class RegistryClient:
             url = target
         raise RemoteError("too many redirects")
 
-    def _url(self, path: str) -> httpx.URL:
+    async def ask(
+        self,
+        method: str,
+        url: httpx.URL,
+        headers: dict[str, str] | None = None,
+        content: bytes | AsyncIterable[bytes] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> httpx.Response:
+        """The answer, which is a success or redirects; its body is not wanted.
+
+        content: may be asked for twice. patience_s: how long the answer may take once all is sent.
+        """
+        timeout = self._http.timeout if patience_s is None else httpx.Timeout(self._stall_s, read=patience_s)
+        request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
+        with _translated(url):
+            response = await self._authorizer.send(request)
+            try:
+                if not response.is_success:
+                    location_of(response) if response.is_redirect else await self._check(response)
+                with suppress(BodyTooLong):  # what is read to its end can be used for the next request
+                    await read_body(response, _MAX_ERROR_BYTES)
+            finally:
+                await response.aclose()
+        return response
+
+    def url(self, path: str) -> httpx.URL:
+        """Of what is at `/v2/<path>`."""
         return self.base.copy_with(path=f"{self.base.path.rstrip('/')}/v2/{path}")
 
     async def _send(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
@@ -151,15 +181,26 @@ class RegistryClient:
         raise RemoteError(f"{status}: {_shown(text)}", status)
 
 
+def location_of(response: httpx.Response, header: str = "Location") -> httpx.URL:
+    """The address that a header names. Raises RemoteError if it is none, or if it is less safe."""
+    try:
+        target = response.url.join(response.headers.get(header, ""))
+    except httpx.InvalidURL:
+        raise RemoteError("redirected to nowhere") from None
+    if target.scheme not in ("http", "https") or not target.host:
+        raise RemoteError("redirected to nowhere")
+    if response.url.scheme == "https" and target.scheme != "https":
+        raise RemoteError(f"redirected from https to http, to {_shown(target.host)}")
+    return target
+
+
 def _target(response: httpx.Response) -> httpx.URL | None:
     """Where the response redirects to, if it does. Raises RemoteError."""
     if response.status_code not in _REDIRECTS:
         return None
-    target = response.url.join(response.headers.get("location", ""))
-    if target.scheme not in ("http", "https") or not target.host or target == response.url:
+    target = location_of(response)
+    if target == response.url:
         raise RemoteError("redirected to nowhere")
-    if response.url.scheme == "https" and target.scheme != "https":
-        raise RemoteError(f"redirected from https to http, to {_shown(target.host)}")
     return target
 
 

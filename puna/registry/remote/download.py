@@ -75,7 +75,7 @@ class BlobDownload:
                 group.create_task(self._fetch())
             await self._in_thread(self._blob.commit)
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_of(errors) from None
         finally:
             self._stop.set()
             await asyncio.shield(asyncio.to_thread(self._threads.shutdown))  # nothing writes afterwards
@@ -172,7 +172,8 @@ class BlobDownload:
         await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong first, of tasks of which each has its own."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,15 +1,14 @@
 """Answers that come before a request's body has been sent.
 
-A registry that wants a part of a blob to go elsewhere says so at once, and closes the connection on who goes on
-sending. httpx reads nothing before it has sent everything, and would then find the answer lost; with this, what
-comes meanwhile is read, and the body is broken off.
+A registry that wants a part of a blob to go elsewhere says so at once, and closes the connection on who goes
+on sending. httpx reads nothing before it has sent everything, and would then find the answer lost; with this,
+what comes meanwhile is read, and the body is broken off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -42,7 +41,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._inner = inner
         self._reading: asyncio.Task[bytes] | None = None
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 as httpcore has it
         reading = self._reading = self._reading or asyncio.create_task(self._inner.read(_READ_BYTES))
         writing = asyncio.create_task(self._inner.write(buffer, timeout))
         try:
@@ -54,7 +53,7 @@ class _Stream(httpcore.AsyncNetworkStream):
             await _cancelled(writing)
         raise httpcore.WriteError("answered before all was sent")  # which has httpcore read the answer
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         if self._reading is None:
             return await self._inner.read(max_bytes, timeout)
         await asyncio.wait({self._reading}, timeout=timeout)
@@ -72,7 +71,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         self,
         ssl_context: ssl.SSLContext,
         server_hostname: str | None = None,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore.AsyncNetworkStream:
         return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 

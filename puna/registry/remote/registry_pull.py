@@ -32,7 +32,8 @@ from puna.registry.store.store import Store
 
 log = logging.getLogger(__name__)
 
-_PROGRESS_S = 0.06
+PROGRESS_S = 0.06
+"""Between two looks at how far a transfer is."""
 _MAX_LAYERS = 500
 _WAIT_S = 0.25
 """Between looks at a download of somebody else."""
@@ -166,7 +167,7 @@ async def _pull_blob(
             try:
                 while not download.done():
                     yield progress(blob.completed)
-                    await asyncio.wait({download}, timeout=_PROGRESS_S)
+                    await asyncio.wait({download}, timeout=PROGRESS_S)
                 _check(download)
             finally:
                 download.cancel()

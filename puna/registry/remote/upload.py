@@ -7,14 +7,17 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import httpx
 
 from puna.registry.digest import Digest
 from puna.registry.errors import RemoteError, StoreError
-from puna.registry.remote.client import RegistryClient, first_of, location_of
-from puna.registry.remote.download import Patience
+from puna.registry.remote.client import RegistryClient, location_of
+from puna.registry.remote.download import Patience, first_of
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 T = TypeVar("T")
 
@@ -22,12 +25,14 @@ _NUM_STREAMS = 16
 _MIN_PART_BYTES, _MAX_PART_BYTES = 100 * 10**6, 1000 * 10**6
 _PIECE_BYTES = 1 << 20
 _NUM_SESSIONS = 3
-_GONE, _OUT_OF_ORDER = 404, 416
+_MAX_REDIRECTS = 10
+_REFUSED, _GONE, _OUT_OF_ORDER = 400, 404, 416
 _PASSING = (None, 408, 425, 429, _OUT_OF_ORDER, 500, 502, 503, 504)
 """Statuses of what may be better a moment later; None: there was no answer."""
 _SLOW_ANSWER_S = 600.0
 """Registries may read all of a blob again before they say that they have it."""
 _KEPT = re.compile(r"(?:bytes=)?0-(\d{1,18})", re.ASCII)
+_UPLOADS = "Docker-Upload-Location"
 _BYTES = {"Content-Type": "application/octet-stream"}
 
 
@@ -51,18 +56,17 @@ class BlobUpload:
         self, client: RegistryClient, repository: str, digest: Digest, file: int, patience: Patience
     ) -> None:
         self._client = client
-        self._blobs = f"/v2/{repository}/blobs/"
+        self._blobs = f"{repository}/blobs/"
         self._digest = digest
         self._file = file
         self._patience = patience
         self._parts = parts_of(os.fstat(file).st_size)
-        self._sent: dict[Part, int] = {}
-        self._room = asyncio.Semaphore(_NUM_STREAMS)
+        self._bodies: dict[Part, _Body] = {}
 
     @property
     def completed(self) -> int:
         """Bytes that are sent."""
-        return sum(self._sent.values())
+        return sum(body.num_sent for body in self._bodies.values())
 
     async def run(self, source: str = "") -> None:
         """Until the registry has the blob. source: a repository of its that may have it already.
@@ -71,13 +75,15 @@ class BlobUpload:
         """
         for num_left in reversed(range(_NUM_SESSIONS)):
             try:
-                return await self._attempt(source)
-            except BaseExceptionGroup as errors:
-                raise first_of(errors) from None
+                await self._attempt(source)
+                break
             except RemoteError as error:
-                if error.status != _GONE or not num_left:
-                    raise
-                self._sent.clear()  # the registry has forgotten the upload, perhaps because it is done
+                problem: BaseException = error
+            except BaseExceptionGroup as errors:
+                problem = first_of(errors)
+            if getattr(problem, "status", None) != _GONE or not num_left:
+                raise problem
+            self._bodies.clear()  # the registry has forgotten the upload, perhaps because it is done
 
     async def _attempt(self, source: str) -> None:
         if await self._persistently(self._is_there):
@@ -85,15 +91,16 @@ class BlobUpload:
         url = await self._persistently(lambda: self._begin(source))
         if url is None:
             return
-        hashes = asyncio.create_task(asyncio.to_thread(self._hash))
-        try:
-            async with asyncio.TaskGroup() as redirected:
-                for part in self._parts:
-                    await self._room.acquire()
-                    url = await self._send(url, part, redirected)
-            await self._finish(url, await hashes)
-        finally:
-            hashes.cancel()
+        room = asyncio.Semaphore(_NUM_STREAMS)
+        async with asyncio.TaskGroup() as redirected:
+            for part in self._parts:
+                await room.acquire()
+                url, elsewhere = await self._send(url, part)
+                if elsewhere is None:
+                    room.release()
+                else:
+                    redirected.create_task(self._send_elsewhere(elsewhere, part, room))
+        await self._finish(url)
 
     async def _persistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Tries again after what may pass."""
@@ -107,8 +114,13 @@ class BlobUpload:
         return await attempt()
 
     async def _is_there(self) -> bool:
+        url = self._client.url(self._blobs + self._digest)
         try:
-            await self._client.ask("HEAD", self._client.url(self._blobs + self._digest))
+            for _ in range(_MAX_REDIRECTS):
+                answer = await self._client.ask("HEAD", url)
+                if not answer.is_redirect or location_of(answer).host != url.host:
+                    break  # where blobs are is known to who has them
+                url = location_of(answer)
         except RemoteError as error:
             if error.status != _GONE:
                 raise
@@ -121,43 +133,44 @@ class BlobUpload:
         if source:
             url = url.copy_merge_params({"mount": self._digest, "from": source})
         answer = await self._client.ask("POST", url)
+        if answer.is_redirect:
+            raise RemoteError(f"{url.host} redirects uploads to {location_of(answer).host}", _REFUSED)
         return None if answer.status_code == httpx.codes.CREATED else _next(answer)
 
-    async def _send(self, url: httpx.URL, part: Part, redirected: asyncio.TaskGroup) -> httpx.URL:
-        """Sends a part, or begins to send it to where the registry wants it. Returns where the next one goes."""
+    async def _send(self, url: httpx.URL, part: Part) -> tuple[httpx.URL, httpx.URL | None]:
+        """Sends a part. Returns where the next one goes, and where this one does if the registry has it sent
+        elsewhere.
+        """
         offset, is_known = part.start, True
 
-        async def attempt() -> httpx.URL:
+        async def attempt() -> tuple[httpx.URL, httpx.URL | None]:
             nonlocal url, offset, is_known
             if not is_known:
                 url, offset = await self._position(url, part)
             is_known = False
             if offset == part.end:  # only the answer was lost
-                return url
+                await self._bodies[part].read_all()
+                return url, None
             answer = await self._send_bytes("PATCH", url, part, offset)
-            if answer.status_code == httpx.codes.TEMPORARY_REDIRECT:
-                redirected.create_task(self._send_elsewhere(location_of(answer, "Location"), part))
-            else:
-                self._sent[part] = part.end - part.start
-                self._room.release()
-            return _next(answer)
+            if answer.is_redirect:
+                return _next(answer, url), location_of(answer)
+            return _next(answer), None
 
         return await self._persistently(attempt)
 
-    async def _send_elsewhere(self, url: httpx.URL, part: Part) -> None:
-        await self._persistently(lambda: self._send_bytes("PUT", url, part, part.start))
-        self._room.release()
+    async def _send_elsewhere(self, url: httpx.URL, part: Part, room: asyncio.Semaphore) -> None:
+        answer = await self._persistently(lambda: self._send_bytes("PUT", url, part, part.start))
+        if answer.is_redirect:
+            raise RemoteError(f"{url.host} redirects a part that was redirected to it", _REFUSED)
+        room.release()
 
     async def _send_bytes(self, method: str, url: httpx.URL, part: Part, offset: int) -> httpx.Response:
         headers = {"Content-Length": str(part.end - offset), **_BYTES}
         if method == "PATCH":
             headers |= {"Content-Range": f"{offset}-{part.end - 1}", "X-Redirect-Uploads": "1"}
-        body = _Body(self._file, part, offset, self._sent)
-        try:
-            return await self._client.ask(method, url, headers, body, timeout_s=_SLOW_ANSWER_S)
-        except BaseException:
-            self._sent[part] = offset - part.start
-            raise
+        body = _Body(self._file, part, offset)
+        self._bodies[part] = body
+        return await self._client.ask(method, url, headers, body, patience_s=_SLOW_ANSWER_S)
 
     async def _position(self, url: httpx.URL, part: Part) -> tuple[httpx.URL, int]:
         """After a part was broken off: where to go on, and from which byte."""
@@ -171,50 +184,57 @@ class BlobUpload:
         offset = int(kept[1]) + 1 if kept and kept[1] != "0" else 0
         if not part.start <= offset <= part.end:
             raise RemoteError(f"the registry has {offset} bytes, other than it was sent", _GONE)
-        return _next(answer, url), offset
+        return _next(answer, None if "Location" in answer.headers else url), offset
 
-    async def _finish(self, url: httpx.URL, etag: str) -> None:
+    async def _finish(self, url: httpx.URL) -> None:
+        # As S3 names what it got in parts.
+        hashes = b"".join(self._bodies[part].md5 for part in self._parts)
+        etag = f"{hashlib.md5(hashes, usedforsecurity=False).hexdigest()}-{len(self._parts)}"
         url = url.copy_merge_params({"digest": self._digest, "etag": etag})
         await self._persistently(
-            lambda: self._client.ask("PUT", url, dict(_BYTES), timeout_s=_SLOW_ANSWER_S)
+            lambda: self._client.ask("PUT", url, dict(_BYTES), patience_s=_SLOW_ANSWER_S)
         )
-
-    def _hash(self) -> str:
-        """As S3 names what it got in parts."""
-        hashes = b"".join(map(self._hash_of, self._parts))
-        return f"{hashlib.md5(hashes, usedforsecurity=False).hexdigest()}-{len(self._parts)}"
-
-    def _hash_of(self, part: Part) -> bytes:
-        md5 = hashlib.md5(usedforsecurity=False)
-        for offset in range(part.start, part.end, _PIECE_BYTES):
-            md5.update(os.pread(self._file, min(_PIECE_BYTES, part.end - offset), offset))
-        return md5.digest()
 
 
 class _Body:
     """The bytes of a part from `offset` on; they can be asked for again, as after a 401."""
 
-    def __init__(self, file: int, part: Part, offset: int, sent: dict[Part, int]) -> None:
-        self._file, self._part, self._offset, self._sent = file, part, offset, sent
+    def __init__(self, file: int, part: Part, offset: int) -> None:
+        self._file, self._part, self._offset = file, part, offset
+        self.num_sent = 0
+        """Of the whole part."""
+        self.md5 = b""
+        """Of the whole part, once it has been sent."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        position = self._offset
-        while position < self._part.end:
-            self._sent[self._part] = position - self._part.start
-            wanted = min(_PIECE_BYTES, self._part.end - position)
-            data = await asyncio.to_thread(os.pread, self._file, wanted, position)
-            if not data:
-                raise StoreError("a blob was cut short while it was sent")
-            position += len(data)
-            yield data
-        self._sent[self._part] = position - self._part.start
+        self.num_sent = 0
+        md5 = hashlib.md5(usedforsecurity=False)
+        for start in range(self._part.start, self._part.end, _PIECE_BYTES):
+            wanted = min(_PIECE_BYTES, self._part.end - start)
+            data = await asyncio.to_thread(self._read, start, wanted, md5)
+            num_kept = max(self._offset - start, 0)
+            if num_kept < wanted:
+                yield data[num_kept:]
+            self.num_sent += wanted
+        self.md5 = md5.digest()
+
+    async def read_all(self) -> None:
+        """For the sum alone."""
+        async for _ in self:
+            pass
+
+    def _read(self, start: int, wanted: int, md5: Hash) -> bytes:
+        data = os.pread(self._file, wanted, start)
+        if len(data) != wanted:
+            raise StoreError("a blob was cut short while it was sent")
+        md5.update(data)
+        return data
 
 
-def _next(answer: httpx.Response, default: httpx.URL | None = None) -> httpx.URL:
-    """Where the registry wants what comes next."""
-    for header in ("Docker-Upload-Location", "Location"):
-        if header in answer.headers:
-            return location_of(answer, header)
-    if default is None:
-        raise RemoteError("the registry does not say where to upload to")
-    return default
+def _next(answer: httpx.Response, url: httpx.URL | None = None) -> httpx.URL:
+    """Where the registry wants what comes next; `url` by default, for answers that redirect a part alone."""
+    if _UPLOADS in answer.headers:
+        return location_of(answer, _UPLOADS)
+    if url is not None:
+        return url
+    return location_of(answer)

@@ -92,11 +92,22 @@ class ModelConfig(
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:
     """The manifest, whose digests are well-formed, and the SHA-256 of its bytes. Raises CorruptManifest."""
+    data = read_manifest_bytes(path)
+    return decode_manifest(path, data), hashlib.sha256(data).hexdigest()
+
+
+def read_manifest_bytes(path: Path) -> bytes:
+    """Raises CorruptManifest."""
     try:
-        data = read_regular(path, MAX_MANIFEST_BYTES)
-        manifest = msgspec.json.decode(data, type=Manifest)
+        return read_regular(path, MAX_MANIFEST_BYTES)
     except OSError as error:
         raise CorruptManifest(path, error.strerror or str(error)) from error
+
+
+def decode_manifest(path: Path, data: bytes) -> Manifest:
+    """The bytes of the file at `path` as a manifest whose digests are well-formed. Raises CorruptManifest."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptManifest(path, str(error)) from error
     for layer in manifest.blobs:
@@ -104,4 +115,4 @@ def read_manifest(path: Path) -> tuple[Manifest, str]:
             parse_digest(layer.digest)
         except InvalidDigest:
             raise CorruptManifest(path, f"invalid digest {layer.digest!a}") from None
-    return manifest, hashlib.sha256(data).hexdigest()
+    return manifest

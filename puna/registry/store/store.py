@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ from puna.registry.name import ModelName
 from puna.registry.store.blob_holds import BlobHolds, unheld
 from puna.registry.store.blob_reader import open_blob
 from puna.registry.store.blob_writer import BlobWriter, reported
-from puna.registry.store.manifest import Manifest, read_manifest
+from puna.registry.store.manifest import Manifest, decode_manifest, read_manifest, read_manifest_bytes
 from puna.registry.store.manifest_files import find_manifest, find_revision, is_file, manifest_files
 from puna.registry.store.model_reader import read_entry, read_model
 from puna.registry.store.origin import Origin, origin_path
@@ -49,6 +49,17 @@ log = logging.getLogger(__name__)
 _MAX_REPORTED = 1000
 _MAX_REMOVED = 100
 """At once: each takes a descriptor."""
+
+
+class RawManifest(NamedTuple):
+    """A manifest's file."""
+
+    name: ModelName
+    """As it is spelled in the store."""
+    data: bytes
+    manifest: Manifest
+    blobs: Path
+    """Directory of what it names."""
 
 
 class Store:
@@ -80,6 +91,14 @@ class Store:
         for root in self._roots:
             if found := find_manifest(root, name) or find_revision(root, name):
                 return read_model(root, *found)
+        raise ModelNotFound(name.short)
+
+    def read_manifest(self, name: ModelName) -> RawManifest:
+        """As `find`, but the manifest as it is. Raises ModelNotFound, CorruptManifest."""
+        for root in self._roots:
+            if found := find_manifest(root, name) or find_revision(root, name):
+                data = read_manifest_bytes(found[0])
+                return RawManifest(found[1], data, decode_manifest(found[0], data), root / "blobs")
         raise ModelNotFound(name.short)
 
     def list(self) -> Entries:

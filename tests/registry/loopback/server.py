@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.faults import Fault
+from tests.registry.loopback.uploads import UploadHandler, Uploads
 
 _SEND_BYTES = 256 << 10
 _MANIFEST = re.compile(r"/v2/(.+)/manifests/([^/]+)")
 _BLOB = re.compile(r"/v2/(.+)/blobs/(sha256:[0-9a-f]{64})")
+_UPLOAD = re.compile(r"/uploads/(\w+)")
 _DIRECT = re.compile(r"/direct/(sha256:[0-9a-f]{64})")
 
 
@@ -43,6 +45,7 @@ class Behaviour:
     """Of all responses together."""
     fault: Callable[[], Fault | None] = lambda: None
     """Asked for each response that carries a blob."""
+    uploads: Uploads = field(default_factory=Uploads)
 
 
 @dataclass
@@ -102,14 +105,12 @@ class _Server(ThreadingHTTPServer):
         """Clients that go are no news."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(UploadHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
 
     def do_GET(self) -> None:
-        self.registry.requests.append(
-            (self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
-        )
+        self.log_request_of_test()
         if match := _MANIFEST.fullmatch(self.path):
             found = self.registry.contents.manifests.get((match[1], match[2]))
             self.reply(200, *found) if found else self.reply(404, b"manifest unknown")
@@ -121,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.reply(307, b"", headers={"Location": f"http://{host}/direct/{match[2]}"})
             else:
                 self.send_blob(match[2])
+        elif match := _UPLOAD.match(self.path):
+            self.get_position(match[1])
         elif match := _DIRECT.fullmatch(self.path):
             self.send_blob(match[1])
         else:
