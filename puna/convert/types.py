@@ -40,4 +40,4 @@ def file_type(planned: Sequence[PlannedTensor], types: dict[str, str]) -> int:
     weights: Counter[str] = Counter()
     for tensor in planned:
         weights[types[tensor.name]] += math.prod(tensor.shape)
-    return FILE_TYPES[weights.most_common(1)[0][0]]
+    return FILE_TYPES[max(weights, key=lambda type_name: weights[type_name])]
