@@ -22,15 +22,18 @@ _HEARTBEAT_TIMEOUT_S = 30.0
 
 
 class Client:
-    """Talks to the server at `host`. Every method raises NotRunning, ServerError or CliError."""
+    """Talks to the server at `host`. Every method raises NotRunning, ServerError or CliError.
 
-    def __init__(self, host: Host) -> None:
+    timeout_s: of each answer, for those who would rather have none than wait.
+    """
+
+    def __init__(self, host: Host, timeout_s: float | None = None) -> None:
         self.host = host
         try:
             self._http = httpx.Client(
                 base_url=host.base_url,
                 transport=None if host.socket is None else httpx.HTTPTransport(uds=str(host.socket)),
-                timeout=_TIMEOUT,
+                timeout=timeout_s or _TIMEOUT,
                 # A proxy for the internet cannot reach this machine's own server.
                 trust_env=not is_local(host),
                 verify=host.scheme == "https",  # without TLS there is no need to load certificates

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from puna.cli.completion.commands import completion_app
 from puna.cli.flags import as_typer_takes_them
 from puna.cli.kv.commands import kv_app
 from puna.cli.machine.commands import machine_app
@@ -29,6 +30,7 @@ app.add_typer(models_app)
 app.add_typer(machine_app)
 app.add_typer(session_app, name="session")
 app.add_typer(kv_app, name="kv")
+app.add_typer(completion_app)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from puna.cli.errors import CliError
-from puna.cli.repl.completion import slash_completer
+from puna.cli.repl.completion import CommandCompleter
 from puna.cli.repl.editor import edit
 from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
 
@@ -84,10 +84,19 @@ def test_an_editor_that_is_not_there(monkeypatch):
         edit("text")
 
 
-def test_tab_completes_commands():
-    document = Document("/set parameter temp")
-    found = slash_completer().get_completions(document, CompleteEvent())
-    assert [completion.text for completion in found] == ["temperature"]
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("/se", ["/set"]),
+        ("/set parameter temp", ["temperature"]),
+        ("/show s", ["system"]),
+        ("", []),
+        ("show s", []),
+    ],
+)
+def test_tab_completes_commands(typed, completed):
+    found = CommandCompleter().get_completions(Document(typed), CompleteEvent())
+    assert [completion.text for completion in found] == completed
 
 
 def test_continuation_prompt():

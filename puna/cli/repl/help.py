@@ -53,13 +53,13 @@ Use """ to begin a multi-line message.''',
     "parameter": """Available Parameters:
   /set parameter seed <int>                  Random number seed
   /set parameter num_predict <int>           Most tokens of a reply
-  /set parameter top_k <int>                 Pick from so many of the likeliest tokens
-  /set parameter top_p <float>               Pick from the likeliest tokens of this probability together
-  /set parameter min_p <float>               Pick from tokens that are so likely beside the likeliest
-  /set parameter num_ctx <int>               Size of the context, in tokens
+  /set parameter top_k <int>                 Pick from so many tokens
+  /set parameter top_p <float>               Pick from the likeliest
+  /set parameter min_p <float>               Least likelihood of picks
+  /set parameter num_ctx <int>               Tokens of the context
   /set parameter temperature <float>         How daring picks are
-  /set parameter repeat_penalty <float>      How strongly repetitions are avoided
-  /set parameter repeat_last_n <int>         How far back repetitions are looked for
+  /set parameter repeat_penalty <float>      How bad repetitions are
+  /set parameter repeat_last_n <int>         Where they are looked for
   /set parameter num_gpu <int>               Layers on the GPU
   /set parameter draft_model <string>        Model that drafts
   /set parameter stop <string> <string> ...  Texts that end a reply""",

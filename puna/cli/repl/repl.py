@@ -11,7 +11,7 @@ from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
 from puna.cli.output.terminal import printable
 from puna.cli.repl.commands import Commands, show_messages
-from puna.cli.repl.completion import slash_completer
+from puna.cli.repl.completion import CommandCompleter
 from puna.cli.repl.conversation import Conversation
 from puna.cli.repl.line_input import LineHistory, prompt_reader, read_message
 from puna.cli.run.attachments import attach_files, starts_with_file
@@ -33,7 +33,7 @@ class Repl:
     ) -> None:
         self._client = client
         history = LineHistory(Path.home() / ".ollama" / "history", enabled=not settings.no_history)
-        self._read = read or prompt_reader(history, slash_completer())
+        self._read = read or prompt_reader(history, CommandCompleter())
         self.conversation = Conversation(model=model, options=options, history=history)
         self._commands = Commands(client, self.conversation)
 
