@@ -10,6 +10,7 @@ import typer
 from puna.cli.completion.commands import completion_app
 from puna.cli.flags import as_typer_takes_them
 from puna.cli.kv.commands import kv_app
+from puna.cli.launch.commands import launch_app
 from puna.cli.machine.commands import machine_app
 from puna.cli.models.commands import models_app
 from puna.cli.run.commands import run_app
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 app.add_typer(run_app)
 app.add_typer(models_app)
+app.add_typer(launch_app)
 app.add_typer(machine_app)
 app.add_typer(session_app, name="session")
 app.add_typer(kv_app, name="kv")

@@ -1,0 +1,1 @@
+"""`puna launch`: other programs, with a model of this server."""
