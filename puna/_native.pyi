@@ -614,6 +614,66 @@ class TokenMask:
         """In place of finish(): rows that have it give no token."""
     def allows(self, token: int) -> bool: ...
 
+class GrammarError(NativeError):
+    """A grammar that cannot be compiled, or a reply that cannot go on with it; the text says why."""
+
+class Llguidance:
+    """Its C interface."""
+
+    def __init__(self, path: str) -> None:
+        """path: of its shared object, which stays loaded. Raises NativeError."""
+
+class GrammarTokenizer:
+    """A model's vocabulary as llguidance wants it. Immutable, for any thread."""
+
+    def __init__(
+        self, library: Llguidance, vocabulary: Vocabulary, words: WordCutter | None, slices: Sequence[str]
+    ) -> None:
+        """slices: regular expressions; tokens that match one are allowed or not as a whole. Takes a second or
+        two for 262,000 tokens, without the interpreter's lock. Raises NativeError for a vocabulary in which
+        no reply can end.
+        """
+    @property
+    def num_tokens(self) -> int: ...
+
+class CompiledGrammar:
+    """For any number of replies. Immutable, for any thread."""
+
+    def __init__(
+        self,
+        tokenizer: GrammarTokenizer,
+        text: str,
+        *,
+        max_items_in_row: int,
+        initial_lexer_fuel: int,
+        step_lexer_fuel: int,
+        step_max_items: int,
+        max_lexer_states: int,
+        max_grammar_size: int,
+    ) -> None:
+        """text: in llguidance's dialect of Lark, or its list of grammars. The limits are those of its
+        ParserLimits. Works without the interpreter's lock. Raises GrammarError.
+        """
+
+class ReplyGrammar:
+    """Where one reply stands in its grammar. For one thread at a time."""
+
+    def __init__(self, compiled: CompiledGrammar, *, reply_s: float, token_s: float) -> None:
+        """It may take reply_s seconds of processor time in all, and token_s more for each of its tokens."""
+    def accept(self, tokens: Sequence[int]) -> None:
+        """The reply goes on with these, which its masks allowed. Raises GrammarError."""
+    def forced(self) -> list[int]:
+        """The next tokens, as far as there is no choice; a token may be left out."""
+    def num_admitted(self, drafts: Sequence[int]) -> int:
+        """How many of them, from the first on, the grammar may allow; never fewer than the masks do."""
+
+def compute_masks(replies: Sequence[ReplyGrammar], drafts: Sequence[Sequence[int]]) -> list[TokenMask]:
+    """Of all replies of a step: for each, that of its next token, then those behind each of its drafts. They
+    are written anew when it is asked for the next ones.
+
+    Works without the interpreter's lock. Whatever goes wrong is told by the masks, and ends that reply alone.
+    """
+
 class SampleResult:
     """Token by token, in the samplers' order; a new array or list at each access."""
 

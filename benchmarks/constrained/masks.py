@@ -9,14 +9,16 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.figures import Row, Target
+from puna._native import CompiledGrammar, GrammarTokenizer, ReplyGrammar, compute_masks
 from puna.chat.grammars.builder import GrammarBuilder
 from puna.chat.grammars.task import ReplyTask
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.thinking import THINK
 from puna.chat.tools import Tool, ToolFunction
-from puna.engine.grammars.compiling import ModelGrammars
-from puna.engine.grammars.reply_grammar import CompiledGrammar, ReplyGrammar
+from puna.engine.grammars.compiling import compile_grammar
+from puna.engine.grammars.limits import REPLY_S, TOKEN_S
+from puna.engine.grammars.vocabulary import grammar_tokenizer
 from puna.gguf import GgufFile
 from puna.tokenizer import Tokenizer, load_tokenizer
 
@@ -59,9 +61,9 @@ def mask_rows(path: Path) -> list[Row]:
     taken, cut to as many tokens.
     """
     tokenizer = _tokenizer(path)
-    grammars = ModelGrammars(tokenizer)
     start = time.perf_counter()
-    compiled = {name: _compiled(grammars, tokenizer, FAMILIES[name]) for name in _CALLS}
+    prepared_vocabulary = grammar_tokenizer(tokenizer)
+    compiled = {name: _compiled(prepared_vocabulary, tokenizer, FAMILIES[name]) for name in _CALLS}
     prepared = f"{time.perf_counter() - start:.2f} s"
     rows = [Row(f"vocabulary of {tokenizer.vocab_size} prepared, two grammars compiled", prepared)]
     for name, call in _CALLS.items():
@@ -86,11 +88,11 @@ def _tokenizer(path: Path) -> Tokenizer:
     return load_tokenizer(metadata)
 
 
-def _compiled(grammars: ModelGrammars, tokenizer: Tokenizer, family: Family) -> CompiledGrammar:
+def _compiled(vocabulary: GrammarTokenizer, tokenizer: Tokenizer, family: Family) -> CompiledGrammar:
     assert family.grammar is not None
     builder = GrammarBuilder(tokenizer.find_control)
     task = ReplyTask(tools=[_TOOL], thinking=THINK, starts_thinking=True)
-    compiled = grammars.compile(builder.grammar(family.grammar(builder, task)))
+    compiled = compile_grammar(vocabulary, builder.grammar(family.grammar(builder, task)))
     if not isinstance(compiled, CompiledGrammar):
         raise RuntimeError(str(compiled))
     return compiled
@@ -98,13 +100,12 @@ def _compiled(grammars: ModelGrammars, tokenizer: Tokenizer, family: Family) -> 
 
 def _times(compiled: CompiledGrammar, tokenizer: Tokenizer, parts: Sequence[str]) -> list[list[float]]:
     """In microseconds: of each part's masks, with what accepting the tokens takes."""
-    reply = ReplyGrammar(compiled)
+    reply = ReplyGrammar(compiled, reply_s=REPLY_S, token_s=TOKEN_S)
     return [[_time(reply, token) for token in tokenizer.encode_within(part)] for part in parts]
 
 
 def _time(reply: ReplyGrammar, token: int) -> float:
     start = time.perf_counter()
-    [mask] = reply.masks(1)
-    reply.compute((), [mask])
+    compute_masks([reply], [()])
     reply.accept([token])
     return (time.perf_counter() - start) * 1e6

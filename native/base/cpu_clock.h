@@ -6,6 +6,12 @@
 
 namespace puna {
 
+inline double this_threads_cpu_seconds() {
+  timespec time{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 #if defined(__linux__)
 
 using CpuClock = clockid_t;

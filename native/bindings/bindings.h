@@ -9,6 +9,7 @@ void bind_gguf(nanobind::module_& m);
 void bind_arena(nanobind::module_& m);
 void bind_conversion(nanobind::module_& m);
 void bind_executor(nanobind::module_& m);
+void bind_grammars(nanobind::module_& m);
 void bind_json(nanobind::module_& m);
 void bind_kv(nanobind::module_& m);
 void bind_kernels(nanobind::module_& m);

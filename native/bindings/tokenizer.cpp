@@ -11,15 +11,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/sealed_mapping.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
+#include "bindings/held_vocabulary.h"
 #include "gguf/metadata.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/token_bytes.h"
 #include "vocabulary/builder.h"
 #include "vocabulary/token_finder.h"
-#include "vocabulary/vocabulary.h"
 #include "words/word_cutter.h"
 
 namespace nb = nanobind;
@@ -99,18 +98,6 @@ nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& bytes
   std::memcpy(scores.data(), bytes.c_str(), scores.size() * sizeof(float));
   return made([&] { return builder.sentencepiece(std::move(scores)); });
 }
-
-// A vocabulary with what keeps its bytes.
-struct HeldVocabulary {
-  std::unique_ptr<SealedMapping> mapping;
-  nb::bytes blob;
-  Vocabulary vocabulary;
-
-  explicit HeldVocabulary(nb::bytes held)
-      : blob(std::move(held)), vocabulary({reinterpret_cast<const uint8_t*>(blob.c_str()), blob.size()}) {}
-  explicit HeldVocabulary(int fd)
-      : mapping(std::make_unique<SealedMapping>(fd)), vocabulary(mapping->bytes()) {}
-};
 
 size_t checked(const Vocabulary& vocabulary, int64_t token) {
   if (token < 0 || token >= static_cast<int64_t>(vocabulary.size()))

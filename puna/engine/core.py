@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 from puna._native import TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
@@ -145,7 +146,8 @@ class EngineCore:
         """Requests from now on get text, and may have stop strings; with `tokens` also grammars."""
         if model := self._models.get(model_id):
             model.token_table = table
-            model.grammars = None if tokens is None else ModelGrammars(tokens)
+            count = partial(self.memory.count_vocabulary, model)
+            model.grammars = None if tokens is None else ModelGrammars(tokens, count)
 
     def unload_model(self, model_id: str) -> None:
         """Gives all of its memory back; its requests finish with an error. Unknown ids are ignored."""

@@ -43,6 +43,8 @@ class Model:
         self.guaranteed_bytes = guaranteed_bytes
         """KV memory that no other model takes while this one is awake."""
         self.fixed_bytes = device.info.fixed_bytes
+        self.vocabulary_bytes = 0
+        """What grammars have prepared of its vocabulary."""
         """Counted while it is awake, besides KV; less than all where its experts did not all fit."""
         self.costs = StepCosts()
         self.pace = StreamPace(self.costs)
@@ -95,7 +97,12 @@ class Model:
 
     @property
     def counted_weight_bytes(self) -> int:
-        return self.fixed_bytes - self.device.info.scratch_bytes
+        return self.counted_bytes - self.device.info.scratch_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        """All that it takes beside KV."""
+        return self.fixed_bytes + self.vocabulary_bytes
 
     @property
     def is_larger_than_memory(self) -> bool:

@@ -6,13 +6,13 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 
-from puna._native import NativeError
+from puna._native import GrammarError, NativeError, ReplyGrammar
 from puna.backends.base import ModelLoadError
 from puna.engine.admission import new_sequence
 from puna.engine.caching.namespaces import Namespaces
 from puna.engine.faults import unforeseen
 from puna.engine.grammars.compiling import Compiled, GrammarCompiler
-from puna.engine.grammars.reply_grammar import GrammarError, ReplyGrammar
+from puna.engine.grammars.limits import REPLY_S, TOKEN_S
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.residents import Residents
 from puna.engine.model import Model
@@ -189,7 +189,7 @@ class Requests:
         if isinstance(compiled, GrammarError):
             self._outputs.append(self.finish(sequence, "error", str(compiled)))
             return
-        sequence.grammar = ReplyGrammar(compiled)
+        sequence.grammar = ReplyGrammar(compiled, reply_s=REPLY_S, token_s=TOKEN_S)
         sequence.awaits_grammar = False
 
     def _reject(self, request: Request, error: str) -> None:

@@ -23,8 +23,8 @@ class Tokenizer:
         name = vocabulary.word_pattern
         if name and name not in PRE_TOKENIZERS:
             raise TokenizerError("a vocabulary's way of cutting words is damaged")
-        self._words = word_cutter(name) if name else None
-        self._vocabulary = vocabulary
+        self.words = word_cutter(name) if name else None
+        self.vocabulary = vocabulary
         self._traits = vocabulary.traits()
         self.bos_id: int | None = vocabulary.bos_id
         self.eos_id: int | None = vocabulary.eos_id
@@ -69,16 +69,14 @@ class Tokenizer:
         tokens: list[int] = []
         if add_special and self.add_bos and self.bos_id is not None:
             tokens.append(self.bos_id)
-        tokens += self._vocabulary.encode(
-            _SURROGATES.sub("\ufffd", text).encode(), parse_special, self._words
-        )
+        tokens += self.vocabulary.encode(_SURROGATES.sub("\ufffd", text).encode(), parse_special, self.words)
         if add_special and self.add_eos and self.eos_id is not None:
             tokens.append(self.eos_id)
         return tokens
 
     def encode_within(self, text: str) -> list[int]:
         """Of text that stands within other text, with no control tokens in it."""
-        return self._vocabulary.encode(text.encode(), False, self._words, True)
+        return self.vocabulary.encode(text.encode(), False, self.words, True)
 
     def encode_prompt(self, text: str) -> list[int]:
         """Of a rendered prompt: begins with BOS if the model wants that, but never twice.
@@ -97,18 +95,18 @@ class Tokenizer:
         visible = self._visible_bytes if skip_special else self.token_bytes
         pieces = [visible(token) for token in ids]
         first = 1 if ids and ids[0] == self.bos_id else 0
-        if self._vocabulary.add_space_prefix and len(pieces) > first:
+        if self.vocabulary.add_space_prefix and len(pieces) > first:
             pieces[first] = pieces[first].removeprefix(b" ")
         return b"".join(pieces).decode("utf-8", "replace")
 
     def token_text(self, token: int) -> str:
         """As the vocabulary writes it: what a template needs to name a special token."""
-        return self._vocabulary.text(self._checked(token)).decode("utf-8", "surrogateescape")
+        return self.vocabulary.text(self._checked(token)).decode("utf-8", "surrogateescape")
 
     def find(self, text: str) -> int | None:
         """The token that the vocabulary writes as `text`."""
         try:
-            return self._vocabulary.find(text.encode("utf-8", "surrogateescape"))
+            return self.vocabulary.find(text.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
             return None
 
@@ -119,7 +117,7 @@ class Tokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """Also of control tokens, which are not shown. Raises TokenizerError if there is no such token."""
-        return self._vocabulary.token_bytes(self._checked(token))
+        return self.vocabulary.token_bytes(self._checked(token))
 
     def control_positions(self, tokens: Sequence[int]) -> list[int]:
         """Where control tokens stand among these, all of which exist."""
@@ -128,7 +126,7 @@ class Tokenizer:
 
     def token_table(self) -> bytes:
         """What the engine needs to turn tokens into text: the blob of a TokenTable."""
-        return self._vocabulary.token_table()
+        return self.vocabulary.token_table()
 
     def is_special(self, token: int) -> bool:
         """Whether it is a control token, which detokenizing leaves out."""

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
+from puna._native import ReplyGrammar
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.engine.grammars.limits import COMPILE_S
-from puna.engine.grammars.reply_grammar import ReplyGrammar
 from tests.engine.test_embeddings import POOLINGS, embed_request
 from tests.engine.test_grammars import GRAMMARS, PIECES, grammar_engine
 from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, run_all, toy_request
@@ -115,7 +115,8 @@ class GrammarSchedules(RuleBasedStateMachine):
     @precondition(lambda self: self.num_compiling)
     @rule()
     def let_a_grammar_come(self) -> None:
-        self.engine.grammars._work.get_nowait()()
+        compiler = self.engine.grammars
+        (compiler._work if compiler._preparations.empty() else compiler._preparations).get_nowait()()
         self.ready.get_nowait()()
         self._note_held()
         self.engine.check()
@@ -165,6 +166,7 @@ class GrammarSchedules(RuleBasedStateMachine):
         gc.collect(0)
         assert not self.held, "what a reply was held to is kept"
         assert self.engine.grammars._work.empty()
+        assert self.engine.grammars._preparations.empty()
         self.engine.close()
 
     def _check_answer(self, request: Request, found: Answer) -> None:

@@ -1,24 +1,116 @@
-"""What a grammar forces can be written with any vocabulary."""
+"""Vocabularies are prepared for llguidance, and grammars compiled, by its C interface."""
 
 from __future__ import annotations
 
-import pytest
-from llguidance import LLMatcher
+import sys
+import threading
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from puna._native import GrammarError, NativeError, ReplyGrammar, compute_masks
+from puna.engine.grammars.compiling import CompiledGrammar, compile_grammar
+from puna.engine.grammars.limits import REPLY_S, TOKEN_S
+from puna.engine.grammars.slices import SLICES
 from puna.engine.grammars.vocabulary import grammar_tokenizer
-from puna.tokenizer import Tokenizer, build_vocabulary
-from tests.tokenizer.vocabularies import sentencepiece
+from puna.tokenizer import Tokenizer, build_vocabulary, load_tokenizer
+from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
 
 pytestmark = pytest.mark.native
+
+JSON = """%llguidance {}
+start: %json {"type": "object", "properties": {"name": {"type": "string"}, "at": {"type": "integer"}},
+  "required": ["name", "at"], "additionalProperties": false}"""
+
+
+def reply_to(tokenizer: Tokenizer, grammar: str) -> ReplyGrammar:
+    compiled = compile_grammar(grammar_tokenizer(tokenizer), grammar)
+    assert isinstance(compiled, CompiledGrammar), compiled
+    return ReplyGrammar(compiled, reply_s=REPLY_S, token_s=TOKEN_S)
+
+
+class Wrapped:
+    """The same vocabulary for the Python interface."""
+
+    bos_token_id = None
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ids = range(tokenizer.vocab_size)
+        self.eos_token_id = min(tokenizer.end_of_generation)
+        self.tokens = [tokenizer.token_bytes(token) for token in ids]
+        self.special_token_ids = [token for token in ids if tokenizer.is_special(token)]
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._tokenizer.encode_within(text.decode())
 
 
 def test_text_that_a_vocabulary_reads_as_another() -> None:
     tokenizer = Tokenizer.from_blob(build_vocabulary(sentencepiece()))
     text = "the▁world"
     assert tokenizer.decode(tokenizer.encode_within(text)) == "the world"
-    matcher = LLMatcher(grammar_tokenizer(tokenizer), f'%llguidance {{}}\nstart: "{text}" /[0-9]/')
-    forced = matcher.compute_ff_tokens()
+    reply = reply_to(tokenizer, f'%llguidance {{}}\nstart: "{text}" /[0-9]/')
+    forced = reply.forced()
     assert b"".join(map(tokenizer.token_bytes, forced)) == text.encode()
-    assert matcher.try_consume_tokens(forced) == len(forced)
-    matcher.compute_bitmask()
-    assert not matcher.is_error(), matcher.get_error()
+    assert reply.num_admitted(forced) == len(forced)
+    assert compute_masks([reply], [forced])[0].only == forced[0]
+
+
+@pytest.mark.parametrize("metadata", [all_pairs_bpe("gpt-2"), sentencepiece()], ids=["bpe", "sentencepiece"])
+def test_masks_are_those_of_the_python_interface(metadata: dict[str, object]) -> None:
+    tokenizer = load_tokenizer(metadata)
+    ends = sorted(tokenizer.end_of_generation)
+    wrapped = TokenizerWrapper(Wrapped(tokenizer))
+    matcher = LLMatcher(LLTokenizer(wrapped, eos_token=ends, slices=list(SLICES)), JSON)
+    reply = reply_to(tokenizer, JSON)
+    tokens = tokenizer.encode_within('{"name": "the aé\\n1", "at": -12}')
+    masks = [list(map(mask.allows, range(tokenizer.vocab_size))) for mask in compute_masks([reply], [tokens])]
+    for token, allowed in zip([*tokens, None], masks, strict=True):
+        bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+        assert np.array_equal(allowed, bits[: tokenizer.vocab_size])
+        assert reply.forced() == matcher.compute_ff_tokens()
+        if token is not None:
+            reply.accept([token])
+            assert matcher.consume_tokens([token])
+    assert masks[-1] == [token in ends for token in range(tokenizer.vocab_size)]
+
+
+def test_other_threads_run_while_a_vocabulary_is_prepared() -> None:
+    """Nobody is made to give the interpreter's lock away: it is only given away by those that need it not."""
+    tokenizer, state = load_tokenizer(all_pairs_bpe("gpt-2")), SimpleNamespace(has_begun=False, is_done=False)
+
+    def prepare() -> None:
+        state.has_begun = True
+        grammar_tokenizer(tokenizer)
+        state.is_done = True
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    try:
+        thread = threading.Thread(target=prepare)
+        thread.start()
+        while not state.has_begun:
+            threading.Event().wait(0.0001)
+        was_beside = not state.is_done
+        thread.join()
+    finally:
+        sys.setswitchinterval(usual)
+    assert was_beside
+
+
+def test_what_cannot_be_used_says_why() -> None:
+    metadata = all_pairs_bpe("gpt-2")
+    tokenizer = load_tokenizer(metadata)
+    endless = SimpleNamespace(vocabulary=tokenizer.vocabulary, words=None, end_of_generation=frozenset())
+    with pytest.raises(NativeError, match="words are cut"):
+        grammar_tokenizer(endless)
+    prepared = grammar_tokenizer(tokenizer)
+    for text in ("start: nowhere", 'start: "a\0b"', "", "{}"):
+        assert isinstance(compile_grammar(prepared, text), GrammarError), text
+    reply = reply_to(tokenizer, 'start: "abc"')
+    with pytest.raises(GrammarError, match="cannot go on"):
+        reply.accept(tokenizer.encode_within("x"))
+    [mask] = compute_masks([reply], [()])
+    assert not any(mask.allows(token) for token in range(tokenizer.vocab_size))

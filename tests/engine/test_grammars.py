@@ -11,11 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from puna._native import GrammarTokenizer
 from puna.engine import EngineCore, Request, SamplingParams, StepOutput
-from puna.engine.grammars.compiling import ModelGrammars
+from puna.engine.grammars.compiling import compile_grammar
 from puna.engine.grammars.limits import COMPILE_S, MAX_GRAMMAR_CHARS
+from puna.engine.grammars.vocabulary import BYTES_PER_TOKEN, GrammarTokens, grammar_tokenizer
+from puna.tokenizer import load_tokenizer
 from tests.engine.toy import BLOCK_BYTES, POISON, VOCABULARY, ToyModel, toy_engine, toy_request
 from tests.text.reference import table_of
+from tests.tokenizer.vocabularies import CONTROL as CONTROL_KIND
+from tests.tokenizer.vocabularies import NORMAL
 
 pytestmark = pytest.mark.native
 
@@ -44,27 +49,15 @@ HIDDEN = frozenset({CONTROL, END, POISON})
 TABLE = table_of(PIECES, HIDDEN)
 
 
-class ToyTokens:
-    """The vocabulary of the toy model: text is cut into the longest tokens, from the left."""
-
-    vocab_size = VOCABULARY
-    end_of_generation = frozenset({END})
-
-    def token_bytes(self, token: int) -> bytes:
-        return PIECES[token]
-
-    def is_special(self, token: int) -> bool:
-        return token in HIDDEN
-
-    def encode_within(self, text: str) -> list[int]:
-        left, tokens = text.encode(), []
-        while left:
-            known = [t for t in range(CONTROL) if left.startswith(PIECES[t])]
-            token = max(known, key=lambda t: len(PIECES[t]))
-            tokens.append(token)
-            left = left[len(PIECES[token]) :]
-        return tokens
-
+TOKENIZER = load_tokenizer(
+    {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [piece.decode().replace(" ", "▁") for piece in PIECES],
+        "tokenizer.ggml.token_type": [CONTROL_KIND if t in HIDDEN else NORMAL for t in range(VOCABULARY)],
+        "tokenizer.ggml.scores": [float(len(piece)) for piece in PIECES],
+        "tokenizer.ggml.eos_token_id": END,
+    }
+)
 
 # A grammar, and what Python says of the same text.
 GRAMMARS = {
@@ -92,7 +85,7 @@ class Answer:
 def grammar_engine(model: ToyModel, **fields: object) -> EngineCore:
     """With a second model, "draft", which says mostly the same."""
     engine = toy_engine(model, **fields)
-    engine.set_token_table("toy", TABLE, ToyTokens())
+    engine.set_token_table("toy", TABLE, TOKENIZER)
     engine.attach_model("draft", ToyModel(is_habitual=True, clock=model.clock))
     return engine
 
@@ -193,12 +186,17 @@ def test_the_end_of_the_grammar_is_the_end_whatever_the_stop_tokens_are():
 class Compiling:
     """An engine whose grammars come when pump() says so, and a request that waits for one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_prepared: bool = True) -> None:
         self.model = ToyModel()
         self.engine = grammar_engine(self.model)
         self.ready: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.engine.grammars.use_event_loop(self.ready.put)
         self.engine.submit(held("a", 'start: "abc" /[0-9]/', list(range(40))))
+        if is_prepared:
+            self.pump()
+
+    def weight_bytes(self) -> int:
+        return sum(model.weight_bytes for model in self.engine.stats().models)
 
     def pump(self) -> None:
         self.ready.get(timeout=60)()
@@ -233,13 +231,12 @@ def test_what_nobody_waits_for_any_more_is_not_compiled(monkeypatch: pytest.Monk
     """Two threads are busy with others; who comes back meanwhile is served."""
     compiled, gate = [], threading.Semaphore(0)
 
-    def compile_slowly(grammars: ModelGrammars, text: str) -> object:
+    def compile_slowly(tokenizer: GrammarTokenizer, text: str) -> object:
         gate.acquire(timeout=60)
         compiled.append(text)
-        return really(grammars, text)
+        return compile_grammar(tokenizer, text)
 
-    really = ModelGrammars.compile
-    monkeypatch.setattr(ModelGrammars, "compile", compile_slowly)
+    monkeypatch.setattr("puna.engine.grammars.compiling.compile_grammar", compile_slowly)
     compiling = Compiling()
     for name, letter in zip("bcde", "bcdc", strict=True):
         compiling.engine.submit(held(name, f'start: "{letter}"', [1]))
@@ -264,6 +261,39 @@ def test_a_grammar_that_takes_too_long_is_not_waited_for():
     assert "not compiled within" in output.error
     compiling.pump()
     assert compiling.run() == []
+
+
+def test_the_vocabulary_is_prepared_once_and_its_time_does_not_count(monkeypatch: pytest.MonkeyPatch):
+    prepared: list[GrammarTokens] = []
+
+    def prepare(tokens: GrammarTokens) -> GrammarTokenizer:
+        prepared.append(tokens)
+        return grammar_tokenizer(tokens)
+
+    monkeypatch.setattr("puna.engine.grammars.compiling.grammar_tokenizer", prepare)
+    compiling = Compiling(is_prepared=False)
+    compiling.engine.submit(held("b", 'start: "b"', [1]))
+    compiling.model.clock.now_s += 10 * COMPILE_S
+    assert compiling.engine.grammars.tend() is None
+    compiling.pump()
+    assert compiling.engine.grammars.tend() == COMPILE_S
+    compiling.pump()
+    compiling.pump()
+    ends = {output.request_id: output.finish_reason for output in compiling.run() if output.finish_reason}
+    assert (ends, len(prepared)) == ({"a": "stop", "b": "stop"}, 1)
+
+
+def test_a_model_that_sleeps_while_its_vocabulary_is_prepared_keeps_none():
+    compiling = Compiling(is_prepared=False)
+    compiling.engine.sleep_model("toy")
+    compiling.pump()
+    assert [output.finish_reason for output in compiling.run()] == ["error"]
+    assert compiling.engine.memory.budget.weight_bytes == 0
+    compiling.engine.submit(held("b", 'start: "b"', [1]))
+    compiling.pump()
+    compiling.pump()
+    assert "".join(output.text for output in compiling.run()) == "b"
+    assert compiling.weight_bytes() == BYTES_PER_TOKEN * VOCABULARY
 
 
 def chain(count: int) -> str:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from puna.chat.errors import PromptError
+from puna.engine.grammars.limits import MAX_GRAMMAR_CHARS, PARSER_LIMITS
 
 if TYPE_CHECKING:  # who only asks for prompts need not load it
     from llguidance import LLMatcher, LLTokenizer
@@ -24,8 +25,6 @@ _WHERE = re.compile(r"^(at )?\d+\(\d+\): |failed to compile JSON schema: ")
 
 def check_grammar(grammar: str) -> None:
     """Raises PromptError."""
-    from puna.engine.grammars.limits import MAX_GRAMMAR_CHARS  # here, since it loads llguidance
-
     if len(grammar) > MAX_GRAMMAR_CHARS:
         raise PromptError(f"the reply's grammar has {len(grammar)} characters, more than {MAX_GRAMMAR_CHARS}")
     if error := grammar_error(grammar):
@@ -34,13 +33,12 @@ def check_grammar(grammar: str) -> None:
 
 def grammar_error(grammar: str) -> str:
     """Why it cannot be used; empty if it can. Which control tokens it names does not matter."""
-    from llguidance import LLMatcher
-
-    from puna.engine.grammars.limits import parser_limits
+    from llguidance import LLMatcher, LLParserLimits
 
     anywhere = _CONTROL.sub(f"<[{_ByteVocabulary.control}]>", grammar)
     begin_s = time.thread_time()
-    matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=parser_limits())
+    limits = LLParserLimits(**PARSER_LIMITS, verbose_errors=False)
+    matcher = LLMatcher(_byte_tokenizer(), anywhere, log_level=0, limits=limits)
     for turn in range(_NUM_TRIED):
         if matcher.is_error():
             return _reason(matcher.get_error())

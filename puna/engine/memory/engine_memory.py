@@ -75,8 +75,14 @@ class EngineMemory:
 
     def leave(self, model: Model, kv: ModelKv) -> None:
         """The model takes no memory any more, but for KV that it still holds."""
-        self.budget.remove_weights(model.fixed_bytes)
+        self.budget.remove_weights(model.counted_bytes)
+        model.vocabulary_bytes = 0
         self.budget.set_guarantee(kv, 0)
+
+    def count_vocabulary(self, model: Model, num_bytes: int) -> None:
+        """Grammars have prepared it; the model is awake. What is in the way goes, as for lower limits."""
+        model.vocabulary_bytes += num_bytes
+        self.budget.add_weights(num_bytes)
 
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
         """None: as before."""
@@ -208,7 +214,7 @@ class EngineMemory:
         if shortage.is_of_kv:
             return sum(model.guaranteed_bytes for model in idle)
         unused = (max(model.guaranteed_bytes - model.kv.used_bytes, 0) for model in idle)
-        return self.ladder.pinned_bytes + sum(unused) + sum(model.fixed_bytes for model in idle)
+        return self.ladder.pinned_bytes + sum(unused) + sum(model.counted_bytes for model in idle)
 
     def _give_up_for(self, shortage: Shortage) -> bool:
         if not shortage.is_of_kv and self.ladder.give_up_one():

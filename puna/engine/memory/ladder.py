@@ -110,7 +110,7 @@ class IdleModels:
     def gives(self) -> Limits:
         """What all of them have beside KV that is cached or pinned: weights and guarantees."""
         idle = self.all()
-        weights = sum(model.fixed_bytes for model in idle)
+        weights = sum(model.counted_bytes for model in idle)
         return Limits(0, weights).plus(sum(model.guaranteed_bytes for model in idle))
 
     def give_up_one(self) -> bool:

@@ -8,8 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from puna._native import NgramDrafter, Sampler, TextStream
-from puna.engine.grammars.reply_grammar import ReplyGrammar
+from puna._native import NgramDrafter, ReplyGrammar, Sampler, TextStream
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.sequences.draft_state import DraftState

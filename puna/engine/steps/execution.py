@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Items
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from puna._native import NativeError, SampleResult, TokenMask
+from puna._native import NativeError, SampleResult, TokenMask, compute_masks
 from puna.backends.base import DeviceOutOfMemory, StepResult
 from puna.engine.faults import unforeseen
-from puna.engine.grammars.masks import compute_masks
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.request import TokenLogprob
@@ -107,14 +107,15 @@ class StepRunner:
 
 def _masks_of(slices: Items[Slice]) -> list[TokenMask | None]:
     """Of each row of the step; empty: no reply has a grammar."""
-    if all(s.sequence.grammar is None for s in slices):
+    held = [(s.sequence.grammar, s.drafts) for s in slices if s.draws and s.sequence.grammar is not None]
+    if not held:
         return []
+    computed = iter(compute_masks([grammar for grammar, _ in held], [drafts for _, drafts in held]))
     masks: list[TokenMask | None] = []
     for s in slices:
-        if s.draws and s.sequence.grammar is not None:
-            masks += compute_masks(s.sequence.grammar, s.drafts)
-        elif s.draws:
-            masks += [None] * (1 + len(s.drafts))
+        if s.draws:
+            num_rows = 1 + len(s.drafts)
+            masks += islice(computed, num_rows) if s.sequence.grammar is not None else [None] * num_rows
     return masks
 
 

@@ -14,6 +14,7 @@ def main() -> int:
     from puna._native import catch_bus_errors
     from puna.backends import import_devices, open_device
     from puna.engine import EngineCore
+    from puna.engine.grammars.vocabulary import llguidance
     from puna.models.tracing import import_architectures
     from puna.worker.cage import enter
     from puna.worker.cage.engine_rules import engine_rules
@@ -23,6 +24,7 @@ def main() -> int:
 
     import_architectures()
     import_devices()
+    llguidance()
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
