@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -24,6 +25,8 @@ class ApiContext:
     http_counts: HttpCounts = field(default_factory=HttpCounts)
     pulls: SharedPulls = field(default_factory=SharedPulls)
     converter: Converter = field(default_factory=Converter)
+    conversions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    """Held by a conversion: one takes all cores."""
 
 
 def context_of(request: Request) -> ApiContext:

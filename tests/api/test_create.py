@@ -256,15 +256,15 @@ def test_split_files_are_merged_and_weights_quantized(tmp_path, make, upload, we
     assert stored("mine").weights_id == weights.replace(":", "-")
 
 
-@pytest.mark.usefixtures("conversions")
 @pytest.mark.parametrize("fails", ["conversion", "template", "writing"])
-def test_nothing_stays_of_what_failed(runtime, refused, upload, weights, monkeypatch, fails):
+def test_nothing_stays_of_what_failed(runtime, refused, upload, weights, conversions, monkeypatch, fails):
     adapter = upload(b"{}")
     before = blobs(runtime)
     body = {"files": {"m.gguf": weights}, "system": "S"}
     if fails == "conversion":
         answer = refused(**body, quantize="Q8_0", adapters={"adapter_model.safetensors": adapter})
         assert answer == (400, "no adapter at all")
+        assert conversions[-1][0] == ["adapter_model.safetensors", "base.gguf"]
     elif fails == "template":
         status, text = refused(**body, template="{{ if }}")
         assert status == 400

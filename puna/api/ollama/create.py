@@ -19,7 +19,7 @@ from puna.api.options import parse_options
 from puna.api.streaming import EventResponse
 from puna.chat.errors import TemplateError
 from puna.convert.errors import ConversionError
-from puna.convert.job import ConvertJob
+from puna.convert.job import BASE_MODEL, ConvertJob
 from puna.gguf import GgufError
 from puna.registry import InvalidModelName, MissingBlob, ModelName, StoredMessage, parse_digest
 from puna.registry.creation.config import overrides
@@ -150,8 +150,12 @@ def _tools(context: ApiContext) -> Tools:
         files: Mapping[str, int], output: int, conversion: Conversion
     ) -> AsyncGenerator[Progress, None]:
         job = ConvertJob(conversion.kind, conversion.quantize)
+        if conversion.base is not None:
+            files = {**files, BASE_MODEL: conversion.base}
+        if context.conversions.locked():
+            yield Progress("waiting for other conversions")
         try:
-            async with aclosing(context.converter.convert(files, output, job)) as steps:
+            async with context.conversions, aclosing(context.converter.convert(files, output, job)) as steps:
                 async for step in steps:
                     yield Progress(conversion.status, _NO_DIGEST, step.total, step.completed)
         except ConversionError as error:

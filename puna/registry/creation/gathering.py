@@ -132,6 +132,10 @@ class Gathering:
             descriptors = {name: self._open(blob, opened) for name, blob in files.items()}
             num_bytes = sum(os.fstat(descriptor).st_size for descriptor in descriptors.values())
             check_free_space(self._store.blobs, num_bytes)
+            if conversion.kind == "adapter":
+                weights = next(part.blob for part in self.parts if part.kind == "model")
+                assert not isinstance(weights, bytes)
+                conversion = conversion._replace(base=self._open(weights, opened))
             async with aclosing(self._tools.convert(descriptors, writer.descriptor, conversion)) as statuses:
                 async for progress in statuses:
                     yield progress

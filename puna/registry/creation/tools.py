@@ -18,6 +18,8 @@ class Conversion(NamedTuple):
     quantize: str
     status: str
     """What people are told meanwhile."""
+    base: int | None = None
+    """Descriptor of the GGUF file that an adapter is for."""
 
 
 @dataclass(frozen=True, slots=True)
