@@ -76,13 +76,13 @@ MAMBA2 = {
     "ssm.state_size": 24,
     "ssm.time_step_rank": 12,
 }
-GRANITE = MAMBA2 | {
-    "attention.head_count_kv": [0, 2, 0],
+MULTIPLIERS = {
     "attention.scale": 0.3,
     "embedding_scale": 1.5,
     "logit_scale": 1.5,
     "residual_scale": 0.6,
 }
+GRANITE = MAMBA2 | MULTIPLIERS | {"attention.head_count_kv": [0, 2, 0]}
 
 TINY = {
     "llama": Tiny("llama"),
@@ -130,7 +130,49 @@ TINY = {
         # llama.cpp takes 0 for the epsilon of this architecture, whatever the file has.
         metadata={"rope.dimension_sections": [3, 3, 2, 0], "attention.layer_norm_rms_epsilon": 1e-15},
     ),
+    "qwen2moe": Tiny(
+        "qwen2moe",
+        qkv_bias=True,
+        tied=False,
+        metadata=EXPERTS | {"expert_shared_feed_forward_length": 160},
+        layer_tensors=tiny_layers.qwen2moe,
+    ),
     "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
+    "seed_oss": Tiny("seed_oss", qkv_bias=True, layer_tensors=tiny_layers.seed_oss),
+    "ernie4_5": Tiny("ernie4_5"),
+    "internlm2": Tiny("internlm2", tied=False),
+    "smollm3": Tiny("smollm3", layers=5),
+    "olmo2": Tiny("olmo2", tied=False, layer_tensors=tiny_layers.olmo2),
+    "olmo3": Tiny(
+        "olmo2",
+        layers=5,
+        tied=False,
+        metadata=YARN | {"attention.sliding_window": 37},
+        layer_tensors=tiny_layers.olmo2,
+    ),
+    "exaone4": Tiny("exaone4", qk_norm=True, layer_tensors=tiny_layers.exaone4),
+    "exaone4-windows": Tiny(
+        "exaone4",
+        layers=64,
+        width=48,
+        heads=3,
+        kv_heads=1,
+        ffn=32,
+        qk_norm=True,
+        metadata={"attention.sliding_window": 37, "attention.sliding_window_pattern": 4},
+        layer_tensors=tiny_layers.exaone4,
+    ),
+    "glm4": Tiny(
+        "glm4",
+        qkv_bias=True,
+        post_norm=True,
+        metadata={"rope.dimension_count": 8},
+        layer_tensors=tiny_layers.glm4,
+    ),
+    "granite": Tiny("granite", metadata=MULTIPLIERS),
+    "granitemoe": Tiny(
+        "granitemoe", ffn=64, metadata=MULTIPLIERS | EXPERTS, layer_tensors=tiny_layers.with_experts
+    ),
     "qwen3moe": Tiny(
         "qwen3moe", qk_norm=True, head_dim=32, metadata=EXPERTS, layer_tensors=tiny_layers.with_experts
     ),

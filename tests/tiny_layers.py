@@ -24,6 +24,33 @@ def with_experts(tiny: Tiny, _: int) -> Tensors:
     return norms | attention(tiny) | experts(tiny)
 
 
+def qwen2moe(tiny: Tiny, layer: int) -> Tensors:
+    return with_experts(tiny, layer) | gated(tiny, "_shexp") | {"ffn_gate_inp_shexp.weight": (tiny.width,)}
+
+
+def seed_oss(tiny: Tiny, _: int) -> Tensors:
+    norms: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
+    return norms | attention(tiny) | gated(tiny)
+
+
+def exaone4(tiny: Tiny, _: int) -> Tensors:
+    norms: Tensors = {"post_attention_norm.weight": (tiny.width,), "post_ffw_norm.weight": (tiny.width,)}
+    return norms | attention(tiny) | gated(tiny)
+
+
+def olmo2(tiny: Tiny, layer: int) -> Tensors:
+    """q and k are normalised over all their heads."""
+    q, kv = tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
+    return exaone4(tiny, layer) | {"attn_q_norm.weight": (q,), "attn_k_norm.weight": (kv,)}
+
+
+def glm4(tiny: Tiny, layer: int) -> Tensors:
+    """Gate and up are one matrix."""
+    tensors = transformer(tiny, layer) | {"ffn_up.weight": (2 * tiny.ffn, tiny.width)}
+    del tensors["ffn_gate.weight"]
+    return tensors
+
+
 def gpt_oss(tiny: Tiny, _: int) -> Tensors:
     norms: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
     tensors = norms | attention(tiny) | experts(tiny)

@@ -10,6 +10,7 @@ from puna.graph.ops import (
     Activation,
     Add,
     Attention,
+    Columns,
     Embed,
     Glu,
     Linear,
@@ -24,12 +25,15 @@ from puna.graph.ops import (
 )
 from puna.models.decoder import Decoder, Stack
 
+Part = Callable[[int, Value], Value]
+"""(layer, x) -> what one half of the layer gives."""
+
 
 def pre_norm_decoder(
     g: Tracer,
     d: Decoder,
-    mixer: Callable[[int, Value], Value],
-    feed_forward: Callable[[int, Value], Value] | None = None,
+    mixer: Part,
+    feed_forward: Part | None = None,
     *,
     ffn_norm: str = "ffn_norm",
     output_norm: str = "output_norm",
@@ -37,43 +41,66 @@ def pre_norm_decoder(
 ) -> Value:
     """Logits of a stack of layers x + mixer(norm(x)), x + feed_forward(norm(x)).
 
-    mixer: (layer, normalised x) -> what the layer's attention or recurrence adds. feed_forward: the same of
-    its second half, which without one is a gated one with SiLU, behind the norm of that name.
+    feed_forward: without one it is a gated one with SiLU. ffn_norm: what stands in front of it.
     """
+
+    def mix(layer: int, x: Value) -> Value:
+        return mixer(layer, norm(g, d, x, f"blk.{layer}.attn_norm"))
+
+    def feed(layer: int, x: Value) -> Value:
+        y = norm(g, d, x, f"blk.{layer}.{ffn_norm}")
+        return gated(g, y, f"blk.{layer}", "silu") if feed_forward is None else feed_forward(layer, y)
+
     x = g.op(Embed("token_embd"))
     if embedding_scale != 1.0:
         x = g.op(Scale(embedding_scale), x)
-    for layer in range(d.num_layers):
-        block = f"blk.{layer}"
-        x = g.op(Add(), x, mixer(layer, norm(g, d, x, f"{block}.attn_norm")))
-        if layer == d.num_layers - 1:
-            x = g.op(
-                Rows(), x
-            )  # no later token sees what follows, so only rows of which something is wanted need it
-        y = norm(g, d, x, f"{block}.{ffn_norm}")
-        y = gated(g, y, block, "silu") if feed_forward is None else feed_forward(layer, y)
-        x = g.op(Add(), x, y)
-    return logits(g, norm(g, d, x, output_norm))
+    return logits(g, norm(g, d, _layers(g, d, x, mix, feed), output_norm))
 
 
-def post_norm_decoder(
-    g: Tracer, d: Decoder, attention: Callable[[int, Value], Value], softcap: float
-) -> Value:
-    """Logits of Gemma's stack of layers x + norm(attention(norm(x))), x + norm(gated(norm(x))).
+def sandwich_decoder(g: Tracer, d: Decoder, x: Value, mixer: Part, feed_forward: Part) -> Value:
+    """Logits of a stack of layers x + norm(mixer(norm(x))), x + norm(feed_forward(norm(x))).
 
-    softcap: of the logits; 0 for none.
+    x: the tokens' embeddings.
     """
+
+    def mix(layer: int, x: Value) -> Value:
+        y = mixer(layer, norm(g, d, x, f"blk.{layer}.attn_norm"))
+        return norm(g, d, y, f"blk.{layer}.post_attention_norm")
+
+    def feed(layer: int, x: Value) -> Value:
+        y = feed_forward(layer, norm(g, d, x, f"blk.{layer}.ffn_norm"))
+        return norm(g, d, y, f"blk.{layer}.post_ffw_norm")
+
+    return logits(g, norm(g, d, _layers(g, d, x, mix, feed), "output_norm"))
+
+
+def gemma_decoder(g: Tracer, d: Decoder, attention: Part, softcap: float) -> Value:
+    """softcap: of the logits; 0 for none."""
     x = g.op(Scale(math.sqrt(d.width)), g.op(Embed("token_embd")))
-    for layer in range(d.num_layers):
-        block = f"blk.{layer}"
-        y = attention(layer, norm(g, d, x, f"{block}.attn_norm"))
-        x = g.op(Add(), x, norm(g, d, y, f"{block}.post_attention_norm"))
-        if layer == d.num_layers - 1:
-            x = g.op(Rows(), x)
-        y = gated(g, norm(g, d, x, f"{block}.ffn_norm"), block, "gelu")
-        x = g.op(Add(), x, norm(g, d, y, f"{block}.post_ffw_norm"))
-    y = logits(g, norm(g, d, x, "output_norm"))
+    y = sandwich_decoder(g, d, x, attention, lambda layer, x: gated(g, x, f"blk.{layer}", "gelu"))
     return g.op(Softcap(softcap), y) if softcap else y
+
+
+def post_norm_decoder(g: Tracer, d: Decoder, attention: Part) -> Value:
+    """Logits of a stack of layers x + norm(attention(x)), x + norm(gated(x))."""
+
+    def mix(layer: int, x: Value) -> Value:
+        return norm(g, d, attention(layer, x), f"blk.{layer}.post_attention_norm")
+
+    def feed(layer: int, x: Value) -> Value:
+        return norm(g, d, gated(g, x, f"blk.{layer}", "silu"), f"blk.{layer}.post_ffw_norm")
+
+    return logits(g, norm(g, d, _layers(g, d, g.op(Embed("token_embd")), mix, feed), "output_norm"))
+
+
+def _layers(g: Tracer, d: Stack, x: Value, mix: Part, feed: Part) -> Value:
+    """Layers x + mix(x), x + feed(x)."""
+    for layer in range(d.num_layers):
+        x = g.op(Add(), x, mix(layer, x))
+        if layer == d.num_layers - 1:
+            x = g.op(Rows(), x)  # no later token sees what follows: only rows that are asked for need it
+        x = g.op(Add(), x, feed(layer, x))
+    return x
 
 
 def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
@@ -143,6 +170,13 @@ def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "")
     """down(activation(gate(x)) * up(x)); suffix: "_shexp" for experts that all tokens share."""
     gate, up, down = (Linear(f"{block}.ffn_{part}{suffix}") for part in ("gate", "up", "down"))
     return g.op(down, g.op(Glu(activation), g.op(gate, x), g.op(up, x)))
+
+
+def gated_as_one(g: Tracer, x: Value, block: str, activation: str) -> Value:
+    """The same where one matrix gives gate and up, one behind the other."""
+    y = g.op(Linear(f"{block}.ffn_up"), x)
+    gate, up = (g.op(Columns(begin, y.width // 2, y.width), y) for begin in (0, y.width // 2))
+    return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))
 
 
 def experts(g: Tracer, x: Value, moe: Moe) -> Value:

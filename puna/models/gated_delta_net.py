@@ -117,14 +117,19 @@ def delta_net(
     return g.op(Linear(f"{block}.ssm_out"), y)
 
 
-def with_shared_expert(g: Tracer, p: Hyperparameters) -> Callable[[int, Value], Value]:
-    """(layer, normalised x) -> what experts give, and one whose share each token sets."""
+def with_shared_expert(
+    g: Tracer, p: Hyperparameters, *, normalises: bool = True
+) -> Callable[[int, Value], Value]:
+    """(layer, normalised x) -> what experts give, and one whose share each token sets.
+
+    normalises: whether the shares of the experts that are chosen become 1 together.
+    """
     num_used, scale = p.integer("expert_used_count"), p.multiplier("expert_weights_scale")
 
     def feed_forward(layer: int, x: Value) -> Value:
         block = f"blk.{layer}"
         share = g.op(Activation("sigmoid"), g.op(Linear(f"{block}.ffn_gate_inp_shexp"), x))
         shared = g.op(Mul(), gated(g, x, block, "silu", suffix="_shexp"), share)
-        return g.op(Add(), experts(g, x, Moe(block, num_used, "softmax", True, scale, "silu")), shared)
+        return g.op(Add(), experts(g, x, Moe(block, num_used, "softmax", normalises, scale, "silu")), shared)
 
     return feed_forward

@@ -78,9 +78,8 @@ def import_architectures() -> None:
 
 
 def _trace_function(architecture: str) -> TraceFunction:
-    return cast(
-        TraceFunction, import_module(f"puna.models.architectures.{architecture.replace('-', '_')}").trace
-    )
+    module = import_module(f"puna.models.architectures.{ARCHITECTURES[architecture]}")
+    return cast(TraceFunction, module.trace)
 
 
 def _freq_factors(

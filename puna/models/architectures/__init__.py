@@ -1,23 +1,33 @@
-"""Which architectures there are: each is one file, named as GGUF names it, with one function `trace`.
+"""Which architectures there are, by the names that GGUF gives them, and the file of each.
 
-Python's names have underscores where GGUF's have hyphens.
+A file has one function `trace`. Files that run several architectures do so without asking which it is.
 """
 
-ARCHITECTURES = (
-    "deepseek2",
-    "gemma2",
-    "gemma3",
-    "gpt-oss",
-    "granitehybrid",
-    "lfm2",
-    "lfm2moe",
-    "llama",
-    "mamba2",
-    "qwen2",
-    "qwen2vl",
-    "qwen3",
-    "qwen35",
-    "qwen35moe",
-    "qwen3moe",
-    "qwen3next",
-)
+ARCHITECTURES = {
+    "deepseek2": "deepseek2",
+    "ernie4_5": "llama",
+    "exaone4": "exaone4",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3",
+    "glm4": "glm4",
+    "gpt-oss": "gpt_oss",
+    "granite": "granite",
+    "granitehybrid": "granite",
+    "granitemoe": "granite",
+    "internlm2": "llama",
+    "lfm2": "lfm2",
+    "lfm2moe": "lfm2moe",
+    "llama": "llama",
+    "mamba2": "mamba2",
+    "olmo2": "olmo2",
+    "qwen2": "qwen2",
+    "qwen2moe": "qwen2moe",
+    "qwen2vl": "qwen2",  # its text: the three positions of a token are one
+    "qwen3": "qwen3",
+    "qwen35": "qwen35",
+    "qwen35moe": "qwen35moe",
+    "qwen3moe": "qwen3moe",
+    "qwen3next": "qwen3next",
+    "seed_oss": "seed_oss",
+    "smollm3": "smollm3",
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, post_norm_decoder, qkv
+from puna.models.blocks import causal_attention, gemma_decoder, qkv
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors, rope
@@ -24,4 +24,4 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
             g, d, layer, rotation, qkv(g, x, layer), scale=scale, window=windows[layer], softcap=softcap
         )
 
-    return post_norm_decoder(g, d, attention, softcap=p.soft_cap("final_logit_softcapping", 30.0))
+    return gemma_decoder(g, d, attention, softcap=p.soft_cap("final_logit_softcapping", 30.0))

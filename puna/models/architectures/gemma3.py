@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, normed_qkv, post_norm_decoder
+from puna.models.blocks import causal_attention, gemma_decoder, normed_qkv
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors, rope, unscaled_rope
@@ -24,7 +24,7 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
         rotation = windowed if window else full
         return causal_attention(g, d, layer, rotation, q_k_v, scale=scale, window=window)
 
-    return post_norm_decoder(g, d, attention, softcap=p.soft_cap("final_logit_softcapping", 0.0))
+    return gemma_decoder(g, d, attention, softcap=p.soft_cap("final_logit_softcapping", 0.0))
 
 
 def _windowed_base(p: Hyperparameters) -> float:

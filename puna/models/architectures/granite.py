@@ -1,4 +1,4 @@
-"""Granite 4: layers of Mamba-2, attention in those that have KV heads; sums with fixed multipliers."""
+"""Granite 3 and 4: sums with fixed multipliers; in hybrids layers without KV heads are Mamba-2."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from puna.models.selective_scan import Mamba2, mamba2
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
-    d, sizes = Decoder.read(p), Mamba2.read(p)
+    d = Decoder.read(p)
+    sizes = None if all(d.has_attention) else Mamba2.read(p)
     rotates = p.flag("rope.scaling.finetuned", True)
     rotation = rope(p, "normal", d.head_dim, freq_factors) if rotates else None
     feed_forward, residual_scale = _feed_forward(g, p), Scale(p.multiplier("residual_scale"))
     scale = p.number("attention.scale", 0.0) or None
 
     def mixer(layer: int, x: Value) -> Value:
-        if d.has_attention[layer]:
+        if sizes is None or d.has_attention[layer]:
             y = causal_attention(g, d, layer, rotation, qkv(g, x, layer), scale=scale)
         else:
             y = mamba2(g, d, sizes, layer, x)
