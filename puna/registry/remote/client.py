@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+import httpcore
 import httpx
 
 import puna
@@ -32,6 +33,9 @@ _MAX_ERROR_CHARS = 200
 _MAX_CONNECTIONS = 64
 _REDIRECTS = (301, 302, 303, 307, 308)
 _USER_AGENT = f"puna/{puna.__version__} ({platform.machine()} {platform.system().lower()})"
+_READ_BYTES = 1 << 20
+# Its own 64 KiB at a time take as long as all else that is done with them together.
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = _READ_BYTES
 # As Go has it, and so Ollama: a proxy cannot reach what this machine calls so.
 _UNPROXIED = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 
@@ -40,6 +44,8 @@ class Body(NamedTuple):
     """The bytes of a blob from `start` on, as they arrive."""
 
     start: int
+    announced: str
+    """How many bytes they are said to be, "" if it is not said."""
     pieces: AsyncGenerator[bytes, None]
 
 
@@ -114,7 +120,7 @@ class RegistryClient:
                     raise RemoteError(
                         f"asked for bytes from {start} on of {num_bytes}, got {begin} of {total}"
                     )
-            yield Body(begin, _pieces(response))
+            yield Body(begin, response.headers.get("content-length", ""), _pieces(response))
 
     @asynccontextmanager
     async def _get(self, url: httpx.URL, headers: dict[str, str]) -> AsyncIterator[httpx.Response]:

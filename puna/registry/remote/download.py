@@ -24,10 +24,11 @@ P = ParamSpec("P")
 
 NUM_STREAMS = 16
 """Parts of a blob that are fetched at once, as Ollama does."""
-_NUM_THREADS = 3
+_NUM_THREADS = 4
 _PIECE_BYTES = 512 << 10
 """Written at once: what a kill loses of each stream is less."""
 _HASH_BYTES = 16 << 20
+_SYNC_BYTES = 256 << 20
 _NOT_THERE = 404
 _MOVED = (400, 401, 403, 404, 410)
 """Where a blob was redirected to is no longer: such addresses are signed, and expire."""
@@ -61,6 +62,7 @@ class BlobDownload:
         self._locating = asyncio.Lock()
         self._has_ranges = True
         self._progressed = asyncio.Event()
+        self._hashed = asyncio.Event()
         self._stop = threading.Event()
         self._threads = ThreadPoolExecutor(_NUM_THREADS, "puna-download")
 
@@ -73,6 +75,7 @@ class BlobDownload:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._hash())
                 group.create_task(self._fetch())
+                group.create_task(self._sync())
             await self._in_thread(self._blob.commit)
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None
@@ -86,6 +89,14 @@ class BlobDownload:
             if self._blob.prefix == self._blob.num_hashed:
                 await self._progressed.wait()
             await self._in_thread(self._blob.hash_on, _HASH_BYTES, self._stop)
+            self._hashed.set()
+            self._hashed.clear()
+
+    async def _sync(self) -> None:
+        for position in range(_SYNC_BYTES, self._blob.num_bytes, _SYNC_BYTES):
+            while self._blob.num_hashed < position:
+                await self._hashed.wait()
+            await self._in_thread(self._blob.sync)
 
     async def _fetch(self) -> None:
         parts = iter([part for part in self._blob.parts if part.num_missing])
@@ -137,6 +148,8 @@ class BlobDownload:
                 self._has_ranges = False  # so many streams that all begin at 0 are of no use
                 return
             await self._receive(body.pieces, start, end)
+            if body.announced == str(end - start):
+                await anext(body.pieces, None)  # the end: so the connection can serve again
 
     async def _locate(self) -> httpx.URL:
         async with self._locating:

@@ -46,6 +46,7 @@ class PartialBlob:
         self.num_hashed = 0
         self._descriptor = descriptor
         self._hash = hashlib.sha256()
+        self._read = bytearray(_READ_BYTES)
         self._offsets = [part.offset for part in parts]
         self._num_whole = 0
         """So many parts from the first on are complete."""
@@ -116,11 +117,19 @@ class PartialBlob:
         end = min(self.prefix, self.num_hashed + most)
         with reported("cannot read from the store"):
             while self.num_hashed < end and not stop.is_set():
-                data = os.pread(self._descriptor, min(_READ_BYTES, end - self.num_hashed), self.num_hashed)
-                if not data:
+                into = memoryview(self._read)[: end - self.num_hashed]
+                num_read = os.preadv(self._descriptor, [into], self.num_hashed)
+                if not num_read:
                     raise OSError(f"{self.path.name} was cut short")
-                self._hash.update(data)
-                self.num_hashed += len(data)
+                self._hash.update(into[:num_read])
+                self.num_hashed += num_read
+
+    def sync(self) -> None:
+        """Brings what has been written to the disk, so that the end need not wait for all of it. Raises
+        StoreError.
+        """
+        with reported("cannot write to the store"):
+            os.fdatasync(self._descriptor)
 
     def commit(self) -> None:
         """Makes a blob of it, when all of it is there and hashed. Raises DigestMismatch, StoreError.

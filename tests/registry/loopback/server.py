@@ -7,8 +7,8 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -57,6 +57,7 @@ class Registry:
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """(method, path, headers), in the order in which they came."""
     sent: list[Sent] = field(default_factory=list)
+    num_sending: int = 0
 
     def __post_init__(self) -> None:
         registry = self
@@ -70,6 +71,7 @@ class Registry:
         self.port = self._server.server_address[1]
         self.host = f"127.0.0.1:{self.port}"
         self._pace = threading.Lock()
+        self._counting = threading.Lock()
         self._free_at_s = 0.0
 
     def __enter__(self) -> Registry:
@@ -83,6 +85,21 @@ class Registry:
     def blob_requests(self) -> list[str]:
         """Paths of requests for blobs."""
         return [path for _, path, _ in self.requests if "/manifests/" not in path]
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        with self._counting:
+            self.num_sending += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self.num_sending -= 1
+
+    def wait_until_idle(self) -> None:
+        """Until no blob is on its way any more: a client that was killed is noticed a little later."""
+        while self.num_sending:
+            time.sleep(0.005)
 
     def wait_for_turn(self, num_bytes: int) -> None:
         """Until so many bytes may be sent."""
@@ -176,7 +193,7 @@ class _Handler(UploadHandler, BaseHTTPRequestHandler):
 
     def _send(self, path: Path, wanted: Sent, fault: Fault) -> None:
         position = wanted.start
-        with path.open("rb") as file:
+        with self.registry.sending(), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             try:
                 while position < wanted.end:
