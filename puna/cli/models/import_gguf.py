@@ -1,4 +1,4 @@
-"""Handing a GGUF file to the server: the server itself never opens a path that a request names."""
+"""Handing model files to the server: the server itself never opens a path that a request names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from puna.cli.client import Client
+from puna.cli.create.files import model_files
 from puna.cli.create.upload import upload
 from puna.cli.errors import CliError
 from puna.cli.output.progress import progress_display, show_statuses
@@ -28,14 +29,17 @@ def model_name_of(path: Path) -> str:
 
 
 def import_gguf(client: Client, path: Path) -> str:
-    """Uploads the file unless the server has it, makes a model of it, and returns the model's name."""
+    """Uploads a GGUF file, or a directory of safetensors, unless the server has it, makes a model of it, and
+    returns the model's name.
+    """
     try:
-        with path.open("rb") as file:
-            if file.read(4) != b"GGUF":
-                raise CliError(f"{path} is not a GGUF file")
-        name = model_name_of(path)
+        if not path.is_dir():
+            with path.open("rb") as file:
+                if file.read(4) != b"GGUF":
+                    raise CliError(f"{path} is not a GGUF file")
+        name = model_name_of(path.absolute())
         with progress_display() as display:
-            files = upload(client, {path.name: path}, display)
+            files = upload(client, model_files(path), display)
             show_statuses(client.stream("/api/create", {"model": name, "files": files}), display)
     except OSError as error:
         raise CliError(f"{path}: {error.strerror or error}") from error
