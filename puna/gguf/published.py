@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 Values = dict[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -111,6 +109,8 @@ def _qwen_hybrid(architecture: str) -> Callable[[Mapping[str, Any], Shapes], Val
     """KV heads of each layer, 0 for recurrent ones; three sections of rotation where there are four."""
 
     def values(metadata: Mapping[str, Any], _: Shapes) -> Values:
+        import numpy as np  # not where the daemon imports this: it does without
+
         heads = f"{architecture}.attention.head_count_kv"
         counts = metadata.get(heads)
         found: Values = {}
@@ -126,6 +126,8 @@ def _qwen25vl(metadata: Mapping[str, Any], _: Shapes) -> Values:
 
 
 def _four_sections(metadata: Mapping[str, Any], key: str, architecture: str) -> Values:
+    import numpy as np  # not where the daemon imports this: it does without
+
     sections = metadata.get(key)
     if not isinstance(sections, np.ndarray) or sections.shape != (3,) or sections.dtype.kind not in "iu":
         return {}
