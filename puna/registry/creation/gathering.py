@@ -26,9 +26,6 @@ from puna.registry.store.stored_model import StoredModel
 
 Blob = Digest | BlobWriter
 
-_BASE_MODEL = "base.gguf"
-"""What an adapter's conversion calls the model that it is for; see puna.convert.job."""
-
 
 class Gathering:
     """Use its generators one after the other, to their ends: each adds to `parts`.
@@ -80,12 +77,7 @@ class Gathering:
         yield Progress(f"converting {noun}")
         status = f"quantizing F16 model to {quantize}" if quantize else f"converting {noun}"
         conversion = Conversion("adapter" if noun == "adapter" else "safetensors", quantize, status)
-        given: dict[str, Blob] = dict(files)
-        if noun == "adapter":
-            for other in self.parts:
-                if other.kind == "model" and not isinstance(other.blob, bytes):
-                    given[_BASE_MODEL] = other.blob
-        async with aclosing(self._converted(given, conversion, part)) as statuses:
+        async with aclosing(self._converted(files, conversion, part)) as statuses:
             async for progress in statuses:
                 yield progress
 
