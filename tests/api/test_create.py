@@ -223,6 +223,10 @@ def test_projectors_adapters_and_drafts_are_layers(tmp_path, upload, make, weigh
     assert sorted(layers(stored("mine"))) == sorted(
         [("model", weights), ("projector", projector), ("adapter", adapter), ("draft", draft)]
     )
+    other = upload(small_gguf(tmp_path / "b", general_file_type=1))
+    make(model="child", **{"from": "mine"}, adapters={"b.gguf": other})
+    assert [digest for kind, digest in layers(stored("child")) if kind == "adapter"] == [other]
+    assert [digest for kind, digest in layers(stored("child")) if kind == "draft"] == [draft]
 
 
 def test_safetensors_are_converted_and_their_uploads_removed(runtime, client, upload, conversions, stored):

@@ -11,7 +11,7 @@ import msgspec
 from puna.registry.creation.assembling import AssembledLayer, assemble
 from puna.registry.creation.config import config_of
 from puna.registry.creation.gathering import Gathering
-from puna.registry.creation.parts import Part
+from puna.registry.creation.parts import FILE_KINDS, Part
 from puna.registry.creation.recipe import Recipe
 from puna.registry.creation.texts import text_parts
 from puna.registry.creation.tools import Tools
@@ -75,7 +75,9 @@ class _Making:
         recipe, gathering = self._recipe, self._gathering
         steps = []
         if self._base is not None:
-            steps.append(gathering.inherit(self._base, recipe.quantize))
+            given = {"adapter": recipe.adapters, "draft": recipe.draft_files}
+            kinds = [kind for kind in FILE_KINDS if not given.get(kind)]
+            steps.append(gathering.inherit(self._base, kinds, recipe.quantize))
         else:
             steps.append(gathering.add(recipe.files, "model", recipe.quantize))
         if recipe.adapters:

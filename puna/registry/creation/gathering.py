@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import ExitStack, aclosing
 from functools import partial
 
 from puna.registry.creation.description import WeightsDescription
-from puna.registry.creation.parts import FILE_KINDS, Part, inherited
+from puna.registry.creation.parts import Part, inherited
 from puna.registry.creation.recipe import UNQUANTIZED, Files
 from puna.registry.creation.sorting import gguf_files, is_safetensors
 from puna.registry.creation.tools import Conversion, Tools
@@ -44,9 +44,11 @@ class Gathering:
         self.spent: list[Digest] = []
         """Blobs that others have been made of."""
 
-    async def inherit(self, base: StoredModel, quantize: str) -> AsyncGenerator[Progress, None]:
-        """The files of another model."""
-        for part in inherited(base, FILE_KINDS):
+    async def inherit(
+        self, base: StoredModel, kinds: Collection[str], quantize: str
+    ) -> AsyncGenerator[Progress, None]:
+        """The files of another model that are of these kinds."""
+        for part in inherited(base, kinds):
             blob = await self._brought(base, part)
             if part.kind != "model" or not quantize:
                 self.parts.append(part._replace(blob=blob))
