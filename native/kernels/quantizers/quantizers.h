@@ -15,4 +15,10 @@ QuantizeValues to_f32, to_f16, to_bf16;
 // blocks_of_32.cpp
 QuantizeValues to_q8_0, to_q4_0, to_q4_1, to_q5_0, to_q5_1;
 
+// k_affine.cpp
+QuantizeValues to_q2_k, to_q4_k, to_q5_k;
+
+// k_symmetric.cpp
+QuantizeValues to_q3_k, to_q6_k;
+
 }  // namespace puna::PUNA_ISA
