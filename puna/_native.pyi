@@ -796,7 +796,7 @@ def quantize(
     pool: ThreadPool, rows: NDArray[np.uint8], source: str, target: str, isa: str = "auto"
 ) -> NDArray[np.uint8]:
     """Rows of bytes of the type `source` (F32, F16, BF16) to rows of `target`: any of these, or Q8_0, Q4_0,
-    Q4_1, Q5_0, Q5_1, to the bit as ggml does.
+    Q4_1, Q5_0, Q5_1, to the bit as ggml does; or Q2_K to Q6_K, nearer to the weights than ggml's.
 
     NativeError if there is no such quantizer, or rows are no whole numbers of blocks.
     """

@@ -1,5 +1,5 @@
-// What the K-quants share: super-blocks of 256 values, in groups of 16 or 32 that each have a small integer as
-// a scale. All 16 lanes search at once, each for one group, so that nothing is added up across lanes but a
+// What the K-quants share: super-blocks of 256 values, in groups of 16 or 32 that each have a small integer
+// as a scale. All 16 lanes search at once, each for one group, so that nothing is added up across lanes but a
 // super-block's totals.
 #pragma once
 
@@ -96,9 +96,8 @@ struct Groups {
     store(lanes, v);
     for (int block = 0; block < kBlocks; ++block) {
       float* first = lanes + block * kBlockLanes;
-      const float found = *std::max_element(first, first + kBlockLanes, [](float a, float b) {
-        return std::fabs(a) < std::fabs(b);
-      });
+      const float found = *std::max_element(first, first + kBlockLanes,
+                                            [](float a, float b) { return std::fabs(a) < std::fabs(b); });
       std::fill_n(first, kBlockLanes, found);
     }
     return load(lanes);

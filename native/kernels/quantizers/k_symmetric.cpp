@@ -26,9 +26,7 @@ struct Symmetric {
   static f32x16 integer(f32x16 x, f32x16 factor) {
     return round_within(x * factor, (float)-kMax, (float)(kMax - 1));
   }
-  static f32x16 scale_integer(f32x16 x) {
-    return round_within(x, (float)-kMaxScale, (float)(kMaxScale - 1));
-  }
+  static f32x16 scale_integer(f32x16 x) { return round_within(x, (float)-kMaxScale, (float)(kMaxScale - 1)); }
 
   static Sums sums(const Data& data, f32x16 factor) {
     Sums s = {splat(0.0f), splat(0.0f)};

@@ -25,12 +25,12 @@ QuantizeValues* quantizer(TensorType type) {
       return to_q5_1;
     case TensorType::kQ2_K:
       return to_q2_k;
+    case TensorType::kQ3_K:
+      return to_q3_k;
     case TensorType::kQ4_K:
       return to_q4_k;
     case TensorType::kQ5_K:
       return to_q5_k;
-    case TensorType::kQ3_K:
-      return to_q3_k;
     case TensorType::kQ6_K:
       return to_q6_k;
     default:
