@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from puna.convert.errors import ConversionError
-from puna.convert.sources.files import Files
+from puna.convert.sources.files import Files, decoded
 from puna.convert.vocabularies.pre_tokenizer import pre_tokenizer_name
 from puna.convert.vocabularies.vocabulary import AddedToken, Token, Vocabulary
 from puna.tokenizer.kinds import TokenKind
@@ -53,10 +53,7 @@ def vocabulary_of(tokenizer: TokenizerJson) -> Vocabulary:
     model = tokenizer.model
     if model.type != "BPE":
         raise ConversionError(f"{NAME}: models of type {model.type[:40]!r} are not supported (BPE is)")
-    try:
-        ids = msgspec.json.decode(model.vocab, type=dict[str, int])
-    except msgspec.DecodeError as error:
-        raise ConversionError(f"{NAME}: vocab: {error}") from error
+    ids = decoded(f"{NAME}: vocab", bytes(model.vocab), dict[str, int])
     tokens = {token: Token(text) for text, token in ids.items()}
     if len(tokens) != len(ids):
         raise ConversionError(f"{NAME}: two tokens have the same number")
