@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -11,7 +11,9 @@ from starlette.responses import Response
 from puna.api.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
-from puna.registry import InvalidModelName, ModelName, ModelNotFound, Store
+from puna.registry import InvalidModelName, ModelName, ModelNotFound
+from puna.registry.creation.copying import copy_model
+from puna.registry.in_thread import in_thread
 
 
 class DeleteRequest(msgspec.Struct):
@@ -50,8 +52,10 @@ async def copy(request: Request) -> Response:
     source = _parse(body.source, "source")
     destination = _parse(body.destination, "destination")
     if source.key != destination.key:
+        runtime = context_of(request).runtime
+        prunes = not runtime.settings.no_prune
         try:
-            await asyncio.to_thread(_copy, context_of(request).runtime.store, source, destination)
+            await in_thread(partial(copy_model, runtime.store, source, destination, prunes=prunes))
         except ModelNotFound as error:
             raise ApiError(404, f'model "{body.source}" not found') from error
     return Response()
@@ -62,9 +66,3 @@ def _parse(text: str, role: str) -> ModelName:
         return ModelName.parse(text)
     except InvalidModelName as error:
         raise ApiError(400, f'{role} "{text}" is invalid') from error
-
-
-def _copy(store: Store, source: ModelName, destination: ModelName) -> None:
-    with store.exclusive():
-        replaced = store.write_manifest(destination, store.find(source).manifest)
-        store.remove_unused_blobs(replaced)
