@@ -924,6 +924,13 @@ class KvGroup:
     def is_state(self) -> bool:
         """Whether a block is the state of recurrent layers."""
 
+class Adapter:
+    """A LoRA adapter of a program's model. Keeps its file mapped."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes from its first run until Program.release_memory()."""
+
 class Program:
     """A compiled graph. Keeps its file mapped."""
 
@@ -958,6 +965,7 @@ class Program:
         control: StepControl | None = None,
         draft_starts: NDArray[np.int32] | None = None,
         hidden: NDArray[np.int32] | None = None,
+        adapters: Sequence[Adapter | None] = (),
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] and the
         hidden states [len(hidden), width of theirs] are overwritten by the next run.
@@ -966,7 +974,13 @@ class Program:
         control: may stop it: NativeError, and keys, values and states of its tokens are there or not.
         draft_starts: as in Batch. States are written as if there were no drafts: see replay().
 
+        adapters: of each sequence, from load_adapter(); empty: none has one.
+
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+    def load_adapter(self, file: GgufFile, alpha: float) -> Adapter:
+        """alpha: of the file's metadata, 0: none. NativeError, naming the tensor, for what does not fit the
+        model. The GIL is released.
         """
     def replay(self, pool: ThreadPool, states: Arena, sample_starts: NDArray[np.int32]) -> None:
         """Has those drafts of the last run that turned out right change the states that it wrote.

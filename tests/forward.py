@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.backends.base import Batch, KvReservation, ModelSource
+from puna.backends.base import Batch, DeviceAdapter, KvReservation, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.backend import CpuModel
 from puna.kv import BLOCK_TOKENS
@@ -19,13 +19,24 @@ def load_file(backend: CpuBackend, path: Path) -> CpuModel:
         return backend.load(source)
 
 
-def all_logits(model: CpuModel, tokens: Sequence[int], chunk: int = 256) -> NDArray[np.float32]:
+def load_adapter(model: CpuModel, path: Path) -> DeviceAdapter:
+    with ModelSource.open(path) as source:
+        return model.load_adapter(source)
+
+
+def all_logits(
+    model: CpuModel, tokens: Sequence[int], chunk: int = 256, adapter: DeviceAdapter | None = None
+) -> NDArray[np.float32]:
     """Logits [len(tokens), vocab_size] of one sequence, `chunk` tokens a step, blocks out of order."""
-    return logits_at(model, tokens, range(len(tokens)), chunk)
+    return logits_at(model, tokens, range(len(tokens)), chunk, adapter)
 
 
 def logits_at(
-    model: CpuModel, tokens: Sequence[int], positions: Sequence[int], chunk: int = 256
+    model: CpuModel,
+    tokens: Sequence[int],
+    positions: Sequence[int],
+    chunk: int = 256,
+    adapter: DeviceAdapter | None = None,
 ) -> NDArray[np.float32]:
     """Those [len(positions), vocab_size] behind some tokens of the sequence; positions ascend."""
     num_blocks = -(-len(tokens) // BLOCK_TOKENS)
@@ -43,6 +54,7 @@ def logits_at(
             sequence_starts=np.array([0, len(piece)], dtype=np.int32),
             block_tables=tuple(states if group.is_state else table for group in model.info.groups),
             rows=np.array(rows, dtype=np.int32),
+            adapters=(adapter,),
         )
         parts.append(model.logits(batch, memories).copy())
         states = np.array([[states[0, 1], 1 - states[0, 1]]], np.int32)

@@ -60,13 +60,25 @@ Kv kv_of(const std::vector<Arena*>& arenas, const std::vector<Int32Matrix>& bloc
   return kv;
 }
 
+// adapters: of each sequence, or none.
+std::vector<const Adapter*> adapters_of_tokens(const std::vector<std::shared_ptr<Adapter>>& adapters,
+                                               std::span<const int32_t> starts) {
+  std::vector<const Adapter*> of_tokens;
+  if (adapters.empty()) return of_tokens;
+  if (adapters.size() + 1 != starts.size()) throw Error("there are not as many adapters as sequences");
+  for (size_t s = 0; s < adapters.size(); ++s)
+    for (int32_t t = starts[s]; t < starts[s + 1]; ++t) of_tokens.push_back(adapters[s].get());
+  return of_tokens;
+}
+
 nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
                       const Int32Vector& tokens, const Int32Vector& positions,
                       const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
                       const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
-                      const std::optional<Int32Vector>& draft_starts,
-                      const std::optional<Int32Vector>& hidden) {
+                      const std::optional<Int32Vector>& draft_starts, const std::optional<Int32Vector>& hidden,
+                      const std::vector<std::shared_ptr<Adapter>>& adapters) {
   const Kv kv = kv_of(arenas, block_tables);
+  const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));
   const Batch batch{
       .tokens = to_span(tokens),
       .positions = to_span(positions),
@@ -75,6 +87,7 @@ nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Aren
       .rows = to_span(rows),
       .hidden = hidden ? to_span(*hidden) : std::span<const int32_t>(),
       .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>(),
+      .adapters = of_tokens,
   };
   Outputs outputs;
   {
@@ -139,6 +152,7 @@ void bind_program(nb::module_& m) {
       .def_ro("block_bytes", &KvGroup::block_bytes)
       .def_ro("window", &KvGroup::window)
       .def_ro("is_state", &KvGroup::is_state);
+  nb::class_<Adapter>(m, "Adapter").def_prop_ro("num_bytes", &Adapter::num_bytes);
   nb::class_<Program>(m, "Program")
       .def_prop_ro("isa", &Program::isa)
       .def_prop_ro("groups", &Program::groups)
@@ -149,7 +163,10 @@ void bind_program(nb::module_& m) {
       .def("run", &run_program, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a = nb::none(), "control"_a.none() = nb::none(),
-           "draft_starts"_a.noconvert() = nb::none(), "hidden"_a.noconvert() = nb::none())
+           "draft_starts"_a.noconvert() = nb::none(), "hidden"_a.noconvert() = nb::none(),
+           "adapters"_a = nb::tuple())
+      .def("load_adapter", &Program::load_adapter, "file"_a, "alpha"_a,
+           nb::call_guard<nb::gil_scoped_release>())
       .def("replay", &replay, "pool"_a, "states"_a, "sample_starts"_a.noconvert())
       .def_prop_ro("can_shift", &Program::can_shift)
       .def("move_kv", &move_kv, "pool"_a, "group"_a, "arena"_a, "source"_a.noconvert(),

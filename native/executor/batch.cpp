@@ -151,6 +151,8 @@ void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup
     throw Error("there are block tables for " + text(batch.kv.size()) + " groups of layers, the model has " +
                 text(groups.size()));
   }
+  if (!batch.adapters.empty() && batch.adapters.size() != batch.tokens.size())
+    throw Error("there are not as many adapters as tokens");
   drafts_of(batch);
   for (size_t g = 0; g < groups.size(); ++g) check_group(batch, static_cast<int64_t>(g), groups[g]);
 }

@@ -20,6 +20,8 @@ struct BlockTables {
   const int32_t* of(int64_t sequence) const { return entries.data() + sequence * width; }
 };
 
+class Adapter;
+
 struct Batch {
   std::span<const int32_t> tokens;           // [T] sequence by sequence
   std::span<const int32_t> positions;        // [T] contiguous within a sequence
@@ -30,6 +32,7 @@ struct Batch {
   // [n + 1], or empty if there are none: of the sequences that have rows, in order, sequence i has as many
   // drafts as its last tokens as lie between starts i and i + 1. Rows then ascend.
   std::span<const int32_t> draft_starts = {};
+  std::span<const Adapter* const> adapters = {};  // [T] of each token, or nullptr; empty: there are none
 
   int64_t num_sequences() const { return static_cast<int64_t>(sequence_starts.size()) - 1; }
 };

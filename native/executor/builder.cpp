@@ -161,6 +161,15 @@ WeightStack ProgramBuilder::matrices(const std::string& name, int64_t cols, int6
   return stack;
 }
 
+int ProgramBuilder::adapter_site(const std::string& tensor, const Weight& weight, bool is_embedding) {
+  const auto is_its = [&](const AdapterSite& site) { return site.tensor == tensor; };
+  auto found = std::find_if(plan_.sites.begin(), plan_.sites.end(), is_its);
+  if (found == plan_.sites.end())
+    found = plan_.sites.insert(found, {.tensor = tensor, .rows = weight.rows, .cols = weight.cols});
+  (is_embedding ? found->is_embedding : found->is_linear) = true;
+  return static_cast<int>(found - plan_.sites.begin());
+}
+
 const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
   matrix(name, size, 1);
   return values(name, size);

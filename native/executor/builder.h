@@ -63,6 +63,8 @@ class ProgramBuilder {
 
   Weight matrix(const std::string& name, int64_t cols, int64_t rows) const;
   WeightStack matrices(const std::string& name, int64_t cols, int64_t rows, int64_t count) const;
+  // Where adapters may change that matrix: of a linear op, or embeddings.
+  int adapter_site(const std::string& tensor, const Weight& weight, bool is_embedding);
   const float* vector(const std::string& name, int64_t size);
   const float* values(const std::string& name, int64_t count);  // of one or two dimensions
   const float* constant(std::span<const float> values);

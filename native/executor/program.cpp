@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "executor/adapters/adapted_rows.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
 #include "executor/experts/expert_paging.h"
@@ -72,7 +73,8 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  int64_t total = replicas_.size + attention_partials_.size + expert_results_.size + kept_inputs_.size;
+  int64_t total = replicas_.size + attention_partials_.size + expert_results_.size + kept_inputs_.size +
+                  adapter_sums_.size;
   for (const Memory& memory : memory_) total += memory.size;
   return total;
 }
@@ -86,8 +88,10 @@ int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) con
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
   memory_ = {};
-  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = {};
+  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = adapter_sums_ = {};
   states_.clear();
+  for (const std::weak_ptr<Adapter>& known : adapters_)
+    if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
   plan_.file->mapping().release_pages();
 }
 
@@ -118,7 +122,29 @@ int64_t Program::most_expert_results(const Batch& batch) const {
   return most;
 }
 
-void Program::prepare(const Batch& batch, int num_threads) {
+std::shared_ptr<Adapter> Program::load_adapter(std::shared_ptr<GgufFile> file, float alpha) {
+  auto adapter = std::make_shared<Adapter>(std::move(file), plan_.sites, *plan_.file, alpha);
+  const std::lock_guard<std::mutex> lock(one_run_);
+  std::erase_if(adapters_, [](const std::weak_ptr<Adapter>& known) { return known.expired(); });
+  adapters_.push_back(adapter);
+  return adapter;
+}
+
+void Program::prepare_adapters(ThreadPool& pool, const Batch& batch) {
+  adapted_ = adapted_rows(batch);
+  for (const AdaptedRows& group : adapted_) {
+    const auto is_its = [&](const std::weak_ptr<Adapter>& known) {
+      return known.lock().get() == group.adapter;
+    };
+    const auto found = std::find_if(adapters_.begin(), adapters_.end(), is_its);
+    if (found == adapters_.end()) throw Error("the adapter is not one of this model's");
+    found->lock()->prepare(pool);
+  }
+  reserve(adapter_sums_, sizeof(float), most_adapter_sums(plan_, adapted_));
+}
+
+void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
+  prepare_adapters(pool, batch);
   for (size_t d = 0; d < kNumDomains; ++d)
     reserve(memory_[d], plan_.row_bytes[d], num_rows(batch, static_cast<Domain>(d)));
   reserve(replicas_, plan_.replica_bytes(), num_threads);
@@ -140,6 +166,9 @@ void Program::run_stages(const Step& step) const noexcept {
       if (is_replicated(step, *tokens)) continue;
     } else if (const auto* linear = std::get_if<LinearStage>(&stage)) {
       run_stage(step, *linear, work_->shares);
+    } else if (const auto* adapters = std::get_if<AdapterStage>(&stage)) {
+      if (step.adapted.empty()) continue;
+      run_stage(step, *adapters, work_->shares);
     } else if (const auto* experts = std::get_if<ExpertStage>(&stage)) {
       run_stage(step, *experts, work_->shares);
     } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
@@ -161,7 +190,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   const std::lock_guard<std::mutex> lock(one_run_);
   plan_.file->mapping().check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
-  prepare(batch, threads);
+  prepare(pool, batch, threads);
   const int64_t expert_results = most_expert_results(batch);
   work_->begin(control);
   Step shared{
@@ -174,6 +203,8 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
       .kv_slots = kv_slots_,
       .states = states_,
       .kept_inputs = kept_inputs_.bytes.get(),
+      .adapted = adapted_,
+      .adapter_sums = reinterpret_cast<float*>(adapter_sums_.bytes.get()),
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
@@ -192,6 +223,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
   paging_->end_step(plan_);
   plan_.file->mapping().check_whole();
+  for (const AdaptedRows& group : adapted_) group.adapter->check_whole();
   if (work_->is_cut) {
     states_.clear();  // they are lost
     throw Error("the step was stopped");

@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "executor/adapters/adapter.h"
 #include "executor/batch.h"
 #include "executor/experts/expert_layer.h"
 #include "executor/thread_pool.h"
@@ -74,6 +75,8 @@ struct LinearPart {
   const float* bias;  // nullptr: none
   int x, out;
   int residual;            // or kNoBuffer
+  int floats = kNoBuffer;  // x as it was before it was quantized
+  int site = -1;           // of the plan's, where adapters may change the weight
   int64_t x_offset = 0;    // of the columns it reads of x, in bytes
   int64_t out_offset = 0;  // of those that it writes
 };
@@ -83,6 +86,11 @@ struct LinearStage {
   Domain domain;
   std::vector<LinearPart> parts;
   size_t next = 0;  // index of the linear stage that is run after it, or first in the next step
+};
+
+// What adapters compute ahead of a linear stage; left out in steps without them.
+struct AdapterStage {
+  size_t linear;  // index of that stage
 };
 
 struct AttentionStage {
@@ -120,7 +128,7 @@ struct RecurrenceStage {
   std::function<void(const RecurrenceRun&)> run;
 };
 
-using Stage = std::variant<TokenStage, LinearStage, AttentionStage, ExpertStage, RecurrenceStage>;
+using Stage = std::variant<TokenStage, LinearStage, AdapterStage, AttentionStage, ExpertStage, RecurrenceStage>;
 
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
@@ -162,6 +170,7 @@ struct Plan {
   bool can_shift = true;        // every layer's keys are as its rotation left them
   int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
   std::array<int64_t, kNumDomains> row_bytes{};  // of all buffers of a domain together
+  std::vector<AdapterSite> sites;
   int64_t kept_row_bytes = 0;                    // inputs of all recurrence stages for one token
   int result = -1;
   int hidden = kNoBuffer;  // what the result is made of, if that can be asked for
@@ -175,6 +184,7 @@ struct KvSlot {
   int slot;
 };
 
+struct AdaptedRows;
 struct SequenceState;
 struct SharedWork;
 class ExpertPaging;
@@ -208,6 +218,9 @@ class Program {
   // Gives back the activations, and lets the system have the weights' pages. Both return with the next run.
   void release_memory();
 
+  // Checks an adapter's file against the model. It may be used as long as the program. Throws Error.
+  std::shared_ptr<Adapter> load_adapter(std::shared_ptr<GgufFile> file, float alpha);
+
   // One step, on at most `num_threads` of the pool's threads. Throws Error, before anything is written, if
   // the batch does not fit the model or its memory; and if the model's file turns out to have been cut short,
   // in this step or before.
@@ -234,7 +247,8 @@ class Program {
     int64_t size = 0;
   };
   static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
-  void prepare(const Batch& batch, int num_threads);
+  void prepare(ThreadPool& pool, const Batch& batch, int num_threads);
+  void prepare_adapters(ThreadPool& pool, const Batch& batch);
   int64_t most_expert_results(const Batch& batch) const;
   void run_stages(const Step& step) const noexcept;
   Output output(const Step& step, int buffer, int64_t first, int64_t rows) const;
@@ -247,6 +261,9 @@ class Program {
   Memory attention_partials_;     // sums over segments of contexts that several threads share
   Memory expert_results_;         // of each thread
   Memory kept_inputs_;            // of drafts, for recurrence stages
+  Memory adapter_sums_;           // of one linear stage
+  std::vector<AdaptedRows> adapted_;
+  std::vector<std::weak_ptr<Adapter>> adapters_;
   std::vector<KvSlot> kv_slots_;  // [groups][T]
   std::vector<SequenceState> states_;
   std::unique_ptr<SharedWork> work_;

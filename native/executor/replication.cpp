@@ -43,7 +43,7 @@ void share_written(Plan& plan, const Stage& stage) {
       share(b);
   } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
     share(recurrence->out);
-  } else {
+  } else if (std::holds_alternative<AttentionStage>(stage)) {
     share(std::get<AttentionStage>(stage).out);
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "executor/adapters/adapted_rows.h"
 #include "executor/program.h"
 #include "executor/recurrence.h"
 #include "executor/step_control.h"
@@ -23,6 +24,8 @@ struct Step {
   std::span<const KvSlot> kv_slots;       // [groups][T]
   std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
   uint8_t* kept_inputs;                   // of drafts
+  std::span<const AdaptedRows> adapted;
+  float* adapter_sums;
   // For contexts that several threads share: sums over their segments, and how many pieces of a tile are
   // done.
   float* attention_partials;
@@ -71,6 +74,7 @@ inline bool is_replicated(const Step& step, const TokenStage& stage) {
 // work items that threads took, from 0, for stages that are shared out as they go.
 void run_stage(const Step& step, const TokenStage& stage) noexcept;
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept;
+void run_stage(const Step& step, const AdapterStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept;
 void run_stage(const Step& step, const ExpertStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const RecurrenceStage& stage, WorkShares& shares) noexcept;

@@ -10,6 +10,7 @@
   X(quantized_row_bytes) \
   X(quantize_row)        \
   X(linear)              \
+  X(lane_linear)         \
   X(store_kv)            \
   X(attention)           \
   X(attention_segments)  \

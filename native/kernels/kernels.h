@@ -33,6 +33,30 @@ struct LinearArgs {
   const uint8_t* next;    // nullptr or the weights that the caller goes on with: fetched towards the end
 };
 
+// A matrix whose lanes are its rows: [(rows + 15) / 16][cols][16] of F32, F16 or BF16, with zeros behind the
+// last row.
+struct LaneWeight {
+  TensorType type;
+  const uint8_t* data;
+  int64_t rows, cols;
+};
+
+// out[t][r - row_begin] = (adds: itself +) sum of W[r][c] * x[t][c] for r in [row_begin, row_end) and c in
+// [col_begin, col_end). row_begin is a multiple of kRowTile. Strides are in floats.
+struct LaneLinearArgs {
+  const LaneWeight* weight;
+  int64_t row_begin, row_end;
+  int64_t col_begin, col_end;
+  const float* x;
+  int64_t x_stride;
+  const int32_t* x_rows;  // [num_tokens] the row of each token; nullptr: in order
+  int64_t num_tokens;
+  float* out;
+  int64_t out_stride;
+  const int32_t* out_rows;  // as x_rows
+  bool adds;
+};
+
 // Attention sums up segments of this many positions, each on its own, and adds those up in order: so a
 // segment can be any thread's, and what comes out is always the same.
 inline constexpr int kSegmentTokens = 256;
@@ -157,6 +181,9 @@ struct Kernels {
   int64_t (*quantized_row_bytes)(int64_t cols);
   void (*quantize_row)(const float* x, int64_t cols, void* out);
   void (*linear)(const LinearArgs& args);
+
+  // --- lane_linear.cpp ---
+  void (*lane_linear)(const LaneLinearArgs& args);
 
   // --- store_kv.cpp ---
   // Heads [head, head + num_kv_heads) of one token's K and V (nullptr: of K alone), found at k and v, into

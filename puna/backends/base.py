@@ -57,6 +57,7 @@ class Batch:
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
     masks: for each of the rows, which tokens it may give, None: any; empty: all rows may give any. Another
         thread may still be computing them.
+    adapters: of each sequence, from DeviceModel.load_adapter(), or None; empty: no sequence has one.
     control: may stop the step, which then raises NativeError and is as if it had never been.
     """
 
@@ -71,6 +72,7 @@ class Batch:
     num_threads: int | None = None
     masks: Sequence[TokenMask | None] = ()
     control: StepControl | None = None
+    adapters: Sequence[DeviceAdapter | None] = ()
 
 
 class StepResult(NamedTuple):
@@ -219,6 +221,14 @@ class KvReservation:
     """Then: blocks of a group of recurrent layers."""
 
 
+class DeviceAdapter(Protocol):
+    """A LoRA adapter of a model on a device. It goes when nothing refers to it any more."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that it takes while its model is awake."""
+
+
 class DeviceModel(Protocol):
     """A model ready to run on a device."""
 
@@ -227,6 +237,11 @@ class DeviceModel(Protocol):
 
     def reserve(self, reservation: KvReservation) -> tuple[BlockMemory, ...]:
         """Memory for each of info.groups, none of it allocated. Raises ModelLoadError."""
+
+    def load_adapter(self, source: ModelSource) -> DeviceAdapter:
+        """For any thread. source: an adapter's file. Raises ModelLoadError for one that does not fit the
+        model.
+        """
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
         """Computes a step and draws; K and V go into the blocks. kv: from reserve().

@@ -43,6 +43,8 @@ def new_sequence(
     info = model.device.info
     prompt = prompt_array(request.prompt, info.vocab_size)
     check_request(request, info)
+    if request.adapter and request.adapter not in model.adapters:
+        raise InvalidRequest(f"adapter {request.adapter} is not loaded")
     if request.session is not None and settings.cache_policy != "prefix":
         raise InvalidRequest(NEEDS_PREFIX_TREE)
     check_stop(request.stop, model.token_table)
@@ -67,6 +69,7 @@ def new_sequence(
         text=TextStream(model.token_table, request.stop, request.stop_tokens, request.shown_tokens),
         record=record(),
         draft=None if draft_model is None else draft_model.drafter.new_state(),
+        adapter=model.adapters.get(request.adapter),
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from puna._native import TokenTable
 from puna.backends.base import Backend, DeviceModel, ModelInfo, ModelLoadError, ModelSource
+from puna.engine.adapters import Adapters
 from puna.engine.grammars.compiling import GrammarCompiler, ModelGrammars
 from puna.engine.grammars.vocabulary import GrammarTokens
 from puna.engine.inspection import check_books, engine_stats
@@ -70,6 +71,7 @@ class EngineCore:
             self._recorder,
             self.grammars,
         )
+        self.adapters = Adapters(self._models, self.memory, self._requests.end_adapter)
         self.under_way: Step | None = None
         """The step that is being computed: for any thread to see."""
         self.is_stalled = False

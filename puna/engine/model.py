@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from puna._native import StepCosts, TokenTable
-from puna.backends.base import DeviceModel
+from puna.backends.base import DeviceAdapter, DeviceModel
 from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.caching.state_policy import StatePolicy
@@ -46,6 +46,8 @@ class Model:
         self.vocabulary_bytes = 0
         """What grammars have prepared of its vocabulary."""
         """Counted while it is awake, besides KV; less than all where its experts did not all fit."""
+        self.adapters: dict[str, DeviceAdapter] = {}
+        """By id."""
         self.costs = StepCosts()
         self.pace = StreamPace(self.costs)
         self.drafter = DraftModel(device, self.costs, clock)
@@ -96,6 +98,10 @@ class Model:
         return self._policy
 
     @property
+    def adapter_bytes(self) -> int:
+        return sum(adapter.num_bytes for adapter in self.adapters.values())
+
+    @property
     def counted_weight_bytes(self) -> int:
         return self.counted_bytes - self.device.info.scratch_bytes
 
@@ -107,7 +113,7 @@ class Model:
     @property
     def is_larger_than_memory(self) -> bool:
         """Whether experts come from its file when tokens choose them."""
-        return self.is_awake and self.fixed_bytes < self.device.info.fixed_bytes
+        return self.is_awake and self.fixed_bytes < self.device.info.fixed_bytes + self.adapter_bytes
 
     @property
     def num_streams(self) -> int:

@@ -45,6 +45,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     model_id: str
     prompt: list[int]
+    adapter: str = ""
+    """Id of a LoRA adapter that is loaded for the model; empty: none."""
     boundaries: list[int] = []
     """Positions in the prompt, ascending, where later prompts are likely to part from it: of a conversation,
     the last is where the reply is asked for. Of use to models with recurrent layers only."""

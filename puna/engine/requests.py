@@ -104,6 +104,12 @@ class Requests:
                 sequence.draft.release()
                 sequence.draft = None
 
+    def end_adapter(self, model: Model, adapter_id: str) -> None:
+        """It is unloaded."""
+        for sequence in [s for s in self.sequences.values() if s.model_id == model.id]:
+            if sequence.request.adapter == adapter_id:
+                self._outputs.append(self.finish(sequence, "error", "the adapter was unloaded"))
+
     def finish(self, sequence: Sequence, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Ends it, and gives its blocks back."""
         model = self._models[sequence.model_id]
@@ -209,7 +215,7 @@ class Requests:
             self._draft_model(request),
             self._settings,
             order,
-            self._namespaces.of(request.cache_salt),
+            self._namespaces.of(request.cache_salt, request.adapter),
             lambda: self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
             self._residents.memory.ladder.more_bytes,
         )

@@ -25,6 +25,7 @@ class LlamaCpp:
         kv_type: str = "f16",
         shift: bool = False,
         pooling: Pooling | None = None,
+        adapter: Path | None = None,
     ) -> None:
         """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
         gives embeddings, and nothing else.
@@ -34,6 +35,10 @@ class LlamaCpp:
             p.embedding = True
             p.pooling_type = getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{pooling.upper()}")
             p.n_batch = p.n_ubatch = context
+        if adapter is not None:
+            lora = xllamacpp.CommonAdapterLoraInfo()
+            lora.path, lora.scale = str(adapter), 1.0
+            p.lora_adapters = [lora]
         p.ctx_shift = shift
         p.model.path = str(path)
         p.n_ctx = context

@@ -36,6 +36,8 @@ LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
                   .out = out,
                   .residual = call.inputs.size() > 1 ? call.inputs[1] : kNoBuffer};
   if (call.tensors[2 * index + 1]) part.bias = builder.vector(call.tensor(2 * index + 1), rows);
+  part.floats = x;
+  part.site = builder.adapter_site(call.tensor(2 * index), part.weight, false);
   if (part.residual != kNoBuffer) builder.expect_width(part.residual, rows);
   if (needs_quantized_input(part.weight.type)) part.x = quantized_rows(builder, x);
   return part;
@@ -49,9 +51,12 @@ void linear(ProgramBuilder& builder, const OpCall& call) {
   call.expect(adds ? 2 : 1, call.outputs.size(), 2 * call.outputs.size());
   LinearStage stage{.domain = builder.common_domain(call.inputs), .parts = {}};
   for (size_t i = 0; i < call.outputs.size(); ++i) stage.parts.push_back(part_of(builder, call, i));
+  const auto ahead = static_cast<size_t>(builder.add_stage(AdapterStage{}));
   const int at = builder.add_stage(stage);
+  std::get<AdapterStage>(builder.plan().stages[ahead]).linear = static_cast<size_t>(at);
   for (const LinearPart& part : stage.parts) {
     builder.read(part.x, at);
+    builder.read(part.floats, at);
     if (adds) builder.read(part.residual, at);
     builder.write(part.out, stage.domain, at, call.inputs);
   }
@@ -123,22 +128,25 @@ const uint8_t* weights_after(const Step& step, const LinearStage& stage, int64_t
   return first_weights(step, stage.next);
 }
 
-void run_units(const Step& step, const LinearPart& part, int64_t num_rows, int64_t begin, int64_t end,
-               const uint8_t* next) {
+void run_units(const Step& step, const LinearStage& stage, const LinearPart& part, int64_t num_rows,
+               int64_t begin, int64_t end, const uint8_t* next) {
+  const int64_t row_begin = begin * kUnitRows, row_end = std::min(end * kUnitRows, part.weight.rows);
+  fetch_adapters(step, stage, part, row_begin, row_end);
   step.plan.kernels->linear({
       .weight = &part.weight,
       .x = step.bytes(part.x, 0) + part.x_offset,
       .x_stride = step.plan.buffers[static_cast<size_t>(part.x)].row_bytes,
       .x_rows = nullptr,
       .num_tokens = num_rows,
-      .row_begin = begin * kUnitRows,
-      .row_end = std::min(end * kUnitRows, part.weight.rows),
+      .row_begin = row_begin,
+      .row_end = row_end,
       .out = step.floats(part.out, 0) + part.out_offset,
       .out_stride = step.plan.buffers[static_cast<size_t>(part.out)].width,
       .bias = part.bias,
       .residual = part.residual < 0 ? nullptr : step.floats(part.residual, 0),
       .next = next,
   });
+  add_adapters(step, stage, part, row_begin, row_end);
 }
 
 }  // namespace
@@ -162,7 +170,7 @@ void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) n
       const int64_t begin = std::max(run.begin - first, int64_t{0}), end = std::min(run.end - first, units);
       first += units;
       const uint8_t* next = first < run.end ? unit_weights(stage, first) : after;
-      if (begin < end) run_units(step, part, num_rows, begin, end, next);
+      if (begin < end) run_units(step, stage, part, num_rows, begin, end, next);
     }
     step.activity.finish_task(step.thread);
   }

@@ -21,9 +21,11 @@ void embed(ProgramBuilder& builder, const OpCall& call) {
   require_range("the number of tokens", weight.rows, 1, kMaxVocabulary);
   int64_t& vocab_size = builder.plan().vocab_size;
   vocab_size = vocab_size == 0 ? weight.rows : std::min(vocab_size, weight.rows);
+  const int site = builder.adapter_site(name, weight, true);
   const auto run = [=](const RowRun& row) {
     const int32_t token = row.step.batch.tokens[static_cast<size_t>(row.row)];
     dequantize(weight.type, weight.row(token), row.at(out), weight.cols);
+    add_to_embedding(row.step, row.row, site, row.at(out));
   };
   builder.append(builder.token_stage(Domain::kTokens), {{}, out, 1, run});
 }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import puna
 from puna._native import (
+    Adapter,
     Arena,
     NativeError,
     PoolActivity,
@@ -21,6 +22,7 @@ from puna._native import (
 from puna.backends.base import (
     Batch,
     BlockMemory,
+    DeviceAdapter,
     KvGroup,
     KvReservation,
     ModelInfo,
@@ -35,6 +37,7 @@ from puna.gguf import GgufError, GgufFile
 from puna.graph import Graph, GraphError
 from puna.graph.ops import Moe
 from puna.models import TracedModel, trace_model
+from puna.models.adapters import read_alpha
 from puna.models.hyperparameters import HyperparameterError
 
 
@@ -55,6 +58,15 @@ class CpuModel:
         return tuple(
             CpuKvMemory(arena, group, self._program, self._threads) for group, arena in enumerate(arenas)
         )
+
+    def load_adapter(self, source: ModelSource) -> Adapter:
+        assert self._program is not None, "load_adapter after close"
+        try:
+            with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
+                alpha = read_alpha(file.metadata, self.info.architecture)
+                return self._program.load_adapter(file.native, alpha)
+        except (GgufError, HyperparameterError, NativeError) as error:
+            raise ModelLoadError(_with_name(source.name, error)) from error
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
         logits, hidden = self._run(batch, kv)
@@ -88,6 +100,7 @@ class CpuModel:
             batch.control,
             batch.draft_starts,
             batch.hidden,
+            _adapters(batch.adapters),
         )
 
     def sleep(self) -> None:
@@ -134,6 +147,10 @@ class CpuBackend:
 
 def _arenas(kv: Sequence[BlockMemory]) -> list[Arena]:
     return [memory.arena for memory in kv if isinstance(memory, CpuKvMemory)]
+
+
+def _adapters(adapters: Sequence[DeviceAdapter | None]) -> list[Adapter | None]:
+    return [adapter if isinstance(adapter, Adapter) else None for adapter in adapters]
 
 
 def _trace(file: GgufFile) -> TracedModel:

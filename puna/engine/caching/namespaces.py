@@ -1,4 +1,4 @@
-"""Namespaces of KV: only requests with the same salt share it."""
+"""Namespaces of KV: only requests with the same salt and the same adapter share it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ class Namespaces:
 
     def __init__(self, key: bytes | None) -> None:
         """key: the same key gives the same names; None: a key of its own."""
-        self._key = derive_key(secrets.token_bytes(KEY_BYTES) if key is None else key, b"salts")
+        key = secrets.token_bytes(KEY_BYTES) if key is None else key
+        self._of_salts, self._of_adapters = derive_key(key, b"salts"), derive_key(key, b"adapters")
 
-    def of(self, salt: str) -> str:
-        """Empty without a salt."""
-        if not salt:
-            return ""
-        return blake3(salt.encode(errors="surrogatepass"), key=self._key).hexdigest(length=_DIGEST_BYTES)
+    def of(self, salt: str, adapter: str = "") -> str:
+        """adapter: its id. Empty without both."""
+        found = _name(self._of_salts, salt) if salt else ""
+        return _name(self._of_adapters, f"{found} {adapter}") if adapter else found
+
+
+def _name(key: bytes, text: str) -> str:
+    return blake3(text.encode(errors="surrogatepass"), key=key).hexdigest(length=_DIGEST_BYTES)

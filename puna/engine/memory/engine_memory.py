@@ -84,6 +84,22 @@ class EngineMemory:
         model.vocabulary_bytes += num_bytes
         self.budget.add_weights(num_bytes)
 
+    def add_adapter(self, model: Model, num_bytes: int) -> None:
+        """Counts what an adapter takes of a model that is awake, and in use. Raises ModelDoesNotFit."""
+        try:
+            self._require(model, model.kv, num_bytes)
+        except ModelDoesNotFit as error:
+            limit = binary_size(self.budget.memory_limit_bytes)
+            text = f"an adapter of {model.name} needs {binary_size(num_bytes)} more, the memory limit is {limit}"
+            raise ModelDoesNotFit(text, error.lack) from error
+        model.fixed_bytes += num_bytes
+        self.budget.add_weights(num_bytes)
+
+    def remove_adapter(self, model: Model, num_bytes: int) -> None:
+        """Of a model that is awake."""
+        model.fixed_bytes -= num_bytes
+        self.budget.remove_weights(num_bytes)
+
     def set_limits(self, kv_limit_bytes: int | None, memory_limit_bytes: int | None) -> None:
         """None: as before."""
         budget = self.budget
@@ -181,22 +197,23 @@ class EngineMemory:
         many as leave KV half of the room. Raises ModelDoesNotFit.
         """
         info, budget = model.device.info, self.budget
+        needed, least = info.fixed_bytes + model.adapter_bytes, info.least_fixed_bytes + model.adapter_bytes
         try:
-            self._require(model, kv, info.fixed_bytes)
+            self._require(model, kv, needed)
         except ModelDoesNotFit:
             if not info.idle_weight_bytes:
                 raise
         else:
-            return info.fixed_bytes
-        self._require(model, kv, info.least_fixed_bytes)
-        room = budget.most_weights(kv, model.guaranteed_bytes) - info.least_fixed_bytes
-        counted = info.least_fixed_bytes + room - min(room // 2, budget.kv_limit_bytes)
+            return needed
+        self._require(model, kv, least)
+        room = budget.most_weights(kv, model.guaranteed_bytes) - least
+        counted = least + room - min(room // 2, budget.kv_limit_bytes)
         log.warning(
             "%s is larger than memory: %s of its %s are counted; other experts come from the file when "
             "tokens choose them, which is slow",
             model.name,
             binary_size(counted),
-            binary_size(info.fixed_bytes),
+            binary_size(needed),
         )
         return counted
 

@@ -54,6 +54,7 @@ class Residents:
         """
         budget, info = self.memory.budget, model.device.info
         room = budget.most_bytes(None) - budget.leased_bytes
+        room -= model.adapter_bytes
         fits = info.fixed_bytes < room
         kv = self._reserve(model, room - (info.fixed_bytes if fits else info.least_fixed_bytes))
         try:

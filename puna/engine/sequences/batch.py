@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import StepControl, TokenMask, gather_rows
-from puna.backends.base import Batch
+from puna.backends.base import Batch, DeviceAdapter
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable, gather_tables
 
@@ -59,6 +59,7 @@ class Part(NamedTuple):
     table: SequenceTable
     hidden: range = range(0)
     """Of the tokens to be computed, those whose hidden states are wanted."""
+    adapter: DeviceAdapter | None = None
 
 
 def batch_of(
@@ -68,7 +69,7 @@ def batch_of(
     masks: Items[TokenMask | None] = (),
 ) -> Batch:
     """One step of all parts. masks: of each row, if there are any."""
-    *rows, tables, hidden = zip(*parts, strict=True)
+    *rows, tables, hidden, adapters = zip(*parts, strict=True)
     tokens, positions, starts, wanted, drafts, draft_starts = gather_rows(*rows)
     return Batch(
         tokens=tokens,
@@ -82,6 +83,7 @@ def batch_of(
         num_threads=num_threads,
         masks=masks,
         control=control,
+        adapters=adapters if any(adapters) else (),
     )
 
 
@@ -111,4 +113,5 @@ def part_of(s: Slice) -> Part:
         s.drafts,
         sequence.table,
         _NO_TOKENS if sequence.pool is None else s.hidden,
+        sequence.adapter,
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from puna._native import NgramDrafter, ReplyGrammar, Sampler, TextStream
+from puna.backends.base import DeviceAdapter
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
 from puna.engine.sequences.draft_state import DraftState
@@ -61,12 +62,14 @@ class Sequence:
         text: TextStream,
         record: RequestRecord,
         draft: DraftState | None = None,
+        adapter: DeviceAdapter | None = None,
     ) -> None:
         """prompt: the request's, and from here on this object's."""
         # Without the numbers of a long prompt, which take ten times as much memory as the array.
         self.request = replace(request, prompt=[])
         self.id = request.id
         self.model_id = request.model_id
+        self.adapter = adapter
         self.order = order
         self.namespace = namespace
         """Its KV is shared only with sequences of the same one."""

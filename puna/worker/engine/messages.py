@@ -63,6 +63,24 @@ class Load(Call[ModelInfo], frozen=True, tag=True):
     """KV memory that no other model takes."""
 
 
+class LoadAdapter(Call[int], frozen=True, tag=True):
+    """Comes with the descriptor of a LoRA adapter's file, for a model that is loaded. Answered with the bytes
+    that it takes. Raises ModelLoadError, ModelDoesNotFit.
+    """
+
+    model_id: str
+    adapter_id: str
+    name: str
+    """For error texts."""
+
+
+class UnloadAdapter(Call[None], frozen=True, tag=True):
+    """Requests that use it finish with an error."""
+
+    model_id: str
+    adapter_id: str
+
+
 class Hold(msgspec.Struct, frozen=True, tag=True):
     """Whether requests may come to a model: if not, it may fall asleep to make room for others, and its next
     request wakes it. One that was just loaded or woken is held.
@@ -228,6 +246,8 @@ SessionMessage = ListSessions | SaveSession | LoadSession | RemoveSession
 ToWorker = (
     Start
     | Load
+    | LoadAdapter
+    | UnloadAdapter
     | Hold
     | SetVocabulary
     | Unload

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ from puna.worker.engine.messages import (
     Leased,
     ListSessions,
     Load,
+    LoadAdapter,
     LoadSession,
     Outputs,
     Pause,
@@ -42,6 +44,7 @@ from puna.worker.engine.messages import (
     Submit,
     TrimKv,
     Unload,
+    UnloadAdapter,
     Wake,
 )
 from puna.worker.engine.offload_threads import OffloadThreads
@@ -49,6 +52,7 @@ from puna.worker.engine.pressure_relief import PressureRelief
 from puna.worker.engine.watchdog import Watchdog, look_at
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
@@ -185,6 +189,12 @@ class EngineServer:
                 self._engine.hold_model(model_id, is_held=is_held)
             case Load():
                 self._loader.submit(self._load, asked)
+            case LoadAdapter():
+                self._loader.submit(self._load_adapter, asked)
+            case UnloadAdapter(model_id, adapter_id):
+                unload = self._engine.adapters.unload
+                work = lambda: self._answer_with(call, lambda: unload(model_id, adapter_id))  # noqa: E731
+                self._loader.submit(self._call_soon, work)
             case SetVocabulary():
                 self._loader.submit(self._read_vocabulary, asked)
             case Unload(model_id):
@@ -239,15 +249,36 @@ class EngineServer:
     def _load(self, asked: Asked) -> None:
         """In the loader's thread."""
         message: Load = asked.message
+        source = ModelSource(message.name, tuple(asked.descriptors))
+        self._read_file(
+            asked,
+            lambda: self._engine.backend.load(source),
+            lambda device_model: self._attach(asked.call, message, device_model),
+        )
+
+    def _load_adapter(self, asked: Asked) -> None:
+        """In the loader's thread."""
+        m: LoadAdapter = asked.message
+        source, adapters = ModelSource(m.name, tuple(asked.descriptors)), self._engine.adapters
+        self._read_file(
+            asked,
+            lambda: adapters.read(m.model_id, source),
+            lambda adapter: self._answer_with(
+                asked.call, lambda: adapters.attach(m.model_id, m.adapter_id, adapter)
+            ),
+        )
+
+    def _read_file(self, asked: Asked, read: Callable[[], T], use: Callable[[T], None]) -> None:
+        """use: what was read, in the engine's thread."""
         try:
-            device_model = self._engine.backend.load(ModelSource(message.name, tuple(asked.descriptors)))
+            found = read()
         except ModelLoadError as error:
             failed: Exception = error
         except Exception as error:  # a file must not end the worker, whatever it hits
-            log.exception("loading %s", message.name)
-            failed = ModelLoadError(f"{message.name}: {error!r}")
+            log.exception("loading %s", asked.message.name)
+            failed = ModelLoadError(f"{asked.message.name}: {error!r}")
         else:
-            self._call_soon(lambda: self._attach(asked.call, message, device_model))
+            self._call_soon(lambda: use(found))
             return
         finally:
             close_all(asked.descriptors)

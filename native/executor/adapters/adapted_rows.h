@@ -1,0 +1,37 @@
+// The rows of a step that have adapters, and what is computed beside the model's matrices for them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "executor/adapters/adapter.h"
+#include "executor/program.h"
+
+namespace puna {
+
+// Those of one adapter.
+struct AdaptedRows {
+  const Adapter* adapter;
+  std::array<std::vector<int32_t>, kNumDomains> rows;  // of each domain
+};
+
+// Adapter by adapter; none if no sequence has one.
+std::vector<AdaptedRows> adapted_rows(const Batch& batch);
+
+// Sums of A x of one linear stage, at most.
+int64_t most_adapter_sums(const Plan& plan, std::span<const AdaptedRows> adapted);
+
+// Adds scale * B (A x) to rows [row_begin, row_end) of what the stage's part gives; behind its AdapterStage.
+void add_adapters(const Step& step, const LinearStage& stage, const LinearPart& part, int64_t row_begin,
+                  int64_t row_end);
+// Has the processor fetch what that will read.
+void fetch_adapters(const Step& step, const LinearStage& stage, const LinearPart& part, int64_t row_begin,
+                    int64_t row_end);
+
+// Adds to the token's embedding what its adapter says.
+void add_to_embedding(const Step& step, int64_t token, int site, float* out);
+
+}  // namespace puna
