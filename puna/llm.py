@@ -42,6 +42,7 @@ class LLM:
         kv_limit_bytes: int | None = None,
         kv_type: str = "f16",
         context_length: int | None = None,
+        adapter: str | Path | None = None,
     ) -> None:
         self.engine = Engine(
             model,
@@ -49,6 +50,7 @@ class LLM:
             kv_limit_bytes=kv_limit_bytes,
             kv_type=kv_type,
             context_length=context_length,
+            adapter=adapter,
         )
 
     def __enter__(self) -> LLM:

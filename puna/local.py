@@ -36,7 +36,7 @@ from puna.tokenizer import Tokenizer, load_tokenizer
 
 log = logging.getLogger(__name__)
 
-_MODEL_ID = "model"
+_MODEL_ID, _ADAPTER_ID = "model", "adapter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +67,21 @@ class Engine:
         kv_limit_bytes: int | None = None,
         kv_type: str = "f16",
         context_length: int | None = None,
+        adapter: str | Path | None = None,
     ) -> None:
         """kv_limit_bytes: of all sequences together; by default a share of the available memory.
         kv_type: what keys and values are stored as: f16, q8_0, q4_0 or f32.
         context_length: longest prompt and answer together, in tokens; by default the model's own limit.
+        adapter: GGUF file of a LoRA adapter for the model; by default the one that a model in the store has.
 
         Raises what the registry raises for a name, GgufError, TokenizerError, ModelLoadError for a file.
         """
-        path, templates = find_model(model)
+        path, templates, own_adapter = find_model(model)
         with GgufFile(path) as file:
             self.tokenizer: Tokenizer = load_tokenizer(file.metadata)
             self.chat_template = _chat_template(file, self.tokenizer, templates)
         self._context_length = context_length
+        self._adapter = ""
         self._sequences: dict[int, _Sequence] = {}
         self._next_id = itertools.count()
         self._backend = open_device("cpu", num_threads, kv_type)
@@ -86,6 +89,10 @@ class Engine:
         try:
             with ModelSource.open(path) as source:
                 self.info: ModelInfo = self._core.load_model(_MODEL_ID, source)
+            if adapter_path := adapter or own_adapter:
+                with ModelSource.open(Path(adapter_path)) as source:
+                    self._core.adapters.load(_MODEL_ID, _ADAPTER_ID, source)
+                self._adapter = _ADAPTER_ID
             table = TokenTable(self.tokenizer.token_table())
             self._core.set_token_table(_MODEL_ID, table, self.tokenizer)
         except BaseException:
@@ -150,6 +157,7 @@ class Engine:
             Request(
                 id=str(seq_id),
                 model_id=_MODEL_ID,
+                adapter=self._adapter,
                 prompt=self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt),
                 sampling=sampling or SamplingParams(),
                 max_tokens=max_new_tokens,
@@ -212,21 +220,22 @@ class Engine:
         self._core.cancel(str(seq_id))
 
 
-def find_model(model: str | Path) -> tuple[Path, ModelTemplates]:
-    """The GGUF file of a path or of a name in the store, and what the store knows of its prompts. Raises the
-    registry's errors.
+def find_model(model: str | Path) -> tuple[Path, ModelTemplates, Path | None]:
+    """The GGUF file of a path or of a name in the store, what the store knows of its prompts, and its
+    adapter's file. Raises the registry's errors.
     """
     if isinstance(model, Path) or model.endswith(".gguf"):
-        return Path(model), ModelTemplates()
+        return Path(model), ModelTemplates(), None
     stored = Store.default().find(ModelName.parse(model))
     stored.check_loadable()
     config = stored.config
-    return stored.model_path, ModelTemplates(
+    templates = ModelTemplates(
         go=stored.template or "",
         renderer=config.renderer or "",
         parser=config.parser or "",
         family=config.family,
     )
+    return stored.model_path, templates, stored.adapter_path
 
 
 def _chat_template(file: GgufFile, tokenizer: Tokenizer, templates: ModelTemplates) -> AnyTemplate | None:

@@ -43,7 +43,9 @@ def write_adapter(
     with GgufFile(model) as file:
         architecture = str(file.metadata["general.architecture"])
         shapes = {name: file.tensors[name].shape for name in tensors or linear_tensors(model)}
-    known = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA} | (metadata or {})
+    known = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA} | (
+        metadata or {}
+    )
     writer = gguf.GGUFWriter(path, str(known.pop("general.architecture", architecture)))
     for key, value in known.items():
         if isinstance(value, str):

@@ -75,7 +75,8 @@ nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Aren
                       const Int32Vector& tokens, const Int32Vector& positions,
                       const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
                       const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
-                      const std::optional<Int32Vector>& draft_starts, const std::optional<Int32Vector>& hidden,
+                      const std::optional<Int32Vector>& draft_starts,
+                      const std::optional<Int32Vector>& hidden,
                       const std::vector<std::shared_ptr<Adapter>>& adapters) {
   const Kv kv = kv_of(arenas, block_tables);
   const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));

@@ -128,7 +128,8 @@ struct RecurrenceStage {
   std::function<void(const RecurrenceRun&)> run;
 };
 
-using Stage = std::variant<TokenStage, LinearStage, AdapterStage, AttentionStage, ExpertStage, RecurrenceStage>;
+using Stage =
+    std::variant<TokenStage, LinearStage, AdapterStage, AttentionStage, ExpertStage, RecurrenceStage>;
 
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
@@ -171,7 +172,7 @@ struct Plan {
   int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
   std::array<int64_t, kNumDomains> row_bytes{};  // of all buffers of a domain together
   std::vector<AdapterSite> sites;
-  int64_t kept_row_bytes = 0;                    // inputs of all recurrence stages for one token
+  int64_t kept_row_bytes = 0;  // inputs of all recurrence stages for one token
   int result = -1;
   int hidden = kNoBuffer;  // what the result is made of, if that can be asked for
 
@@ -257,11 +258,11 @@ class Program {
   std::mutex one_run_;
   // Kept from step to step, so that a step allocates nothing unless it is the largest so far.
   std::array<Memory, kNumDomains> memory_;
-  Memory replicas_;               // one row of every domain for each thread
-  Memory attention_partials_;     // sums over segments of contexts that several threads share
-  Memory expert_results_;         // of each thread
-  Memory kept_inputs_;            // of drafts, for recurrence stages
-  Memory adapter_sums_;           // of one linear stage
+  Memory replicas_;            // one row of every domain for each thread
+  Memory attention_partials_;  // sums over segments of contexts that several threads share
+  Memory expert_results_;      // of each thread
+  Memory kept_inputs_;         // of drafts, for recurrence stages
+  Memory adapter_sums_;        // of one linear stage
   std::vector<AdaptedRows> adapted_;
   std::vector<std::weak_ptr<Adapter>> adapters_;
   std::vector<KvSlot> kv_slots_;  // [groups][T]

@@ -201,6 +201,7 @@ class _Embedder:
         return Request(
             id=self._runtime.new_request_id(),
             model_id=self._resident.model.weights_id,
+            adapter=self._resident.adapter,
             prompt=tokens,
             pooling=pooling,
             context_length=self._resident.context_length,

@@ -275,6 +275,7 @@ def _engine_request(
     return Request(
         id=request_id,
         model_id=resident.model.weights_id,
+        adapter=resident.adapter,
         prompt=prompt.tokens,
         boundaries=prompt.boundaries,
         sampling=options.sampling(num_logprobs=num_logprobs, choice=choice),

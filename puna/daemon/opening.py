@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from puna.backends.base import ModelSource
@@ -13,7 +13,16 @@ from puna.registry import ModelEntry
 
 async def open_model(model: ModelEntry) -> ModelSource:
     """For the caller to close. Raises MissingBlob, StoreError."""
-    opening = asyncio.ensure_future(asyncio.to_thread(model.open))
+    return await _opened(model, model.open)
+
+
+async def open_adapter(model: ModelEntry) -> ModelSource:
+    """The same, of the adapter of a model that has one."""
+    return await _opened(model, model.open_adapter)
+
+
+async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSource:
+    opening = asyncio.ensure_future(asyncio.to_thread(open_file))
     try:
         descriptor = await asyncio.shield(opening)
     except asyncio.CancelledError:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from puna.backends.base import ModelInfo
 from puna.config.settings import Settings
-from puna.daemon.models.loading import ModelLoader
+from puna.daemon.models.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
@@ -80,6 +80,8 @@ class ResidentModel:
     """Longest prompt and answer together, in tokens."""
     load_duration_ns: int
     """How long this request waited for the model."""
+    adapter: str = ""
+    """Id of the LoRA adapter that the name has; empty: none."""
     draft_model_id: str | None = None
     """Of the model that drafts for it, resident as well."""
 
@@ -150,10 +152,14 @@ class Runtime:
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
+        model.check_loadable()
         async with (
             self._residency.hold(model.weights_id, lambda: self._loader.load(model), keep_alive) as loaded,
             self._draft_model(draft_model) as draft_model_id,
+            loaded.adapters.hold(model, keep_alive) as adapter,
         ):
+            if not adapter:
+                loaded.plain = loaded.plain or model
             wanted = num_ctx or self.settings.context_length or loaded.info.context_length
             loaded.context_length = min(wanted, loaded.info.context_length)
             yield ResidentModel(
@@ -162,6 +168,7 @@ class Runtime:
                 text=loaded.text,
                 context_length=loaded.context_length,
                 load_duration_ns=time.monotonic_ns() - start_ns,
+                adapter=adapter,
                 draft_model_id=draft_model_id,
             )
 
@@ -229,17 +236,18 @@ class Runtime:
         by_id = {model.model_id: model for model in stats.models} if stats else {}
         return [
             LoadedStatus(
-                name=loaded.model.name.short,
-                digest=loaded.model.digest,
-                size=loaded.info.weight_bytes,
-                expires_at=entry.expires_at,
+                name=model.name.short,
+                digest=model.digest,
+                size=loaded.info.weight_bytes + adapter_bytes,
+                expires_at=min(entry.expires_at, expires_at or entry.expires_at),
                 context_length=loaded.context_length,
-                config=loaded.model.config,
+                config=model.config,
                 kv=by_id.get(loaded.id),
             )
             for entry in self._residency.loaded()
             for loaded in [entry.ready.result()]
             if loaded.id not in by_id or not by_id[loaded.id].is_asleep
+            for model, adapter_bytes, expires_at in _names(loaded)
         ]
 
     async def observe(self, *, wait: bool = False) -> Observation:
@@ -285,3 +293,9 @@ class Runtime:
     def _lost(self, model_id: str, error: Exception) -> None:
         log.warning("%s is no longer loaded: %s", self._loader.names.get(model_id, model_id), error)
         self._residency.lose(model_id)
+
+
+def _names(loaded: LoadedModel) -> list[tuple[StoredModel, int, datetime | None]]:
+    """Under which a model is in memory, the bytes of their adapters, and when these go."""
+    adapters = [(entry.model, entry.ready.result(), entry.expires_at) for entry in loaded.adapters.loaded()]
+    return [*([(loaded.plain or loaded.model, 0, None)] if loaded.plain or not adapters else []), *adapters]

@@ -10,9 +10,7 @@ from puna.engine.model import Model
 
 
 class Adapters:
-    """Loads them beside models, and unloads them. Each is known by an id: what has the same is the same, since
-    KV is found by it.
-    """
+    """Loads them beside models, and unloads them. Ids are of contents: KV is found by them."""
 
     def __init__(
         self,

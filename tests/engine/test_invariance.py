@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from puna.backends.base import ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.engine.observation.metrics import ModelMetrics
 from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer
+from tests.adapters import write_adapter
 from tests.engine.fake_threads import PromptThreads
 from tests.engine.saved_sessions import load, save
 from tests.forward import load_file
@@ -47,6 +49,7 @@ RECURRENT = [
     "granitehybrid-experts",
     "mamba2",
 ]
+ADAPTERS = ["first", "second"]
 Answer = list[tuple[int, float, list[tuple[int, float]]]]
 """(token, log-probability, the two most likely) one after the other."""
 
@@ -63,11 +66,16 @@ def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """SmolLM2, or a random model: with windows that are shorter than the prompts, with experts, with latents,
-    with recurrent layers beside attention or alone.
+    with recurrent layers beside attention or alone. Two adapters lie beside it.
     """
+    path = tmp_path_factory.mktemp("model") / "model.gguf"
     if request.param == "smollm2":
-        return smollm2_path
-    return write_tiny(tmp_path_factory.mktemp("model") / "tiny.gguf", TINY[request.param], "Q8_0")
+        path.symlink_to(smollm2_path)
+    else:
+        write_tiny(path, TINY[request.param], "Q8_0")
+    for i, name in enumerate(ADAPTERS):
+        write_adapter(path.parent / name, path, rank=3 + 16 * i, weight_type=("F32", "F16")[i], seed=i)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +102,9 @@ class Engine:
         chosen = EngineSettings(kv_limit_bytes=limit_bytes, state_key=bytes(32), **settings)
         self.core = EngineCore(backend, chosen, lambda: next(clock))
         self.core.attach_model("m", model)
+        for name in ADAPTERS:
+            with ModelSource.open(path.parent / name) as source:
+                self.core.adapters.load("m", name, source)
         self.core.sessions.use_threads(PromptThreads())
 
     def run(
@@ -144,15 +155,18 @@ def continued(one: Request, answer: Answer, count: int) -> Request:
 
 @pytest.fixture(scope="module")
 def requests(tokenizer: Tokenizer, has_state: bool) -> list[Request]:
-    """Greedy and drawn, short and long, and some that shift their context several times, if that can be."""
+    """Greedy and drawn, short and long, with adapters and without, and some that shift their context several
+    times, if that can be.
+    """
     prompts = [tokenizer.encode_prompt(text) for text in TEXTS]
     found = [request(f"greedy{i}", prompt) for i, prompt in enumerate(prompts)]
     found += [request(f"drawn{i}", prompt, sampling=DRAWN) for i, prompt in enumerate(prompts[:2])]
+    found += [request(name, prompts[1 + i], adapter=name) for i, name in enumerate(ADAPTERS)]
     if has_state:
         return found
     shift = {"shift": True, "context_length": 48, "num_keep": 5, "max_tokens": 90}
     found.append(request("shifted", prompts[1], **shift))
-    found.append(request("shifted drawn", prompts[0], sampling=DRAWN, **shift))
+    found.append(request("shifted drawn", prompts[0], sampling=DRAWN, adapter="first", **shift))
     return found
 
 
@@ -166,6 +180,8 @@ def alone(backend: CpuBackend, path: Path, requests: list[Request]) -> dict[str,
             engine.core.trim_kv()
         assert engine.metrics.cached_tokens == engine.metrics.drafted_tokens == 0
     assert all(len(answers[r.id]) == r.max_tokens for r in requests)
+    assert answers["first"] != answers["greedy1"]
+    assert answers["second"] != answers["greedy2"]
     return answers
 
 

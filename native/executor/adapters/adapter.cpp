@@ -68,7 +68,8 @@ void Adapter::check_names(std::span<const AdapterSite> sites, const GgufFile& mo
   for (const TensorEntry& entry : file_->metadata()->tensors().entries()) {
     const std::string& name = entry.name;
     const bool is_pair = name.ends_with(kA) || name.ends_with(kB);
-    if (!is_pair && name.ends_with(kNorm)) continue;  // llama.cpp, whose format this is, passes them over, too
+    if (!is_pair && name.ends_with(kNorm))
+      continue;  // llama.cpp, whose format this is, passes them over, too
     require(is_pair, "tensor " + name + " is no part of an adapter");
     const std::string base = name.substr(0, name.size() - kA.size());
     const auto is_base = [&](const AdapterSite& site) { return site.tensor == base; };

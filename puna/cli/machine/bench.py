@@ -40,7 +40,7 @@ def bench(model: str, settings: Settings, *, as_json: bool = False) -> None:
         raise CliError("bench needs a MODEL, or --info")
     _warn_of_running_models(settings)
     try:
-        path, _ = find_model(Path(model).expanduser() if is_path(model) else model)
+        path, *_ = find_model(Path(model).expanduser() if is_path(model) else model)
         with Bench(
             path,
             num_threads=settings.num_threads,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.config.settings import Settings, SettingsError
+from puna.daemon.models.adapters import ModelAdapters
 from puna.daemon.models.residency import Residency
 from puna.daemon.opening import open_model
 from puna.daemon.text.model import TextModel
@@ -32,12 +33,16 @@ class LoadedModel:
 
     id: str
     model: StoredModel
+    """Of the name that loaded it."""
     source: ModelSource
     """Its file, open until it is unloaded: what is loaded again is what was loaded."""
     info: ModelInfo
     text: TextModel
     context_length: int
     """Of its latest request."""
+    adapters: ModelAdapters
+    plain: StoredModel | None = None
+    """The first name without an adapter by which it was asked for."""
 
 
 class ModelLoader:
@@ -50,6 +55,7 @@ class ModelLoader:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._worker = worker
         self._text = text
+        self._keep_alive_s = settings.keep_alive_s
         self._shares = _by_model("PUNA_MODEL_SHARES", settings.model_shares)
         self._guarantees = _by_model("PUNA_MODEL_KV_MIN", settings.kv_guarantees)
         self.residency: Residency[LoadedModel] = Residency(
@@ -85,13 +91,16 @@ class ModelLoader:
 
     async def unload(self, model: LoadedModel) -> None:
         await self._worker.unload(model.id)
+        await model.adapters.close()
         model.source.close()
         self._text.close_model(model.text)
         log.info("unloaded %s", model.model.name.short)
 
     async def unload_deleted(self) -> None:
-        """Unloads sleeping models whose file is deleted: they would keep its space on disk."""
+        """Unloads sleeping models and idle adapters whose file is deleted, which they keep on disk."""
         asleep = self.residency.asleep()
+        for model in [*asleep, *(entry.ready.result() for entry in self.residency.loaded())]:
+            await model.adapters.unload_deleted()
         for model in await asyncio.to_thread(_deleted, asleep):
             await self.residency.unload(model.id)
 
@@ -136,7 +145,8 @@ class ModelLoader:
             self._text.close_model(text)
             raise
         self.names.setdefault(model.weights_id, model.name.short)
-        return LoadedModel(model.weights_id, model, source, info, text, info.context_length)
+        adapters = ModelAdapters(model.weights_id, self._worker, self._keep_alive_s)
+        return LoadedModel(model.weights_id, model, source, info, text, info.context_length, adapters)
 
     async def _open_text(self, source: ModelSource) -> TextModel:
         """Raises ModelLoadError, WorkerDied."""

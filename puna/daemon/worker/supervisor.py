@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
@@ -19,11 +19,13 @@ from puna.worker.calls import Call, Caller
 from puna.worker.engine.messages import (
     Hold,
     Load,
+    LoadAdapter,
     Ready,
     SavePrefixes,
     SetVocabulary,
     Sleep,
     Unload,
+    UnloadAdapter,
     Wake,
 )
 
@@ -63,6 +65,8 @@ class _Model:
     is_held: bool = True
     vocabulary: list[int] | None = None
     """Descriptors: its token table, and the vocabulary itself."""
+    adapters: dict[str, ModelSource] = field(default_factory=dict)
+    """By id."""
 
 
 class _Sleeper(NamedTuple):
@@ -160,6 +164,22 @@ class WorkerSupervisor:
             raise ModelLoadError("the model was lost with its worker")
         model.vocabulary = [token_table, vocabulary]
         await self.call(SetVocabulary(model_id), model.vocabulary)
+
+    async def load_adapter(self, model_id: str, adapter_id: str, source: ModelSource) -> int:
+        """Has requests to a resident model find an adapter, also in later workers; source: as in load().
+        The bytes that it takes. Raises ModelLoadError, ModelDoesNotFit.
+        """
+        num_bytes = await self.call(LoadAdapter(model_id, adapter_id, source.name), source.descriptors)
+        if model := self._resident.get(model_id):
+            model.adapters[adapter_id] = source
+        return num_bytes
+
+    async def unload_adapter(self, model_id: str, adapter_id: str) -> None:
+        """Gives its memory back. Does not raise."""
+        sleeper = self._asleep.get(model_id)
+        if model := self._resident.get(model_id) or (sleeper and sleeper.model):
+            model.adapters.pop(adapter_id, None)
+        await self._tell(UnloadAdapter(model_id, adapter_id))
 
     async def unload(self, model_id: str) -> None:
         """Gives the model's memory back. Does not raise: with a dead worker, it is already gone."""
@@ -259,6 +279,8 @@ async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelIn
     info = await process.client.call(message, model.source.descriptors)
     if not model.is_held:
         process.client.tell(Hold(model_id, is_held=False))
+    for adapter_id, source in model.adapters.items():
+        await process.client.call(LoadAdapter(model_id, adapter_id, source.name), source.descriptors)
     if model.vocabulary is not None:
         await process.client.call(SetVocabulary(model_id), model.vocabulary)
     return info

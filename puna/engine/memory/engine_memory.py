@@ -90,7 +90,9 @@ class EngineMemory:
             self._require(model, model.kv, num_bytes)
         except ModelDoesNotFit as error:
             limit = binary_size(self.budget.memory_limit_bytes)
-            text = f"an adapter of {model.name} needs {binary_size(num_bytes)} more, the memory limit is {limit}"
+            text = (
+                f"an adapter of {model.name} needs {binary_size(num_bytes)} more, the memory limit is {limit}"
+            )
             raise ModelDoesNotFit(text, error.lack) from error
         model.fixed_bytes += num_bytes
         self.budget.add_weights(num_bytes)

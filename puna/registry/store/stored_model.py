@@ -49,6 +49,17 @@ class ModelEntry:
         """Digest of the weights: models that share them share one place in memory."""
         return self.model_path.name
 
+    @property
+    def adapter_path(self) -> Path | None:
+        """The GGUF file of its LoRA adapter, if it has one."""
+        digests = [layer.digest for layer in self.manifest.layers if layer.kind == "adapter"]
+        return self.model_path.with_name(blob_file_name(parse_digest(digests[0]))) if digests else None
+
+    def open_adapter(self) -> int:
+        """As open(), of a model that has an adapter."""
+        assert self.adapter_path is not None, f"{self.name.short} has no adapter"
+        return open_blob(self.adapter_path)
+
     def open(self) -> int:
         """A descriptor for reading the GGUF file, the caller's to close. Raises MissingBlob, StoreError."""
         return open_blob(self.model_path)
@@ -68,10 +79,8 @@ class ModelEntry:
 
         Without its projector a model still answers text as itself.
         """
-        if any(layer.kind == "adapter" for layer in self.manifest.layers):
-            raise UnsupportedModel(
-                f"model '{self.name.short}' needs an adapter (LoRA), which puna cannot apply yet"
-            )
+        if sum(layer.kind == "adapter" for layer in self.manifest.layers) > 1:
+            raise UnsupportedModel(f"model '{self.name.short}' has several adapters (LoRA); one is supported")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
