@@ -57,7 +57,7 @@ def write_adapter(
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in shapes.items():
         is_embedding = name == "token_embd.weight"
-        cols, rows = shape[:2]
+        cols, rows = (*shape, 1)[:2]  # a vector is a matrix of one row
         # In numpy's order: rows, columns.
         a_shape, b_shape = ((rows, rank), (cols, rank)) if is_embedding else ((rank, cols), (rows, rank))
         for suffix, part in (("lora_a", a_shape), ("lora_b", b_shape)):

@@ -12,15 +12,16 @@ int64_t aligned_bytes(const Buffer& buffer) {
   return (buffer.row_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// No thread waits for others behind a replicated stage: while one still reads there, another is at the next
-// stage.
+// No thread waits for others behind a replicated stage, or one that is left out: while one still reads there,
+// another is at the next stage.
 void keep_until_barrier(const Plan& plan, Buffer& buffer) {
-  const auto replicated = [&](int stage) {
-    const auto* tokens = std::get_if<TokenStage>(&plan.stages[static_cast<size_t>(stage)]);
-    return tokens != nullptr && tokens->replicated;
+  const auto has_barrier = [&](int index) {
+    const Stage& stage = plan.stages[static_cast<size_t>(index)];
+    const auto* tokens = std::get_if<TokenStage>(&stage);
+    return !(tokens != nullptr && tokens->replicated) && !std::holds_alternative<AdapterStage>(stage);
   };
   const int last = static_cast<int>(plan.stages.size()) - 1;
-  while (buffer.last_stage < last && replicated(buffer.last_stage)) ++buffer.last_stage;
+  while (buffer.last_stage < last && !has_barrier(buffer.last_stage)) ++buffer.last_stage;
 }
 
 // Whole stages count, not ops within one: at any moment its threads are at different ops.

@@ -277,7 +277,7 @@ def test_preempted_and_resumed(
     small = [msgspec.structs.replace(r, num_draft=0) for r in requests if len(r.prompt) < 100]
     urgent = {
         when: request(f"urgent{when}", [when] * 100, priority=5, max_tokens=4)
-        for when in (9, 40, 70, 95, 120)
+        for when in (9, 40, 70, 95, 120, 145, 170)
     }
     with Engine(backend, path, 10 * BLOCK_TOKENS) as engine:
         answers = engine.run(small, urgent)
