@@ -26,6 +26,7 @@ from puna.worker.engine.messages import (
     Lease,
     Leased,
     Load,
+    LoadAdapter,
     Ready,
     SavePrefixes,
     SessionMessage,
@@ -34,6 +35,7 @@ from puna.worker.engine.messages import (
     Sleep,
     TrimKv,
     Unload,
+    UnloadAdapter,
     Wake,
 )
 from tests.daemon.fake_sessions import FakeSessions
@@ -48,6 +50,7 @@ INFO = ModelInfo(
     weight_bytes=1000,
     can_shift=True,
 )
+ADAPTER_BYTES = 100
 STEP_S = 0.01
 LEASABLE = 1000
 USED_BYTES, CACHED_BYTES, COMMITTED_BYTES = 64, 128, 256
@@ -66,6 +69,8 @@ class FakeWorker(FakeSessions):
         cage = CageLevel(landlock=7, seccomp=True, is_low=False)
         self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes, cage=cage)
         self.models: dict[str, Path] = {}
+        self.adapters: set[tuple[str, str]] = set()
+        """Ids of models and of adapters."""
         self.vocabularies: set[str] = set()
         """Of models."""
         self.shares: dict[str, float] = {}
@@ -109,12 +114,20 @@ class FakeWorker(FakeSessions):
         match message:
             case Load():
                 return self._load(message, descriptors)
+            case LoadAdapter(model_id, adapter_id, name):
+                if model_id not in self.models or os.pread(descriptors[0], 4, 0) != b"LoRA":
+                    raise ModelLoadError(f"{name}: the file is no LoRA adapter")
+                self.adapters.add((model_id, adapter_id))
+                return ADAPTER_BYTES
+            case UnloadAdapter(model_id, adapter_id):
+                self.adapters.discard((model_id, adapter_id))
             case SetVocabulary(model_id):
                 for descriptor in descriptors:
                     os.fstat(descriptor)
                 self.vocabularies.add(model_id)
             case Unload(model_id):
                 self.vocabularies.discard(model_id)
+                self.adapters = {known for known in self.adapters if known[0] != model_id}
                 self.models.pop(model_id, None)
                 self.asleep.pop(model_id, None)
             case Sleep(model_id):

@@ -6,11 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from puna.config.settings import Settings
 from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import Request, StepOutput
 from puna.registry import ModelName
 from puna.registry.creation.from_gguf import create_from_gguf
+from puna.registry.store.manifest import LAYER_TYPE, Layer
 from puna.tokenizer import Tokenizer
 from tests.daemon.fake_sessions import write_key
 from tests.daemon.fake_text import FakeTextPool
@@ -38,6 +41,13 @@ class Daemon(Workshop):
 
     def add(self, name: str, data: bytes) -> None:
         create_from_gguf(self.store, ModelName.parse(name), self.store.add_blob([data]), TINY_WEIGHTS)
+
+    def add_adapted(self, name: str, base: str, adapter: bytes) -> None:
+        """A name with the weights of another, and an adapter."""
+        layer = Layer(LAYER_TYPE + "adapter", self.store.add_blob([adapter]), len(adapter))
+        manifest = self.store.find(ModelName.parse(base)).manifest
+        manifest = replace(manifest, layers=[*manifest.layers, layer])
+        self.store.write_manifest(ModelName.parse(name), manifest)
 
     async def names(self):
         return [status.name for status in await self.runtime.loaded()]

@@ -6,14 +6,12 @@ import asyncio
 import math
 import os
 
-import msgspec
 import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.runtime import Runtime
-from puna.registry import InvalidModelName, Layer, ModelName, ModelNotFound, UnsupportedModel
-from puna.registry.store.manifest import LAYER_TYPE
+from puna.registry import InvalidModelName, ModelName, ModelNotFound
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT
@@ -29,22 +27,6 @@ def test_text_goes_in_and_comes_out(daemon, weights):
     async def main():
         assert await daemon.say("echo", "The rain in Spain 🦙") == "The rain in Spain 🦙"
         assert await daemon.names() == ["echo:latest"]
-
-    run(main, daemon)
-
-
-def test_a_model_with_an_adapter_is_not_run_without_it(daemon, weights):
-    daemon.add("base", weights[0])
-    adapter = Layer(LAYER_TYPE + "adapter", daemon.store.add_blob([b"LoRA"]), 4)
-    manifest = daemon.store.find(ModelName.parse("base")).manifest
-    layers = [*manifest.layers, adapter]
-    daemon.store.write_manifest(ModelName.parse("tuned"), msgspec.structs.replace(manifest, layers=layers))
-
-    async def main():
-        with pytest.raises(UnsupportedModel, match="model 'tuned:latest' needs an adapter"):
-            await daemon.say("tuned", "hi")
-        assert await daemon.names() == []
-        assert await daemon.say("base", "hi") == "hi"
 
     run(main, daemon)
 

@@ -242,9 +242,13 @@ def test_times_that_no_clock_shows(store, time_s):
     assert 1970 <= model.modified_at.year <= 9999
 
 
-def test_a_model_with_an_adapter_is_refused_rather_than_run_without(store):
-    write(store, "m", manifest(store, layer("adapter", blob(store, b"LoRA"))))
-    with pytest.raises(UnsupportedModel, match="model 'm:latest' needs an adapter"):
+def test_a_model_with_several_adapters_is_refused_rather_than_run_with_one(store):
+    adapters = [layer("adapter", blob(store, content)) for content in (b"LoRA", b"another")]
+    write(store, "m", manifest(store, adapters[0]))
+    assert find(store, "m").adapter_path.read_bytes() == b"LoRA"
+    find(store, "m").check_loadable()
+    write(store, "m", manifest(store, *adapters))
+    with pytest.raises(UnsupportedModel, match="model 'm:latest' has several adapters"):
         find(store, "m").check_loadable()
 
 
