@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ def linear_tensors(model: Path) -> list[str]:
     return sorted(names - {"token_embd.weight"})
 
 
+def _chosen(model: Path, tensors: Sequence[str] | None) -> Sequence[str]:
+    return linear_tensors(model) if tensors is None else tensors
+
+
 def write_adapter(
     path: Path,
     model: Path,
@@ -34,15 +38,15 @@ def write_adapter(
     weight_type: str = "F32",
     seed: int = 0,
     metadata: dict[str, Any] | None = None,
-    others: Iterable[str] = (),
+    others: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Path:
-    """tensors: of the model, which get random matrices; None: linear_tensors(). others: names of further
-    tensors. metadata: in place of what an adapter has; None removes a key.
+    """tensors: of the model, which get random matrices; None: linear_tensors(). others: further tensors, with
+    their shapes in numpy's order. metadata: in place of what an adapter has; None removes a key.
     """
     rng = np.random.default_rng(seed)
     with GgufFile(model) as file:
         architecture = str(file.metadata["general.architecture"])
-        shapes = {name: file.tensors[name].shape for name in tensors or linear_tensors(model)}
+        shapes = {name: file.tensors[name].shape for name in _chosen(model, tensors)}
     known = {"general.type": "adapter", "adapter.type": "lora", "adapter.lora.alpha": ALPHA} | (
         metadata or {}
     )
@@ -65,8 +69,8 @@ def write_adapter(
             size = _SIZE * rank / ALPHA / rank**0.5 if suffix == "lora_b" else 1 / part[1] ** 0.5
             packed = gguf.quants.quantize(values * np.float32(size), quantization)
             writer.add_tensor(f"{name}.{suffix}", packed, raw_dtype=quantization)
-    for name in others:
-        writer.add_tensor(name, np.zeros((4, 4), np.float32))
+    for name, other in (others or {}).items():
+        writer.add_tensor(name, np.zeros(other, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

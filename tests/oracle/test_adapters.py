@@ -67,7 +67,7 @@ def test_embeddings_and_an_output_matrix_and_no_alpha(tmp_path: Path) -> None:
     tensors = ["token_embd.weight", "output.weight", linear_tensors(model)[0]]
     metadata = {"adapter.lora.alpha": None}
     adapter = write_adapter(
-        tmp_path / "adapter.gguf", model, tensors, metadata=metadata, others=["blk.0.attn_norm.weight"]
+        tmp_path / "adapter.gguf", model, tensors, metadata=metadata, others={"blk.0.attn_norm.weight": (96,)}
     )
     difference, effect = compare(model, adapter)
     assert difference < 1e-3
