@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test test-clients hostile faults schemas api-fuzz soak sanitize sanitized lint format bench peer clean
+.PHONY: run test test-clients hostile faults schemas api-fuzz pulls soak sanitize sanitized lint format bench peer clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -42,6 +42,10 @@ schemas:            ## three hundred JSON Schemas with a real model at temperatu
 api-fuzz:           ## requests generated from the OpenAPI document, as many as EXAMPLES for each operation
 	$(call install,[test])
 	PUNA_TEST_EXAMPLES=$(or $(EXAMPLES),500) $(BIN)/python -m pytest --timeout 3600 tests/api/test_openapi.py
+
+pulls:              ## two hundred pulls from a hostile registry, killed at random; ARGS="--count 50 --seed 8"
+	$(call install,[test])
+	$(BIN)/python -m tests.campaign.pulls $(ARGS)
 
 soak:               ## half an hour of mixed load: nothing grows; ARGS="--minutes 5"
 	$(call install,[test])

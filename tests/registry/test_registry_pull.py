@@ -17,6 +17,7 @@ from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
 from puna.registry.remote.download import Patience
 from puna.registry.remote.registry_pull import RegistryAccess
+from puna.registry.remote.signing_key import make_key
 from puna.registry.store import partial_blob
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.faults import Fault
@@ -338,10 +339,43 @@ def test_records_that_cannot_be_true(store, registry, records):
     assert not list(store.blobs.glob("*partial*"))
 
 
-def test_no_token_goes_to_another_host(store, registry):
+def test_no_token_goes_to_another_host(store, registry, tmp_path):
+    registry.behaviour.token = "secret"
     registry.contents.add_model("library/m", model=WEIGHTS)
-    pull_all(store, registry)
-    assert not [path for _, path, headers in registry.requests if "authorization" in headers]
+    make_key(tmp_path / "key")
+
+    async def collect():
+        settings = access(store)._replace(key=tmp_path / "key")
+        return [progress async for progress in pull_model(store, name_at(registry), None, settings)]
+
+    assert asyncio.run(collect())[-1] == Progress("success")
+    hosts = {
+        (headers["host"], headers.get("authorization"))
+        for _, path, headers in registry.requests
+        if path.startswith(("/v2/library/m/blobs", "/direct"))
+    }
+    assert hosts == {(registry.host, "Bearer secret"), (f"localhost:{registry.port}", None)}
+
+
+def test_proxies_of_the_environment(store, registry, monkeypatch):
+    """The registry stands in for a proxy: it is asked for whole URLs."""
+    name = ModelName.parse("registry.example/library/m")
+
+    async def collect():
+        return [progress async for progress in pull_model(store, name, None, access(store))]
+
+    monkeypatch.setenv("HTTP_PROXY", f"http://{registry.host}")
+    with pytest.raises(PullError, match="file does not exist"):
+        asyncio.run(collect())
+    assert [path for _, path, _ in registry.requests] == [
+        "http://registry.example/v2/library/m/manifests/latest"
+    ]
+    monkeypatch.setenv("NO_PROXY", "registry.example")
+    with pytest.raises(PullError, match="cannot connect to registry.example"):
+        asyncio.run(collect())
+    assert len(registry.requests) == 1
+    registry.contents.add_model("library/m", model=WEIGHTS)
+    pull_all(store, registry)  # what this machine calls 127.0.0.1 is no place for a proxy
 
 
 def test_two_pulls_of_one_layer_share_it(store, registry):

@@ -6,6 +6,7 @@ to http nor takes the token along.
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -49,6 +50,11 @@ class Body(NamedTuple):
     pieces: AsyncGenerator[bytes, None]
 
 
+async def connect(base: httpx.URL, key: Path, stall_s: float = STALL_S) -> RegistryClient:
+    """A client of the registry at `base`; reading the system's certificates for it takes a while."""
+    return await asyncio.to_thread(RegistryClient, base, key, stall_s)
+
+
 class RegistryClient:
     """Use it in an `async with` block. base: what `/v2/...` goes behind. key: path of the key that requests
     are signed with.
@@ -56,7 +62,7 @@ class RegistryClient:
     Proxies are those of the environment. Everything raises RemoteError, AccessDenied or SigningKeyError.
     """
 
-    def __init__(self, base: httpx.URL, key: Path, stall_s: float = STALL_S) -> None:
+    def __init__(self, base: httpx.URL, key: Path, stall_s: float) -> None:
         self.base = base
         self._stall_s = stall_s
         self._http = httpx.AsyncClient(

@@ -19,7 +19,7 @@ from puna.registry.errors import AccessDenied, DigestMismatch, PullError
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.addresses import sources_of
-from puna.registry.remote.client import STALL_S, RegistryClient
+from puna.registry.remote.client import STALL_S, RegistryClient, connect
 from puna.registry.remote.download import NUM_STREAMS, BlobDownload, Patience
 from puna.registry.remote.manifests import fetch_manifest
 from puna.registry.store.blob_holds import BlobHolds
@@ -93,7 +93,7 @@ async def _pull_from(
 ) -> AsyncGenerator[Progress, None]:
     repository = f"{name.namespace}/{name.model}"
     with BlobHolds() as holds:
-        async with RegistryClient(base, access.key, access.stall_s) as client:
+        async with await connect(base, access.key, access.stall_s) as client:
             found = await fetch_manifest(client, repository, name.revision or name.tag)
             _check_usable(found.manifest)
             await asyncio.to_thread(_check_room, store, found.manifest)

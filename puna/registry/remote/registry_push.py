@@ -12,7 +12,7 @@ from puna.registry.errors import InvalidModelName, PushError, RegistryError, Rem
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.addresses import registry_of
-from puna.registry.remote.client import RegistryClient
+from puna.registry.remote.client import RegistryClient, connect
 from puna.registry.remote.registry_pull import PROGRESS_S, RegistryAccess
 from puna.registry.remote.upload import BlobUpload
 from puna.registry.store.blob_reader import open_blob
@@ -35,7 +35,7 @@ async def push(store: Store, name: ModelName, access: RegistryAccess) -> AsyncGe
         yield Progress("couldn't retrieve manifest")
         raise
     repository = f"{found.name.namespace}/{found.name.model}"
-    async with RegistryClient(base, access.key, access.stall_s) as client:
+    async with await connect(base, access.key, access.stall_s) as client:
         try:
             for layer in (*found.manifest.layers, found.manifest.config):
                 async with aclosing(_push_blob(client, repository, found, layer, access)) as statuses:

@@ -41,6 +41,8 @@ class Behaviour:
     """Whether blobs are somewhere else, as Ollama's are."""
     redirect_host: str = "localhost"
     """Another name than the registry's, 127.0.0.1."""
+    token: str | None = None
+    """What requests to the registry itself have to show; it is given to everybody."""
     bytes_per_s: float | None = None
     """Of all responses together."""
     fault: Callable[[], Fault | None] = lambda: None
@@ -128,7 +130,13 @@ class _Handler(UploadHandler, BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.log_request_of_test()
-        if match := _MANIFEST.fullmatch(self.path):
+        token = self.registry.behaviour.token
+        if self.path.startswith("/token?"):
+            self.reply(200, b'{"token":"%s"}' % (token or "").encode())
+        elif token and self.path.startswith("/v2/") and self.headers["Authorization"] != f"Bearer {token}":
+            realm = f'Bearer realm="http://{self.registry.host}/token",scope="repository:library/m:pull"'
+            self.reply(401, b"who are you", headers={"WWW-Authenticate": realm})
+        elif match := _MANIFEST.fullmatch(self.path):
             found = self.registry.contents.manifests.get((match[1], match[2]))
             self.reply(200, *found) if found else self.reply(404, b"manifest unknown")
         elif match := _BLOB.fullmatch(self.path):
