@@ -371,7 +371,7 @@ def test_proxies_of_the_environment(store, registry, monkeypatch):
         "http://registry.example/v2/library/m/manifests/latest"
     ]
     monkeypatch.setenv("NO_PROXY", "registry.example")
-    with pytest.raises(PullError, match="cannot connect to registry.example"):
+    with pytest.raises(PullError, match=r"cannot connect to registry\.example"):
         asyncio.run(collect())
     assert len(registry.requests) == 1
     registry.contents.add_model("library/m", model=WEIGHTS)
