@@ -14,6 +14,7 @@ FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
 _ALWAYS_F32 = (
     "_norm.weight",
     "ffn_gate_inp.weight",
+    "ffn_gate_inp_shexp.weight",
     "shortconv.conv.weight",
 )
 

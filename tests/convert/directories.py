@@ -59,6 +59,9 @@ class TinyDirectory:
     layer: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of its own tensors, by name: shapes in terms of `_sizes`."""
 
+    without: tuple[str, ...] = ()
+    """Of those that most have."""
+
     @property
     def full_config(self) -> dict[str, Any]:
         vocab_size = len(PIECES) + 3 if self.sentencepiece else len(byte_level_vocabulary()[0]) + 2
@@ -69,6 +72,14 @@ class TinyDirectory:
 _BIASES = {f"self_attn.{part}_proj.bias": (size,) for part, size in (("q", "q"), ("k", "kv"), ("v", "kv"))}
 _NORMS = {"self_attn.q_norm.weight": ("head",), "self_attn.k_norm.weight": ("head",)}
 _POST_NORMS = {f"{place}_feedforward_layernorm.weight": ("width",) for place in ("pre", "post")}
+_WIDE_NORMS = {"self_attn.q_norm.weight": ("q",), "self_attn.k_norm.weight": ("kv",)}
+_AFTER = {"post_feedforward_layernorm.weight": ("width",)}
+_SHARED_EXPERT = {
+    "mlp.shared_expert.gate_proj.weight": ("ffn", "width"),
+    "mlp.shared_expert.up_proj.weight": ("ffn", "width"),
+    "mlp.shared_expert.down_proj.weight": ("width", "ffn"),
+    "mlp.shared_expert_gate.weight": ("one", "width"),
+}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -100,6 +111,42 @@ DIRECTORIES = {
         "qwen3_moe",
         layer=_NORMS,
         config={"head_dim": 32, "num_experts": 7, "num_experts_per_tok": 3, "moe_intermediate_size": 64},
+    ),
+    "qwen2moe": TinyDirectory(
+        "Qwen2MoeForCausalLM",
+        "qwen2_moe",
+        layer=_BIASES | _SHARED_EXPERT,
+        config={
+            "num_experts": 7,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 64,
+            "shared_expert_intermediate_size": 64,
+        },
+    ),
+    "granite": TinyDirectory(
+        "GraniteForCausalLM",
+        "granite",
+        config={
+            "attention_multiplier": 0.3,
+            "embedding_multiplier": 1.5,
+            "residual_multiplier": 0.6,
+            "logits_scaling": 1.5,
+        },
+    ),
+    "smollm3": TinyDirectory("SmolLM3ForCausalLM", "smollm3", config={"num_hidden_layers": 5}),
+    "olmo2": TinyDirectory(
+        "Olmo2ForCausalLM", "olmo2", layer=_WIDE_NORMS | _AFTER, without=("input_layernorm.weight",)
+    ),
+    "exaone4": TinyDirectory(
+        "Exaone4ForCausalLM",
+        "exaone4",
+        layer=_NORMS | _AFTER,
+        without=("input_layernorm.weight",),
+        config={
+            "sliding_window": 64,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "head_dim": 16,
+        },
     ),
     "gemma2": TinyDirectory(
         "Gemma2ForCausalLM",
@@ -142,6 +189,7 @@ def shapes(tiny: TinyDirectory) -> dict[str, tuple[int, ...]]:
         "q": config["num_attention_heads"] * head,
         "kv": config["num_key_value_heads"] * head,
         "head": head,
+        "one": 1,
     }
     layer = {
         "input_layernorm.weight": ("width",),
@@ -159,6 +207,7 @@ def shapes(tiny: TinyDirectory) -> dict[str, tuple[int, ...]]:
     }
     prefixes = [f"mlp.experts.{i}." for i in range(config.get("num_experts", 0))] or ["mlp."]
     layer |= {prefix + name: shape for prefix in prefixes for name, shape in feed_forward.items()}
+    layer = {name: shape for name, shape in layer.items() if name not in tiny.without}
     named = {"model.embed_tokens.weight": ("vocab", "width"), "model.norm.weight": ("width",)}
     if not config["tie_word_embeddings"]:
         named["lm_head.weight"] = ("vocab", "width")

@@ -6,6 +6,7 @@ Names and conventions are those of llama.cpp's converter, whose files the engine
 from __future__ import annotations
 
 from puna.convert.errors import ConversionError
+from puna.convert.models import extras
 from puna.convert.models.config import Config
 from puna.convert.models.family import (
     ATTENTION,
@@ -13,9 +14,7 @@ from puna.convert.models.family import (
     FEED_FORWARD,
     NORMED_HEADS,
     Family,
-    Hyperparameters,
 )
-from puna.gguf.writer import array, float32, uint32
 
 _TRANSFORMER = ATTENTION | FEED_FORWARD
 _MIXTRAL = {
@@ -29,6 +28,12 @@ _POST_NORMS = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+_SHARED_EXPERT = {
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
 _GEMMA_DEFAULTS = {
     "rms_norm_eps": 1e-6,
     "head_dim": 256,
@@ -37,80 +42,64 @@ _GEMMA_DEFAULTS = {
 }
 
 
-def _llama(_: Config, values: Hyperparameters) -> None:
-    values["rope.dimension_count"] = values["attention.key_length"]
-
-
-def _experts(config: Config, values: Hyperparameters) -> None:
-    values["expert_feed_forward_length"] = uint32(config.integer("moe_intermediate_size"))
-
-
-def _gemma2(config: Config, values: Hyperparameters) -> None:
-    values["attn_logit_softcapping"] = float32(config.number("attn_logit_softcapping", default=50.0))
-    values["final_logit_softcapping"] = float32(config.number("final_logit_softcapping", default=30.0))
-    values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=4096))
-
-
-def _gemma3(config: Config, values: Hyperparameters) -> None:
-    if config.has("attn_logit_softcapping"):
-        raise ConversionError("config.json: attn_logit_softcapping is not known of Gemma 3")
-    if config.has("final_logit_softcapping"):
-        values["final_logit_softcapping"] = float32(config.number("final_logit_softcapping"))
-    if config.integer("sliding_window_pattern", default=6) != 1:
-        values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=4096))
-
-
-def _lfm2(config: Config, values: Hyperparameters) -> None:
-    num_layers = config.integer("num_hidden_layers", maximum=1024)
-    kinds = config.texts("layer_types", num_layers)
-    if kinds is None:
-        raise ConversionError("config.json: layer_types is missing")
-    num_kv_heads = config.integer("num_key_value_heads", maximum=1024)
-    counts = [0 if kind == "conv" else num_kv_heads for kind in kinds]
-    values["attention.head_count_kv"] = array("int32", counts)
-    values["shortconv.l_cache"] = uint32(config.integer("conv_L_cache"))
-    values["feed_forward_length"] = uint32(_lfm2_width(config))
-
-
-def _lfm2_width(config: Config) -> int:
-    """Of the feed-forward layer: some configurations say it before it is shrunk and rounded up."""
-    width = config.integer("block_ff_dim", "intermediate_size")
-    if config.flag("block_auto_adjust_ff_dim", True):
-        multiple = max(1, config.integer("block_multiple_of", default=256))
-        width = int(config.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
-        width = -(-width // multiple) * multiple
-    return width
-
-
 _LLAMA = Family(
     architecture="llama",
     layer_names=_TRANSFORMER | _MIXTRAL,
-    hyperparameters=_llama,
+    hyperparameters=extras.llama,
     pairs_halves=True,
 )
 _GEMMA3 = Family(
     architecture="gemma3",
     layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
-    hyperparameters=_gemma3,
+    hyperparameters=extras.gemma3,
     norms_add_one=True,
     has_output=False,
     defaults=_GEMMA_DEFAULTS
     | {"max_position_embeddings": 131072, "rope_theta": 1_000_000.0, "rope_local_base_freq": 10000.0},
 )
 
+_OLMO2 = Family(
+    architecture="olmo2",
+    layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
+    hyperparameters=extras.some_windows,
+)
+
 FAMILIES = {
     "LlamaForCausalLM": _LLAMA,
     "MistralForCausalLM": _LLAMA,
     "MixtralForCausalLM": _LLAMA,
+    "GraniteForCausalLM": Family(
+        architecture="granite",
+        layer_names=_TRANSFORMER,
+        hyperparameters=extras.granite,
+        pairs_halves=True,
+    ),
+    "SmolLM3ForCausalLM": Family(
+        architecture="smollm3", layer_names=_TRANSFORMER, hyperparameters=extras.llama, pairs_halves=True
+    ),
+    "Olmo2ForCausalLM": _OLMO2,
+    "Olmo3ForCausalLM": _OLMO2,
+    "Exaone4ForCausalLM": Family(
+        architecture="exaone4",
+        layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
+        hyperparameters=extras.some_windows,
+    ),
+    "Qwen2MoeForCausalLM": Family(
+        architecture="qwen2moe",
+        layer_names=_TRANSFORMER | EXPERTS | _SHARED_EXPERT,
+        hyperparameters=extras.shared_expert,
+    ),
     "Qwen2ForCausalLM": Family(architecture="qwen2", layer_names=_TRANSFORMER),
     "Qwen3ForCausalLM": Family(architecture="qwen3", layer_names=_TRANSFORMER | NORMED_HEADS),
     "Qwen3MoeForCausalLM": Family(
-        architecture="qwen3moe", layer_names=_TRANSFORMER | NORMED_HEADS | EXPERTS, hyperparameters=_experts
+        architecture="qwen3moe",
+        layer_names=_TRANSFORMER | NORMED_HEADS | EXPERTS,
+        hyperparameters=extras.experts,
     ),
     "Gemma2ForCausalLM": Family(
         architecture="gemma2",
         layer_names=_TRANSFORMER | _POST_NORMS,
-        hyperparameters=_gemma2,
+        hyperparameters=extras.gemma2,
         norms_add_one=True,
         has_output=False,
         defaults=_GEMMA_DEFAULTS | {"max_position_embeddings": 8192},
@@ -135,7 +124,7 @@ FAMILIES = {
             "feed_forward.w2": "ffn_down",
             "feed_forward.w3": "ffn_up",
         },
-        hyperparameters=_lfm2,
+        hyperparameters=extras.lfm2,
     ),
 }
 

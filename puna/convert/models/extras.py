@@ -1,0 +1,86 @@
+"""Hyperparameters that only some families have."""
+
+from __future__ import annotations
+
+from puna.convert.errors import ConversionError
+from puna.convert.models.config import Config
+from puna.convert.models.family import Hyperparameters
+from puna.gguf.writer import array, float32, uint32
+
+
+def llama(_: Config, values: Hyperparameters) -> None:
+    values["rope.dimension_count"] = values["attention.key_length"]
+
+
+def experts(config: Config, values: Hyperparameters) -> None:
+    values["expert_feed_forward_length"] = uint32(config.integer("moe_intermediate_size"))
+
+
+def gemma2(config: Config, values: Hyperparameters) -> None:
+    values["attn_logit_softcapping"] = float32(config.number("attn_logit_softcapping", default=50.0))
+    values["final_logit_softcapping"] = float32(config.number("final_logit_softcapping", default=30.0))
+    values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=4096))
+
+
+def gemma3(config: Config, values: Hyperparameters) -> None:
+    if config.has("attn_logit_softcapping"):
+        raise ConversionError("config.json: attn_logit_softcapping is not known of Gemma 3")
+    if config.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = float32(config.number("final_logit_softcapping"))
+    if config.integer("sliding_window_pattern", default=6) != 1:
+        values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=4096))
+
+
+def lfm2(config: Config, values: Hyperparameters) -> None:
+    num_layers = config.integer("num_hidden_layers", maximum=1024)
+    kinds = config.texts("layer_types", num_layers)
+    if kinds is None:
+        raise ConversionError("config.json: layer_types is missing")
+    num_kv_heads = config.integer("num_key_value_heads", maximum=1024)
+    counts = [0 if kind == "conv" else num_kv_heads for kind in kinds]
+    values["attention.head_count_kv"] = array("int32", counts)
+    values["shortconv.l_cache"] = uint32(config.integer("conv_L_cache"))
+    values["feed_forward_length"] = uint32(_lfm2_width(config))
+
+
+def _lfm2_width(config: Config) -> int:
+    """Of the feed-forward layer: some configurations say it before it is shrunk and rounded up."""
+    width = config.integer("block_ff_dim", "intermediate_size")
+    if config.flag("block_auto_adjust_ff_dim", True):
+        multiple = max(1, config.integer("block_multiple_of", default=256))
+        width = int(config.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
+        width = -(-width // multiple) * multiple
+    return width
+
+
+def granite(config: Config, values: Hyperparameters) -> None:
+    llama(config, values)
+    for name, key in (
+        ("attention_multiplier", "attention.scale"),
+        ("embedding_multiplier", "embedding_scale"),
+        ("residual_multiplier", "residual_scale"),
+        ("logits_scaling", "logit_scale"),
+    ):
+        if factor := config.number(name, default=0.0):
+            values[key] = float32(factor)
+
+
+def some_windows(config: Config, values: Hyperparameters) -> None:
+    """Of models in which some layers attend to a window only, if there is one."""
+    if not config.has("sliding_window"):
+        return
+    values["attention.sliding_window"] = uint32(config.integer("sliding_window"))
+    num_layers = config.integer("num_hidden_layers", maximum=1024)
+    kinds = config.texts("layer_types", num_layers)
+    if kinds is None:
+        windows = [layer % 4 != 3 for layer in range(num_layers)]
+    else:
+        windows = [kind == "sliding_attention" for kind in kinds]
+    values["attention.sliding_window_pattern"] = array("bool", windows)
+
+
+def shared_expert(config: Config, values: Hyperparameters) -> None:
+    experts(config, values)
+    size = config.integer("shared_expert_intermediate_size", default=0)
+    if size:
+        values["expert_shared_feed_forward_length"] = uint32(size)
