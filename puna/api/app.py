@@ -14,6 +14,7 @@ from puna.api.context import ApiContext
 from puna.api.guard import Cors, HostGuard, PeerGuard
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import CountRequests
+from puna.api.observability.identified import IdentifyRequests
 from puna.api.ollama.routes import ADDED_ROUTES, OLLAMA, OLLAMA_ROUTES
 from puna.api.openai.routes import OPENAI, OPENAI_ROUTES
 from puna.daemon.runtime import Runtime
@@ -31,6 +32,7 @@ def create_app(runtime: Runtime) -> Starlette:
     app = Starlette(
         routes=ROUTES,
         middleware=[
+            Middleware(IdentifyRequests, logs_access=settings.access_log),
             Middleware(CountRequests, counts=context.http_counts, routes=ROUTES),
             Middleware(PeerGuard),
             Middleware(Cors, origins=settings.origins),

@@ -14,6 +14,7 @@ from puna.cli.launch.commands import launch_app
 from puna.cli.machine.commands import machine_app
 from puna.cli.models.commands import models_app
 from puna.cli.run.commands import run_app
+from puna.cli.service.commands import service_app
 from puna.cli.sessions.commands import session_app
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ app.add_typer(launch_app)
 app.add_typer(machine_app)
 app.add_typer(session_app, name="session")
 app.add_typer(kv_app, name="kv")
+app.add_typer(service_app, name="service")
 app.add_typer(completion_app)
 
 

@@ -46,6 +46,10 @@ class Settings:
     no_prune: bool = False
     max_transfer_streams: int | None = None
     debug: bool = False
+    log_format: str = "text"
+    access_log: bool = False
+    drain_s: float = 5.0
+    editor: str = ""
     num_threads: int | None = None
     elastic: bool = True
     kv_limit_bytes: int | None = None

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from puna.config.host import parse_host
-from puna.config.quantities import keep_alive_seconds, parse_memory_limit, parse_size
+from puna.config.quantities import keep_alive_seconds, parse_duration, parse_memory_limit, parse_size
 
 CACHE_POLICIES = ("prefix", "slots")
 """How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
+
+LOG_FORMATS = ("text", "json")
 
 KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
 """What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
@@ -120,6 +122,18 @@ def _parse_guarantee(item: str) -> tuple[str, int]:
     return name, num_bytes
 
 
+def _parse_log_format(text: str) -> str:
+    if (name := text.lower()) not in LOG_FORMATS:
+        raise ValueError(f'"{text}" is not one of {", ".join(LOG_FORMATS)}')
+    return name
+
+
+def _parse_drain(text: str) -> float:
+    if (seconds := parse_duration(text)) < 0:
+        raise ValueError(f'"{text}" is negative')
+    return seconds
+
+
 def _parse_kv_type(text: str) -> str:
     if (name := text.lower()) not in KV_TYPES:
         raise ValueError(f'"{text}" is not one of {", ".join(KV_TYPES)}')
@@ -206,6 +220,16 @@ VARIABLES: tuple[Variable, ...] = (
         "parts of a layer that are transferred at once",
     ),
     Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
+    Variable("OLLAMA_EDITOR", "editor", "VISUAL, EDITOR or vi", str, "editor of `run`, for Ctrl+G"),
+    Variable("PUNA_LOG_FORMAT", "log_format", "text", _parse_log_format, "lines of the log: text or json"),
+    Variable("PUNA_ACCESS_LOG", "access_log", "false", _parse_switch, "log each request"),
+    Variable(
+        "PUNA_DRAIN",
+        "drain_s",
+        "5s",
+        _parse_drain,
+        "how long running requests may go on when the daemon is asked to end",
+    ),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
     Variable(
         "OLLAMA_KVCACHED_ENABLED",

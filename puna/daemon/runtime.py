@@ -15,6 +15,7 @@ from puna.backends.base import ModelInfo
 from puna.config.settings import Settings
 from puna.daemon.models.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
+from puna.daemon.request_context import REQUEST_ID
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
@@ -173,8 +174,9 @@ class Runtime:
             )
 
     def new_request_id(self) -> str:
-        """No two requests have the same."""
-        return str(next(self._request_numbers))
+        """No two requests have the same; it begins with the id of the HTTP request, if it is for one."""
+        number = next(self._request_numbers)
+        return f"{request_id}.{number}" if (request_id := REQUEST_ID.get()) else str(number)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[StepOutput]]:

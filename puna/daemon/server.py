@@ -20,6 +20,7 @@ from puna.daemon.kvcached import lending
 from puna.daemon.listening import CannotListen, listening, name_of
 from puna.daemon.log_format import configure_logging
 from puna.daemon.runtime import Runtime
+from puna.daemon.service_manager import notify
 from puna.http.limits import Limits, raise_descriptor_limit
 from puna.http.server import Server
 from puna.kvcached.service.endpoint import Endpoint
@@ -27,10 +28,8 @@ from puna.registry.remote.signing_key import make_key
 
 log = logging.getLogger(__name__)
 
-_GRACE_S = 2.0
-"""Running requests have this long to finish after a signal, and while prefixes are saved; then they fail."""
 _LAST_WORDS_S = 2.0
-"""They have this long to tell their clients so; connections that nobody reads are cut then."""
+"""Requests that then have to fail have this long to tell their clients; who does not read is cut off."""
 
 
 def serve(settings: Settings, create_app: Callable[[Runtime], ASGIApp]) -> int:
@@ -38,7 +37,7 @@ def serve(settings: Settings, create_app: Callable[[Runtime], ASGIApp]) -> int:
 
     create_app: the HTTP faces, which are above this room.
     """
-    configure_logging(debug=settings.debug)
+    configure_logging(debug=settings.debug, as_json=settings.log_format == "json")
     for warning in settings.warnings:
         log.warning(warning)
     try:
@@ -65,6 +64,7 @@ class _Shutdown:
             self.force()
         else:
             log.info("shutting down")
+            notify("STOPPING=1")
             self.asked.set()
             self._server.stop()
 
@@ -93,6 +93,7 @@ async def _run(
     log.info("listening on %s (version %s)", name_of(listener), puna.__version__)
     await asyncio.to_thread(_make_key, runtime.settings.registry_key)
     await runtime.start()
+    notify("READY=1")
     async with lending(runtime, endpoint):
         closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
         try:
@@ -111,7 +112,7 @@ def _make_key(path: Path) -> None:
 
 async def _close_when_asked(runtime: Runtime, shutdown: _Shutdown) -> None:
     await shutdown.asked.wait()
-    await shutdown.wait_until_forced(_GRACE_S)
+    await shutdown.wait_until_forced(runtime.settings.drain_s)
     last_work = [asyncio.create_task(work) for work in (runtime.save_prefixes(), shutdown.hurried.wait())]
     await asyncio.wait(last_work, return_when=asyncio.FIRST_COMPLETED)
     for task in last_work:

@@ -78,10 +78,9 @@ def test_ctrl_d_ends(type_keys):
         type_keys("\x04")
 
 
-def test_an_editor_that_is_not_there(monkeypatch):
-    monkeypatch.setenv("OLLAMA_EDITOR", "/no/such/editor -w")
+def test_an_editor_that_is_not_there():
     with pytest.raises(CliError, match='editor "/no/such/editor" not found, set OLLAMA_EDITOR'):
-        edit("text")
+        edit("text", "/no/such/editor -w")
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextvars
+import json
 import logging
 
 import pytest
 
-from puna.daemon.log_format import LineFormatter
+from puna.daemon.log_format import JsonFormatter, LineFormatter
+from puna.daemon.request_context import REQUEST_ID
 
 pytestmark = pytest.mark.unit
 
 
-def line(message: str, *args: object, error: BaseException | None = None) -> str:
+LINES = LineFormatter("%(levelname)s %(request)s%(message)s")
+
+
+def line(
+    message: str, *args: object, error: BaseException | None = None, form: logging.Formatter = LINES
+) -> str:
     exc_info = (type(error), error, None) if error else None
-    record = logging.LogRecord("puna", logging.WARNING, __file__, 1, message, args, exc_info)
-    return LineFormatter("%(levelname)s %(message)s").format(record)
+    return form.format(logging.LogRecord("puna", logging.WARNING, __file__, 1, message, args, exc_info))
 
 
 @pytest.mark.parametrize(
@@ -37,3 +44,17 @@ def test_lines_of_an_error_are_indented_and_long_messages_cut():
     text = line("failed", error=ValueError("a\nERROR forged \x1b[2J"))
     assert text.splitlines() == ["WARNING failed", "    ValueError: a", r"    ERROR forged \x1b[2J"]
     assert len(line("x" * 100_000)) < 5000
+
+
+def test_json_lines_have_the_request_the_error_and_nothing_that_terminals_obey():
+    def told() -> tuple[str, str]:
+        REQUEST_ID.set("abc")
+        return line("failed"), line("a\n\x9b\udc80\u202e", error=ValueError("why"), form=JsonFormatter())
+
+    plain, text = contextvars.copy_context().run(told)
+    assert plain == "WARNING [abc] failed"
+    assert text.isprintable()
+    entry = json.loads(text)
+    assert entry["message"] == "a\n\x9b\\udc80\u202e"
+    assert (entry["level"], entry["logger"], entry["request_id"]) == ("warning", "puna", "abc")
+    assert entry["error"] == "ValueError: why"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +21,8 @@ pytestmark = pytest.mark.unit
 
 
 class FakeRuntime:
-    def __init__(self, save_s: float) -> None:
+    def __init__(self, save_s: float, directory: Path) -> None:
+        self.settings = SimpleNamespace(drain_s=0.1, registry_key=directory / "key")
         self.did: list[str] = []
         self._save_s = save_s
         self.closed = asyncio.Event()
@@ -40,10 +43,10 @@ class FakeRuntime:
 @pytest.mark.parametrize(
     ("num_signals", "did"), [(1, ["begin", "saved", "closed"]), (2, ["begin", "closed"])]
 )
-def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_signals, did):
+def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_signals, did, tmp_path):
     async def main():
         runtime, shutdown = (
-            FakeRuntime(save_s=4.0),
+            FakeRuntime(save_s=4.0, directory=tmp_path),
             _Shutdown(SimpleNamespace(stop=lambda: None, abort=lambda: None)),
         )
         closing = asyncio.create_task(_close_when_asked(runtime, shutdown))
@@ -58,9 +61,39 @@ def test_only_one_who_hurries_does_not_wait_for_what_is_saved(virtual_time, num_
     virtual_time(main)
 
 
+def test_replies_under_way_are_finished_and_the_service_manager_told(monkeypatch, tmp_path):
+    runtime = FakeRuntime(save_s=0, directory=tmp_path)
+    runtime.settings.drain_s = 30.0
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+    async def app(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await asyncio.sleep(0.2)
+        await send({"type": "http.response.body", "body": b"finished"})
+
+    async def main() -> bytes:
+        with bind(Host(port=0)) as listener:
+            running = asyncio.create_task(server._run(runtime, lambda _: app, listener, None))
+            reader, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.write(b"GET / HTTP/1.1\r\nHost: puna\r\n\r\n")
+            await reader.readuntil(b"begun")
+            os.kill(os.getpid(), signal.SIGTERM)
+            text = await reader.read()
+            await running
+            writer.close()
+        return text
+
+    assert b"finished" in uvloop.run(main())
+    with told:
+        assert [told.recv(64), told.recv(64)] == [b"READY=1", b"STOPPING=1"]
+
+
 @pytest.mark.parametrize("is_read", [True, False])
-def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypatch, is_read):
-    runtime = FakeRuntime(save_s=0.5)
+def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypatch, is_read, tmp_path):
+    runtime = FakeRuntime(save_s=0.5, directory=tmp_path)
 
     async def app(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -69,7 +102,6 @@ def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypa
         await runtime.closed.wait()
         await send({"type": "http.response.body", "body": b"shutting down"})
 
-    monkeypatch.setattr(server, "_GRACE_S", 0.1)
     monkeypatch.setattr(server, "_LAST_WORDS_S", 0.5)
 
     async def main() -> bytes:

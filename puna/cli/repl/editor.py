@@ -11,21 +11,22 @@ from pathlib import Path
 
 from puna.cli.errors import CliError
 
-_VARIABLES = ("OLLAMA_EDITOR", "VISUAL", "EDITOR")
 
-
-def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """The program and its arguments. Raises CliError for what cannot be split into words."""
-    text = next((text for name in _VARIABLES if (text := environ.get(name, "").strip())), "vi")
+def editor_command(chosen: str, environ: Mapping[str, str]) -> list[str]:
+    """The program and its arguments; chosen: by OLLAMA_EDITOR. Raises CliError for an open quote."""
+    text = chosen or environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
     try:
         return shlex.split(text)
     except ValueError as error:
         raise CliError(f"editor {text}: {error}") from None
 
 
-def edit(text: str) -> str:
-    """The text as the editor leaves it, without newlines at its end. Raises CliError."""
-    command = editor_command(os.environ)
+def edit(text: str, chosen: str = "") -> str:
+    """The text as the editor leaves it, without newlines at its end; chosen: by OLLAMA_EDITOR.
+
+    Raises CliError.
+    """
+    command = editor_command(chosen, os.environ)
     with tempfile.NamedTemporaryFile("w", prefix="puna-prompt-", suffix=".txt") as file:
         file.write(text)
         file.flush()

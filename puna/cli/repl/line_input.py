@@ -65,7 +65,9 @@ class LineHistory(History):
             temporary.unlink(missing_ok=True)
 
 
-def prompt_reader(history: LineHistory, completer: Completer | None = None) -> Callable[[str], str]:
+def prompt_reader(
+    history: LineHistory, completer: Completer | None = None, editor: str = ""
+) -> Callable[[str], str]:
     """A function that shows a prompt and returns the line typed.
 
     It raises EOFError for Ctrl+D, and KeyboardInterrupt for Ctrl+C in an empty line (in another, Ctrl+C
@@ -88,7 +90,7 @@ def prompt_reader(history: LineHistory, completer: Completer | None = None) -> C
     async def _edit(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         try:
-            text = await run_in_terminal(lambda: edit(buffer.text), in_executor=True)
+            text = await run_in_terminal(lambda: edit(buffer.text, editor), in_executor=True)
         except CliError as error:
             message = f"Error: {error}"
             await run_in_terminal(lambda: print(message, file=sys.stderr))

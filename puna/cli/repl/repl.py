@@ -33,7 +33,7 @@ class Repl:
     ) -> None:
         self._client = client
         history = LineHistory(Path.home() / ".ollama" / "history", enabled=not settings.no_history)
-        self._read = read or prompt_reader(history, CommandCompleter())
+        self._read = read or prompt_reader(history, CommandCompleter(), settings.editor)
         self.conversation = Conversation(model=model, options=options, history=history)
         self._commands = Commands(client, self.conversation)
 
