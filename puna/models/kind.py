@@ -9,7 +9,7 @@ from puna.models.hyperparameters import HyperparameterError
 
 _PROJECTOR = "the file is a projector (of images or sound) for another model, not a model"
 _NO_MODELS = {
-    "adapter": "the file is an adapter (LoRA) for another model, not a model; adapters are not supported",
+    "adapter": "the file is an adapter (LoRA) for another model, not a model",
     "mmproj": _PROJECTOR,
     "projector": _PROJECTOR,
     "imatrix": "the file is an importance matrix for quantization, not a model",

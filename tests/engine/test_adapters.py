@@ -106,7 +106,7 @@ def test_an_adapter_is_counted_while_its_model_is_awake(engine: EngineCore, file
 
 def test_an_adapter_for_which_there_is_no_memory_is_refused(engine: EngineCore, files: Path) -> None:
     engine.set_limits(memory_limit_bytes=engine.memory.budget.weight_bytes + (1 << 17))
-    with pytest.raises(ModelDoesNotFit, match="an adapter of m needs .* more, the memory limit is"):
+    with pytest.raises(ModelDoesNotFit, match=r"an adapter of m needs .* more, the memory limit is"):
         load(engine, files, "a")
     assert run(engine)[0]
 
