@@ -11,7 +11,7 @@ from contextlib import aclosing
 import msgspec
 import pytest
 
-from puna.registry import ModelName, PullError, StoreError
+from puna.registry import ModelName, Origin, PullError, StoreError
 from puna.registry.errors import InsecureProtocol
 from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
@@ -85,6 +85,7 @@ def test_a_model_comes_layer_by_layer(store, registry):
     assert msgspec.json.decode(msgspec.json.encode(weights[0])).keys() == {"status", "digest", "total"}
     model = store.find(name_at(registry))
     assert (model.model_path.read_bytes(), model.template) == (WEIGHTS, "{{ .Prompt }}")
+    assert model.origin == Origin(f"registry:{model.name}", url=f"http://{registry.host}")
     path = store.root / "manifests" / registry.host / "library/m/latest"
     assert path.read_bytes() == registry.contents.manifests["library/m", "latest"][0]
     assert not list(store.blobs.glob("*partial*"))
@@ -337,6 +338,22 @@ def test_records_that_cannot_be_true(store, registry, records):
     pull_all(store, registry)
     assert store.find(name_at(registry)).model_path.read_bytes() == WEIGHTS
     assert not list(store.blobs.glob("*partial*"))
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        ("file:///etc/passwd", "redirected to nowhere"),
+        ("http://", "redirected to nowhere"),
+        ("http://127.0.0.1:1/elsewhere", r"cannot connect to 127\.0\.0\.1"),
+    ],
+)
+def test_redirects_that_lead_nowhere(store, registry, location, reason):
+    registry.behaviour.location = location
+    registry.contents.add_model("library/m", model=WEIGHTS)
+    with pytest.raises(PullError, match=f"max retries exceeded: .*({reason})"):
+        pull_all(store, registry)
+    assert store.list() == []
 
 
 def test_no_token_goes_to_another_host(store, registry, tmp_path):

