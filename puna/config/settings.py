@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from puna.config.host import Host
+from puna.config.local_models import find_local_models
 from puna.config.variables import VARIABLES
 
 SYSTEM_MODELS = Path("/usr/share/ollama/.ollama/models")
@@ -34,6 +35,8 @@ class Settings:
     read_only_models: tuple[Path, ...] = ()
     mirrors: tuple[tuple[str, str], ...] = ()
     """(host of a registry, URL) that its models are rather pulled from; several of one host in order."""
+    local_models: tuple[Path | None, Path | None] = (None, None)
+    """Where Hugging Face's programs, and LM Studio, keep theirs; None: they do not."""
     keep_alive_s: float = 300.0
     context_length: int = 0
     load_timeout_s: float = 300.0
@@ -99,6 +102,7 @@ class Settings:
             raise SettingsError(str(error)) from None
         given, warnings = _read_variables(environ)
         values |= given
+        values["local_models"] = find_local_models(environ, home)
         if values.get("kv_disk_bytes") == 0 or values.get("cache_policy") == "slots":
             values.setdefault("kv_idle_s", _IDLE_WITHOUT_DISK_S)
         if "models" not in values:

@@ -29,6 +29,7 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, StepOutput
 from puna.kv.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
+from puna.registry.local.local_models import LocalModels
 from puna.registry.store.pruning import clear_up
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
@@ -101,7 +102,7 @@ class Runtime:
         text: TextPool | None = None,
     ) -> None:
         self.settings = settings
-        self.store = Store(settings.models, settings.read_only_models)
+        self.store = Store(settings.models, settings.read_only_models, LocalModels(*settings.local_models))
         self._memory = WorkersMemory()
         self.worker = WorkerSupervisor(spawn or self._spawn, self._memory, self._lost)
         self.text = text or TextPool()

@@ -126,7 +126,8 @@ class SessionManager:
             return None
 
     def _model_names(self) -> dict[str, str]:
-        return {model.weights_id: model.name.short for model in self._store.list()}
+        models = (*self._store.local.find_all(), *self._store.list())
+        return {model.weights_id: model.name.short for model in models}
 
     def _orphan(self, digest: str, name: str) -> str:
         """The weights, no longer in the store, that a session was saved with. Raises UnknownSession."""

@@ -9,6 +9,7 @@ import pytest
 
 import puna.api.ollama.blobs as blobs_route
 import puna.api.ollama.pull as pull_route
+from puna.registry.local.local_models import LocalModels
 from puna.registry.progress import Progress
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.server import Registry
@@ -122,3 +123,22 @@ def test_push_of_what_is_not_there(client):
     ]
     response = client.post("/api/push", {"model": "n/m", "stream": False})
     assert (response.status_code, response.json()) == (404, {"error": "model 'n/m:latest' not found"})
+
+
+def test_files_of_other_programs_are_listed_shown_and_run_but_not_changed(client, runtime, gguf_files, tmp_path):
+    path = tmp_path / "lmstudio" / "publisher" / "repo" / "model-Q8_0.gguf"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(gguf_files["plain"])
+    runtime.store.local = LocalModels(lm_studio=tmp_path / "lmstudio")
+    name = "lmstudio/publisher/repo:Q8_0"
+    (listed,) = client.request("GET", "/api/local").json()["models"]
+    assert (listed["name"], listed["source"], listed["files"]) == (name, "LM Studio", [str(path)])
+    shown = client.post("/api/show", {"model": name}).json()
+    assert shown["details"]["family"] == shown["model_info"]["general.architecture"]
+    assert shown["capabilities"]
+    reply = client.post("/api/generate", {"model": name, "prompt": "hi", "stream": False})
+    assert (reply.status_code, reply.json()["model"]) == (200, name)
+    assert client.post("/api/copy", {"source": name, "destination": "x"}).status_code == 404
+    assert [model["name"] for model in client.request("GET", "/api/tags").json()["models"]] == ["m:latest"]
+    assert client.request("DELETE", "/api/delete", {"model": name}).json()["error"].endswith("puna only reads")
+    assert path.exists()

@@ -219,6 +219,16 @@ def test_sign_in_shows_the_key(puna, tmp_path, monkeypatch):
     assert "so nobody is signed in" in puna("signout").out
 
 
+def test_models_of_other_programs(server, puna):
+    model = {"size": 92_000_000, "modified_at": "2020-01-02T03:04:05Z", "source": "Hugging Face", "files": ["/f"]}
+    names = ["hf.co/u/r:Q8_0", "lmstudio/p/r:Q4_0"]
+    server.answers["GET", "/api/local"] = {"models": [{"name": name, **model} for name in names]}
+    header, row = puna("list", "--local", "HF.co").out.splitlines()
+    assert header.split() == ["NAME", "SIZE", "MODIFIED", "SOURCE"]
+    assert row.startswith("hf.co/u/r:Q8_0    92 MB   ")
+    assert row.endswith(" years ago    Hugging Face")
+
+
 def test_version(server, puna):
     assert puna("--version").out.startswith("puna version is 9.9.9\nWarning: client version is ")
     server.answers["GET", "/api/version"] = {"version": "0.22.0", "puna": "8.8.8"}

@@ -35,6 +35,18 @@ def test_prompt_words_are_joined(server, puna):
     assert server.bodies("/api/generate") == [{"model": "m", "prompt": "say hello"}]
 
 
+def test_a_file_of_another_program_is_used_in_place(server, puna, tmp_path):
+    blob = tmp_path / "blob"
+    blob.write_bytes(b"GGUF")
+    path = tmp_path / "m.gguf"
+    path.symlink_to(blob)
+    local = [{"name": "split", "files": [str(path), "other"]}, {"name": "hf.co/u/r:Q8_0", "files": [str(path)]}]
+    server.answers["GET", "/api/local"] = {"models": local}
+    assert puna("run", str(blob), "hi").out == "Hello you\n"
+    assert server.bodies("/api/generate") == [{"model": "hf.co/u/r:Q8_0", "prompt": "hi"}]
+    assert server.bodies("/api/create") == []
+
+
 def test_piped_input_comes_before_the_prompt(server, puna):
     puna("run", "m", "summarize", stdin="a text\n")
     assert server.bodies("/api/generate")[0]["prompt"] == "a text\n summarize"

@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def launch(models: Path, *, host: str = "127.0.0.1:0", **variables: str) -> subprocess.Popen[str]:
-    """A daemon whose log can be read. Give it a PUNA_KV_DIR, or PUNA_KV_DISK 0: not the real home."""
-    key = {"PUNA_STATE_KEY": str(models.parent / "state.key")}
-    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), **key, **variables}
+    """A daemon whose log can be read. Its home is beside its models."""
+    home = {"HOME": str(models.parent)}
+    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), **home, **variables}
     return subprocess.Popen([*PUNA, "serve"], env=environ, stderr=subprocess.PIPE, text=True)
 
 

@@ -78,17 +78,28 @@ class ListedProcess(msgspec.Struct):
     """What holds it, for people to read."""
 
 
-def details_of(config: ModelConfig, record: ModelRecord | None = None) -> ModelDetails:
-    """From the config blob; with the lengths if the file has been read."""
+def details_of(
+    config: ModelConfig, record: ModelRecord | None = None, *, has_lengths: bool = False
+) -> ModelDetails:
+    """From the config blob, or from what the file says where that is not known."""
+    record = record or ModelRecord()
+    known = config
+    if record.architecture and not config.family:
+        known = ModelConfig(
+            family=record.architecture,
+            families=[record.architecture],
+            parameter_size=record.parameter_size,
+            quantization=record.quantization,
+        )
     return ModelDetails(
         parent_model="",
         format=config.format,
-        family=config.family,
-        families=config.families,
-        parameter_size=config.parameter_size,
-        quantization_level=config.quantization,
-        context_length=record.context_length if record else 0,
-        embedding_length=record.embedding_length if record else 0,
+        family=known.family,
+        families=known.families,
+        parameter_size=known.parameter_size,
+        quantization_level=known.quantization,
+        context_length=record.context_length if has_lengths else 0,
+        embedding_length=record.embedding_length if has_lengths else 0,
     )
 
 
@@ -111,7 +122,7 @@ async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
         modified_at=model.modified_at,
         size=model.size,
         digest=model.digest,
-        details=details_of(model.config, record),
+        details=details_of(model.config, record, has_lengths=True),
         capabilities=record.capabilities if record else (),
     )
 

@@ -12,7 +12,7 @@ from puna.api.embedding import EmbedRequest
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
 from puna.api.ollama import blobs, cloud, create, embed, generate, listing, manage, pull, push, show
-from puna.api.ollama.additions import kv, sessions, tokens
+from puna.api.ollama.additions import kv, local, sessions, tokens
 from puna.api.ollama.errors import OllamaError, ollama_error_reply
 from puna.api.ollama.reply import ChatReply, GenerateReply
 from puna.api.openapi import routes as openapi
@@ -90,6 +90,7 @@ ADDED_ROUTES = [
     OLLAMA.post(
         "/api/detokenize", tokens.detokenize, of_model(tokens.DetokenizeRequest, tokens.DetokenizeReply)
     ),
+    OLLAMA.get("/api/local", local.list_local, dict[str, list[local.ListedLocalModel]]),
     OLLAMA.get("/api/sessions", sessions.list_sessions, dict[str, list[sessions.ListedSession]]),
     OLLAMA.route("DELETE", "/api/sessions", sessions.remove, of_session()),
     OLLAMA.post("/api/sessions/save", sessions.save, of_session(sessions.ListedSession)),

@@ -77,12 +77,16 @@ models_app.command("logout", hidden=True)(sign_out)
 
 
 @models_app.command("list")
-def list_(prefix: Prefix = "", as_json: AsJson = False) -> None:
+def list_(
+    prefix: Prefix = "",
+    local: Annotated[bool, typer.Option("--local", help="List those of other programs instead.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """List stored models."""
-    from puna.cli.models.listing import list_models
+    from puna.cli.models.listing import list_local, list_models
 
     with open_client() as client:
-        list_models(client, prefix, as_json=as_json)
+        (list_local if local else list_models)(client, prefix, as_json=as_json)
 
 
 models_app.command("ls", hidden=True)(list_)

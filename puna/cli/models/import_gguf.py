@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
-from puna.cli.client import Client
+from puna.cli.client import Client, is_local
 from puna.cli.create.files import model_files
 from puna.cli.create.upload import upload
-from puna.cli.errors import CliError
+from puna.cli.errors import CliError, ServerError
 from puna.cli.output.progress import progress_display, show_statuses
 
 NAMESPACE = "local"
@@ -26,6 +27,18 @@ def model_name_of(path: Path) -> str:
     """`local/<file name>`, without `.gguf` and with `-` for what a model name cannot have."""
     stem = re.sub(r"\.gguf$", "", path.name, flags=re.IGNORECASE)
     return f"{NAMESPACE}/" + (re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).lstrip(".-")[:80] or "model")
+
+
+def name_in_place(client: Client, path: Path) -> str | None:
+    """The name of a file that the server finds by itself, on this machine, and uses without a copy."""
+    if not is_local(client.host):
+        return None
+    with suppress(ServerError, OSError):
+        wanted = path.resolve()
+        for model in client.get("/api/local")["models"]:
+            if [Path(file).resolve() for file in model["files"]] == [wanted]:
+                return str(model["name"])
+    return None
 
 
 def import_gguf(client: Client, path: Path) -> str:

@@ -28,6 +28,20 @@ def list_models(client: Client, prefix: str = "", *, as_json: bool = False) -> N
     print(table(rows))
 
 
+def list_local(client: Client, prefix: str = "", *, as_json: bool = False) -> None:
+    """Prints the models of other programs whose names start with `prefix`."""
+    models = _starting_with(prefix, client.get("/api/local")["models"])
+    if as_json:
+        print_json({"models": models})
+        return
+    rows = [["NAME", "SIZE", "MODIFIED", "SOURCE"]]
+    rows += [
+        [model["name"], human_size(model["size"]), time_ago(model["modified_at"]), model["source"]]
+        for model in models
+    ]
+    print(table(rows))
+
+
 def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False, as_json: bool = False) -> None:
     """Prints the models in memory whose names start with `prefix`; verbose: and the server's processes."""
     reply = client.get("/api/ps")

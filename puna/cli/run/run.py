@@ -10,7 +10,7 @@ import msgspec
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
-from puna.cli.models.import_gguf import import_gguf, is_path
+from puna.cli.models.import_gguf import import_gguf, is_path, name_in_place
 from puna.cli.models.pull import pull
 from puna.cli.repl.repl import Repl
 from puna.cli.run.attachments import attach_files
@@ -24,7 +24,8 @@ _NOT_FOUND = 404
 def run(client: Client, model: str, words: list[str], options: RunOptions, settings: Settings) -> None:
     """Answers the prompt that words and piped standard input make, or converses if there is none."""
     if is_path(model):
-        model = import_gguf(client, Path(model).expanduser())
+        path = Path(model).expanduser()
+        model = name_in_place(client, path) or import_gguf(client, path)
     information = find_or_pull(client, model, insecure=options.insecure)
     capabilities = information.get("capabilities") or []
     piped = "" if sys.stdin.isatty() else sys.stdin.read()

@@ -60,7 +60,7 @@ class _Making:
         if (name := self._recipe.base) is None:
             return
         try:
-            self._base = await asyncio.to_thread(self._store.find, name)
+            self._base = await asyncio.to_thread(self._store.find_stored, name)
             return
         except ModelNotFound:
             pass
@@ -68,7 +68,7 @@ class _Making:
             async for progress in statuses:
                 if progress.status != "success":  # which is how clients know that the model has been created
                     yield progress
-        self._base = await asyncio.to_thread(self._store.find, name)
+        self._base = await asyncio.to_thread(self._store.find_stored, name)
 
     async def gather(self) -> AsyncGenerator[Progress, None]:
         """The files."""

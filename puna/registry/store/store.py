@@ -30,6 +30,7 @@ from puna.registry.errors import (
     RegistryError,
     StoreError,
 )
+from puna.registry.local.local_models import LocalModels
 from puna.registry.name import ModelName
 from puna.registry.store.blob_holds import BlobHolds, unheld
 from puna.registry.store.blob_reader import open_blob
@@ -47,6 +48,7 @@ Digests = list[Digest]
 log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 1000
+_NO_OTHERS = LocalModels()
 _MAX_REMOVED = 100
 """At once: each takes a descriptor."""
 
@@ -68,8 +70,10 @@ class Store:
     A model in the writable root hides one of the same name in the others.
     """
 
-    def __init__(self, root: Path, read_only: Sequence[Path] = ()) -> None:
+    def __init__(self, root: Path, read_only: Sequence[Path] = (), local: LocalModels = _NO_OTHERS) -> None:
         self.root = root
+        self.local = local
+        """Models of other programs; they are found, but not part of the list."""
         self._roots = (root, *read_only)
         # Held while manifests change, so that no manifest ever names a blob that is being deleted.
         self._lock = threading.RLock()
@@ -80,11 +84,22 @@ class Store:
     def default(cls) -> Store:
         """The store that the environment names."""
         settings = Settings.from_environment()
-        return cls(settings.models, settings.read_only_models)
+        return cls(settings.models, settings.read_only_models, LocalModels(*settings.local_models))
 
     # Models
 
     def find(self, name: ModelName) -> StoredModel:
+        """A model to be run: of the store, or else of another program. Raises ModelNotFound, CorruptManifest,
+        MissingBlob.
+        """
+        try:
+            return self.find_stored(name)
+        except ModelNotFound:
+            if model := self.local.find(name):
+                return model
+            raise
+
+    def find_stored(self, name: ModelName) -> StoredModel:
         """Case-insensitive; a revision is also found under another tag of its model. Raises ModelNotFound,
         CorruptManifest, MissingBlob.
         """
@@ -94,7 +109,7 @@ class Store:
         raise ModelNotFound(name.short)
 
     def read_manifest(self, name: ModelName) -> RawManifest:
-        """As `find`, but the manifest as it is. Raises ModelNotFound, CorruptManifest."""
+        """As `find_stored`, but the manifest as it is. Raises ModelNotFound, CorruptManifest."""
         for root in self._roots:
             if found := find_manifest(root, name) or find_revision(root, name):
                 data = read_manifest_bytes(found[0])
@@ -168,6 +183,8 @@ class Store:
         for root in self._roots[1:]:
             if find_manifest(root, name):
                 return ReadOnlyModel(f"model '{name.short}' is in a store that puna only reads")
+        if model := self.local.find(name):
+            return ReadOnlyModel(f"model '{name.short}' is a file of {model.source}, which puna only reads")
         return ModelNotFound(name.short)
 
     # Blobs

@@ -1,0 +1,44 @@
+"""GET /api/local: models that other programs keep on this machine, which can be used in place."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from puna.api.context import context_of
+from puna.api.replies import json_response
+
+
+class ListedLocalModel(msgspec.Struct):
+    """An entry of GET /api/local."""
+
+    name: str
+    digest: str
+    """Not of the content: it changes with the file."""
+    size: int
+    modified_at: datetime
+    source: str
+    """The program."""
+    files: list[str]
+    """More than one for a split file, which cannot be used in place."""
+
+
+async def list_local(request: Request) -> Response:
+    """GGUF files of Hugging Face's cache and of LM Studio, by the names under which they can be run."""
+    models = await asyncio.to_thread(context_of(request).runtime.store.local.find_all)
+    listed = [
+        ListedLocalModel(
+            name=model.name.short,
+            digest=model.digest,
+            size=model.size,
+            modified_at=model.modified_at,
+            source=model.source,
+            files=[str(path) for path in model.paths],
+        )
+        for model in models
+    ]
+    return json_response({"models": listed})
