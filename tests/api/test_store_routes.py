@@ -125,7 +125,9 @@ def test_push_of_what_is_not_there(client):
     assert (response.status_code, response.json()) == (404, {"error": "model 'n/m:latest' not found"})
 
 
-def test_files_of_other_programs_are_listed_shown_and_run_but_not_changed(client, runtime, gguf_files, tmp_path):
+def test_files_of_other_programs_are_listed_shown_and_run_but_not_changed(
+    client, runtime, gguf_files, tmp_path
+):
     path = tmp_path / "lmstudio" / "publisher" / "repo" / "model-Q8_0.gguf"
     path.parent.mkdir(parents=True)
     path.symlink_to(gguf_files["plain"])
@@ -140,5 +142,7 @@ def test_files_of_other_programs_are_listed_shown_and_run_but_not_changed(client
     assert (reply.status_code, reply.json()["model"]) == (200, name)
     assert client.post("/api/copy", {"source": name, "destination": "x"}).status_code == 404
     assert [model["name"] for model in client.request("GET", "/api/tags").json()["models"]] == ["m:latest"]
-    assert client.request("DELETE", "/api/delete", {"model": name}).json()["error"].endswith("puna only reads")
+    assert (
+        client.request("DELETE", "/api/delete", {"model": name}).json()["error"].endswith("puna only reads")
+    )
     assert path.exists()

@@ -220,7 +220,12 @@ def test_sign_in_shows_the_key(puna, tmp_path, monkeypatch):
 
 
 def test_models_of_other_programs(server, puna):
-    model = {"size": 92_000_000, "modified_at": "2020-01-02T03:04:05Z", "source": "Hugging Face", "files": ["/f"]}
+    model = {
+        "size": 92_000_000,
+        "modified_at": "2020-01-02T03:04:05Z",
+        "source": "Hugging Face",
+        "files": ["/f"],
+    }
     names = ["hf.co/u/r:Q8_0", "lmstudio/p/r:Q4_0"]
     server.answers["GET", "/api/local"] = {"models": [{"name": name, **model} for name in names]}
     header, row = puna("list", "--local", "HF.co").out.splitlines()

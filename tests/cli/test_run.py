@@ -40,7 +40,10 @@ def test_a_file_of_another_program_is_used_in_place(server, puna, tmp_path):
     blob.write_bytes(b"GGUF")
     path = tmp_path / "m.gguf"
     path.symlink_to(blob)
-    local = [{"name": "split", "files": [str(path), "other"]}, {"name": "hf.co/u/r:Q8_0", "files": [str(path)]}]
+    local = [
+        {"name": "split", "files": [str(path), "other"]},
+        {"name": "hf.co/u/r:Q8_0", "files": [str(path)]},
+    ]
     server.answers["GET", "/api/local"] = {"models": local}
     assert puna("run", str(blob), "hi").out == "Hello you\n"
     assert server.bodies("/api/generate") == [{"model": "hf.co/u/r:Q8_0", "prompt": "hi"}]
@@ -220,12 +223,12 @@ def test_a_file_that_is_no_gguf_is_not_uploaded(server, puna, tmp_path, content)
     path.write_bytes(content)
     result = puna("run", str(path), "hi")
     assert result.err == f"Error: {path} is not a GGUF file\n"
-    assert len(server.requests) == 1
+    assert {method for method, _, _ in server.requests} == {"HEAD", "GET"}
 
 
 def test_a_file_that_is_not_there(server, puna):
     assert puna("run", "./nothing.gguf", "hi").err == "Error: nothing.gguf: No such file or directory\n"
-    assert puna("run", "/", "hi").err == "Error: /: Is a directory\n"
+    assert puna("run", "/", "hi").err == "Error: no Modelfile or safetensors files found\n"
     assert server.bodies("/api/show") == []
 
 
