@@ -31,5 +31,5 @@ async def push(request: Request) -> EventResponse[Progress]:
     if not (text := body.model or body.name):
         raise ApiError(400, "model is required")
     runtime = context_of(request).runtime
-    access = RegistryAccess(runtime.settings.registry_key, body.insecure)
+    access = RegistryAccess.of(runtime.settings, insecure=body.insecure)
     return progress_response(push_model(runtime.store, ModelName.parse(text), access), stream=body.stream)

@@ -66,7 +66,7 @@ async def _push_blob(
             status = "pushing " + digest.removeprefix("sha256:")[:12]
             return Progress(status, digest, layer.size or None, min(completed, layer.size) or None)
 
-        upload = BlobUpload(client, repository, digest, file, access.patience)
+        upload = BlobUpload(client, repository, digest, file, access.num_streams, access.patience)
         running = asyncio.ensure_future(upload.run(_source(layer)))
         try:
             while not running.done():

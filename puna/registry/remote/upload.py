@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NUM_STREAMS = 16
+_MAX_PARTS = 16
 _MIN_PART_BYTES, _MAX_PART_BYTES = 100 * 10**6, 1000 * 10**6
 _PIECE_BYTES = 1 << 20
 _NUM_SESSIONS = 3
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 def parts_of(num_bytes: int) -> list[Part]:
     """A sixteenth each, within limits, as Ollama cuts blobs."""
-    size = min(max(num_bytes // _NUM_STREAMS, _MIN_PART_BYTES), _MAX_PART_BYTES)
+    size = min(max(num_bytes // _MAX_PARTS, _MIN_PART_BYTES), _MAX_PART_BYTES)
     return [Part(start, min(start + size, num_bytes)) for start in range(0, num_bytes, size)]
 
 
@@ -53,12 +53,19 @@ class BlobUpload:
     """Of the blob behind the descriptor `file`, which stays the caller's, to a repository."""
 
     def __init__(
-        self, client: RegistryClient, repository: str, digest: Digest, file: int, patience: Patience
+        self,
+        client: RegistryClient,
+        repository: str,
+        digest: Digest,
+        file: int,
+        num_streams: int,
+        patience: Patience,
     ) -> None:
         self._client = client
         self._blobs = f"{repository}/blobs/"
         self._digest = digest
         self._file = file
+        self._num_streams = num_streams
         self._patience = patience
         self._parts = parts_of(os.fstat(file).st_size)
         self._bodies: dict[Part, _Body] = {}
@@ -91,7 +98,7 @@ class BlobUpload:
         url = await self._persistently(lambda: self._begin(source))
         if url is None:
             return
-        room = asyncio.Semaphore(_NUM_STREAMS)
+        room = asyncio.Semaphore(self._num_streams)
         async with asyncio.TaskGroup() as redirected:
             for part in self._parts:
                 await room.acquire()
