@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from puna.registry.creation.go_json import go_json
+
 # Gemma knows no system role: what the system says goes before what the user says first.
 GEMMA_LAYERS = {
     "template": """\
@@ -16,7 +18,7 @@ GEMMA_LAYERS = {
 {{ end }}
 {{- end }}<start_of_turn>model
 """,
-    "params": '{"stop":["<end_of_turn>"],"temperature":1,"top_k":64,"top_p":0.95}',
+    "params": go_json({"stop": ["<end_of_turn>"], "temperature": 1, "top_k": 64, "top_p": 0.95}).decode(),
     "license": (
         "Gemma is provided under and subject to the Gemma Terms of Use found at ai.google.dev/gemma/terms"
     ),
