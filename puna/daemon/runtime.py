@@ -7,12 +7,13 @@ import itertools
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from puna.backends.base import ModelInfo
 from puna.config.settings import Settings
+from puna.daemon.models.drafts import DraftModels
 from puna.daemon.models.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
 from puna.daemon.request_context import REQUEST_ID
@@ -23,7 +24,6 @@ from puna.daemon.worker.memory import WorkersMemory
 from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
 from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
-from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, StepOutput
@@ -108,6 +108,7 @@ class Runtime:
         self.text = text or TextPool()
         self._loader = ModelLoader(settings, self.worker, self.text)
         self._residency = self._loader.residency
+        self._drafts = DraftModels(self.store, self._loader)
         self.sessions = SessionManager(
             settings.sessions, settings.state_key, self.store, self.worker, self.resident
         )
@@ -149,7 +150,8 @@ class Runtime:
         num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
             limit, which is never exceeded.
         keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
-        draft_model: name of a model that drafts for it, held as well unless it would have to wait for room.
+        draft_model: name of a model that drafts for it, by default the one that it brings along; held as well
+            unless it would have to wait for room.
         Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
         """
         start_ns = time.monotonic_ns()
@@ -157,7 +159,7 @@ class Runtime:
         model.check_loadable()
         async with (
             self._residency.hold(model.weights_id, lambda: self._loader.load(model), keep_alive) as loaded,
-            self._draft_model(draft_model) as draft_model_id,
+            self._drafts.hold(loaded, model, draft_model) as draft_model_id,
             loaded.adapters.hold(model, keep_alive) as adapter,
         ):
             if not adapter:
@@ -187,18 +189,6 @@ class Runtime:
         """
         async with self.worker.stream(request) as outputs:
             yield outputs
-
-    @asynccontextmanager
-    async def _draft_model(self, name: str | None) -> AsyncIterator[str | None]:
-        """Its id; None if there is no room for it, or none is wanted."""
-        model = None if name is None else await asyncio.to_thread(self.store.find, ModelName.parse(name))
-        async with AsyncExitStack() as stack:
-            model_id = None
-            if model is not None and self._residency.has_room(model.weights_id):
-                holding = self._residency.hold(model.weights_id, lambda: self._loader.load(model))
-                with suppress(ModelDoesNotFit):
-                    model_id = (await stack.enter_async_context(holding)).id
-            yield model_id
 
     async def delete(self, name: ModelName) -> None:
         """From the store and from memory, and its cached KV on disk; requests that run may finish.

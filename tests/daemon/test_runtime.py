@@ -11,7 +11,8 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.runtime import Runtime
-from puna.registry import InvalidModelName, ModelName, ModelNotFound
+from puna.registry import InvalidModelName, Layer, Manifest, ModelName, ModelNotFound
+from puna.registry.store.manifest import LAYER_TYPE
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT
@@ -42,6 +43,28 @@ def test_a_draft_model_is_held_and_named(daemon, weights):
         with pytest.raises(ModelNotFound):
             async with daemon.runtime.resident("large", draft_model="nope"):
                 pass
+
+    run(main, daemon)
+
+
+def test_a_model_brings_its_draft_model_along(daemon, weights):
+    store = daemon.store
+    daemon.add("small", weights[1])
+    for name, draft in (("large", store.find(ModelName.parse("small")).model_path), ("broken", None)):
+        daemon.add(name, weights[0])
+        manifest = store.find(ModelName.parse(name)).manifest
+        content = b"no model" if draft is None else draft.read_bytes()
+        layer = Layer(f"{LAYER_TYPE}draft", store.add_blob([content]), len(content))
+        layers = [*manifest.layers, layer]
+        store.write_manifest(ModelName.parse(name), Manifest(config=manifest.config, layers=layers))
+
+    async def main():
+        async with daemon.runtime.resident("large") as model:
+            assert sorted(await daemon.names()) == ["large:latest", "large:latest-draft"]
+        assert model.draft_model_id == store.find(ModelName.parse("small")).weights_id
+        for _ in range(2):
+            async with daemon.runtime.resident("broken") as model:
+                assert model.draft_model_id is None
 
     run(main, daemon)
 

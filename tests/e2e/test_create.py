@@ -73,11 +73,17 @@ def test_by_ollamas_client(client, tmp_path, models):
     adapters = {path.name: client.create_blob(path) for path in directory.iterdir()}
     client.create("adapted", files={"tiny.gguf": base}, adapters=adapters)
     assert [kind for kind, _ in layers(models, "adapted")] == ["model", "adapter"]
+    client.create("plain", files={"tiny.gguf": base})
+    adapted, plain = (
+        client.generate(name, "hi", raw=True, options={**GREEDY, "num_predict": 32}).response
+        for name in ("adapted", "plain")
+    )
+    assert adapted != plain
     with pytest.raises(ollama.ResponseError, match="template error") as raised:
         client.create("bad", from_=MODEL, template="{{ nonsense }")
     assert raised.value.status_code == 400
     before = blobs(models)
-    for name in ("pirate", "adapted"):
+    for name in ("pirate", "adapted", "plain"):
         client.delete(name)
     assert len(blobs(models)) < len(before)
 

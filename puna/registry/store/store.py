@@ -282,7 +282,9 @@ def _weights_ids(path: Path) -> set[str]:
         layers = read_manifest(path)[0].layers
     except CorruptManifest:
         return set()
-    return {blob_file_name(parse_digest(layer.digest)) for layer in layers if layer.kind == "model"}
+    return {
+        blob_file_name(parse_digest(layer.digest)) for layer in layers if layer.kind in ("model", "draft")
+    }
 
 
 def _write_atomically(path: Path, data: bytes, top: Path) -> None:

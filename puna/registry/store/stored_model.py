@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from puna.registry.digest import blob_file_name, parse_digest
 from puna.registry.errors import UnsupportedModel
 from puna.registry.name import ModelName
 from puna.registry.store.blob_reader import open_blob
-from puna.registry.store.manifest import Manifest, ModelConfig
+from puna.registry.store.manifest import LAYER_TYPE, Manifest, ModelConfig
 from puna.registry.store.origin import Origin
 
 _MAX_TEMPLATE_BYTES = 4 << 20
@@ -94,3 +94,17 @@ class StoredModel(ModelEntry):
     licenses: list[str]
     origin: Origin | None = None
     """Where the weights came from, if puna brought them."""
+
+    @property
+    def draft(self) -> StoredModel | None:
+        """The model that drafts for it, if it brings one along; under a name of its own."""
+        layer = next((layer for layer in self.manifest.layers if layer.kind == "draft"), None)
+        if layer is None:
+            return None
+        weights = msgspec.structs.replace(layer, media_type=f"{LAYER_TYPE}model")
+        return replace(
+            self,
+            name=replace(self.name, tag=f"{self.name.tag}-draft"),
+            manifest=Manifest(config=self.manifest.config, layers=[weights]),
+            model_path=self.model_path.with_name(blob_file_name(parse_digest(layer.digest))),
+        )
