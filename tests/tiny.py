@@ -39,6 +39,11 @@ class Tiny:
     """Of what a delta net is made of, as in older files of Qwen3-Next."""
     layer_tensors: Callable[[Tiny, int], Tensors] = tiny_layers.transformer
     output_norm: str = "output_norm.weight"
+    norm_bias: bool = False
+    """Of the last norm."""
+    output_bias: bool = False
+    ffn_scale: float = 1.0
+    """Of what the feed-forward part adds: little of GELU, which llama.cpp rounds to half precision."""
 
 
 EXPERTS = {"expert_count": 7, "expert_used_count": 3, "expert_feed_forward_length": 64}
@@ -76,6 +81,7 @@ MAMBA2 = {
     "ssm.state_size": 24,
     "ssm.time_step_rank": 12,
 }
+LAYER_NORM = {"attention.layer_norm_epsilon": 1e-4}
 MULTIPLIERS = {
     "attention.scale": 0.3,
     "embedding_scale": 1.5,
@@ -168,6 +174,70 @@ TINY = {
         post_norm=True,
         metadata={"rope.dimension_count": 8},
         layer_tensors=tiny_layers.glm4,
+    ),
+    "gemma": Tiny("gemma", head_dim=32),
+    "command-r": Tiny(
+        "command-r", metadata=LAYER_NORM | {"logit_scale": 0.25}, layer_tensors=tiny_layers.one_norm
+    ),
+    "cohere2": Tiny(
+        "cohere2",
+        layers=5,
+        metadata=LAYER_NORM | {"logit_scale": 0.25, "attention.sliding_window": 37},
+        layer_tensors=tiny_layers.one_norm,
+    ),
+    "starcoder2": Tiny(
+        "starcoder2",
+        metadata=LAYER_NORM,
+        layer_tensors=tiny_layers.with_biases,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
+    "stablelm": Tiny(
+        "stablelm",
+        tied=False,
+        qkv_bias=True,
+        metadata=LAYER_NORM | {"rope.dimension_count": 8},
+        layer_tensors=tiny_layers.stablelm,
+        norm_bias=True,
+    ),
+    "stablelm-12b": Tiny(
+        "stablelm", tied=False, metadata=LAYER_NORM, layer_tensors=tiny_layers.stablelm_12b, norm_bias=True
+    ),
+    "gptneox": Tiny(
+        "gptneox",
+        tied=False,
+        kv_heads=6,
+        metadata=LAYER_NORM | {"rope.dimension_count": 8, "use_parallel_residual": True},
+        layer_tensors=tiny_layers.fused,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
+    "gptneox-sequential": Tiny(
+        "gptneox",
+        tied=False,
+        kv_heads=6,
+        metadata=LAYER_NORM | {"use_parallel_residual": False},
+        layer_tensors=tiny_layers.fused,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
+    "phi2": Tiny(
+        "phi2",
+        tied=False,
+        kv_heads=6,
+        metadata=LAYER_NORM,
+        layer_tensors=tiny_layers.phi2,
+        norm_bias=True,
+        output_bias=True,
+        ffn_scale=0.03,
+    ),
+    "falcon": Tiny(
+        "falcon",
+        kv_heads=1,
+        metadata=LAYER_NORM,
+        layer_tensors=tiny_layers.falcon,
+        norm_bias=True,
+        ffn_scale=0.03,
     ),
     "granite": Tiny("granite", metadata=MULTIPLIERS),
     "granitemoe": Tiny(
@@ -308,6 +378,8 @@ def write_tiny(
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
         weight = tiny_weights.values(name, shape, rng)
+        if name.endswith("ffn_down.weight"):
+            weight *= tiny.ffn_scale
         if tiny_weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
         else:
@@ -326,7 +398,8 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_embedding_length(tiny.width)
     writer.add_feed_forward_length(tiny.ffn)
     writer.add_head_count(tiny.heads)
-    writer.add_layer_norm_rms_eps(1e-5)
+    if "attention.layer_norm_epsilon" not in tiny.metadata:
+        writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(tokens))
     _write_hyperparameters(writer, tiny)
     writer.add_tokenizer_model("gpt2")
@@ -363,8 +436,12 @@ def _tensors(tiny: Tiny) -> Tensors:
     """Name -> shape in numpy order."""
     vocab = len(byte_level_vocabulary()[0])
     tensors: Tensors = {"token_embd.weight": (vocab, tiny.width), tiny.output_norm: (tiny.width,)}
+    if tiny.norm_bias:
+        tensors["output_norm.bias"] = (tiny.width,)
     if not tiny.tied:
         tensors["output.weight"] = (vocab, tiny.width)
+    if tiny.output_bias:
+        tensors["output.bias"] = (vocab,)
     if tiny.freq_factors:
         tensors["rope_freqs.weight"] = (tiny.head_dim // 2,)
     for layer in range(tiny.layers):

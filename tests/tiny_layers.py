@@ -51,6 +51,51 @@ def glm4(tiny: Tiny, layer: int) -> Tensors:
     return tensors
 
 
+def one_norm(tiny: Tiny, _: int) -> Tensors:
+    """Both halves of the layer read it."""
+    return {"attn_norm.weight": (tiny.width,)} | attention(tiny) | gated(tiny)
+
+
+def stablelm(tiny: Tiny, layer: int) -> Tensors:
+    norms: Tensors = {f"{name}_norm.bias": (tiny.width,) for name in ("attn", "ffn")}
+    return norms | transformer(tiny, layer)
+
+
+def stablelm_12b(tiny: Tiny, layer: int) -> Tensors:
+    return one_norm(tiny, layer) | {
+        "attn_norm.bias": (tiny.width,),
+        "attn_q_norm.weight": (tiny.heads, tiny.head_dim),
+        "attn_k_norm.weight": (tiny.kv_heads, tiny.head_dim),
+    }
+
+
+def with_biases(tiny: Tiny, layer: int) -> Tensors:
+    """StarCoder 2's, whose feed-forward part has no gate."""
+    tensors = transformer(tiny, layer)
+    del tensors["ffn_gate.weight"]
+    names = [name.removesuffix(".weight") for name in tensors if name.endswith(".weight")]
+    return tensors | {f"{name}.bias": tensors[f"{name}.weight"][:1] for name in names}
+
+
+def fused(tiny: Tiny, layer: int) -> Tensors:
+    """GPT-NeoX's: q, k and v in one matrix."""
+    tensors = with_biases(tiny, layer)
+    size = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim
+    split = {name for name in tensors if name.startswith(("attn_q.", "attn_k.", "attn_v."))}
+    kept = {name: shape for name, shape in tensors.items() if name not in split}
+    return kept | {"attn_qkv.weight": (size, tiny.width), "attn_qkv.bias": (size,)}
+
+
+def phi2(tiny: Tiny, layer: int) -> Tensors:
+    return {name: shape for name, shape in fused(tiny, layer).items() if not name.startswith("ffn_norm")}
+
+
+def falcon(tiny: Tiny, layer: int) -> Tensors:
+    """Of the 40B: biases of norms alone."""
+    tensors = phi2(tiny, layer) | {f"attn_norm_2.{kind}": (tiny.width,) for kind in ("weight", "bias")}
+    return {name: shape for name, shape in tensors.items() if "norm" in name or name.endswith("weight")}
+
+
 def gpt_oss(tiny: Tiny, _: int) -> Tensors:
     norms: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
     tensors = norms | attention(tiny) | experts(tiny)

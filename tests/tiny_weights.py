@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 _FLOATS = (
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
+    "norm.weight",
     "shortconv.conv.weight",
     "ssm_conv1d.weight",
-    "ssm_norm.weight",
     "ssm_a",
     "ssm_d",
 )

@@ -13,22 +13,25 @@ PUNA_INLINE void map(const float* a, const float* b, int64_t n, float* out, Func
   if (i < n) store_partial(out + i, f(load_partial(a + i, n - i), load_partial(b + i, n - i)), n - i);
 }
 
-// Four interleaved sums: enough to hide the latency of fma.
-PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
+// Of term(values, previous sum) over all x, whose last values are filled up with `filler`. Four interleaved
+// sums: enough to hide the latency of fma.
+template <typename Term>
+PUNA_INLINE float sum(const float* x, int64_t n, float filler, Term term) {
   f32x16 sums[4] = {};
   int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    for (int j = 0; j < 4; ++j) {
-      const f32x16 v = load(x + i + j * kLanes);
-      sums[j] = fma(v, v, sums[j]);
-    }
-  }
-  for (; i + kLanes <= n; i += kLanes) sums[0] = fma(load(x + i), load(x + i), sums[0]);
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+    for (int j = 0; j < 4; ++j) sums[j] = term(load(x + i + j * kLanes), sums[j]);
+  for (; i + kLanes <= n; i += kLanes) sums[0] = term(load(x + i), sums[0]);
   if (i < n) {
-    const f32x16 v = load_partial(x + i, n - i);
-    sums[1] = fma(v, v, sums[1]);
+    float rest[kLanes];
+    for (int64_t j = 0; j < kLanes; ++j) rest[j] = i + j < n ? x[i + j] : filler;
+    sums[1] = term(load(rest), sums[1]);
   }
   return reduce_add((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+PUNA_INLINE float sum_of_squares(const float* x, int64_t n) {
+  return sum(x, n, 0, [](f32x16 v, f32x16 total) { return fma(v, v, total); });
 }
 
 constexpr int64_t kPairs = kLanes / 2;
@@ -61,6 +64,15 @@ PUNA_INLINE void rotate_pairs(float* x, int64_t num_heads, int64_t head_dim, con
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* out) {
   const float inverse = 1.0f / std::sqrt(sum_of_squares(x, n) / (float)n + eps);
   map(x, weight, n, out, [inverse](f32x16 v, f32x16 w) { return v * inverse * w; });
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float eps, int64_t n, float* out) {
+  const float mean = sum(x, n, 0, [](f32x16 v, f32x16 total) { return total + v; }) / (float)n;
+  const float squares =
+      sum(x, n, mean, [mean](f32x16 v, f32x16 total) { return fma(v - mean, v - mean, total); });
+  const float inverse = 1.0f / std::sqrt(squares / (float)n + eps);
+  map(x, weight, n, out, [=](f32x16 v, f32x16 w) { return (v - mean) * inverse * w; });
+  if (bias != nullptr) add(out, bias, n, out);
 }
 
 void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,

@@ -16,6 +16,7 @@
   X(attention_segments)  \
   X(combine_segments)    \
   X(rms_norm)            \
+  X(layer_norm)          \
   X(rope_normal)         \
   X(rope_neox)           \
   X(l2_norm)             \

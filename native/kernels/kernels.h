@@ -198,6 +198,9 @@ struct Kernels {
 
   // --- elementwise.cpp --- rows of n floats
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
+  // bias: nullptr for none.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int64_t n,
+                     float* out);
   void (*rope_normal)(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                       const float* sin);
   void (*rope_neox)(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,

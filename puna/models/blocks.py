@@ -13,6 +13,7 @@ from puna.graph.ops import (
     Columns,
     Embed,
     Glu,
+    LayerNorm,
     Linear,
     Moe,
     Mul,
@@ -28,6 +29,9 @@ from puna.models.decoder import Decoder, Stack
 Part = Callable[[int, Value], Value]
 """(layer, x) -> what one half of the layer gives."""
 
+Norm = Callable[[Tracer, Stack, Value, str], Value]
+"""norm() or layer_norm()."""
+
 
 def pre_norm_decoder(
     g: Tracer,
@@ -35,26 +39,51 @@ def pre_norm_decoder(
     mixer: Part,
     feed_forward: Part | None = None,
     *,
+    normalize: Norm | None = None,
     ffn_norm: str = "ffn_norm",
     output_norm: str = "output_norm",
     embedding_scale: float = 1.0,
 ) -> Value:
     """Logits of a stack of layers x + mixer(norm(x)), x + feed_forward(norm(x)).
 
+    normalize: without one, norm().
+
     feed_forward: without one it is a gated one with SiLU. ffn_norm: what stands in front of it.
     """
 
+    normed = norm if normalize is None else normalize
+
     def mix(layer: int, x: Value) -> Value:
-        return mixer(layer, norm(g, d, x, f"blk.{layer}.attn_norm"))
+        return mixer(layer, normed(g, d, x, f"blk.{layer}.attn_norm"))
 
     def feed(layer: int, x: Value) -> Value:
-        y = norm(g, d, x, f"blk.{layer}.{ffn_norm}")
+        y = normed(g, d, x, f"blk.{layer}.{ffn_norm}")
         return gated(g, y, f"blk.{layer}", "silu") if feed_forward is None else feed_forward(layer, y)
 
     x = g.op(Embed("token_embd"))
     if embedding_scale != 1.0:
         x = g.op(Scale(embedding_scale), x)
-    return logits(g, norm(g, d, _layers(g, d, x, mix, feed), output_norm))
+    return logits(g, normed(g, d, _layers(g, d, x, mix, feed), output_norm))
+
+
+def parallel_decoder(
+    g: Tracer, d: Decoder, mixer: Part, feed_forward: Part, *, mixer_norm: str, ffn_norm: str
+) -> Value:
+    """Logits of a stack of layers x + mixer(layer_norm(x)) + feed_forward(layer_norm(x)).
+
+    mixer_norm, ffn_norm: names of the norms of a layer, or of the one that both read.
+    """
+    x = g.op(Embed("token_embd"))
+    for layer in range(d.num_layers):
+        block = f"blk.{layer}"
+        for_mixer = for_ffn = layer_norm(g, d, x, f"{block}.{mixer_norm}")
+        if ffn_norm != mixer_norm:
+            for_ffn = layer_norm(g, d, x, f"{block}.{ffn_norm}")
+        mixed = mixer(layer, for_mixer)
+        if layer == d.num_layers - 1:
+            x, mixed, for_ffn = (g.op(Rows(), value) for value in (x, mixed, for_ffn))
+        x = g.op(Add(), g.op(Add(), x, mixed), feed_forward(layer, for_ffn))
+    return logits(g, layer_norm(g, d, x, "output_norm"))
 
 
 def sandwich_decoder(g: Tracer, d: Decoder, x: Value, mixer: Part, feed_forward: Part) -> Value:
@@ -108,6 +137,10 @@ def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
     return g.op(RmsNorm(name, d.norm_eps), x)
 
 
+def layer_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
+    return g.op(LayerNorm(name, d.norm_eps), x)
+
+
 def logits(g: Tracer, x: Value) -> Value:
     """Of the rows to be sampled. The output matrix is the embedding where the file has no other."""
     x = g.op(SampledRows(), x)
@@ -124,10 +157,32 @@ def qkv(g: Tracer, x: Value, layer: int) -> tuple[Value, Value, Value]:
     return q, k, v
 
 
+def fused_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
+    """The same where the file may have one matrix for all three, one behind the other."""
+    name = f"blk.{layer}.attn_qkv"
+    if f"{name}.weight" not in g.shapes:
+        return qkv(g, x, layer)
+    mixed = g.op(Linear(name), x)
+    q, kv = d.num_heads * d.head_dim, d.num_kv_heads * d.head_dim
+    if mixed.width != q + 2 * kv:
+        raise GraphError(f"tensor {name}.weight gives {mixed.width} values where q, k and v are {q + 2 * kv}")
+    parts = (Columns(0, q, mixed.width), Columns(q, kv, mixed.width), Columns(q + kv, kv, mixed.width))
+    return g.op(parts[0], mixed), g.op(parts[1], mixed), g.op(parts[2], mixed)
+
+
 def normed_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
     """With each head's q and k normalised."""
     q, k, v = qkv(g, x, layer)
     return norm(g, d, q, f"blk.{layer}.attn_q_norm"), norm(g, d, k, f"blk.{layer}.attn_k_norm"), v
+
+
+def layer_normed_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
+    """With each head's q and k normalised where the file has the norms; each head has weights of its own."""
+    q, k, v = qkv(g, x, layer)
+    if f"blk.{layer}.attn_q_norm.weight" not in g.shapes:
+        return q, k, v
+    q, k = layer_norm(g, d, q, f"blk.{layer}.attn_q_norm"), layer_norm(g, d, k, f"blk.{layer}.attn_k_norm")
+    return q, k, v
 
 
 def causal_attention(
@@ -177,6 +232,12 @@ def gated_as_one(g: Tracer, x: Value, block: str, activation: str) -> Value:
     y = g.op(Linear(f"{block}.ffn_up"), x)
     gate, up = (g.op(Columns(begin, y.width // 2, y.width), y) for begin in (0, y.width // 2))
     return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))
+
+
+def two_layers(g: Tracer, x: Value, block: str, activation: str) -> Value:
+    """down(activation(up(x)))"""
+    y = g.op(Activation(activation), g.op(Linear(f"{block}.ffn_up"), x))
+    return g.op(Linear(f"{block}.ffn_down"), y)
 
 
 def experts(g: Tracer, x: Value, moe: Moe) -> Value:

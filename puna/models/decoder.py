@@ -27,9 +27,15 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
             num_layers=num_blocks - num_more,
             num_prediction_layers=num_more,
             width=p.integer("embedding_length", maximum=1 << 17),
-            norm_eps=p.number("attention.layer_norm_rms_epsilon"),
+            norm_eps=_norm_eps(p),
             context_length=p.integer("context_length", maximum=MAX_CONTEXT),
         )
+
+
+def _norm_eps(p: Hyperparameters) -> float:
+    """Of root mean squares, or of norms that take away the mean, whose name is another."""
+    of_rms, of_layer = "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"
+    return p.number(of_layer if p.has(of_layer) and not p.has(of_rms) else of_rms)
 
 
 class Decoder(Stack, frozen=True, kw_only=True):

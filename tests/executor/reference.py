@@ -14,6 +14,11 @@ def rms_norm(x: Array, weight: Array, eps: float, group: int) -> Array:
     return (grouped * scale * weight).reshape(x.shape)
 
 
+def layer_norm(x: Array, weight: Array, bias: Array, eps: float) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps) * weight + bias
+
+
 def activation(name: str, x: Array) -> Array:
     if name == "silu":
         return x / (1 + np.exp(-x))

@@ -60,6 +60,21 @@ def test_rms_norm(evaluate, group: int, dtype: type) -> None:
     np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("width", [WIDTH, 111, 5])
+def test_layer_norm(evaluate, width: int, has_bias: bool) -> None:
+    x, weight, bias = random(TOKENS, width, scale=3) + 7, random(width), random(width)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(width)
+        b.op("LayerNorm", [x], [out], ["norm", "bias" if has_bias else None], eps=1e-5)
+        return out, width
+
+    exact = reference.layer_norm(x.astype(float), weight, bias if has_bias else 0 * bias, 1e-5)
+    actual = evaluate([x], define, {"norm": weight, "bias": bias})
+    np.testing.assert_allclose(actual, exact, rtol=1e-4, atol=1e-5)
+
+
 def test_rms_norm_with_a_weight_for_each_group(evaluate) -> None:
     x, weight = random(TOKENS, 96), random(3, 16)
 

@@ -7,25 +7,54 @@
 namespace puna {
 namespace {
 
-// Over consecutive groups, each as long as a row of the weight, whose rows take turns.
-void rms_norm(ProgramBuilder& builder, const OpCall& call) {
-  call.expect(1, 1, 1);
+// What norms with a weight have in common: they go over consecutive groups, each as long as a row of the
+// weight, whose rows take turns. normalize: (kernels, x, offset in the weight, values of a group, out).
+template <typename Normalize>
+void append_norm(ProgramBuilder& builder, const OpCall& call, int64_t group, int64_t size,
+                 const Normalize& normalize) {
   const int x = call.inputs[0], out = call.outputs[0];
   const int64_t width = builder.width(x);
   builder.expect_width(out, width);
-  const float eps = call.number("eps");
-  require(eps >= 0, "RmsNorm.eps is negative");
-  const Weight shape = builder.plan().file->weight(call.tensor(0));
-  const int64_t group = shape.cols, size = group * shape.rows;
   require(width % size == 0, "tensor " + call.tensor(0) + ": groups of " + text(size) +
                                  " do not divide a width of " + text(width));
-  const float* weight = builder.values(call.tensor(0), size);
   const auto run = [=](const RowRun& row) {
     const int64_t begin = row.first(width / group) * group, end = begin + row.count(width / group) * group;
     for (int64_t i = begin; i < end; i += group)
-      row.kernels.rms_norm(row.at(x) + i, weight + i % size, eps, group, row.at(out) + i);
+      normalize(row.kernels, row.at(x) + i, i % size, group, row.at(out) + i);
   };
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, width / group, run});
+}
+
+float epsilon(const OpCall& call) {
+  const float eps = call.number("eps");
+  require(eps >= 0, call.name + ".eps is negative");
+  return eps;
+}
+
+void rms_norm(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 1);
+  const float eps = epsilon(call);
+  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  const int64_t size = shape.cols * shape.rows;
+  const float* weight = builder.values(call.tensor(0), size);
+  append_norm(builder, call, shape.cols, size,
+              [=](const Kernels& kernels, const float* x, int64_t offset, int64_t n, float* out) {
+                kernels.rms_norm(x, weight + offset, eps, n, out);
+              });
+}
+
+void layer_norm(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 2);
+  const float eps = epsilon(call);
+  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  const int64_t size = shape.cols * shape.rows;
+  const float* weight = builder.values(call.tensor(0), size);
+  const float* bias = call.tensors[1] ? builder.values(call.tensor(1), size) : nullptr;
+  append_norm(builder, call, shape.cols, size,
+              [=](const Kernels& kernels, const float* x, int64_t offset, int64_t n, float* out) {
+                kernels.layer_norm(x, weight + offset, bias == nullptr ? nullptr : bias + offset, eps, n,
+                                   out);
+              });
 }
 
 // Over consecutive groups of `size`.
@@ -46,7 +75,7 @@ void l2_norm(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, width / group, run});
 }
 
-constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm}, {"L2Norm", l2_norm}};
+constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"L2Norm", l2_norm}};
 
 }  // namespace
 

@@ -19,7 +19,7 @@ from puna.graph.ops.elementwise import (
 )
 from puna.graph.ops.experts import Moe
 from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows, SampledRows
-from puna.graph.ops.norms import L2Norm, RmsNorm
+from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
 
@@ -36,6 +36,7 @@ __all__ = [
     "HeadLinear",
     "L2Norm",
     "LatentAttention",
+    "LayerNorm",
     "Linear",
     "Moe",
     "Mul",

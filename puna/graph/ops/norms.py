@@ -29,6 +29,15 @@ class RmsNorm(Weighted):
 
 
 @dataclass(frozen=True, slots=True)
+class LayerNorm(RmsNorm):
+    """(x) -> (x - mean) / deviation * weight + bias, if any (Ba et al., 2016), in groups as RmsNorm."""
+
+    def tensors(self, shapes: Shapes) -> tuple[str | None, ...]:
+        bias = f"{self.name}.bias"
+        return self.weight, bias if bias in shapes else None
+
+
+@dataclass(frozen=True, slots=True)
 class L2Norm(Op):
     """(x) -> x / sqrt(|x|^2 + eps) over consecutive groups of `size` columns."""
 

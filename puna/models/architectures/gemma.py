@@ -1,0 +1,24 @@
+"""Gemma: gated feed-forward with GELU, embeddings scaled by the width."""
+
+from __future__ import annotations
+
+import math
+
+from puna.graph import Tracer, Value
+from puna.models.blocks import causal_attention, gated, pre_norm_decoder, qkv
+from puna.models.decoder import Decoder
+from puna.models.hyperparameters import Hyperparameters
+from puna.models.rope import FreqFactors, rope
+
+
+def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    rotation = rope(p, "neox", d.head_dim, freq_factors)
+
+    def attention(layer: int, x: Value) -> Value:
+        return causal_attention(g, d, layer, rotation, qkv(g, x, layer))
+
+    def feed_forward(layer: int, x: Value) -> Value:
+        return gated(g, x, f"blk.{layer}", "gelu")
+
+    return pre_norm_decoder(g, d, attention, feed_forward, embedding_scale=math.sqrt(d.width))
