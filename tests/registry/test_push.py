@@ -17,6 +17,7 @@ from puna.registry.remote import upload
 from puna.registry.remote.download import Patience
 from puna.registry.remote.registry_pull import RegistryAccess
 from puna.registry.remote.registry_push import push
+from puna.registry.remote.signing_key import make_key
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.server import Registry
 from tests.registry.loopback.uploads import UPLOAD_FAULTS
@@ -53,7 +54,7 @@ def add(store, registry, add_model):
 
 def push_all(store, name, *, insecure=True) -> list[Progress]:
     patience = Patience(after_nothing=(0.0,) * 6)
-    access = RegistryAccess(store.root / "no-key", insecure, patience=patience, stall_s=2.0)
+    access = RegistryAccess(store.root / "key", insecure, patience=patience, stall_s=2.0)
 
     async def collect():
         return [progress async for progress in push(store, ModelName.parse(name), access)]
@@ -81,6 +82,26 @@ def test_a_model_is_pushed_byte_for_byte(store, registry, uploads, add, redirect
     parts = [WEIGHTS[start : start + PART] for start in range(0, len(WEIGHTS), PART)]
     sums = b"".join(hashlib.md5(part).digest() for part in parts)
     assert uploads.etags[0] == f"{hashlib.md5(sums).hexdigest()}-6"
+
+
+@pytest.mark.parametrize("redirects", [False, True])
+def test_tokens_are_for_the_registry_alone(store, registry, uploads, add, redirects):
+    uploads.redirects, registry.behaviour.token = redirects, "t1"
+    faults = iter([None, "change"])
+
+    def fault():
+        if next(faults, None):
+            registry.behaviour.token = "t2"  # the first one has expired
+
+    uploads.fault = fault
+    add()
+    make_key(store.root / "key")
+    push_all(store, f"{registry.host}/me/m:t")
+    assert registry.contents.blob(DIGEST).read_bytes() == WEIGHTS
+    sent = {path.split("/")[1]: headers.get("authorization") for _, path, headers in registry.requests}
+    assert sent["v2"] == sent["uploads"] == "Bearer t2"
+    assert sent.get("elsewhere") is None
+    assert ("elsewhere" in sent) == redirects
 
 
 def test_what_is_there_is_not_sent_again(store, registry, uploads, add):
@@ -148,7 +169,7 @@ def test_a_registry_that_never_takes_it(store, registry, uploads, add):
 def test_who_goes_away_ends_the_push(store, registry, uploads, add):
     add()
     patience = Patience(after_nothing=(60.0,))
-    access = RegistryAccess(store.root / "no-key", True, patience=patience)
+    access = RegistryAccess(store.root / "key", True, patience=patience)
     uploads.fault = lambda: "refuse"
 
     async def main():

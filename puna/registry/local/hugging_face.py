@@ -50,7 +50,8 @@ def _snapshots(directory: Path) -> list[Path]:
     main = ""
     with suppress(OSError, UnicodeDecodeError):
         main = read_regular(directory / "refs" / "main", _MAX_REF_BYTES).decode().strip()
-    return sorted(
-        (path for path in sorted_entries(directory / "snapshots") if path.is_dir()),
-        key=lambda path: (path.name != main, -path.stat().st_mtime),
-    )
+    found = []
+    for path in sorted_entries(directory / "snapshots"):
+        with suppress(OSError):  # removed meanwhile
+            found.append((path.name != main, -path.stat().st_mtime, path))
+    return [path for _, _, path in sorted(found)]

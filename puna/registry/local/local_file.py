@@ -73,10 +73,18 @@ def gguf_files(directory: Path, depth: int) -> Iterator[Path]:
                 if "mmproj" not in path.name.lower() and is_file(path):
                     yield path
                     found += 1
-            elif depth and path.is_dir() and not path.is_symlink():
+            elif depth and not path.is_symlink() and is_directory(path):
                 directories.append((path, depth - 1))
             if found == _MAX_FILES:
                 return
+
+
+def is_directory(path: Path) -> bool:
+    """False also where nobody may look."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def sorted_entries(directory: Path) -> list[Path]:

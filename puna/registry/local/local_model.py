@@ -43,7 +43,7 @@ class LocalModel(StoredModel):
         if len(self.paths) > 1:
             raise UnsupportedModel(
                 f"model '{self.name.short}' is split into {len(self.paths)} files: "
-                "create a model from them, which joins them"
+                "pull it, or create a model from them, which joins them"
             )
         super(LocalModel, self).check_loadable()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -50,6 +51,8 @@ class Behaviour:
     fault: Callable[[], Fault | None] = lambda: None
     """Asked for each response that carries a blob."""
     uploads: Uploads = field(default_factory=Uploads)
+    token: str = ""
+    """Without it, nothing of the registry's own is answered; who signs gets it."""
 
 
 @dataclass
@@ -129,6 +132,27 @@ class _Server(ThreadingHTTPServer):
 class _Handler(UploadHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     registry: Registry
+
+    def parse_request(self) -> bool:
+        """False: the request has been answered."""
+        if not super().parse_request():
+            return False
+        token = self.registry.behaviour.token
+        if self.path.startswith("/token?") and ":" in self.headers.get("Authorization", ""):
+            self.reply(200, json.dumps({"token": token}).encode())
+        elif (
+            token
+            and self.path.startswith(("/v2/", "/uploads/"))
+            and self.headers.get("Authorization") != f"Bearer {token}"
+        ):
+            self.close_connection = True  # with the body unread
+            realm = (
+                f'Bearer realm="http://{self.registry.host}/token",service="r",scope="repository:me/m:push"'
+            )
+            self.reply(401, headers={"WWW-Authenticate": realm})
+        else:
+            return True
+        return False
 
     def do_GET(self) -> None:
         self.log_request_of_test()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import datetime
 
 import msgspec
@@ -37,7 +38,7 @@ async def list_local(request: Request) -> Response:
             size=model.size,
             modified_at=model.modified_at,
             source=model.source,
-            files=[str(path) for path in model.paths],
+            files=[os.fsencode(path).decode(errors="replace") for path in model.paths],
         )
         for model in models
     ]
