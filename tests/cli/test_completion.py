@@ -23,7 +23,7 @@ def complete(server, puna):
 
 
 def test_words(complete):
-    assert complete("s") == ["serve", "session", "show", "stop"]
+    assert complete("ser") == ["serve", "service"]
     assert complete("kv", "t") == ["top", "trim"]
     assert complete("run", "smollm2:135m", "--k") == ["--keepalive"]
     assert complete("completion", "") == ["bash", "fish", "zsh"]

@@ -31,6 +31,20 @@ def bench(
 
 
 @machine_app.command()
+def doctor(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="[MODEL]", help="What it, or a GGUF file, needs.", show_default=False),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine can do, what is misconfigured, what a model needs."""
+    from puna.cli.doctor.doctor import doctor as examine
+
+    raise typer.Exit(examine(model, as_json=as_json))
+
+
+@machine_app.command()
 def trace(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("puna-trace.json"),
     seconds: Annotated[Optional[float], typer.Option(help="Only the last ones.", show_default=False)] = None,  # noqa: UP045
