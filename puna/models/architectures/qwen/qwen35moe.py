@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.architectures.qwen35 import qwen35_mixer
+from puna.models.architectures.qwen.qwen35 import qwen35_mixer
 from puna.models.blocks import pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.gated_delta_net import with_shared_expert

@@ -1,0 +1,1 @@
+"""Models whose norms take away the mean."""
