@@ -16,6 +16,7 @@ from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob, ConvertProgress
 from puna.daemon.converting import Converter
 from puna.registry import ModelName
+from puna.registry.local.local_models import LocalModels
 from puna.registry.modelfile.modelfile import parse_modelfile
 from puna.registry.progress import Progress
 from tests.api.ggufs import write_gguf
@@ -158,13 +159,14 @@ def test_of_a_file_with_all_that_can_be_said(runtime, make, weights, stored):
     )
 
 
-def test_a_derived_model_inherits_what_is_not_said_again(make, weights, stored):
+def test_a_derived_model_inherits_what_is_not_said_again(client, make, weights, stored):
     make(files={"m.gguf": weights}, **ALL)
     statuses = make(model="child", **{"from": "Mine"})
     parent, child = stored("mine"), stored("child")
     assert layers(child) == layers(parent)
     assert child.config == parent.config
     assert {layer.origin for layer in child.manifest.layers} == {"mine:latest"}
+    assert client.post("/api/show", {"model": "child"}).json()["details"]["parent_model"] == "mine:latest"
     assert [status[:20] for status in statuses] == ["using existing layer"] * (len(layers(parent)) + 1) + [
         "writing manifest",
         "success",
@@ -209,6 +211,27 @@ def test_an_absent_base_is_pulled(make, add_model, monkeypatch):
     statuses = make(**{"from": "base:1b"})
     assert statuses[0] == "pulling manifest"
     assert statuses.count("success") == 1
+
+
+def test_a_file_of_another_program_is_copied_and_a_split_one_joined(
+    tmp_path, runtime, make, gguf_files, conversions, stored
+):
+    studio = tmp_path / "studio/maker"
+    for name in ("whole/whole.gguf", "split/s-00001-of-00002.gguf", "split/s-00002-of-00002.gguf"):
+        path = studio / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "whole" in name:
+            path.write_bytes(gguf_files["bare"].read_bytes())
+        else:
+            small_gguf(path, "model", split_count=2)
+    runtime.store.local = LocalModels(lm_studio=studio.parent)
+    names = {model.name.model: model.name.short for model in runtime.store.local.find_all()}
+    make(**{"from": names["whole"]}, system="S")
+    assert stored("mine").model_path.read_bytes() == gguf_files["bare"].read_bytes()
+    assert (stored("mine").system, stored("mine").config.family) == ("S", "llama")
+    make(**{"from": names["split"]})
+    files = ["s-00001-of-00002.gguf", "s-00002-of-00002.gguf"]
+    assert conversions == [(files, ConvertJob("gguf"))]
 
 
 def test_projectors_adapters_and_drafts_are_layers(tmp_path, upload, make, weights, stored):

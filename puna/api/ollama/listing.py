@@ -79,9 +79,9 @@ class ListedProcess(msgspec.Struct):
 
 
 def details_of(
-    config: ModelConfig, record: ModelRecord | None = None, *, has_lengths: bool = False
+    config: ModelConfig, record: ModelRecord | None = None, *, parent: str = "", has_lengths: bool = False
 ) -> ModelDetails:
-    """From the config blob, or from what the file says where that is not known."""
+    """From the config blob, or from what the file says where that is not known. parent: see ModelEntry."""
     record = record or ModelRecord()
     known = config
     if record.architecture and not config.family:
@@ -92,7 +92,7 @@ def details_of(
             quantization=record.quantization,
         )
     return ModelDetails(
-        parent_model="",
+        parent_model=parent,
         format=config.format,
         family=known.family,
         families=known.families,
@@ -122,7 +122,7 @@ async def _listed(context: ApiContext, model: ModelEntry) -> ListedModel:
         modified_at=model.modified_at,
         size=model.size,
         digest=model.digest,
-        details=details_of(model.config, record, has_lengths=True),
+        details=details_of(model.config, record, parent=model.parent, has_lengths=True),
         capabilities=record.capabilities if record else (),
     )
 

@@ -156,7 +156,7 @@ def _head(model: StoredModel, record: ModelRecord, body: ShowRequest) -> ShowHea
         requires=model.config.requires or "",
         thinking=_thinking(record),
         system=system,
-        details=details_of(model.config, record),
+        details=details_of(model.config, record, parent=model.parent),
         messages=model.messages,
         capabilities=record.capabilities,
         origin=_origin(model),

@@ -18,6 +18,7 @@ from puna.registry.creation.tools import Tools
 from puna.registry.digest import parse_digest
 from puna.registry.errors import MissingBlob, ModelNotFound
 from puna.registry.in_thread import in_thread
+from puna.registry.local.local_model import LocalModel
 from puna.registry.progress import Progress
 from puna.registry.store.manifest import ModelConfig
 from puna.registry.store.origin import Origin, read_origin
@@ -60,7 +61,7 @@ class _Making:
         if (name := self._recipe.base) is None:
             return
         try:
-            self._base = await asyncio.to_thread(self._store.find_stored, name)
+            self._base = await asyncio.to_thread(self._store.find, name)
             return
         except ModelNotFound:
             pass
@@ -68,7 +69,7 @@ class _Making:
             async for progress in statuses:
                 if progress.status != "success":  # which is how clients know that the model has been created
                     yield progress
-        self._base = await asyncio.to_thread(self._store.find_stored, name)
+        self._base = await asyncio.to_thread(self._store.find, name)
 
     async def gather(self) -> AsyncGenerator[Progress, None]:
         """The files."""
@@ -100,7 +101,7 @@ class _Making:
 
     def _config(self) -> ModelConfig:
         weights, recipe = self._gathering.weights, self._recipe
-        if self._base is None:
+        if self._base is None or isinstance(self._base, LocalModel):
             assert weights is not None
             config = config_of(weights)
         elif weights is not None:

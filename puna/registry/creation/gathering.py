@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import ExitStack, aclosing
 from functools import partial
+from pathlib import Path
 
 from puna.registry.creation.description import WeightsDescription
 from puna.registry.creation.parts import Part, inherited
@@ -16,15 +17,18 @@ from puna.registry.creation.tools import Conversion, Tools
 from puna.registry.digest import Digest
 from puna.registry.errors import CreationError, QuantizationError
 from puna.registry.in_thread import in_thread
+from puna.registry.local.local_model import LocalModel
 from puna.registry.progress import Progress
-from puna.registry.store.blob_copy import copy_blob
+from puna.registry.store.blob_copy import copy_blob, copy_file
 from puna.registry.store.blob_reader import open_blob
-from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.blob_writer import BlobWriter, reported
 from puna.registry.store.free_space import check_free_space
+from puna.registry.store.regular_file import open_regular
 from puna.registry.store.store import Store
 from puna.registry.store.stored_model import StoredModel
 
-Blob = Digest | BlobWriter
+Blob = Digest | BlobWriter | Path
+"""In the store; new and verified; of another program."""
 
 
 class Gathering:
@@ -48,6 +52,11 @@ class Gathering:
         self, base: StoredModel, kinds: Collection[str], quantize: str
     ) -> AsyncGenerator[Progress, None]:
         """The files of another model that are of these kinds."""
+        if isinstance(base, LocalModel):
+            async with aclosing(self._from_local(base, quantize)) as statuses:
+                async for progress in statuses:
+                    yield progress
+            return
         for part in inherited(base, kinds):
             blob = await self._brought(base, part)
             if part.kind != "model" or not quantize:
@@ -57,6 +66,20 @@ class Gathering:
             async with aclosing(self._whole({"model.gguf": blob}, weights, part, quantize)) as statuses:
                 async for progress in statuses:
                     yield progress
+
+    async def _from_local(self, base: LocalModel, quantize: str) -> AsyncGenerator[Progress, None]:
+        """Files that were used in place so far."""
+        yield Progress("parsing GGUF")
+        found, part = await self._describe(base.model_path), Part("model", b"", base.name.short)
+        files: dict[str, Blob] = {path.name: path for path in base.paths}
+        if len(files) == 1 and quantize in ("", found.quantization):
+            writer = self._scratch.enter_context(self._store.blob_writer())
+            await in_thread(partial(copy_file, base.open(), writer))
+            self._add(part, writer, found)
+            return
+        async with aclosing(self._whole(files, found, part, quantize)) as statuses:
+            async for progress in statuses:
+                yield progress
 
     async def add(self, files: Files, kind: str, quantize: str = "") -> AsyncGenerator[Progress, None]:
         """Uploaded files, one of which (or all together) is to be a layer of this kind. Files of models may
@@ -115,7 +138,9 @@ class Gathering:
         """One GGUF file, or all parts of one, as `part`."""
         if quantize in ("", found.quantization):
             if len(files) == 1:
-                self._add(part, next(iter(files.values())), found)
+                (blob,) = files.values()
+                assert not isinstance(blob, Path)
+                self._add(part, blob, found)
                 return
             status, quantize = "merging GGUF files", ""
         elif found.quantization in UNQUANTIZED:
@@ -146,12 +171,12 @@ class Gathering:
         self._add(part._replace(parent=""), writer, await self._describe(writer))
         self.spent += [blob for blob in files.values() if isinstance(blob, str)]
 
-    def _add(self, part: Part, blob: Blob, found: WeightsDescription) -> None:
+    def _add(self, part: Part, blob: Digest | BlobWriter, found: WeightsDescription) -> None:
         self.parts.append(part._replace(blob=blob))
         if part.kind == "model":
             self.weights = found
 
-    async def _brought(self, base: StoredModel, part: Part) -> Blob:
+    async def _brought(self, base: StoredModel, part: Part) -> Digest | BlobWriter:
         """Copied if it is in a store that is only read."""
         assert isinstance(part.blob, str)
         if self._store.has_blob(part.blob):
@@ -166,6 +191,12 @@ class Gathering:
             return await self._tools.describe(self._open(blob, opened))
 
     def _open(self, blob: Blob, opened: ExitStack) -> int:
-        descriptor = self._store.open_blob(blob) if isinstance(blob, str) else open_blob(blob.path)
+        if isinstance(blob, str):
+            descriptor = self._store.open_blob(blob)
+        elif isinstance(blob, BlobWriter):
+            descriptor = open_blob(blob.path)
+        else:
+            with reported(f"cannot read {blob.name}"):
+                descriptor = open_regular(blob)
         opened.callback(os.close, descriptor)
         return descriptor

@@ -1,4 +1,4 @@
-"""Copying a blob from another store."""
+"""Copying what lies outside of the store into it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ _CHUNK_BYTES = 1 << 20
 
 def copy_blob(path: Path, writer: BlobWriter, cancelled: threading.Event) -> None:
     """Raises MissingBlob, StoreError, DigestMismatch."""
-    with os.fdopen(open_blob(path), "rb") as file:
+    copy_file(open_blob(path), writer, cancelled)
+
+
+def copy_file(descriptor: int, writer: BlobWriter, cancelled: threading.Event) -> None:
+    """All of a file, which is closed. Raises StoreError, DigestMismatch."""
+    with os.fdopen(descriptor, "rb") as file:
         check_free_space(writer.path.parent, os.fstat(file.fileno()).st_size)
         while chunk := _read(file.fileno()):
             if cancelled.is_set():

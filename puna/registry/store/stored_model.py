@@ -50,6 +50,14 @@ class ModelEntry:
         return self.model_path.name
 
     @property
+    def parent(self) -> str:
+        """Short name of the model that it was made from; empty: of none. Of Ollama, it may be a path: that is
+        nobody's business.
+        """
+        origin = next((layer.origin for layer in self.manifest.layers if layer.kind == "model"), None)
+        return "" if origin is None or origin.startswith("/") else origin
+
+    @property
     def adapter_path(self) -> Path | None:
         """The GGUF file of its LoRA adapter, if it has one."""
         digests = [layer.digest for layer in self.manifest.layers if layer.kind == "adapter"]
