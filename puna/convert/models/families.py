@@ -9,14 +9,15 @@ from puna.convert.errors import ConversionError
 from puna.convert.models import extras
 from puna.convert.models.config import Config
 from puna.convert.models.family import (
-    ATTENTION,
     EXPERTS,
     FEED_FORWARD,
     NORMED_HEADS,
+    PRE_NORMS,
+    PROJECTIONS,
     Family,
 )
 
-_TRANSFORMER = ATTENTION | FEED_FORWARD
+_TRANSFORMER = PROJECTIONS | PRE_NORMS | FEED_FORWARD
 _MIXTRAL = {
     "block_sparse_moe.gate": "ffn_gate_inp",
     "block_sparse_moe.experts.w1": "ffn_gate_exps",
@@ -25,9 +26,10 @@ _MIXTRAL = {
 }
 _POST_NORMS = {
     "post_attention_layernorm": "post_attention_norm",
-    "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
+_GEMMA = _TRANSFORMER | _POST_NORMS | {"pre_feedforward_layernorm": "ffn_norm"}
+_NORMED_BEHIND = PROJECTIONS | NORMED_HEADS | FEED_FORWARD | _POST_NORMS
 _SHARED_EXPERT = {
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
@@ -50,7 +52,7 @@ _LLAMA = Family(
 )
 _GEMMA3 = Family(
     architecture="gemma3",
-    layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
+    layer_names=_GEMMA | NORMED_HEADS,
     hyperparameters=extras.gemma3,
     norms_add_one=True,
     has_output=False,
@@ -60,7 +62,7 @@ _GEMMA3 = Family(
 
 _OLMO2 = Family(
     architecture="olmo2",
-    layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
+    layer_names=_NORMED_BEHIND,
     hyperparameters=extras.some_windows,
 )
 
@@ -81,24 +83,24 @@ FAMILIES = {
     "Olmo3ForCausalLM": _OLMO2,
     "Exaone4ForCausalLM": Family(
         architecture="exaone4",
-        layer_names=_TRANSFORMER | NORMED_HEADS | _POST_NORMS,
+        layer_names=_NORMED_BEHIND,
         hyperparameters=extras.some_windows,
     ),
     "Qwen2MoeForCausalLM": Family(
         architecture="qwen2moe",
-        layer_names=_TRANSFORMER | EXPERTS | _SHARED_EXPERT,
+        layer_names=PROJECTIONS | PRE_NORMS | EXPERTS | _SHARED_EXPERT,
         hyperparameters=extras.shared_expert,
     ),
     "Qwen2ForCausalLM": Family(architecture="qwen2", layer_names=_TRANSFORMER),
     "Qwen3ForCausalLM": Family(architecture="qwen3", layer_names=_TRANSFORMER | NORMED_HEADS),
     "Qwen3MoeForCausalLM": Family(
         architecture="qwen3moe",
-        layer_names=_TRANSFORMER | NORMED_HEADS | EXPERTS,
+        layer_names=PROJECTIONS | PRE_NORMS | NORMED_HEADS | EXPERTS,
         hyperparameters=extras.experts,
     ),
     "Gemma2ForCausalLM": Family(
         architecture="gemma2",
-        layer_names=_TRANSFORMER | _POST_NORMS,
+        layer_names=_GEMMA,
         hyperparameters=extras.gemma2,
         norms_add_one=True,
         has_output=False,

@@ -30,16 +30,15 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """What a configuration need not say."""
 
 
-ATTENTION = {
-    "input_layernorm": "attn_norm",
+PROJECTIONS = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
     "self_attn.o_proj": "attn_output",
 }
 NORMED_HEADS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+PRE_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
 FEED_FORWARD = {
-    "post_attention_layernorm": "ffn_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",

@@ -1,0 +1,30 @@
+"""Names of tensors are those of the gguf package, for every family."""
+
+from __future__ import annotations
+
+import gguf
+import pytest
+
+from puna.convert.models.families import FAMILIES
+from puna.convert.models.names import place_of
+
+pytestmark = pytest.mark.unit
+
+NUMBERS = {text: number for number, text in gguf.MODEL_ARCH_NAMES.items()}
+SPLIT = "gate_up_proj"
+"""Two tensors of GGUF."""
+
+
+@pytest.mark.parametrize("model_class", FAMILIES)
+def test_names_of_a_layer(model_class: str):
+    family = FAMILIES[model_class]
+    names = gguf.get_tensor_name_map(NUMBERS[family.architecture], 5)
+    for inner in family.layer_names:
+        if inner.endswith(SPLIT):
+            continue
+        source = f"model.layers.4.{inner}"
+        older = source.replace("model.", "").replace("block_sparse_moe.experts", "feed_forward.experts")
+        expected = names.get_name(source) or names.get_name(older)
+        place = place_of(f"{source}.weight", family)
+        assert place is not None
+        assert place.name == f"{expected}.weight", source
