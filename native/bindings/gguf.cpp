@@ -264,6 +264,7 @@ void bind_gguf(nb::module_& m) {
       .def(nb::new_(&open), nb::arg("descriptor"))
       .def_prop_ro("metadata", &GgufFile::metadata)
       .def("data", &data, nb::arg("name"))
+      .def("check_whole", [](const GgufFile& file) { file.mapping().check_whole(); })
       .def("dequantize", &to_floats, nb::arg("name"));
 }
 

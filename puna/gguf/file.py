@@ -87,6 +87,15 @@ class GgufFile:
         except _native.NativeError as error:
             raise self._error(error) from error
 
+    def check_whole(self) -> None:
+        """After reading data: GgufError if the file has been cut short, and zeros were read instead (where
+        bus errors are caught).
+        """
+        try:
+            self.native.check_whole()
+        except _native.NativeError as error:
+            raise self._error(error) from error
+
     def close(self) -> None:
         self._native = None
 

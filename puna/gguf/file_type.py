@@ -10,7 +10,7 @@ from typing import Any
 from puna.gguf.metadata import TensorInfo
 
 # general.file_type, as llama.cpp numbers it; the gaps are formats that were removed.
-_FILE_TYPES = {
+_NAMES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1",
     10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M",
     16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S",
@@ -19,12 +19,15 @@ _FILE_TYPES = {
     38: "MXFP4_MOE",
 }  # fmt: skip
 
+FILE_TYPES = {name: number for number, name in _NAMES.items()}
+"""general.file_type by name."""
+
 
 def quantization_name(metadata: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> str:
     """Such as "Q4_K_M": what the file says of itself, else the type that most of its weights have."""
     file_type = metadata.get("general.file_type")
-    if isinstance(file_type, int) and file_type in _FILE_TYPES:
-        return _FILE_TYPES[file_type]
+    if isinstance(file_type, int) and file_type in _NAMES:
+        return _NAMES[file_type]
     weights: Counter[str] = Counter()
     for tensor in tensors.values():
         weights[tensor.type] += math.prod(tensor.shape)

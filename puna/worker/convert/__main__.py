@@ -9,8 +9,10 @@ def main() -> None:
     channel = begin("conversion")
 
     # Only now, so that signals during the slow imports are ignored, too.
+    from puna._native import catch_bus_errors
     from puna.worker.convert.worker import run
 
+    catch_bus_errors()
     run(channel)
 
 
