@@ -74,7 +74,7 @@ Program::~Program() = default;
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
   int64_t total = replicas_.size + attention_partials_.size + expert_results_.size + kept_inputs_.size +
-                  adapter_sums_.size;
+                  adapter_sums_.size + adapter_low_.size;
   for (const Memory& memory : memory_) total += memory.size;
   return total;
 }
@@ -88,7 +88,7 @@ int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) con
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
   memory_ = {};
-  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = adapter_sums_ = {};
+  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = adapter_sums_ = adapter_low_ = {};
   states_.clear();
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
@@ -130,7 +130,7 @@ std::shared_ptr<Adapter> Program::load_adapter(std::shared_ptr<GgufFile> file, f
   return adapter;
 }
 
-void Program::prepare_adapters(ThreadPool& pool, const Batch& batch) {
+void Program::prepare_adapters(ThreadPool& pool, const Batch& batch, int num_threads) {
   adapted_ = adapted_rows(batch);
   for (const AdaptedRows& group : adapted_) {
     const auto is_its = [&](const std::weak_ptr<Adapter>& known) {
@@ -140,11 +140,13 @@ void Program::prepare_adapters(ThreadPool& pool, const Batch& batch) {
     if (found == adapters_.end()) throw Error("the adapter is not one of this model's");
     found->lock()->prepare(pool);
   }
-  reserve(adapter_sums_, sizeof(float), most_adapter_sums(plan_, adapted_));
+  const AdapterFloats most = most_adapter_floats(plan_, adapted_);
+  reserve(adapter_sums_, sizeof(float), most.sums);
+  reserve(adapter_low_, static_cast<int64_t>(sizeof(float)) * num_threads, most.low);
 }
 
 void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
-  prepare_adapters(pool, batch);
+  prepare_adapters(pool, batch, num_threads);
   for (size_t d = 0; d < kNumDomains; ++d)
     reserve(memory_[d], plan_.row_bytes[d], num_rows(batch, static_cast<Domain>(d)));
   reserve(replicas_, plan_.replica_bytes(), num_threads);
@@ -192,6 +194,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(pool, batch, threads);
   const int64_t expert_results = most_expert_results(batch);
+  const int64_t adapter_low = most_adapter_floats(plan_, adapted_).low;
   work_->begin(control);
   Step shared{
       .plan = plan_,
@@ -205,6 +208,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
       .kept_inputs = kept_inputs_.bytes.get(),
       .adapted = adapted_,
       .adapter_sums = reinterpret_cast<float*>(adapter_sums_.bytes.get()),
+      .adapter_low = reinterpret_cast<float*>(adapter_low_.bytes.get()),
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
@@ -216,6 +220,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
     Step step = shared;
     step.thread = thread;
     step.expert_results += expert_results * thread;
+    step.adapter_low += adapter_low * thread;
     step.replicas += plan_.replica_bytes() * thread;
     run_stages(step);
   };

@@ -249,7 +249,7 @@ class Program {
   };
   static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
   void prepare(ThreadPool& pool, const Batch& batch, int num_threads);
-  void prepare_adapters(ThreadPool& pool, const Batch& batch);
+  void prepare_adapters(ThreadPool& pool, const Batch& batch, int num_threads);
   int64_t most_expert_results(const Batch& batch) const;
   void run_stages(const Step& step) const noexcept;
   Output output(const Step& step, int buffer, int64_t first, int64_t rows) const;
@@ -262,7 +262,7 @@ class Program {
   Memory attention_partials_;  // sums over segments of contexts that several threads share
   Memory expert_results_;      // of each thread
   Memory kept_inputs_;         // of drafts, for recurrence stages
-  Memory adapter_sums_;        // of one linear stage
+  Memory adapter_sums_, adapter_low_;  // of one linear stage
   std::vector<AdaptedRows> adapted_;
   std::vector<std::weak_ptr<Adapter>> adapters_;
   std::vector<KvSlot> kv_slots_;  // [groups][T]

@@ -25,7 +25,8 @@ struct Step {
   std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
   uint8_t* kept_inputs;                   // of drafts
   std::span<const AdaptedRows> adapted;
-  float* adapter_sums;
+  float* adapter_sums;  // A x of a linear stage, by segments of columns
+  float* adapter_low;   // this thread's own: scale * A x
   // For contexts that several threads share: sums over their segments, and how many pieces of a tile are
   // done.
   float* attention_partials;

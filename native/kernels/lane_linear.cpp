@@ -14,6 +14,14 @@ inline constexpr int kLaneTokens = 4;
 inline constexpr int kLaneTokens = 1;
 #endif
 
+// The hardware's streams end with each page: so far ahead, a matrix is fetched by hand.
+inline constexpr uintptr_t kAhead = 2048;
+template <uintptr_t kSize>
+PUNA_INLINE void prefetch_lines(uintptr_t address) {
+  PUNA_UNROLL(4)
+  for (uintptr_t i = 0; i < kSize; i += 64) prefetch_later(address + i);
+}
+
 // 16 rows for kTokens tokens; w: of column args.col_begin.
 template <TensorType kType, int kTokens>
 PUNA_INLINE void multiply_lanes(const LaneLinearArgs& args, const uint8_t* w, const float* const* x,
@@ -27,6 +35,7 @@ PUNA_INLINE void multiply_lanes(const LaneLinearArgs& args, const uint8_t* w, co
   }
   int64_t c = args.col_begin;
   for (; c + kSums <= args.col_end; c += kSums, w += kSums * kBytes) {
+    prefetch_lines<kSums * kBytes>(reinterpret_cast<uintptr_t>(w) + kAhead);
     PUNA_UNROLL(4)
     for (int i = 0; i < kSums; ++i) {
       const f32x16 weights = load_floats<kType>(w + i * kBytes);

@@ -7,8 +7,6 @@
 namespace puna {
 namespace {
 
-constexpr int64_t kTokens = 8;  // whose A x are added up at a time
-
 // One pair of matrices at work: for the rows of an adapter, beside one part of a linear stage.
 struct Work {
   const AdaptedRows& group;
@@ -16,25 +14,28 @@ struct Work {
   const LinearPart& part;
   const LowRank& pair;
   int64_t first_sum;  // sums[row][segment][padded rank] begin here
+  int64_t first_low;  // scale * A x, [row][rank], begins here in each thread's memory
 
   int64_t num_segments() const { return num_adapter_segments(pair.down.cols); }
   int64_t row_sums() const { return num_segments() * pair.padded_rank(); }
-  int64_t num_sums() const { return row_sums() * static_cast<int64_t>(rows.size()); }
+  int64_t num_rows() const { return static_cast<int64_t>(rows.size()); }
+  AdapterFloats floats() const { return {row_sums() * num_rows(), pair.rank * num_rows()}; }
 };
 
 // body(work) for all of a stage, in one order.
 template <typename Body>
 void for_each_work(std::span<const AdaptedRows> adapted, const LinearStage& stage, const Body& body) {
-  int64_t first_sum = 0;
+  AdapterFloats first{};
   for (const AdaptedRows& group : adapted) {
     const std::vector<int32_t>& rows = group.rows[static_cast<size_t>(stage.domain)];
     if (rows.empty()) continue;
     for (const LinearPart& part : stage.parts) {
       const LowRank* pair = part.site < 0 ? nullptr : group.adapter->at(part.site);
       if (pair == nullptr) continue;
-      const Work work{group, rows, part, *pair, first_sum};
+      const Work work{group, rows, part, *pair, first.sums, first.low};
       body(work);
-      first_sum += work.num_sums();
+      first.sums += work.floats().sums;
+      first.low += work.floats().low;
     }
   }
 }
@@ -56,7 +57,7 @@ void run_unit(const Step& step, const Work& work, int64_t unit) {
       .x = step.floats(work.part.floats, 0),
       .x_stride = width_of(step, work.part.floats),
       .x_rows = work.rows.data(),
-      .num_tokens = static_cast<int64_t>(work.rows.size()),
+      .num_tokens = work.num_rows(),
       .out = step.adapter_sums + work.first_sum + segment * rank + row,
       .out_stride = work.row_sums(),
       .out_rows = nullptr,
@@ -64,40 +65,34 @@ void run_unit(const Step& step, const Work& work, int64_t unit) {
   });
 }
 
-// scale * A x of some of the rows, [count][rank].
-void add_up(const Step& step, const Work& work, int64_t first, int64_t count, float* out) {
+void add_up(const Step& step, const Work& work) {
   const int64_t rank = work.pair.rank, stride = work.pair.padded_rank(), segments = work.num_segments();
-  for (int64_t t = 0; t < count; ++t, out += rank) {
-    const float* sums = step.adapter_sums + work.first_sum + (first + t) * work.row_sums();
-    std::copy_n(sums, rank, out);
+  const float* sums = step.adapter_sums + work.first_sum;
+  float* low = step.adapter_low + work.first_low;
+  for (int64_t row = 0; row < work.num_rows(); ++row, sums += work.row_sums(), low += rank) {
+    std::copy_n(sums, rank, low);
     for (int64_t s = 1; s < segments; ++s)
-      for (int64_t k = 0; k < rank; ++k) out[k] += sums[s * stride + k];
-    for (int64_t k = 0; k < rank; ++k) out[k] *= work.pair.scale;
+      for (int64_t k = 0; k < rank; ++k) low[k] += sums[s * stride + k];
+    for (int64_t k = 0; k < rank; ++k) low[k] *= work.pair.scale;
   }
 }
 
-void add_up_rows(const Step& step, const Work& work, int64_t row_begin, int64_t row_end) {
-  float low[kTokens * kMaxRank];
-  const auto num_rows = static_cast<int64_t>(work.rows.size());
-  for (int64_t first = 0; first < num_rows; first += kTokens) {
-    const int64_t count = std::min(kTokens, num_rows - first);
-    add_up(step, work, first, count, low);
-    step.plan.kernels->lane_linear({
-        .weight = &work.pair.up,
-        .row_begin = row_begin,
-        .row_end = row_end,
-        .col_begin = 0,
-        .col_end = work.pair.rank,
-        .x = low,
-        .x_stride = work.pair.rank,
-        .x_rows = nullptr,
-        .num_tokens = count,
-        .out = step.floats(work.part.out, 0) + row_begin,
-        .out_stride = width_of(step, work.part.out),
-        .out_rows = work.rows.data() + first,
-        .adds = true,
-    });
-  }
+void add_rows(const Step& step, const Work& work, int64_t row_begin, int64_t row_end) {
+  step.plan.kernels->lane_linear({
+      .weight = &work.pair.up,
+      .row_begin = row_begin,
+      .row_end = row_end,
+      .col_begin = 0,
+      .col_end = work.pair.rank,
+      .x = step.adapter_low + work.first_low,
+      .x_stride = work.pair.rank,
+      .x_rows = nullptr,
+      .num_tokens = work.num_rows(),
+      .out = step.floats(work.part.out, 0) + row_begin,
+      .out_stride = width_of(step, work.part.out),
+      .out_rows = work.rows.data(),
+      .adds = true,
+  });
 }
 
 AdaptedRows& group_of(std::vector<AdaptedRows>& groups, const Adapter* adapter) {
@@ -126,23 +121,30 @@ std::vector<AdaptedRows> adapted_rows(const Batch& batch) {
   return groups;
 }
 
-int64_t most_adapter_sums(const Plan& plan, std::span<const AdaptedRows> adapted) {
-  int64_t most = 0;
+AdapterFloats most_adapter_floats(const Plan& plan, std::span<const AdaptedRows> adapted) {
+  AdapterFloats most{};
   if (adapted.empty()) return most;
   for (const Stage& stage : plan.stages) {
     const auto* linear = std::get_if<LinearStage>(&stage);
-    int64_t sums = 0;
-    if (linear != nullptr)
-      for_each_work(adapted, *linear, [&](const Work& work) { sums += work.num_sums(); });
-    most = std::max(most, sums);
+    if (linear == nullptr) continue;
+    AdapterFloats floats{};
+    for_each_work(adapted, *linear, [&](const Work& work) {
+      floats.sums += work.floats().sums;
+      floats.low += work.floats().low;
+    });
+    most = {std::max(most.sums, floats.sums), std::max(most.low, floats.low)};
   }
   return most;
+}
+
+void begin_adapters(const Step& step, const LinearStage& stage) {
+  for_each_work(step.adapted, stage, [&](const Work& work) { add_up(step, work); });
 }
 
 void add_adapters(const Step& step, const LinearStage& stage, const LinearPart& part, int64_t row_begin,
                   int64_t row_end) {
   for_each_work(step.adapted, stage, [&](const Work& work) {
-    if (&work.part == &part) add_up_rows(step, work, row_begin, row_end);
+    if (&work.part == &part) add_rows(step, work, row_begin, row_end);
   });
 }
 

@@ -21,10 +21,16 @@ struct AdaptedRows {
 // Adapter by adapter; none if no sequence has one.
 std::vector<AdaptedRows> adapted_rows(const Batch& batch);
 
-// Sums of A x of one linear stage, at most.
-int64_t most_adapter_sums(const Plan& plan, std::span<const AdaptedRows> adapted);
+// What a linear stage needs memory for: the segments' sums of A x, and for each thread scale * A x.
+struct AdapterFloats {
+  int64_t sums, low;
+};
+// At most.
+AdapterFloats most_adapter_floats(const Plan& plan, std::span<const AdaptedRows> adapted);
 
-// Adds scale * B (A x) to rows [row_begin, row_end) of what the stage's part gives; behind its AdapterStage.
+// Has this thread know scale * A x of the stage, behind its AdapterStage.
+void begin_adapters(const Step& step, const LinearStage& stage);
+// Adds B (scale * A x) to rows [row_begin, row_end) of what the stage's part gives.
 void add_adapters(const Step& step, const LinearStage& stage, const LinearPart& part, int64_t row_begin,
                   int64_t row_end);
 // Has the processor fetch what that will read.

@@ -160,6 +160,7 @@ const uint8_t* first_weights(const Step& step, size_t linear_stage) {
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept {
   const int64_t num_rows = step.num_rows(stage.domain);
   if (num_rows == 0) return;
+  begin_adapters(step, stage);
   const int64_t count = units_of(stage);
   const int64_t largest = largest_run(stage, num_rows);
   for (Range run; !(run = shares.take(step.thread, count, largest)).empty();) {
