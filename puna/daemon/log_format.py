@@ -60,6 +60,8 @@ def configure_logging(*, debug: bool, as_json: bool = False) -> None:
     lines = LineFormatter(f"%(asctime)s %(levelname)s {name}%(request)s%(message)s")
     handler.setFormatter(JsonFormatter() if as_json else lines)
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.INFO)
+    for library in ("httpx", "httpcore"):  # they log addresses that are as good as passwords, and headers
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _without_halves(fields: dict[str, Any]) -> dict[str, Any]:

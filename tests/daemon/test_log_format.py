@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,17 @@ def test_json_lines_have_the_request_the_error_and_nothing_that_terminals_obey()
     assert entry["message"] == "a\n\x9b\\udc80\u202e"
     assert (entry["level"], entry["logger"], entry["request_id"]) == ("warning", "puna", "abc")
     assert entry["error"] == "ValueError: why"
+
+
+SAY = """
+import logging
+from puna.daemon.log_format import configure_logging
+configure_logging(debug=True)
+for name in ("httpx", "httpcore.http11", "puna"):
+    logging.getLogger(name).info("of %s", name)
+"""
+
+
+def test_clients_of_registries_log_neither_addresses_nor_tokens():
+    done = subprocess.run([sys.executable, "-c", SAY], capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in done.stderr.splitlines()] == ["puna"]

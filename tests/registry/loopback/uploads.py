@@ -23,7 +23,7 @@ class Upload:
     """What has come of one blob."""
 
     data: bytearray = field(default_factory=bytearray)
-    parts: dict[int, bytes] = field(default_factory=dict)
+    parts: dict[int, bytearray] = field(default_factory=dict)
     """By offset, of those that went elsewhere."""
 
     def content(self) -> bytes:
@@ -91,9 +91,9 @@ class UploadHandler(BaseHTTPRequestHandler):
         self.log_request_of_test()
         url = urlsplit(self.path)
         if match := re.fullmatch(r"/elsewhere/(\w+)/(\d+)", url.path):
-            part = bytearray()
+            part = self.uploads.running[match[1]].parts.setdefault(int(match[2]), bytearray())
+            part.clear()
             self.take(part, self.uploads.fault(), 200, {})
-            self.uploads.running[match[1]].parts[int(match[2])] = bytes(part)
         elif match := re.fullmatch(r"/v2/(.+)/manifests/([^/]+)", url.path):
             data = self.rfile.read(int(self.headers["Content-Length"]))
             self.registry.contents.add_manifest(match[1], match[2], data, self.headers["Content-Type"])
