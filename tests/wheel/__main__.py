@@ -33,7 +33,9 @@ _MOST_BYTES = 12 << 20
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("wheels", nargs="+", type=Path)
     parser.add_argument("--model", default="smollm2:135m")
     parser.add_argument("--prompt", default="Why is the sky blue? Answer in one sentence.")
