@@ -100,7 +100,7 @@ class Campaign:
 
     def _attempt(self, name: str) -> bool:
         """Whether the model is there afterwards."""
-        there = self._completed()
+        there, num_errors = self._completed(), self._num_errors()
         self._registry.sent.clear()
         self._registry.requests.clear()
         processes = [
@@ -118,11 +118,14 @@ class Campaign:
                 process.join()
         self._registry.wait_until_idle()
         self.found.num_attempts += 1
-        self._count(there, any(process.exitcode == -9 for process in processes))
+        self._count(there, num_errors, any(process.exitcode == -9 for process in processes))
         for process in processes:
             if process.exitcode not in (0, 1, -9):
                 self.found.violations.append(f"{name}: ended with {process.exitcode}")
         return any(process.exitcode == 0 for process in processes)
+
+    def _num_errors(self) -> int:
+        return len(self._errors.read_text().splitlines()) if self._errors.exists() else 0
 
     def _completed(self) -> dict[str, list[tuple[int, int]]]:
         """Ranges that are there, by digest, of blobs and of unfinished downloads."""
@@ -138,7 +141,7 @@ class Campaign:
                     found.setdefault(parse_digest(name), []).append((begin, begin + record["Completed"]))
         return found
 
-    def _count(self, there: dict[str, list[tuple[int, int]]], was_killed: bool) -> None:
+    def _count(self, there: dict[str, list[tuple[int, int]]], num_errors: int, was_killed: bool) -> None:
         """What came of an attempt that began with what was `there`."""
         now = self._completed()
         num_there = {digest: sum(end - start for start, end in ranges) for digest, ranges in there.items()}
@@ -152,13 +155,14 @@ class Campaign:
             )
             again = sum(overlap for overlap in overlaps if overlap > 1)  # one byte asks where the blob is
             self.found.fetched_again += again
-        if was_killed:
+        if was_killed and num_errors == self._num_errors():  # else what was there may have been deleted
             num_sent = sum(sent.end - sent.start for sent in self._registry.sent)
             came = sum(
                 sum(end - start for start, end in now.get(digest, ())) - num_there.get(digest, 0)
                 for digest in digests
             )
-            self.found.lost.append(max(num_sent - came, 0))
+            if num_sent:
+                self.found.lost.append(num_sent - came)
 
     def _verify(self, name: str, is_complete: bool) -> None:
         found = self.found.violations

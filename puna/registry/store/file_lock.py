@@ -23,6 +23,11 @@ def share_lock(descriptor: int) -> None:
     _lock(descriptor, fcntl.LOCK_SH)
 
 
+def unlock(descriptor: int) -> None:
+    """Before the descriptor is closed. Raises OSError."""
+    _lock(descriptor, fcntl.LOCK_UN)
+
+
 def _lock(descriptor: int, operation: int) -> bool:
     try:
         fcntl.flock(descriptor, operation)

@@ -14,7 +14,7 @@ from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import DigestMismatch
 from puna.registry.store.blob_holds import is_at
 from puna.registry.store.blob_writer import reported
-from puna.registry.store.file_lock import try_lock
+from puna.registry.store.file_lock import try_lock, unlock
 from puna.registry.store.free_space import check_free_space
 from puna.registry.store.part_files import (
     Part,
@@ -147,6 +147,7 @@ class PartialBlob:
             # First the name: without their records, the bytes would be fetched again after a kill.
             self.path.replace(self.path.with_name(blob_file_name(self.digest)))
             delete_parts(self.path)
+            unlock(self._descriptor)  # it is a blob now, which others may hold
 
     def discard(self) -> None:
         """Deletes everything. Raises StoreError."""

@@ -228,16 +228,17 @@ class _Handler(UploadHandler, BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {shown}-{end - 1}/{total}")
         self.end_headers()
         if self.command != "HEAD":
-            self._send(path, Sent(digest, start, stop), fault)
+            self._send(path, Sent(digest, start, end), stop, fault)
         return None
 
-    def _send(self, path: Path, wanted: Sent, fault: Fault) -> None:
+    def _send(self, path: Path, wanted: Sent, stop: int, fault: Fault) -> None:
+        """Up to `stop`, whatever was wanted."""
         position = wanted.start
         with self.registry.sending(), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             try:
-                while position < wanted.end:
-                    count = min(_SEND_BYTES, wanted.end - position)
+                while position < stop:
+                    count = min(_SEND_BYTES, stop - position)
                     self.registry.wait_for_turn(count)
                     if fault.kind == "slow":
                         time.sleep(0.01)
@@ -248,7 +249,7 @@ class _Handler(UploadHandler, BaseHTTPRequestHandler):
                         self.connection.settimeout(None)
                         position += os.sendfile(self.connection.fileno(), file.fileno(), position, count)
             finally:
-                self.registry.sent.append(Sent(wanted.digest, wanted.start, min(position, size)))
+                self.registry.sent.append(wanted._replace(end=min(position, wanted.end)))
         if fault.kind == "stall":
             time.sleep(60)
         if fault.kind in ("drop", "long length", "stall"):
