@@ -166,6 +166,20 @@ def test_a_registry_that_never_takes_it(store, registry, uploads, add):
     assert ("me/m", "t") not in registry.contents.manifests
 
 
+def test_a_registry_that_is_not_there_is_told_at_once(store, registry, add):
+    add()
+    access = RegistryAccess(
+        store.root / "key", patience=Patience(after_nothing=(60.0,))
+    )  # with TLS, here none
+
+    async def main():
+        async for _ in push(store, ModelName.parse(f"{registry.host}/me/m:t"), access):
+            pass
+
+    with pytest.raises(PushError, match=r"cannot connect to 127\.0\.0\.1"):
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_who_goes_away_ends_the_push(store, registry, uploads, add):
     add()
     patience = Patience(after_nothing=(60.0,))

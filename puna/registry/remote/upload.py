@@ -27,8 +27,8 @@ _PIECE_BYTES = 1 << 20
 _NUM_SESSIONS = 3
 _MAX_REDIRECTS = 10
 _REFUSED, _GONE, _OUT_OF_ORDER = 400, 404, 416
-_PASSING = (None, 408, 425, 429, _OUT_OF_ORDER, 500, 502, 503, 504)
-"""Statuses of what may be better a moment later; None: there was no answer."""
+_BUSY = (408, 425, 429, _OUT_OF_ORDER, 500, 502, 503, 504)
+"""Statuses of what may be better a moment later."""
 _SLOW_ANSWER_S = 600.0
 """Registries may read all of a blob again before they say that they have it."""
 _KEPT = re.compile(r"(?:bytes=)?0-(\d{1,18})", re.ASCII)
@@ -93,7 +93,9 @@ class BlobUpload:
             self._bodies.clear()  # the registry has forgotten the upload, perhaps because it is done
 
     async def _attempt(self, source: str) -> None:
-        if await self._persistently(self._is_there):
+        if await self._persistently(
+            self._is_there, _BUSY
+        ):  # one who cannot be reached at all is told so at once
             return
         url = await self._persistently(lambda: self._begin(source))
         if url is None:
@@ -109,13 +111,15 @@ class BlobUpload:
                     redirected.create_task(self._send_elsewhere(elsewhere, part, room))
         await self._finish(url)
 
-    async def _persistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Tries again after what may pass."""
+    async def _persistently(
+        self, attempt: Callable[[], Awaitable[T]], passing: tuple[int | None, ...] = (None, *_BUSY)
+    ) -> T:
+        """Tries again after what may pass: statuses, or None for no answer."""
         for pause_s in self._patience.after_nothing:
             try:
                 return await attempt()
             except RemoteError as error:
-                if error.status not in _PASSING:
+                if error.status not in passing:
                     raise
             await asyncio.sleep(pause_s)
         return await attempt()
@@ -184,7 +188,7 @@ class BlobUpload:
         try:
             answer = await self._client.ask("GET", url)
         except RemoteError as error:
-            if error.status in _PASSING or error.status == _GONE:
+            if error.status in (None, _GONE, *_BUSY):
                 raise
             return url, part.start  # it does not tell, so all of the part is sent again
         kept = _KEPT.fullmatch(answer.headers.get("range", ""))
