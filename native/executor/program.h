@@ -258,10 +258,10 @@ class Program {
   std::mutex one_run_;
   // Kept from step to step, so that a step allocates nothing unless it is the largest so far.
   std::array<Memory, kNumDomains> memory_;
-  Memory replicas_;            // one row of every domain for each thread
-  Memory attention_partials_;  // sums over segments of contexts that several threads share
-  Memory expert_results_;      // of each thread
-  Memory kept_inputs_;         // of drafts, for recurrence stages
+  Memory replicas_;                    // one row of every domain for each thread
+  Memory attention_partials_;          // sums over segments of contexts that several threads share
+  Memory expert_results_;              // of each thread
+  Memory kept_inputs_;                 // of drafts, for recurrence stages
   Memory adapter_sums_, adapter_low_;  // of one linear stage
   std::vector<AdaptedRows> adapted_;
   std::vector<std::weak_ptr<Adapter>> adapters_;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,9 @@ LENGTHS = [1, 7, 2, 1, 11, 1]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with rows that are no multiple of 16 or of 512 columns, and adapters of other ranks and types."""
+    """A model with matrices of more than two segments of columns; adapters of different ranks and types."""
     directory = tmp_path_factory.mktemp("adapters")
-    model = write_tiny(directory / "model", TINY["llama-untied"], "Q8_0")
+    model = write_tiny(directory / "model", replace(TINY["llama-untied"], ffn=1184), "Q8_0")
     write_adapter(directory / "a", model, rank=3, seed=1)
     write_adapter(directory / "b", model, rank=18, seed=2, weight_type="BF16")
     return directory

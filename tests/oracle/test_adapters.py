@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_adapters_of_all_linear_matrices(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_types_and_ranks(weight_type: str, rank: int, isa: str, tolerance: float, tmp_path: Path) -> None:
-    model = write_tiny(tmp_path / "tiny.gguf", TINY["llama-untied"])
+    model = write_tiny(tmp_path / "tiny.gguf", replace(TINY["llama-untied"], ffn=1184))
     adapter = write_adapter(tmp_path / "adapter.gguf", model, rank=rank, weight_type=weight_type)
     difference, effect = compare(model, adapter, isa)
     assert difference < tolerance
