@@ -14,11 +14,12 @@ from puna.convert.models.families import family_of_architecture
 from puna.convert.models.names import place_of
 from puna.convert.output import write_model
 from puna.convert.plan import PlannedTensor, pair_rows
+from puna.convert.quantization import FLOATS
 from puna.convert.sources.files import Files
 from puna.convert.sources.header import SourceTensor, read_header
 from puna.convert.sources.values import all_rows, can_read
-from puna.convert.types import FILE_TYPES
 from puna.gguf import GgufError, Metadata, read_metadata
+from puna.gguf.file_type import FILE_TYPES
 from puna.gguf.writer import float32, string, uint32
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -37,7 +38,7 @@ def convert_adapter(
     Raises ConversionError, OSError.
     """
     type_name = quantize or "F32"
-    if type_name not in FILE_TYPES:
+    if type_name not in FLOATS:
         raise ConversionError(f"adapters cannot be of type {type_name[:40]!r}: F32, F16 and BF16 are known")
     given = Files(files)
     config = given.object(_CONFIG)

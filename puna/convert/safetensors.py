@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from puna._native import ThreadPool
 from puna.convert.job import Report
@@ -11,12 +11,14 @@ from puna.convert.models.config import Config
 from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
 from puna.convert.output import write_model
-from puna.convert.plan import plan_model
+from puna.convert.plan import PlannedTensor, plan_model
+from puna.convert.quantization import ModelFacts, choose_types, quantization_named
 from puna.convert.sources.files import Files
 from puna.convert.sources.shards import read_tensors
-from puna.convert.types import file_type, source_types
+from puna.convert.types import most_frequent, source_types
 from puna.convert.vocabularies.choice import vocabulary_values
-from puna.gguf.writer import GgufValue, float32, int32, string, uint32
+from puna.gguf.file_type import FILE_TYPES
+from puna.gguf.writer import GgufValue, NewTensor, float32, int32, string, uint32
 
 _EMBEDDING = "token_embd.weight"
 _GENERATION = "generation_config.json"
@@ -26,29 +28,43 @@ _SAMPLING = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p":
 def convert_safetensors(
     files: Mapping[str, int],
     output: int,
-    quantize: str,  # noqa: ARG001
+    quantize: str,
     report: Report,
     pool: ThreadPool,
 ) -> None:
-    """files: of the directory, by name. Raises ConversionError, OSError."""
+    """files: of the directory, by name. quantize: of QUANTIZATIONS, in any case; empty: weights stay what
+    they are. Raises ConversionError, OSError.
+    """
     given = Files(files)
     config = Config(given.object(model_config.NAME))
     family = family_of(config)
     config = config.with_defaults(family.defaults)
     planned = [*plan_model(family, config, read_tensors(given)).values()]
     size = next((tensor.shape[0] for tensor in planned if tensor.name == _EMBEDDING), 0)
-    types = source_types(planned)
     metadata = {
         "general.architecture": string(family.architecture),
         "general.type": string("model"),
-        "general.file_type": uint32(file_type(planned, types)),
         "general.quantization_version": uint32(2),
         **_sampling(given),
         **hyperparameters(family, config),
         f"{family.architecture}.vocab_size": uint32(size),
         **vocabulary_values(given, config, family.architecture, size),
     }
+    types, name = _types(planned, metadata, quantize)
+    metadata["general.file_type"] = uint32(FILE_TYPES[name])
     write_model(given, output, metadata, planned, types, report, pool)
+
+
+def _types(
+    planned: Sequence[PlannedTensor], metadata: Mapping[str, GgufValue], quantize: str
+) -> tuple[dict[str, str], str]:
+    """Of each tensor, by name, and of most weights. Raises ConversionError."""
+    types = source_types(planned)
+    if not quantize:
+        return types, most_frequent(planned, types)
+    quantization = quantization_named(quantize)
+    tensors = [NewTensor(tensor.name, types[tensor.name], tensor.shape[::-1]) for tensor in planned]
+    return choose_types(ModelFacts.of(metadata), tensors, quantization), quantization
 
 
 def _sampling(files: Files) -> dict[str, GgufValue]:

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 
 from puna.convert.plan import PlannedTensor
 
-FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}
-"""general.file_type, as llama.cpp numbers it."""
-
 _ALWAYS_F32 = (
     "_norm.weight",
     "ffn_gate_inp.weight",
@@ -36,9 +33,9 @@ def source_types(planned: Sequence[PlannedTensor]) -> dict[str, str]:
 _NEXT = {"F8_E4M3": "BF16", "F64": "F32"}
 
 
-def file_type(planned: Sequence[PlannedTensor], types: dict[str, str]) -> int:
-    """Of a file whose tensors have these types: that of most weights."""
+def most_frequent(planned: Sequence[PlannedTensor], types: dict[str, str]) -> str:
+    """The type that most weights have."""
     weights: Counter[str] = Counter()
     for tensor in planned:
         weights[types[tensor.name]] += math.prod(tensor.shape)
-    return FILE_TYPES[max(weights, key=lambda type_name: weights[type_name])]
+    return max(weights, key=lambda type_name: weights[type_name])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from puna.backends.cpu import CpuBackend
 from puna.convert.errors import ConversionError
+from puna.convert.requantize import requantize
 from puna.convert.safetensors import convert_safetensors
 from puna.gguf import GgufFile
 from puna.tokenizer.from_gguf import load_tokenizer
@@ -178,6 +179,24 @@ def test_metadata_is_the_references(name: str, tmp_path: Path):
             assert tokens[-5:-2] == ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
             assert kinds == [1] * 267 + [3] * 3 + [5] * 2
         assert load_tokenizer(file.metadata).encode("the t", add_special=False)
+
+
+@pytest.mark.parametrize("quantize", ["F16", "Q4_1", "Q8_0"])
+def test_weights_are_quantized_on_their_way_as_they_are_afterwards(quantize: str, tmp_path: Path):
+    tiny = DIRECTORIES["qwen3moe"]
+    files = files_in(write_directory(tmp_path / "in", tiny, random_weights(tiny)))
+    plain, at_once, later = (tmp_path / name for name in ("plain.gguf", "once.gguf", "later.gguf"))
+    convert(convert_safetensors, files, plain)
+    convert(convert_safetensors, files, at_once, quantize.lower())
+    convert(requantize, {"plain": plain}, later, quantize)
+    with GgufFile(at_once) as ours, GgufFile(later) as theirs:
+        assert quantize in {tensor.type for tensor in ours.tensors.values()}
+        for name, tensor in theirs.tensors.items():
+            assert ours.tensors[name].type == tensor.type
+            np.testing.assert_array_equal(ours.data(name), theirs.data(name))
+        key = "general.file_type"
+        assert ours.metadata[key] == theirs.metadata[key]
+        assert len(ours.tensors) == len(theirs.tensors)
 
 
 OF_TINY = {
