@@ -147,15 +147,15 @@ class Campaign:
         num_there = {digest: sum(end - start for start, end in ranges) for digest, ranges in there.items()}
         digests = {sent.digest for sent in self._registry.sent}
         self.found.resumed += sum(num_there.get(digest, 0) for digest in digests)
-        if not self._knows_ranges:
-            return
+        if not self._knows_ranges or num_errors != self._num_errors():
+            return  # what did not verify has been deleted, and whoever else pulls it begins anew
         for sent in self._registry.sent:
             overlaps = (
                 min(sent.end, end) - max(sent.start, start) for start, end in there.get(sent.digest, ())
             )
             again = sum(overlap for overlap in overlaps if overlap > 1)  # one byte asks where the blob is
             self.found.fetched_again += again
-        if was_killed and num_errors == self._num_errors():  # else what was there may have been deleted
+        if was_killed:
             num_sent = sum(sent.end - sent.start for sent in self._registry.sent)
             came = sum(
                 sum(end - start for start, end in now.get(digest, ())) - num_there.get(digest, 0)
