@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", show_default=False)]
 Prefix = Annotated[
-    str, typer.Argument(metavar="[PREFIX]", help="Only names that start so.", show_default=False)
+    str, typer.Argument(metavar="PREFIX", help="Only names that start so.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Use plain http for the registry.")]

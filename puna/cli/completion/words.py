@@ -7,7 +7,7 @@ from typing import Any
 
 from puna.cli.completion.model_names import model_names
 
-_MODELS = ("MODEL", "MODEL...", "[MODEL]", "[PREFIX]", "SOURCE")
+_MODELS = ("MODEL", "PREFIX", "SOURCE")
 """How usage texts call arguments that are names of models."""
 
 
@@ -42,6 +42,6 @@ def _words(command: Any, num_arguments: int) -> Iterator[str]:
     if num_arguments < len(arguments) or argument.nargs == -1:
         metavar = argument.metavar or ""
         if "|" in metavar:  # as bash|zsh|fish
-            yield from metavar.strip("[].").split("|")
+            yield from metavar.split("|")
         elif metavar in _MODELS:
             yield from model_names()

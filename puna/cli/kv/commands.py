@@ -33,7 +33,7 @@ def kv_stats(as_json: AsJson = False) -> None:
 
 @kv_app.command("limit")
 def kv_limit(
-    size: Annotated[str, typer.Argument(metavar="[SIZE]", show_default=False)] = "",
+    size: Annotated[str, typer.Argument(metavar="SIZE", show_default=False)] = "",
     all_memory: Annotated[
         str, typer.Option("--all-memory", metavar="SIZE", help="Limit weights and KV together.")
     ] = "",

@@ -12,11 +12,11 @@ launch_app = typer.Typer()
 @launch_app.command()
 def launch(
     integration: Annotated[
-        str, typer.Argument(metavar="[claude|codex|opencode]", help="None: list them.", show_default=False)
+        str, typer.Argument(metavar="claude|codex|opencode", help="None: list them.", show_default=False)
     ] = "",
     arguments: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[-- ARGS...]", help="For the program.", show_default=False),
+        typer.Argument(metavar="ARGS", help="For the program.", show_default=False),
     ] = None,
     model: Annotated[
         str, typer.Option(metavar="MODEL", help="Default: the newest that knows tools.", show_default=False)
@@ -25,7 +25,10 @@ def launch(
         bool, typer.Option("--config", help="Only print the environment and the command line.")
     ] = False,
 ) -> None:
-    """Launch a coding agent with a model of this server. Its own configuration is left alone."""
+    """Launch a coding agent with a model of this server.
+
+    Its own configuration is left alone; -- comes before what is meant for it.
+    """
     from puna.cli.connection import connect_or_start
     from puna.cli.launch.launch import describe_integrations, find_integration, show_config
     from puna.cli.launch.launch import launch as launch_program

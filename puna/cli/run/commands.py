@@ -14,7 +14,7 @@ run_app = typer.Typer()
 @run_app.command()
 def run(
     model: Model,
-    prompt: Annotated[Optional[list[str]], typer.Argument(metavar="[PROMPT]...", show_default=False)] = None,  # noqa: UP045
+    prompt: Annotated[Optional[list[str]], typer.Argument(metavar="PROMPT", show_default=False)] = None,  # noqa: UP045
     keepalive: Annotated[str, typer.Option(help="How long the model stays loaded, such as 5m.")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="Show timings of the reply.")] = False,
     insecure: Insecure = False,
@@ -35,7 +35,10 @@ def run(
     ] = None,
     session: Annotated[str, typer.Option(help="Keep the conversation's KV under this name.")] = "",
 ) -> None:
-    """Run a model: answer PROMPT, or converse. MODEL may be a GGUF file."""
+    """Run a model: answer PROMPT, or converse.
+
+    MODEL may be a GGUF file.
+    """
     from puna.cli.connection import connect_or_start
     from puna.cli.run.options import RunOptions, parse_format, parse_keep_alive, parse_think, parse_truncate
     from puna.cli.run.run import run as run_model

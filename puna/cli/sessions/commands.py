@@ -35,7 +35,7 @@ def session_load(model: Model, name: Session) -> None:
 
 @session_app.command("list")
 def session_list(
-    prefix: Annotated[str, typer.Argument(metavar="[MODEL]", show_default=False)] = "",
+    prefix: Annotated[str, typer.Argument(metavar="MODEL", show_default=False)] = "",
     as_json: AsJson = False,
 ) -> None:
     """List sessions, in memory and on disk."""
