@@ -68,6 +68,11 @@ struct Affine {
     f32x16 gain = splat(-INFINITY);
     for (int step = kFirstStep; step <= kLastStep; ++step)
       improve(data, sums(data, -lowest, per_unit * (kMax + kStep * (float)step)), best, gain);
+    // The same from the best minimum, where clipping a few values pays.
+    for (int step = kIsFine ? -3 : 0; step <= (kIsFine ? 3 : -1); ++step) {
+      const f32x16 from_best = inverse(highest + best.minimum) * (kMax + kStep * (float)step);
+      improve(data, sums(data, best.minimum, from_best), best, gain);
+    }
     for (int i = 0; i < kRefinements; ++i)
       improve(data, sums(data, best.minimum, inverse(best.scale)), best, gain);
     return best;
@@ -148,7 +153,7 @@ struct Affine {
 
   static constexpr bool kIsFine = kMax > 3;
   static constexpr float kStep = kIsFine ? 0.4f : 0.2f;
-  static constexpr int kFirstStep = kIsFine ? -8 : -5, kLastStep = kIsFine ? 2 : 4;
+  static constexpr int kFirstStep = kIsFine ? -7 : -5, kLastStep = kIsFine ? 5 : 4;
   static constexpr int kRefinements = 2, kRounds = 1, kSmallerScales = 2;
 };
 
