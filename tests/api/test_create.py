@@ -14,8 +14,10 @@ import pytest
 import puna.api.ollama.pull as pull_route
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob, ConvertProgress
+from puna.convert.quantization import QUANTIZATIONS as QUANTIZATION_TYPES
 from puna.daemon.converting import Converter
 from puna.registry import ModelName
+from puna.registry.creation.recipe import QUANTIZATIONS, quantization
 from puna.registry.local.local_models import LocalModels
 from puna.registry.modelfile.modelfile import parse_modelfile
 from puna.registry.progress import Progress
@@ -303,6 +305,11 @@ def test_nothing_stays_of_what_failed(runtime, refused, upload, weights, convers
         assert refused(**body)[0] == 500
     assert blobs(runtime) == before
     assert [model.name.short for model in runtime.store.list()] == ["m:latest"]
+
+
+def test_all_quantizations_of_the_converter_can_be_asked_for():
+    assert set(QUANTIZATIONS) == QUANTIZATION_TYPES.keys()
+    assert {quantization(name.lower()) for name in QUANTIZATION_TYPES} == QUANTIZATION_TYPES.keys()
 
 
 def test_a_bad_template_is_an_answer_before_any_status(client, weights):

@@ -74,6 +74,9 @@ def test_by_ollamas_client(client, tmp_path, models):
     client.create("adapted", files={"tiny.gguf": base}, adapters=adapters)
     assert [kind for kind, _ in layers(models, "adapted")] == ["model", "adapter"]
     client.create("plain", files={"tiny.gguf": base})
+    client.create("small", from_="plain", quantize="q8_0")
+    assert client.show("small").details.quantization_level == "Q8_0"
+    assert client.generate("small", "hi", raw=True, options=GREEDY).eval_count == 4
     adapted, plain = (
         client.generate(name, "hi", raw=True, options={**GREEDY, "num_predict": 32}).response
         for name in ("adapted", "plain")
@@ -83,7 +86,7 @@ def test_by_ollamas_client(client, tmp_path, models):
         client.create("bad", from_=MODEL, template="{{ nonsense }")
     assert raised.value.status_code == 400
     before = blobs(models)
-    for name in ("pirate", "adapted", "plain"):
+    for name in ("pirate", "adapted", "plain", "small"):
         client.delete(name)
     assert len(blobs(models)) < len(before)
 
@@ -105,11 +108,11 @@ def test_a_shown_modelfile_creates_the_same_again(puna, tmp_path, models):
     puna("rm", "first", "second", "third")
 
 
-def test_a_directory_of_safetensors(puna, client, tmp_path, models):
+def test_a_directory_of_safetensors_quantized(puna, client, tmp_path, models):
     write_directory(tmp_path, DIRECTORIES["llama"], random_weights(DIRECTORIES["llama"]), num_parts=2)
     before = blobs(models)
-    puna("create", "converted")
-    assert client.show("converted").details.quantization_level == "BF16"
+    puna("create", "converted", "-q", "q8_0")
+    assert client.show("converted").details.quantization_level == "Q8_0"
     assert client.generate("converted", "hi", raw=True, options=GREEDY).eval_count == 4
     assert len(blobs(models) - before) == 2  # weights and config: of the uploads nothing stays
     puna("rm", "converted")

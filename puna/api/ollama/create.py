@@ -102,7 +102,7 @@ def _recipe(body: CreateRequest) -> Recipe:
         requires=_version(body.requires),
         licenses=tuple(filter(None, [body.license] if isinstance(body.license, str) else body.license)),
         parameters=_parameters(body.parameters),
-        messages=tuple(body.messages),
+        messages=tuple(StoredMessage(each.role.lower(), each.content) for each in body.messages),
         config=overrides(body.info),
     )
 

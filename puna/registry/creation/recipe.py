@@ -11,12 +11,15 @@ from puna.registry.errors import CreationError, QuantizationError
 from puna.registry.name import ModelName
 from puna.registry.store.stored_model import StoredMessage
 
-QUANTIZATIONS = ("F32", "F16", "Q4_K_S", "Q4_K_M", "Q8_0", "BF16", "Q4_0", "Q6_K")
-"""What weights can be quantized to."""
+QUANTIZATIONS = (
+    *("F32", "F16", "Q4_K_S", "Q4_K_M", "Q8_0", "BF16"),
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q5_K_S", "Q5_K_M", "Q6_K"),
+)
+"""What weights can be quantized to; the first ones are Ollama's."""
 UNQUANTIZED = ("F16", "BF16", "F32")
 """What they must be before."""
 MAX_FILES = 512
-_ALIASES = {"Q4_K": "Q4_K_M"}
+_ALIASES = {"Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
 Files = Mapping[str, Digest]
 """Uploaded blobs by the names of the files that they are of."""
