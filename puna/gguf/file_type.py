@@ -31,7 +31,8 @@ def quantization_name(metadata: Mapping[str, Any], tensors: Mapping[str, TensorI
     weights: Counter[str] = Counter()
     for tensor in tensors.values():
         weights[tensor.type] += math.prod(tensor.shape)
-    return weights.most_common(1)[0][0] if weights else "unknown"
+    # Not most_common(), which imports a module: caged processes cannot.
+    return max(weights, key=lambda name: weights[name], default="unknown")
 
 
 def parameter_size(tensors: Mapping[str, TensorInfo]) -> str:
