@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from puna.api.anthropic.routes import ANTHROPIC, ANTHROPIC_ROUTES
-from puna.api.body_budget import BodyBudget
+from puna.api.bodies.body_budget import BodyBudget
 from puna.api.context import ApiContext
 from puna.api.guard import Cors, HostGuard, PeerGuard
 from puna.api.inspection import Inspector

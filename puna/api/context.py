@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from puna.api.body_budget import BodyBudget
+from puna.api.bodies.body_budget import BodyBudget
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.converting import Converter

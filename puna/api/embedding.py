@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from puna.api.body_budget import Share
+from puna.api.bodies.body_budget import Share
 from puna.api.checks import check_extensions
 from puna.api.context import ApiContext
 from puna.api.errors import ApiError
-from puna.api.generation import Clock, raise_failure
 from puna.api.names import find_model
 from puna.api.options import Options, parse_options
+from puna.api.replying.generation import Clock, raise_failure
 from puna.api.requests import ModelRequest
 from puna.chat.embedding_inputs import InputsRequest
 from puna.daemon.runtime import ResidentModel, Runtime

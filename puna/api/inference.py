@@ -21,11 +21,11 @@ from puna.api.checks import (
 )
 from puna.api.context import ApiContext
 from puna.api.errors import ApiError
-from puna.api.events import Event, Finish, Rendered
-from puna.api.generation import Clock, generate_reply
-from puna.api.merging import merge
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
+from puna.api.replying.events import Event, Finish, Rendered
+from puna.api.replying.generation import Clock, generate_reply
+from puna.api.replying.merging import merge
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
 from puna.api.tool_choices import parse_tool_choice
 from puna.chat.messages import Message

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from puna.api.merging import merge
+from puna.api.replying.merging import merge
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from puna.api import streaming
+from puna.api.replying import streaming
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from puna.api.anthropic.objects import new_id
 from puna.api.errors import ApiError
-from puna.api.replies import error_reply
+from puna.api.replying.replies import error_reply
 
 _TYPES = {
     400: "invalid_request_error",

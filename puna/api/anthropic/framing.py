@@ -32,7 +32,7 @@ from puna.api.anthropic.objects import (
     usage_of,
 )
 from puna.api.errors import ApiError
-from puna.api.events import Delta, Event, Finish
+from puna.api.replying.events import Delta, Event, Finish
 
 
 class MessagesFraming:

@@ -12,12 +12,12 @@ from puna.api.anthropic.framing import MessagesFraming
 from puna.api.anthropic.objects import CountedTokens, new_id
 from puna.api.anthropic.schema import MessagesRequest, PromptFields
 from puna.api.anthropic.translate import to_chat, to_prompt
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.events import Event
-from puna.api.replies import JSON_MEDIA_TYPE
-from puna.api.streaming import EventResponse
-from puna.api.token_counts import count_chat_tokens
+from puna.api.replying.events import Event
+from puna.api.replying.replies import JSON_MEDIA_TYPE
+from puna.api.replying.streaming import EventResponse
+from puna.api.replying.token_counts import count_chat_tokens
 
 
 async def create_message(request: Request) -> EventResponse[Event]:

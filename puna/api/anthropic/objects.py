@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from puna.api.events import Finish
+from puna.api.replying.events import Finish
 
 SIGNATURE = "puna"
 """Of thoughts: clients want one, and send it back. There is nothing to verify."""

@@ -12,7 +12,7 @@ from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.observability import chrome_trace
 from puna.api.observability.http_counts import HttpCounts
-from puna.api.replies import JSON_MEDIA_TYPE
+from puna.api.replying.replies import JSON_MEDIA_TYPE
 from puna.daemon.runtime import Observation
 
 _NO_ANSWER = "the worker does not answer"

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from puna.api.errors import ApiError
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 
 
 async def status(_: Request) -> Response:

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import msgspec
 from starlette.requests import Request
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import ApiContext, context_of
 from puna.api.errors import ApiError
 from puna.api.ollama.progress import progress_response
 from puna.api.ollama.pull import pulled
 from puna.api.options import parse_options
-from puna.api.streaming import EventResponse
+from puna.api.replying.streaming import EventResponse
 from puna.chat.errors import TemplateError
 from puna.convert.errors import ConversionError
 from puna.convert.job import BASE_MODEL, ConvertJob

@@ -8,13 +8,13 @@ import msgspec
 from starlette.requests import Request
 
 from puna.api import embedding
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.embedding import EmbedRequest, Vector, encoded
 from puna.api.errors import ApiError
 from puna.api.ollama.errors import ollama_error_body
+from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import ModelRequest
-from puna.api.streaming import WholeResponse
 
 
 class EmbedBody(msgspec.Struct, kw_only=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from puna.api import inference
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.events import Event
 from puna.api.ollama.reply import ReplyFraming
+from puna.api.replying.events import Event
+from puna.api.replying.streaming import EventResponse
 from puna.api.requests import ChatRequest, GenerateRequest
-from puna.api.streaming import EventResponse
 
 
 async def generate(request: Request) -> EventResponse[Event]:

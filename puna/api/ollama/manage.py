@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.registry import InvalidModelName, ModelName, ModelNotFound

@@ -8,7 +8,7 @@ import msgspec
 
 from puna.api.errors import ApiError
 from puna.api.ollama.errors import ollama_error_body
-from puna.api.streaming import EventResponse
+from puna.api.replying.streaming import EventResponse
 from puna.registry.progress import Progress
 
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 import msgspec
 from starlette.requests import Request
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import ApiContext, context_of
 from puna.api.ollama.progress import progress_response
-from puna.api.streaming import EventResponse
+from puna.api.replying.streaming import EventResponse
 from puna.registry import ModelName
 from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from starlette.requests import Request
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.ollama.progress import progress_response
-from puna.api.streaming import EventResponse
+from puna.api.replying.streaming import EventResponse
 from puna.registry import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.registry_pull import RegistryAccess

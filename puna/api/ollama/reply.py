@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from puna.api.errors import ApiError
-from puna.api.events import Delta, Event, Finish, Rendered, collect, is_whole
 from puna.api.ollama.errors import ollama_error_body
+from puna.api.replying.events import Delta, Event, Finish, Rendered, collect, is_whole
 from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 

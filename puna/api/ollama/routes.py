@@ -17,7 +17,7 @@ from puna.api.ollama.errors import OllamaError, ollama_error_reply
 from puna.api.ollama.reply import ChatReply, GenerateReply
 from puna.api.openapi import routes as openapi
 from puna.api.openapi.operation import NDJSON, OF_MODELS, Operation, of_model
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 from puna.api.requests import ChatRequest, GenerateRequest
 from puna.registry.progress import Progress
 

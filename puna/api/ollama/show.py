@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.inspection import Inspector
 from puna.api.names import parse_name
 from puna.api.ollama.errors import ollama_error_body
 from puna.api.ollama.listing import ModelDetails, details_of
-from puna.api.replies import JSON_MEDIA_TYPE
-from puna.api.streaming import EventResponse
+from puna.api.replying.replies import JSON_MEDIA_TYPE
+from puna.api.replying.streaming import EventResponse
 from puna.chat.model_record import ModelRecord
 from puna.registry import ModelNotFound, StoredMessage, StoredModel, parse_digest
 from puna.registry.modelfile.of_model import modelfile_text

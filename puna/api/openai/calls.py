@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from puna._native import json_structure
-from puna.api.body import MAX_DEPTH, MAX_VALUES
+from puna.api.bodies.body import MAX_DEPTH, MAX_VALUES
+from puna.api.bodies.integers import within_64_bits
 from puna.api.errors import ApiError
-from puna.api.integers import within_64_bits
 from puna.chat.messages import CalledFunction, ToolCall
 
 

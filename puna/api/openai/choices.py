@@ -8,9 +8,9 @@ from math import fsum
 from typing import Any
 
 from puna.api.errors import ApiError
-from puna.api.events import Collected, Finish
 from puna.api.openai.completions.schema import CompletionRequest
 from puna.api.openai.objects import Usage, usage_of
+from puna.api.replying.events import Collected, Finish
 
 _MAX_CHOICES = 128
 _MAX_REPLIES = 1024

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from starlette.requests import Request
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.embedding import EmbedReply, EmbedRequest, embed
 from puna.api.errors import ApiError
 from puna.api.openai.errors import openai_error_body
+from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import Extensions, extensions_of
-from puna.api.streaming import WholeResponse
 
 _FORMATS = ("float", "base64")
 _EMBEDDING = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "string"}]}

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from puna.api.errors import ApiError
-from puna.api.replies import error_reply
+from puna.api.replying.replies import error_reply
 
 _TYPES = {400: "invalid_request_error", 404: "not_found_error"}
 

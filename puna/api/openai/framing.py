@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from puna.api.errors import ApiError
-from puna.api.events import Event, Finish
 from puna.api.openai.choices import Choices
 from puna.api.openai.errors import openai_error_body
 from puna.api.openai.objects import Head
+from puna.api.replying.events import Event, Finish
 
 
 def sse(data: bytes) -> bytes:

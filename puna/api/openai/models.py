@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from puna.api.context import context_of
 from puna.api.names import find_model
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 from puna.registry import ModelEntry
 
 

@@ -9,10 +9,10 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from puna.api.events import Finish
 from puna.api.ollama.reply import AlternativeReply, logprob_replies
 from puna.api.openai.calls import arguments_text
 from puna.api.openai.completions.text_logprobs import TextLogprobs
+from puna.api.replying.events import Finish
 from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 

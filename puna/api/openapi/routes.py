@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from puna.api.openapi.document import openapi_document
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 
 _PAGE = Path(__file__).with_name("page.html")
 

@@ -12,7 +12,7 @@ import zstandard
 
 from puna._native import json_structure
 from puna.api.app import create_app
-from puna.api.body_budget import BodyBudget
+from puna.api.bodies.body_budget import BodyBudget
 from puna.api.errors import ApiError
 from puna.api.options import parse_options
 from puna.config.host import Host

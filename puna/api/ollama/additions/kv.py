@@ -11,10 +11,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 from puna.config.quantities import parse_memory_limit
 from puna.daemon.models.shortage import describe_excess
 from puna.daemon.odd_settings import odd_limits

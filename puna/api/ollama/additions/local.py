@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from puna.api.context import context_of
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 
 
 class ListedLocalModel(msgspec.Struct):

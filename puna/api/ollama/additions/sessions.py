@@ -8,11 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.names import find_model
-from puna.api.replies import json_response
+from puna.api.replying.replies import json_response
 from puna.daemon.sessions import SessionEntry
 from puna.registry import ModelNotFound
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from puna.api import inference
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.events import Event
 from puna.api.openai.chat.framing import ChatFraming
 from puna.api.openai.chat.schema import ChatCompletionRequest
 from puna.api.openai.chat.translate import to_chat
 from puna.api.openai.choices import chat_choices
 from puna.api.openai.objects import Head
-from puna.api.streaming import EventResponse
+from puna.api.replying.events import Event
+from puna.api.replying.streaming import EventResponse
 
 
 async def chat_completions(request: Request) -> EventResponse[Event]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from puna.api.events import Collected, Delta, Event, Finish, collect
 from puna.api.openai.choices import Choices
 from puna.api.openai.framing import SseFraming, sse
 from puna.api.openai.objects import (
@@ -15,6 +14,7 @@ from puna.api.openai.objects import (
     called_function,
     choice_logprobs,
 )
+from puna.api.replying.events import Collected, Delta, Event, Finish, collect
 from puna.chat.messages import ToolCall
 
 

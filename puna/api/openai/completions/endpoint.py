@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from starlette.requests import Request
 
 from puna.api import inference
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.events import Delta, Event, Finish, collect
 from puna.api.openai.choices import Choices, completion_choices, parse_prompts
 from puna.api.openai.completions.schema import CompletionRequest, to_generate
 from puna.api.openai.completions.text_logprobs import TextLogprobLists, TextLogprobs
 from puna.api.openai.framing import SseFraming, sse
 from puna.api.openai.objects import NO_USAGE, Head, TextChoice
-from puna.api.streaming import EventResponse
+from puna.api.replying.events import Delta, Event, Finish, collect
+from puna.api.replying.streaming import EventResponse
 from puna.engine.request import TokenLogprob
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from puna.api import inference
-from puna.api.body import read_body
+from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.events import Event
 from puna.api.openai.responses.framing import ResponseFraming
 from puna.api.openai.responses.objects import new_response
 from puna.api.openai.responses.schema import ResponsesRequest
 from puna.api.openai.responses.tools import OfferedTools
 from puna.api.openai.responses.translate import to_chat
-from puna.api.streaming import EventResponse
+from puna.api.replying.events import Event
+from puna.api.replying.streaming import EventResponse
 
 
 async def responses(request: Request) -> EventResponse[Event]:

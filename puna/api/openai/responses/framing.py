@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from puna.api.errors import ApiError
-from puna.api.events import Delta, Event, Finish
 from puna.api.openai.errors import openai_error_body
 from puna.api.openai.responses.items import Status
 from puna.api.openai.responses.objects import (
@@ -27,6 +26,7 @@ from puna.api.openai.responses.stream_events import (
     StreamEvent,
 )
 from puna.api.openai.responses.tools import OfferedTools
+from puna.api.replying.events import Delta, Event, Finish
 
 _BUSY = "rate_limit_exceeded"
 _FAILED = "server_error"

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from puna.api.events import Finish
 from puna.api.openai.responses.items import OutputItem, Status, new_id
 from puna.api.openai.responses.schema import ResponsesRequest
+from puna.api.replying.events import Finish
 
 
 class InputTokensDetails(msgspec.Struct):

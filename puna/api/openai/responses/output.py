@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from puna.api.events import Delta
 from puna.api.openai.calls import arguments_text
 from puna.api.openai.objects import TokenLogprobs, token_logprobs
 from puna.api.openai.responses.items import (
@@ -39,6 +38,7 @@ from puna.api.openai.responses.stream_events import (
     TextDone,
 )
 from puna.api.openai.responses.tools import OfferedTools, text_argument
+from puna.api.replying.events import Delta
 from puna.chat.messages import ToolCall
 
 

@@ -12,10 +12,10 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from puna._native import json_structure
-from puna.api.body_budget import Share
-from puna.api.content_encoding import decompress
+from puna.api.bodies.body_budget import Share
+from puna.api.bodies.content_encoding import decompress
+from puna.api.bodies.integers import within_64_bits
 from puna.api.errors import ApiError
-from puna.api.integers import within_64_bits
 
 T = TypeVar("T", bound=msgspec.Struct)
 

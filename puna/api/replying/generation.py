@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from puna.api.events import Counts, Delta, Event, Finish
-from puna.api.tool_calls import CallNumbers
+from puna.api.replying.events import Counts, Delta, Event, Finish
+from puna.api.replying.tool_calls import CallNumbers
 from puna.chat.prompt import Prompt
 from puna.chat.replies.pieces import Piece, ReplyParser
 from puna.chat.replies.reply_format import reply_parser

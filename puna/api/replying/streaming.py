@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from puna.api.errors import ApiError, to_api_error
-from puna.api.replies import JSON_MEDIA_TYPE, error_reply
+from puna.api.replying.replies import JSON_MEDIA_TYPE, error_reply
 
 E = TypeVar("E")
 

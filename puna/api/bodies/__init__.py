@@ -1,0 +1,1 @@
+"""Requests' bodies: read, unpacked and decoded within limits."""

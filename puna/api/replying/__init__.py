@@ -1,0 +1,1 @@
+"""Replies: from what the engine gives to the events that a face frames."""
