@@ -41,10 +41,13 @@ _WEATHER = {
     "required": ["location", "unit", "number_of_days", "include_humidity"],
     "additionalProperties": False,
 }
-_CALLS = f"""start: call ("\\n" call){{2}}
+_CALL_RULES = f"""calls: call ("\\n" call){{2}}
 call: "<tool_call>\\n{{\\"name\\": \\"get_current_weather\\", \\"arguments\\": " arguments "}}\\n</tool_call>"
 arguments: %json {json.dumps(_WEATHER)}
 """
+_CALLS = f"start: calls\n{_CALL_RULES}"
+_THOUGHT_CALLS = rf"""start: /[^<]{{120,160}}/ "</think>\n" calls
+{_CALL_RULES}"""
 _STRINGS = f"""start: %json {json.dumps({"type": "string", "minLength": 400})}
 """
 
@@ -67,6 +70,7 @@ class _Case:
 
 _CASES = (
     _Case("tool calls", _CALLS, 1, Target(1.1)),
+    _Case("thoughts, then tool calls", _THOUGHT_CALLS, 1, Target(1.1)),
     _Case("free strings", _STRINGS, 1, Target(0.98)),
     _Case("thoughts up to a tag or a call", _free(), 1, Target(0.98)),
     _Case("16 streams of tool calls", _CALLS, 16, Target(0.95)),
