@@ -6,6 +6,7 @@ Time is virtual; workers are fakes.
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
@@ -103,6 +104,48 @@ def test_model_keeps_its_share_in_the_next_worker(virtual_time):
         await asyncio.sleep(5)
         assert supervised.worker.shares == {"a": 1.0, "b": 2.5}
         assert len(supervised.workers) == 2
+
+    virtual_time(main)
+
+
+@pytest.mark.parametrize("num_steps", range(5))
+def test_adapters_may_be_unloaded_while_a_new_worker_loads_them(virtual_time, tmp_path, num_steps):
+    def opened() -> ModelSource:
+        (tmp_path / "adapter").write_bytes(b"LoRA")
+        return ModelSource("adapter", (os.open(tmp_path / "adapter", os.O_RDONLY),))
+
+    async def main():
+        supervised = await started("a")
+        sources = {name: opened() for name in "xyz"}
+        for name, source in sources.items():
+            await supervised.supervisor.load_adapter("a", name, source)
+        supervised.worker.die()
+        await asyncio.sleep(0.501 + num_steps * STEP_S)
+        await supervised.supervisor.unload_adapter("a", "y")
+        sources["y"].close()
+        await asyncio.sleep(5)
+        assert len(supervised.workers) == 2
+        assert supervised.lost == []
+        assert supervised.worker.adapters == {("a", "x"), ("a", "z")}
+        sources["x"].close()
+        sources["z"].close()
+
+    virtual_time(main)
+
+
+def test_an_adapter_may_be_unloaded_while_its_model_falls_asleep(virtual_time, tmp_path):
+    async def main():
+        supervised = await started("a")
+        supervisor = supervised.supervisor
+        (tmp_path / "adapter").write_bytes(b"LoRA")
+        source = ModelSource("adapter", (os.open(tmp_path / "adapter", os.O_RDONLY),))
+        await supervisor.load_adapter("a", "x", source)
+        assert (await asyncio.gather(supervisor.sleep("a"), supervisor.unload_adapter("a", "x")))[0]
+        source.close()
+        supervised.worker.die()
+        await asyncio.sleep(5)
+        await supervisor.wake("a")
+        assert supervised.worker.adapters == set()
 
     virtual_time(main)
 

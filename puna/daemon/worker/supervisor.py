@@ -170,14 +170,13 @@ class WorkerSupervisor:
         The bytes that it takes. Raises ModelLoadError, ModelDoesNotFit.
         """
         num_bytes = await self.call(LoadAdapter(model_id, adapter_id, source.name), source.descriptors)
-        if model := self._resident.get(model_id):
+        if model := self._known(model_id):  # perhaps it fell asleep meanwhile
             model.adapters[adapter_id] = source
         return num_bytes
 
     async def unload_adapter(self, model_id: str, adapter_id: str) -> None:
         """Gives its memory back. Does not raise."""
-        sleeper = self._asleep.get(model_id)
-        if model := self._resident.get(model_id) or (sleeper and sleeper.model):
+        if model := self._known(model_id):
             model.adapters.pop(adapter_id, None)
         await self._tell(UnloadAdapter(model_id, adapter_id))
 
@@ -196,10 +195,11 @@ class WorkerSupervisor:
             model = self._resident.pop(model_id, None)
             if model is None:
                 return False
+            self._asleep[model_id] = _Sleeper(model, process)  # first: adapters go from it meanwhile
             await process.client.call(Sleep(model_id))
         except WorkerDied:
+            self._asleep.pop(model_id, None)
             return False
-        self._asleep[model_id] = _Sleeper(model, process)
         return True
 
     async def wake(self, model_id: str) -> ModelInfo:
@@ -229,6 +229,11 @@ class WorkerSupervisor:
     async def close(self) -> None:
         """Ends the worker; requests that still run fail."""
         await self._child.close()
+
+    def _known(self, model_id: str) -> _Model | None:
+        """Awake or asleep."""
+        sleeper = self._asleep.get(model_id)
+        return self._resident.get(model_id) or (sleeper.model if sleeper else None)
 
     async def _tell(self, message: Call[R]) -> None:
         """To a worker that is there."""
@@ -279,7 +284,9 @@ async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelIn
     info = await process.client.call(message, model.source.descriptors)
     if not model.is_held:
         process.client.tell(Hold(model_id, is_held=False))
-    for adapter_id, source in model.adapters.items():
+    for adapter_id, source in list(model.adapters.items()):
+        if adapter_id not in model.adapters:  # unloaded meanwhile, and its file is closed
+            continue
         await process.client.call(LoadAdapter(model_id, adapter_id, source.name), source.descriptors)
     if model.vocabulary is not None:
         await process.client.call(SetVocabulary(model_id), model.vocabulary)
