@@ -1,4 +1,4 @@
-"""LoRA adapters of random matrices for the files of tests/tiny.py."""
+"""LoRA adapters of random matrices for the files of tests/tiny."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.tiny import Tiny
+    from tests.tiny.files import Tiny
 
 Tensors = dict[str, tuple[int, ...]]
 

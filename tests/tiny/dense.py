@@ -1,0 +1,88 @@
+"""Decoders whose layers have attention and one feed-forward part."""
+
+from __future__ import annotations
+
+from tests.tiny import layers
+from tests.tiny.files import Tiny
+from tests.tiny.parts import MULTIPLIERS, YARN
+
+DENSE = {
+    "llama": Tiny("llama"),
+    "llama-untied": Tiny("llama", layers=3, kv_heads=6, tied=False),
+    "llama-rope-factors": Tiny("llama", freq_factors=True, head_dim=32),
+    "llama-window": Tiny("llama", metadata={"attention.sliding_window": 37}),  # which nobody heeds
+    "llama-linear": Tiny("llama", metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}),
+    "llama-yarn": Tiny(
+        "llama",
+        head_dim=64,
+        metadata=YARN,
+    ),
+    "gemma2": Tiny(
+        "gemma2",
+        layers=3,
+        head_dim=32,
+        post_norm=True,
+        metadata={
+            "attention.sliding_window": 37,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 6.0,
+        },
+    ),
+    "gemma3": Tiny(
+        "gemma3",
+        layers=7,
+        head_dim=32,
+        qk_norm=True,
+        post_norm=True,
+        metadata={
+            "attention.sliding_window": 37,
+            "rope.freq_base_swa": 5000.0,
+            "rope.scaling.type": "linear",
+            "rope.scaling.factor": 8.0,
+        },
+    ),
+    "gemma3-full": Tiny(
+        "gemma3", qk_norm=True, post_norm=True, tied=False, metadata={"final_logit_softcapping": 5.0}
+    ),
+    "qwen2": Tiny("qwen2", qkv_bias=True),
+    "qwen2vl": Tiny(
+        "qwen2vl",
+        qkv_bias=True,
+        # llama.cpp takes 0 for the epsilon of this architecture, whatever the file has.
+        metadata={"rope.dimension_sections": [3, 3, 2, 0], "attention.layer_norm_rms_epsilon": 1e-15},
+    ),
+    "qwen3": Tiny("qwen3", qk_norm=True, head_dim=32),
+    "seed_oss": Tiny("seed_oss", qkv_bias=True, layer_tensors=layers.seed_oss),
+    "ernie4_5": Tiny("ernie4_5"),
+    "internlm2": Tiny("internlm2", tied=False),
+    "smollm3": Tiny("smollm3", layers=5),
+    "olmo2": Tiny("olmo2", tied=False, layer_tensors=layers.olmo2),
+    "olmo3": Tiny(
+        "olmo2",
+        layers=5,
+        tied=False,
+        metadata=YARN | {"attention.sliding_window": 37},
+        layer_tensors=layers.olmo2,
+    ),
+    "exaone4": Tiny("exaone4", qk_norm=True, layer_tensors=layers.exaone4),
+    "exaone4-windows": Tiny(
+        "exaone4",
+        layers=64,
+        width=48,
+        heads=3,
+        kv_heads=1,
+        ffn=32,
+        qk_norm=True,
+        metadata={"attention.sliding_window": 37, "attention.sliding_window_pattern": 4},
+        layer_tensors=layers.exaone4,
+    ),
+    "glm4": Tiny(
+        "glm4",
+        qkv_bias=True,
+        post_norm=True,
+        metadata={"rope.dimension_count": 8},
+        layer_tensors=layers.glm4,
+    ),
+    "gemma": Tiny("gemma", head_dim=32),
+    "granite": Tiny("granite", metadata=MULTIPLIERS),
+}

@@ -1,0 +1,93 @@
+"""Models some of whose layers keep a state instead of keys and values."""
+
+from __future__ import annotations
+
+from tests.tiny import layers
+from tests.tiny.files import Tiny
+from tests.tiny.parts import EXPERTS, MULTIPLIERS
+
+DELTA_NET = {
+    "full_attention_interval": 3,
+    "rope.dimension_count": 16,
+    "ssm.conv_kernel": 4,
+    "ssm.group_count": 3,
+    "ssm.inner_size": 96,
+    "ssm.state_size": 16,
+    "ssm.time_step_rank": 6,
+}
+QWEN35 = DELTA_NET | {"rope.dimension_sections": [3, 3, 2, 0], "nextn_predict_layers": 1}
+MAMBA2 = {
+    "ssm.conv_kernel": 4,
+    "ssm.group_count": 2,
+    "ssm.inner_size": 192,
+    "ssm.state_size": 24,
+    "ssm.time_step_rank": 12,
+}
+GRANITE = MAMBA2 | MULTIPLIERS | {"attention.head_count_kv": [0, 2, 0]}
+
+HYBRIDS = {
+    "qwen35": Tiny(
+        "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=layers.qwen35
+    ),
+    "qwen35moe": Tiny(
+        "qwen35moe",
+        layers=4,
+        qk_norm=True,
+        tied=False,
+        metadata=QWEN35 | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        layer_tensors=layers.qwen35,
+    ),
+    "qwen3next": Tiny(
+        "qwen3next",
+        layers=3,
+        qk_norm=True,
+        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        layer_tensors=layers.qwen35,
+    ),
+    "qwen3next-one-projection": Tiny(
+        "qwen3next",
+        layers=3,
+        qk_norm=True,
+        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        one_projection=True,
+        layer_tensors=layers.qwen35,
+    ),
+    "lfm2": Tiny(
+        "lfm2",
+        layers=4,
+        qk_norm=True,
+        metadata={"attention.head_count_kv": [0, 0, 2, 0], "shortconv.l_cache": 3},
+        layer_tensors=layers.lfm2,
+        output_norm="token_embd_norm.weight",
+    ),
+    "lfm2moe": Tiny(
+        "lfm2moe",
+        layers=3,
+        qk_norm=True,
+        metadata=EXPERTS
+        | {
+            "attention.head_count_kv": [0, 3, 0],
+            "expert_gating_func": 2,
+            "leading_dense_block_count": 1,
+            "shortconv.l_cache": 4,
+        },
+        kv_heads=3,
+        layer_tensors=layers.lfm2,
+        output_norm="token_embd_norm.weight",
+    ),
+    "granitehybrid": Tiny(
+        "granitehybrid",
+        layers=3,
+        metadata=GRANITE | {"rope.scaling.finetuned": False},
+        layer_tensors=layers.granite_hybrid,
+    ),
+    "granitehybrid-experts": Tiny(
+        "granitehybrid",
+        layers=3,
+        ffn=64,
+        tied=False,
+        metadata=GRANITE | EXPERTS | {"expert_shared_feed_forward_length": 64, "ssm.group_count": 1},
+        layer_tensors=layers.granite_hybrid,
+    ),
+    "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=layers.mamba2),
+}

@@ -1,0 +1,16 @@
+"""Metadata that several tiny models share."""
+
+from __future__ import annotations
+
+EXPERTS = {"expert_count": 7, "expert_used_count": 3, "expert_feed_forward_length": 64}
+YARN = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 512,
+}
+MULTIPLIERS = {
+    "attention.scale": 0.3,
+    "embedding_scale": 1.5,
+    "logit_scale": 1.5,
+    "residual_scale": 0.6,
+}
