@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from puna.backends.base import ModelSource
 from puna.registry import ModelEntry
+from puna.registry.in_thread import in_thread
 
 
 async def open_model(model: ModelEntry) -> ModelSource:
@@ -22,12 +22,7 @@ async def open_adapter(model: ModelEntry) -> ModelSource:
 
 
 async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSource:
-    opening = asyncio.ensure_future(asyncio.to_thread(open_file))
-    try:
-        descriptor = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        opening.add_done_callback(_close_opened)
-        raise
+    descriptor = await in_thread(lambda _: open_file(), os.close)
     return ModelSource(model.name.short, (descriptor,))
 
 
@@ -39,8 +34,3 @@ async def opened_model(model: ModelEntry) -> AsyncIterator[ModelSource]:
         yield source
     finally:
         source.close()
-
-
-def _close_opened(opening: asyncio.Future[int]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        os.close(opening.result())

@@ -10,8 +10,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_thread(function: Callable[[threading.Event], T]) -> T:
-    """Runs a blocking function. If cancelled, sets the event and waits until the function has cleaned up."""
+async def in_thread(
+    function: Callable[[threading.Event], T], release: Callable[[T], object] | None = None
+) -> T:
+    """Runs a blocking function. If cancelled, sets the event and waits until the function has cleaned up.
+
+    release: for what the function has acquired all the same, and nobody is left to take.
+    """
     cancelled = threading.Event()
     task = asyncio.ensure_future(asyncio.to_thread(function, cancelled))
     try:
@@ -19,5 +24,7 @@ async def in_thread(function: Callable[[threading.Event], T]) -> T:
     except asyncio.CancelledError:
         cancelled.set()
         await asyncio.wait({task})
-        task.exception()  # retrieved, so that asyncio does not report it as forgotten
+        # Its error is retrieved, so that asyncio does not report it as forgotten.
+        if task.exception() is None and release is not None:
+            release(task.result())
         raise

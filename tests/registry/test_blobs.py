@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -115,3 +116,17 @@ def test_unexpected_content_is_refused_and_gone(store, files_of):
 def test_a_digest_is_checked_before_it_becomes_a_path(store, text):
     with pytest.raises(InvalidDigest, match="invalid digest format"):
         store.blob_path(text)
+
+
+def test_a_blob_that_is_removed_while_it_is_made_again_is_there(store, monkeypatch):
+    digest = store.add_blob([b"again"])
+    renew = os.utime
+
+    def remove_first(path, *arguments, **named):
+        Path(path).unlink()
+        renew(path, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", remove_first)
+        store.add_blob([b"again"])
+    assert store.blob_path(digest).read_bytes() == b"again"

@@ -212,3 +212,13 @@ def test_a_damaged_blob_is_not_pushed(store, registry, add):
     with pytest.raises(PushError, match="is damaged"):
         push_all(store, f"{registry.host}/me/m:t")
     assert registry.contents.manifests == {}
+
+
+def test_a_media_type_that_no_header_can_have(store, registry, add):
+    add()
+    name = ModelName.parse(f"{registry.host}/me/m:t")
+    store.write_manifest(
+        name, msgspec.structs.replace(store.read_manifest(name).manifest, media_type="\u00e9")
+    )
+    with pytest.raises(PushError):
+        push_all(store, f"{registry.host}/me/m:t")

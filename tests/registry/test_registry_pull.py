@@ -6,19 +6,22 @@ import asyncio
 import hashlib
 import json
 import os
-from contextlib import aclosing
+import threading
+from contextlib import aclosing, suppress
 
 import msgspec
 import pytest
 
 from puna.registry import ModelName, Origin, PullError, StoreError
-from puna.registry.errors import InsecureProtocol
+from puna.registry.errors import InsecureProtocol, RemoteError
 from puna.registry.progress import Progress
 from puna.registry.pull import pull as pull_model
+from puna.registry.remote import bodies, client
 from puna.registry.remote.download import Patience
-from puna.registry.remote.registry_pull import RegistryAccess
+from puna.registry.remote.registry_pull import RegistryAccess, pull_from_registry
 from puna.registry.remote.signing_key import make_key
 from puna.registry.store import partial_blob
+from puna.registry.store.partial_blob import PartialBlob
 from tests.registry.loopback.contents import Contents
 from tests.registry.loopback.faults import Fault
 from tests.registry.loopback.server import Registry
@@ -431,6 +434,64 @@ def test_who_waits_for_a_pull_that_is_left_goes_on_with_it(store, registry):
 
     assert asyncio.run(together())[-1] == Progress("success")
     assert store.find(name_at(registry, "library/m:a")).model_path.read_bytes() == WEIGHTS
+
+
+def test_who_leaves_while_a_download_is_opened_does_not_keep_it(store, registry, monkeypatch):
+    registry.contents.add_model("library/m", model=WEIGHTS)
+    is_opening, may_open, open_partial = threading.Event(), threading.Event(), PartialBlob.open
+
+    def open_slowly(*arguments):
+        is_opening.set()
+        may_open.wait()
+        return open_partial(*arguments)
+
+    async def leave():
+        pulling = asyncio.create_task(anext(pull_from_registry(store, name_at(registry), access(store))))
+        await asyncio.to_thread(is_opening.wait)
+        pulling.cancel()
+        await asyncio.sleep(0)
+        may_open.set()
+        await asyncio.wait({pulling})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartialBlob, "open", open_slowly)
+        asyncio.run(leave())
+    assert asyncio.run(asyncio.wait_for(last_of(pull(store, registry)), 10)) == Progress("success")
+
+
+async def last_of(statuses):
+    return [progress async for progress in statuses][-1]
+
+
+@pytest.mark.parametrize("drips", ["manifest", "head"])
+def test_a_registry_that_sends_a_byte_now_and_then(store, monkeypatch, drips):
+    monkeypatch.setattr(
+        client if drips == "head" else bodies, "_ANSWER_S" if drips == "head" else "_PATIENCE_S", 0.2
+    )
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n" + (b"\r\n" if drips == "manifest" else b"X: ")
+
+    async def drip(_, writer):
+        writer.write(head)
+        with suppress(OSError):
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+
+    async def run():
+        server = await asyncio.start_server(drip, "127.0.0.1", 0)
+        name = ModelName.parse(f"127.0.0.1:{server.sockets[0].getsockname()[1]}/library/m")
+        async with server:
+            await asyncio.wait_for(last_of(pull_model(store, name, None, access(store))), 10)
+
+    with pytest.raises(PullError, match=r"127\.0\.0\.1 does not answer"):
+        asyncio.run(run())
+
+
+def test_a_proxy_that_cannot_be(store, registry, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "ftp://proxy.example")
+    with pytest.raises(RemoteError, match="environment: Unknown scheme for proxy"):
+        pull_all(store, registry)
 
 
 def test_a_full_disk_ends_the_pull_and_keeps_what_is_there(store, registry, full_disk, monkeypatch):

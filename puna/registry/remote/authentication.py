@@ -56,7 +56,7 @@ class Authorizer:
 
         A request to another host than the registry's goes as it is. The body, if any, may be asked for twice:
         after a 401 it is sent once more, with a new token.
-        Raises AccessDenied, SigningKeyError, httpx.HTTPError.
+        Raises AccessDenied, SigningKeyError, httpx.HTTPError, TimeoutError.
         """
         if _origin(request.url) != self._origin:
             return await self._client.send(request, stream=True, follow_redirects=False)

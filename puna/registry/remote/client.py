@@ -28,6 +28,8 @@ from puna.registry.remote.early_answers import listen_while_sending
 STALL_S = 30.0
 """A registry that sends nothing for so long is asked again."""
 
+_ANSWER_S = 120.0
+"""An answer may take to begin, asking for a token included."""
 _MAX_REDIRECTS = 10
 _MAX_ERROR_BYTES = 4 << 10
 _MAX_ERROR_CHARS = 200
@@ -51,8 +53,14 @@ class Body(NamedTuple):
 
 
 async def connect(base: httpx.URL, key: Path, stall_s: float = STALL_S) -> RegistryClient:
-    """A client of the registry at `base`; reading the system's certificates for it takes a while."""
-    return await asyncio.to_thread(RegistryClient, base, key, stall_s)
+    """A client of the registry at `base`; reading the system's certificates for it takes a while.
+
+    Raises RemoteError for proxies and certificates of the environment that cannot be used.
+    """
+    try:
+        return await asyncio.to_thread(RegistryClient, base, key, stall_s)
+    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
+        raise RemoteError(f"the proxies or certificates of the environment: {_shown(str(error))}") from error
 
 
 class RegistryClient:
@@ -160,8 +168,8 @@ class RegistryClient:
         content: may be asked for twice. patience_s: how long the answer may take once all is sent.
         """
         timeout = self._http.timeout if patience_s is None else httpx.Timeout(self._stall_s, read=patience_s)
-        request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
         with _translated(url):
+            request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
             response = await self._authorizer.send(request)
             try:
                 if not response.is_success:
@@ -177,7 +185,8 @@ class RegistryClient:
         return self.base.copy_with(path=f"{self.base.path.rstrip('/')}/v2/{path}")
 
     async def _send(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
-        return await self._authorizer.send(self._http.build_request("GET", url, headers=headers))
+        async with asyncio.timeout(_ANSWER_S):  # a byte now and then is no answer
+            return await self._authorizer.send(self._http.build_request("GET", url, headers=headers))
 
     async def _check(self, response: httpx.Response) -> None:
         """Raises RemoteError for a status that is no success."""
@@ -231,7 +240,7 @@ def _translated(url: httpx.URL) -> Iterator[None]:
         raise RemoteError(f"cannot connect to {url.host}: {_shown(str(error))}") from error
     except BodyTooLong as error:
         raise RemoteError(str(error)) from error
-    except httpx.TimeoutException as error:
+    except (httpx.TimeoutException, TimeoutError) as error:
         raise RemoteError(f"{url.host} does not answer") from error
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError) as error:
         raise RemoteError(f"{url.host}: {_shown(str(error) or type(error).__name__)}") from error

@@ -16,6 +16,7 @@ import httpx
 from puna.config.settings import Settings
 from puna.registry.digest import parse_digest
 from puna.registry.errors import AccessDenied, DigestMismatch, PullError
+from puna.registry.in_thread import in_thread
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.addresses import sources_of
@@ -161,8 +162,8 @@ async def _pull_blob(
         status = "pulling " + digest.removeprefix("sha256:")[:12]
         return Progress(status, digest, layer.size or None, min(completed, layer.size) or None)
 
-    while not await asyncio.to_thread(holds.hold, store.blob_path(digest), layer.size):
-        blob = await asyncio.to_thread(PartialBlob.open, store.blobs, digest, layer.size)
+    while not await in_thread(lambda _: holds.hold(store.blob_path(digest), layer.size)):
+        blob = await in_thread(lambda _: PartialBlob.open(store.blobs, digest, layer.size), _let_go)
         if blob is None:  # another pull fetches it; if that one ends early, this one goes on
             yield progress(await asyncio.to_thread(completed_bytes, partial_path(store.blob_path(digest))))
             await asyncio.sleep(_WAIT_S)
@@ -184,6 +185,11 @@ async def _pull_blob(
                 await asyncio.wait({download})
                 download.cancelled() or download.exception()  # retrieved, or asyncio reports it as forgotten
     yield progress(layer.size)
+
+
+def _let_go(blob: PartialBlob | None) -> None:
+    if blob is not None:
+        blob.close()
 
 
 def _check(download: asyncio.Future[None]) -> None:

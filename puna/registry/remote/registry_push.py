@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 
 from puna.registry.digest import blob_file_name, parse_digest
 from puna.registry.errors import InvalidModelName, PushError, RegistryError, RemoteError
+from puna.registry.in_thread import in_thread
 from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.remote.addresses import registry_of
@@ -57,7 +58,7 @@ async def _push_blob(
     client: RegistryClient, repository: str, found: RawManifest, layer: Layer, access: RegistryAccess
 ) -> AsyncGenerator[Progress, None]:
     digest = parse_digest(layer.digest)
-    file = await asyncio.to_thread(open_blob, found.blobs / blob_file_name(digest))
+    file = await in_thread(lambda _: open_blob(found.blobs / blob_file_name(digest)), os.close)
     try:
         if os.fstat(file).st_size != layer.size:
             raise PushError(f"blob {digest} is damaged: it has another size than the manifest says")

@@ -99,8 +99,19 @@ class BlobWriter:
         target = self._directory / blob_file_name(digest)
         with reported(f"cannot write {target}"):
             os.fchmod(self._file.fileno(), 0o644)
-            if target.is_file() and target.stat().st_size == self.num_bytes:
-                target.touch()
-            else:
+            if not _renewed(target, self.num_bytes):
                 self.path.replace(target)
         return digest
+
+
+def _renewed(blob: Path, num_bytes: int) -> bool:
+    """Whether the blob is there already; others who share the store may remove it at any time. Raises
+    OSError.
+    """
+    try:
+        if not blob.is_file() or blob.stat().st_size != num_bytes:
+            return False
+        os.utime(blob)
+    except FileNotFoundError:
+        return False
+    return True

@@ -79,6 +79,10 @@ class PartialBlob:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of it; who wants can go on with it."""
         os.close(self._descriptor)
 
     @property
