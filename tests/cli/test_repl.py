@@ -291,9 +291,9 @@ def test_show(server, converse):
     assert "No license was specified for this model." in printed
     assert "Unknown command '/show nonsense'. Type /? for help\n" in printed
     assert HELP["show"] in printed
-    printed, _ = converse("/set parameter seed 1", "/show parameters")
+    printed, _ = converse("/set parameter seed 1", "/set parameter stop a b", "/show parameters")
     assert "Model defined parameters:\n  stop  x\n" in printed
-    assert f"User defined parameters:\n  {'seed':<30} 1\n" in printed
+    assert f'User defined parameters:\n  {"seed":<30} 1\n  {"stop":<30} "a"\n' in printed
 
 
 def test_show_has_what_was_set(server, converse):

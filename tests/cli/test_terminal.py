@@ -183,14 +183,16 @@ def test_ctrl_c_ends_a_one_shot_run_without_a_traceback(server, terminal):
 def test_pull_shows_bars_in_order(server, terminal):
     server.answers["POST", "/api/pull"] = [
         {"status": "pulling manifest"},
-        {"status": "pulling x", "total": 92_000_000, "completed": 46_000_000},
-        {"status": "pulling x", "total": 92_000_000, "completed": 92_000_000},
+        {"status": f"copying sha256:{'a' * 64}", "total": 92_000_000, "completed": 46_000_000},
+        {"status": f"copying sha256:{'a' * 64}", "total": 92_000_000, "completed": 92_000_000},
         {"status": "writing manifest"},
         {"status": "success"},
     ]
     session = terminal("pull", "m")
     assert session.wait() == 0
-    session.read_until("pulling manifest.*pulling x:.*100%.*writing manifest.*success")
+    session.read_until(
+        r"pulling manifest.*copying sha256:a{12}:.*100%.*92.0/92.0 MB.*writing manifest.*success"
+    )
 
 
 def test_kv_top_follows_the_server_until_q(server, terminal):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _CHUNK_BYTES = 1 << 20
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
+_MAX_BAR = 40
+_WIDTH_FOR_SIZE, _WIDTH_FOR_SPEED = 56, 72  # columns of a terminal
 
 
 class ProgressDisplay(Protocol):
@@ -105,7 +109,7 @@ class _Bars:
             self._bars = _new_bars()
             self._bars.start()
         if text not in self._tasks:
-            self._tasks[text] = self._bars.add_task(text, total=total)
+            self._tasks[text] = self._bars.add_task(_DIGEST.sub(r"\1", text), total=total)
         self._bars.update(self._tasks[text], completed=completed, total=total)
 
     def _end_bars(self) -> None:
@@ -115,14 +119,20 @@ class _Bars:
 
 
 def _new_bars() -> Progress:
+    """Each bar on one line, however narrow the terminal is: the bar itself gives way first."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.table import Column
 
-    return Progress(
-        TextColumn("{task.description}:", markup=False),
-        TextColumn("{task.percentage:>3.0f}%"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=Console(stderr=True),
-    )
+    console = Console(stderr=True)
+    whole = Column(no_wrap=True)
+    columns = [
+        TextColumn("{task.description}:", markup=False, table_column=whole),
+        TextColumn("{task.percentage:>3.0f}%", table_column=whole),
+        BarColumn(bar_width=None, table_column=Column(max_width=_MAX_BAR)),
+    ]
+    if console.width >= _WIDTH_FOR_SIZE:
+        columns.append(DownloadColumn(table_column=whole))
+    if console.width >= _WIDTH_FOR_SPEED:
+        columns.append(TransferSpeedColumn(table_column=whole))
+    return Progress(*columns, console=console)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import indent
 
 from puna.cli.client import Client
 from puna.cli.errors import ServerError
@@ -13,6 +14,7 @@ from puna.cli.repl.conversation import Conversation
 from puna.cli.repl.help import HELP
 from puna.cli.repl.settings import change_setting
 from puna.cli.run.reply import spinner
+from puna.registry.modelfile.parameters import parameters_text
 
 _NOT_FOUND = 404
 _BAD_REQUEST = 400
@@ -116,7 +118,7 @@ class Commands:
         print_text("\n".join(f"  {line}" for line in lines) + "\n")
         if parameters := self._conversation.parameters:
             print("User defined parameters:")
-            print_text("\n".join(f"  {name:<30} {value}" for name, value in parameters.items()) + "\n")
+            print_text(indent(parameters_text(parameters), "  ") + "\n")
 
 
 def show_messages(conversation: Conversation) -> None:

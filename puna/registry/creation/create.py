@@ -25,6 +25,8 @@ from puna.registry.store.origin import Origin, read_origin
 from puna.registry.store.store import Store
 from puna.registry.store.stored_model import StoredModel
 
+_WEIGHTS = (".gguf", ".safetensors", ".bin")
+
 
 async def create(store: Store, recipe: Recipe, tools: Tools) -> AsyncGenerator[Progress, None]:
     """Creates or replaces the model. What is wrong with the recipe by itself is raised before any status.
@@ -120,5 +122,6 @@ class _Making:
             )
             weights = parse_digest(next(each.layer.digest for each in made if each.layer.kind == "model"))
             if recipe.base is None and read_origin(store.root, weights) is None:
-                store.write_origin(weights, Origin(source=f"file:{min(recipe.files)[:255]}"))
+                name = min(recipe.files, key=lambda name: (not name.endswith(_WEIGHTS), name))
+                store.write_origin(weights, Origin(source=f"file:{name[:255]}"))
         return made
