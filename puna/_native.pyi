@@ -594,21 +594,17 @@ class Sampler:
     def accept_many(self, tokens: NDArray[np.int32]) -> None: ...
 
 class TokenMask:
-    """Which tokens a row may give. It may be written in another thread: sample_batch() waits for it."""
+    """Which tokens a row may give."""
 
     def __init__(self, num_tokens: int) -> None: ...
     @property
     def address(self) -> int:
-        """Of uint32 words with a bit for each token, the lowest first, to be written between begin() and
-        finish().
-        """
+        """Of uint32 words with a bit for each token, the lowest first, to be written before finish()."""
     @property
     def num_bytes(self) -> int: ...
     @property
     def only(self) -> int | None:
         """The only token that it allows; None if there are others."""
-    def begin(self) -> None:
-        """It is written anew."""
     def finish(self) -> None:
         """It is written. One without any token has failed."""
     def fail(self, error: str) -> None:

@@ -120,7 +120,6 @@ void bind_sampler(nb::module_& m) {
       .def_prop_ro("address", [](TokenMask& mask) { return reinterpret_cast<uintptr_t>(mask.words()); })
       .def_prop_ro("num_bytes", &TokenMask::num_bytes)
       .def_prop_ro("only", &TokenMask::only)
-      .def("begin", &TokenMask::begin)
       .def("finish", &TokenMask::finish)
       .def("fail", &TokenMask::fail, nb::arg("error"))
       .def("allows", &TokenMask::allows, nb::arg("token"));

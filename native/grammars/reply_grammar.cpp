@@ -86,7 +86,6 @@ std::span<const std::shared_ptr<TokenMask>> ReplyGrammar::masks(std::span<const 
   const size_t count = 1 + drafts.size();
   while (masks_.size() < count)
     masks_.push_back(std::make_shared<TokenMask>(compiled_->tokenizer().num_tokens()));
-  for (size_t i = 0; i < count; ++i) masks_[i]->begin();
   if (spent_s_ > reply_s_ + token_s_ * static_cast<double>(tokens_.size())) {
     for (size_t i = 0; i < count; ++i) masks_[i]->fail("the grammar of the reply takes too long");
   } else {

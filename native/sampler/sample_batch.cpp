@@ -145,8 +145,6 @@ SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, float* logit
                 (drafts.starts.empty() ? "" : " and " + std::to_string(drafts.tokens.size()) + " drafts"));
   if (!masks.empty() && masks.size() != static_cast<size_t>(num_rows))
     throw Error(std::to_string(num_rows) + " rows have " + std::to_string(masks.size()) + " masks");
-  for (const TokenMask* mask : masks)
-    if (mask != nullptr) mask->wait();
   std::vector<Turn> turns = turns_of(samplers, drafts);
   std::vector<MaskedRow> rows = rows_of(kernels, logits, static_cast<size_t>(vocab_size), turns, masks);
   const auto share_out = [&](int64_t count, const std::function<void(int64_t)>& body) {

@@ -29,8 +29,8 @@ struct SampledBatch {
 // Sampler i owns the next 1 + (its drafts) of `logits`, [num_rows, vocab_size]. It samples and commits them
 // one after the other until a token differs from its draft, or a row cannot be sampled, as if the rows had
 // come one by one. Error if the rows do not fit. The samplers are different ones.
-// masks: of each row, null where anything may be drawn; empty: there are none. Those are waited for. Logits
-// that a mask forbids may be overwritten with -infinity.
+// masks: of each row, null where anything may be drawn; empty: there are none. Logits that a mask forbids
+// may be overwritten with -infinity.
 SampledBatch sample_batch(ThreadPool& pool, const Kernels& kernels, float* logits, int64_t num_rows,
                           int64_t vocab_size, std::span<Sampler* const> samplers, const Drafts& drafts,
                           std::span<const TokenMask* const> masks = {});

@@ -23,13 +23,8 @@ TokenMask::TokenMask(int64_t num_tokens)
   words_.resize(static_cast<size_t>(divide_up(num_tokens, kLogitBlock) * kBlockWords));
 }
 
-void TokenMask::begin() {
-  is_ready_ = false;
-  only_.reset();
-  error_.clear();
-}
-
 void TokenMask::finish() {
+  error_.clear();
   if (const int64_t rest = num_tokens_ % kWordBits; rest != 0)
     words_[static_cast<size_t>(num_words_ - 1)] &= (uint32_t{1} << rest) - 1;
   int64_t count = 0;
@@ -40,18 +35,12 @@ void TokenMask::finish() {
   }
   if (count != 1) only_.reset();
   if (count == 0) error_ = "no token is allowed";
-  is_ready_ = true;
-  is_ready_.notify_all();
 }
 
 void TokenMask::fail(std::string error) {
   only_.reset();
   error_ = std::move(error);
-  is_ready_ = true;
-  is_ready_.notify_all();
 }
-
-void TokenMask::wait() const { is_ready_.wait(false); }
 
 void TokenMask::check() const {
   if (!error_.empty()) throw Error(error_);

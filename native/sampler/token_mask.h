@@ -1,7 +1,6 @@
-// Which tokens a row may give: computed by one thread while another one waits for it.
+// Which tokens a row may give.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,22 +12,17 @@ class TokenMask {
  public:
   static constexpr int64_t kWordBits = 32;
 
-  // All bits are 0, and it is not ready.
+  // All bits are 0.
   explicit TokenMask(int64_t num_tokens);
 
-  // Word i has a bit for each of the tokens [32 * i, 32 * i + 32), the lowest for the first. To be written
-  // between begin() and finish().
+  // Word i has a bit for each of the tokens [32 * i, 32 * i + 32), the lowest for the first. finish() must
+  // follow when they have been written, also anew.
   uint32_t* words() { return words_.data(); }
   int64_t num_bytes() const { return num_words_ * 4; }
 
-  // It is computed anew; nobody waits for it or reads it.
-  void begin();
   void finish();
   // In place of finish(): it is not known, and no row that has it can be sampled.
   void fail(std::string error);
-
-  // For any thread, until it is finished or has failed.
-  void wait() const;
 
   // Of one that is finished. Error if it failed.
   void check() const;
@@ -45,7 +39,6 @@ class TokenMask {
   std::vector<uint32_t> words_;  // of whole blocks
   std::optional<int32_t> only_;
   std::string error_;
-  std::atomic<bool> is_ready_ = false;
 };
 
 }  // namespace puna

@@ -55,8 +55,7 @@ class Batch:
         drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
         and for each of them. None: each has one row.
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
-    masks: for each of the rows, which tokens it may give, None: any; empty: all rows may give any. Another
-        thread may still be computing them.
+    masks: for each of the rows, which tokens it may give, None: any; empty: all rows may give any.
     adapters: of each sequence, from DeviceModel.load_adapter(), or None; empty: no sequence has one.
     control: may stop the step, which then raises NativeError and is as if it had never been.
     """

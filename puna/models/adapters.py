@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from puna.models.hyperparameters import HyperparameterError, described
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def read_alpha(metadata: Mapping[str, Any], architecture: str) -> float:
@@ -26,6 +29,6 @@ def read_alpha(metadata: Mapping[str, Any], architecture: str) -> float:
     if "adapter.alora.invocation_tokens" in metadata:
         raise HyperparameterError("adapters that begin at certain tokens (aLoRA) are not supported")
     alpha = metadata.get("adapter.lora.alpha", 0.0)
-    if not isinstance(alpha, float) or not math.isfinite(alpha):
-        raise HyperparameterError(f"metadata adapter.lora.alpha is {described(alpha)}, not a finite number")
+    if not (isinstance(alpha, float) and abs(alpha) <= _LARGEST):
+        raise HyperparameterError(f"metadata adapter.lora.alpha is {described(alpha)}, not a finite float32")
     return alpha

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from puna._native import GrammarError, NativeError, ReplyGrammar, compute_masks
+from puna._native import GrammarError, Llguidance, NativeError, ReplyGrammar, compute_masks
 from puna.engine.grammars.compiling import CompiledGrammar, compile_grammar
 from puna.engine.grammars.limits import REPLY_S, TOKEN_S
 from puna.engine.grammars.slices import SLICES
@@ -114,3 +117,48 @@ def test_what_cannot_be_used_says_why() -> None:
         reply.accept(tokenizer.encode_within("x"))
     [mask] = compute_masks([reply], [()])
     assert not any(mask.allows(token) for token in range(tokenizer.vocab_size))
+
+
+OTHER_VERSION = """
+#include <stdint.h>
+typedef struct {
+  const void* tokenizer;
+  uint32_t levels[2];
+  _Bool flags[2];
+  FIRST uint64_t limits[6];
+  _Bool more_flags[2];
+  LAST
+} Init;
+void llg_constraint_init_set_defaults(Init* init, const void* tokenizer) {
+  *init = (Init){tokenizer, {0, 1}, {1, 0}, .limits = {9, 9, 9, 9, 9, 9}, .more_flags = {1, 1}};
+}
+"""
+FUNCTIONS = """new_tokenizer_v2 free_tokenizer new_matcher clone_matcher free_matcher matcher_is_error
+matcher_get_error matcher_is_stopped matcher_compute_mask_into matcher_consume_tokens matcher_rollback
+matcher_validate_tokens matcher_compute_ff_tokens"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "functions", "error"),
+    [
+        ("", "", FUNCTIONS, None),
+        ("", "", FUNCTIONS.replace(" matcher_rollback", ""), "this llguidance has no llg_matcher_rollback"),
+        ("", "uint64_t last;", FUNCTIONS, "this version of llguidance is not known"),
+        ("uint64_t first;", "", FUNCTIONS, "this version of llguidance is not known"),
+    ],
+)
+def test_another_version_is_told_from_the_one_that_is_known(
+    tmp_path: Path, first: str, last: str, functions: str, error: str | None
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "library.c", tmp_path / "library.so"
+    stubs = "".join(f"void llg_{name}(void) {{}}\n" for name in functions.split())
+    source.write_text(OTHER_VERSION.replace("FIRST", first).replace("LAST", last) + stubs)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    if error is None:
+        Llguidance(str(library))
+        return
+    with pytest.raises(NativeError, match=error):
+        Llguidance(str(library))

@@ -45,8 +45,8 @@ def model(path: Path) -> Iterator[CpuModel]:
             {"general.architecture": "llama"},
             "the adapter is for architecture .*llama.*, the model is 'qwen3moe'",
         ),
-        ({"adapter.lora.alpha": float("nan")}, "adapter.lora.alpha is nan, not a finite number"),
-        ({"adapter.lora.alpha": "16"}, "adapter.lora.alpha is .*, not a finite number"),
+        ({"adapter.lora.alpha": float("nan")}, "adapter.lora.alpha is nan, not a finite float32"),
+        ({"adapter.lora.alpha": "16"}, "adapter.lora.alpha is .*, not a finite float32"),
         ({"adapter.alora.invocation_tokens": [1, 2]}, "aLoRA"),
     ],
 )

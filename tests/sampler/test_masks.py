@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +26,6 @@ CHAINS = [
 
 
 def write(mask: TokenMask, allowed: NDArray[np.bool_]) -> TokenMask:
-    mask.begin()
     bits = np.packbits(allowed, bitorder="little")
     ctypes.memset(mask.address, 0, mask.num_bytes)
     ctypes.memmove(mask.address, bits.ctypes.data, len(bits))
@@ -109,18 +107,3 @@ def test_a_mask_that_failed_ends_its_row_alone(pool: ThreadPool):
     assert result.tokens.tolist() == [6]  # behind its draft, the next step tells
     with pytest.raises(NativeError, match="5 rows have 1 masks"):
         sample_batch(pool, logits, [Params().sampler()] * 5, masks=[fine])
-
-
-def test_masks_are_waited_for(pool: ThreadPool):
-    mask = TokenMask(30)
-    logits = np.zeros((1, 30), np.float32)
-    drawn: list[int] = []
-
-    def draw() -> None:
-        drawn.extend(sample_batch(pool, logits, [Params().sampler()], masks=[mask]).tokens.tolist())
-
-    thread = threading.Thread(target=draw)
-    thread.start()
-    write(mask, np.arange(30) == 17)
-    thread.join()
-    assert drawn == [17]

@@ -113,9 +113,10 @@ void Adapter::place(LaneWeight& weight, const Weight& from) {
 
 void Adapter::prepare(ThreadPool& pool) {
   if (packed_) return;
+  std::shared_ptr<uint8_t[]> packed;  // kept once all of it is there
   try {
-    packed_ = {static_cast<uint8_t*>(::operator new(static_cast<size_t>(packed_bytes_), kAlignment)),
-               [](uint8_t* p) { ::operator delete(p, kAlignment); }};
+    packed = {static_cast<uint8_t*>(::operator new(static_cast<size_t>(packed_bytes_), kAlignment)),
+              [](uint8_t* p) { ::operator delete(p, kAlignment); }};
   } catch (const std::bad_alloc&) {
     throw Error("no memory for the " + text(packed_bytes_) + " bytes of the adapter");
   }
@@ -125,7 +126,7 @@ void Adapter::prepare(ThreadPool& pool) {
     uint8_t* to;
   };
   std::vector<Part> parts;
-  uint8_t* next = packed_.get();
+  uint8_t* next = packed.get();
   for (std::optional<LowRank>& pair : pairs_) {
     if (!pair) continue;
     for (const auto& [from, weight] : {std::pair{&pair->a, &pair->down}, std::pair{&pair->b, &pair->up}}) {
@@ -139,12 +140,8 @@ void Adapter::prepare(ThreadPool& pool) {
     const Part& part = parts[static_cast<size_t>(i)];
     pack(*part.from, *part.weight, part.to);
   });
-  try {
-    file_->mapping().check_whole();
-  } catch (const Error&) {
-    packed_ = {};
-    throw;
-  }
+  file_->mapping().check_whole();
+  packed_ = std::move(packed);
   file_->mapping().release_pages();
 }
 

@@ -7,7 +7,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Protocol
 
-from puna._native import GrammarTokenizer, Llguidance, Vocabulary, WordCutter
+from puna._native import GrammarTokenizer, Llguidance, NativeError, Vocabulary, WordCutter
 from puna.engine.grammars.slices import SLICES
 
 
@@ -32,20 +32,26 @@ BYTES_PER_TOKEN = 650
 
 def grammar_tokenizer(tokens: GrammarTokens) -> GrammarTokenizer:
     """Takes up to two seconds, without the interpreter's lock, and BYTES_PER_TOKEN. Raises NativeError for a
-    vocabulary in which no reply can end.
+    vocabulary in which no reply can end, and where there is no llguidance().
     """
-    return GrammarTokenizer(llguidance(), tokens.vocabulary, tokens.words, SLICES)
+    if isinstance(library := llguidance(), NativeError):
+        raise library
+    return GrammarTokenizer(library, tokens.vocabulary, tokens.words, SLICES)
 
 
 @cache
-def llguidance() -> Llguidance:
+def llguidance() -> Llguidance | NativeError:
     """The shared object of its Python package, of which only the C interface is used: what is called through
     Python holds the interpreter's lock.
 
-    To be called before the process is caged, which then cannot read it. Raises ImportError, NativeError.
+    To be called before the process is caged, which then cannot read it. An error if it is not there, or of
+    another version than is known here.
     """
     package = find_spec("llguidance")
     module = PathFinder.find_spec("_lib", package.submodule_search_locations if package else [])
     if module is None or module.origin is None:
-        raise ImportError("the package llguidance is not installed, or has no shared object")
-    return Llguidance(module.origin)
+        return NativeError("the package llguidance is not installed, or has no shared object")
+    try:
+        return Llguidance(module.origin)
+    except NativeError as error:
+        return error

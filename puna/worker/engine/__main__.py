@@ -11,7 +11,7 @@ def main() -> int:
     channel = begin("worker")
 
     # Only now, so that signals during the slow imports are ignored, too.
-    from puna._native import catch_bus_errors
+    from puna._native import NativeError, catch_bus_errors
     from puna.backends import import_devices, open_device
     from puna.engine import EngineCore
     from puna.engine.grammars.vocabulary import llguidance
@@ -24,7 +24,8 @@ def main() -> int:
 
     import_architectures()
     import_devices()
-    llguidance()
+    if isinstance(library := llguidance(), NativeError):
+        logging.error("no reply can be held to a grammar: %s", library)
     catch_bus_errors()
     calls = CallServer(channel, ToWorker, CROSSING)
     asked = calls.read()
