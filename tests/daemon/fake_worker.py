@@ -117,6 +117,9 @@ class FakeWorker(FakeSessions):
             case LoadAdapter(model_id, adapter_id, name):
                 if model_id not in self.models or os.pread(descriptors[0], 4, 0) != b"LoRA":
                     raise ModelLoadError(f"{name}: the file is no LoRA adapter")
+                taken = len(self.models) * INFO.weight_bytes + len(self.adapters) * ADAPTER_BYTES
+                if taken + ADAPTER_BYTES > self._memory_bytes:
+                    raise ModelDoesNotFit(str(Shortage(ADAPTER_BYTES, self._memory_bytes, taken)))
                 self.adapters.add((model_id, adapter_id))
                 return ADAPTER_BYTES
             case UnloadAdapter(model_id, adapter_id):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from puna.backends.base import ModelLoadError
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.registry import ModelName
 from tests.daemon.fake_worker import ADAPTER_BYTES, INFO
 from tests.daemon.harness import Daemon, run, until
@@ -92,5 +93,20 @@ def test_adapters_that_are_deleted_leave_memory(daemon: Daemon) -> None:
         await until(lambda: len(daemon.workers[0].adapters) == 1)
         assert second is not None
         assert {adapter for _, adapter in daemon.workers[0].adapters} == {second.name}
+
+    run(main, daemon)
+
+
+def test_idle_adapters_make_room_for_others_of_their_model(daemon: Daemon) -> None:
+    daemon.memory_bytes = INFO.weight_bytes + ADAPTER_BYTES
+
+    async def main() -> None:
+        assert await daemon.say("first", "hi") == "hi"
+        async with daemon.runtime.resident("second") as second:
+            assert {adapter for _, adapter in daemon.workers[0].adapters} == {second.adapter}
+            with pytest.raises(ModelDoesNotFit):
+                await daemon.say("first", "hi")
+        assert await daemon.say("first", "hi") == "hi"
+        assert len(daemon.workers[0].adapters) == 1
 
     run(main, daemon)

@@ -12,6 +12,7 @@ from puna.backends.base import ModelSource
 from puna.daemon.models.entry import FOREVER
 from puna.daemon.opening import open_adapter
 from puna.daemon.worker.supervisor import WorkerSupervisor
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.registry import StoredModel
 
 
@@ -104,12 +105,32 @@ class ModelAdapters:
         try:
             async with self._in_order:
                 entry.source = await open_adapter(entry.model)
-                return await self._worker.load_adapter(self._model_id, adapter_id, entry.source)
+                return await self._send(adapter_id, entry.source)
         except BaseException:
             if self._entries.get(adapter_id) is entry:
                 del self._entries[adapter_id]
             entry.close()
             raise
+
+    async def _send(self, adapter_id: str, source: ModelSource) -> int:
+        """To the worker. Idle ones make room, the longest idle first."""
+        while True:
+            try:
+                return await self._worker.load_adapter(self._model_id, adapter_id, source)
+            except ModelDoesNotFit:
+                idle = [
+                    (entry.idle_since, other)
+                    for other, entry in self._entries.items()
+                    if entry.ready.done() and not entry.num_holders and entry.idle_since
+                ]
+                if not idle:
+                    raise
+                _, oldest = min(idle)
+                entry = self._entries.pop(oldest)
+                try:
+                    await self._worker.unload_adapter(self._model_id, oldest)
+                finally:
+                    entry.close()
 
     def _attach(self, entry: AdapterEntry, keep_alive_s: float | None) -> None:
         entry.num_holders += 1
