@@ -22,6 +22,7 @@ from puna.gguf.writer import GgufValue, NewTensor, float32, int32, string, uint3
 
 _EMBEDDING = "token_embd.weight"
 _GENERATION = "generation_config.json"
+_MAX_TOP_K = 1 << 30
 _SAMPLING = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 
 
@@ -72,6 +73,8 @@ def _sampling(files: Files) -> dict[str, GgufValue]:
     config = Config(files.object(_GENERATION))
     values = {name: config.number(name) for name in _SAMPLING if config.has(name)}
     return {
-        f"general.sampling.{_SAMPLING[name]}": int32(int(value)) if name == "top_k" else float32(value)
+        f"general.sampling.{_SAMPLING[name]}": int32(max(-1, min(int(value), _MAX_TOP_K)))
+        if name == "top_k"
+        else float32(value)
         for name, value in values.items()
     }

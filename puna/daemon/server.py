@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from puna.registry.remote.signing_key import make_key
 
 log = logging.getLogger(__name__)
 
+_NUM_THREADS = 32
+"""For work on files: a few long copies must not keep everybody else waiting, however few cores there are."""
 _LAST_WORDS_S = 2.0
 """Requests that then have to fail have this long to tell their clients; who does not read is cut off."""
 
@@ -88,6 +91,7 @@ async def _run(
     server = Server(create_app(runtime), Limits(max_connections=raise_descriptor_limit()))
     shutdown = _Shutdown(server)
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(_NUM_THREADS, "puna"))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, shutdown.on_signal)
     log.info("listening on %s (version %s)", name_of(listener), puna.__version__)

@@ -87,3 +87,17 @@ def test_what_is_no_plain_adapter_of_the_model_is_refused(
     write_adapter(tmp_path / "adapter", pairs, **settings)
     with pytest.raises(ConversionError, match=error):
         converted(tmp_path / "adapter")
+
+
+def test_weights_that_are_missing(tmp_path: Path):
+    write_adapter(tmp_path / "adapter")
+    (tmp_path / "adapter" / "adapter_model.safetensors").rename(tmp_path / "adapter" / "other.safetensors")
+    with pytest.raises(ConversionError, match=r"adapter_model\.safetensors is missing"):
+        converted(tmp_path / "adapter")
+
+
+@pytest.mark.parametrize("alpha", [1e300, 10**400, "16"])
+def test_scales_that_no_file_can_have(tmp_path: Path, alpha: Any):
+    write_adapter(tmp_path / "adapter", lora_alpha=alpha)
+    with pytest.raises(ConversionError, match=r"lora_alpha is .*, not a number"):
+        converted(tmp_path / "adapter")

@@ -35,13 +35,15 @@ async def upload(request: Request) -> Response:
         async for _ in request.stream():  # a client that still sends would not see the answer
             pass
         return Response()
+    writer = store.blob_writer(digest)
     try:
-        with store.blob_writer(digest) as writer:
-            _check_room(writer, int(request.headers.get("content-length", "0")))
-            await _receive(request, writer)
-            await asyncio.to_thread(writer.commit)
+        _check_room(writer, int(request.headers.get("content-length", "0")))
+        await _receive(request, writer)
+        await asyncio.to_thread(writer.commit)
     except ClientDisconnect as error:
         raise ApiError(499, "request canceled") from error
+    finally:
+        await asyncio.to_thread(writer.close)
     return Response(status_code=201)
 
 

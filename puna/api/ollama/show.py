@@ -104,7 +104,7 @@ async def _pieces(
 ) -> AsyncGenerator[bytes, None]:
     """Of one JSON object, which is long where vocabularies are in it."""
     record = await inspector.record(model)
-    head = msgspec.json.encode(_head(model, record, body))
+    head = await asyncio.to_thread(lambda: msgspec.json.encode(_head(model, record, body)))
     with_template = not _shows_own_template(model, record)
     described = inspector.described(
         model, verbose=body.verbose, with_template=with_template, basename=basename

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from puna.convert.errors import ConversionError
 
 NAME = "config.json"
+_MAX_NUMBER = 3e38
 T = TypeVar("T", int, float)
 
 _NESTED = "text_config"
@@ -55,9 +55,9 @@ class Config:
         return value
 
     def number(self, *names: str, default: float | None = None) -> float:
-        """Finite."""
+        """What fits into 32 bits."""
         name, value = self._find(names, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
             raise ConversionError(f"{NAME}: {name} is {_shown(value)}, not a number")
         return float(value)
 

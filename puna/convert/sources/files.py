@@ -27,12 +27,12 @@ class Files:
         return name in self.descriptors
 
     def size(self, name: str) -> int:
+        if name not in self.descriptors:
+            raise ConversionError(f"{name} is missing")
         return os.fstat(self.descriptors[name]).st_size
 
     def read(self, name: str, max_bytes: int) -> bytes:
         """All of a file."""
-        if name not in self.descriptors:
-            raise ConversionError(f"{name} is missing")
         if (size := self.size(name)) > max_bytes:
             raise ConversionError(f"{name} has {size} bytes, more than {max_bytes}")
         return self.bytes_at(name, 0, size).tobytes()

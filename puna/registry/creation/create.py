@@ -40,12 +40,15 @@ async def create(store: Store, recipe: Recipe, tools: Tools) -> AsyncGenerator[P
         if not store.has_blob(digest):
             raise MissingBlob(digest)
     await tools.check_templates(recipe.template, recipe.renderer, recipe.parser)
-    with ExitStack() as scratch:
-        making = _Making(store, recipe, tools, scratch)
+    scratch = ExitStack()
+    making = _Making(store, recipe, tools, scratch)
+    try:
         for step in (making.find_base, making.gather, making.finish):
             async with aclosing(step()) as statuses:
                 async for progress in statuses:
                     yield progress
+    finally:
+        await asyncio.to_thread(scratch.close)
 
 
 class _Making:
@@ -94,7 +97,8 @@ class _Making:
 
     async def finish(self) -> AsyncGenerator[Progress, None]:
         """Writes all of it."""
-        parts = [*self._gathering.parts, *text_parts(self._recipe, self._base)]
+        texts = await asyncio.to_thread(text_parts, self._recipe, self._base)
+        parts = [*self._gathering.parts, *texts]
         config = self._config()
         for layer, is_new in await in_thread(lambda _: self._write(config, parts)):
             yield Progress(f"{'creating new' if is_new else 'using existing'} layer {layer.digest}")

@@ -32,7 +32,7 @@ def reported(action: str) -> Iterator[None]:
 
 
 class BlobWriter:
-    """Use in a `with` block: leaving it without `commit` (an error, a cancel) leaves nothing behind.
+    """Use in a `with` block, or close() it: without `commit` (an error, a cancel) nothing is left behind.
 
     Not to be used by two threads at once, but each call may come from another thread.
     """
@@ -56,6 +56,10 @@ class BlobWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes a while where much is to be deleted."""
         try:
             self._file.close()
         except OSError:
