@@ -283,7 +283,7 @@ def test_a_pull_goes_on_where_it_was_left(store, registry):
     assert completed > 300_000
     registry.behaviour.bytes_per_s = None
     registry.requests.clear()
-    first = next(progress for progress in pull_all(store, registry) if progress.digest)
+    first = next(progress for progress in pull_all(store, registry, stall_s=30.0) if progress.digest)
     assert first.completed == completed
     asked = [tuple(map(int, text.removeprefix("bytes=").split("-"))) for text in parts_requested(registry)]
     assert sum(end + 1 - start for start, end in asked) == len(WEIGHTS) - completed
