@@ -240,6 +240,12 @@ def two_layers(g: Tracer, x: Value, block: str, activation: str) -> Value:
     return g.op(Linear(f"{block}.ffn_down"), y)
 
 
+def relu_squared(g: Tracer, x: Value, block: str) -> Value:
+    """down(relu(up(x))^2)"""
+    y = g.op(Activation("relu"), g.op(Linear(f"{block}.ffn_up"), x))
+    return g.op(Linear(f"{block}.ffn_down"), g.op(Mul(), y, y))
+
+
 def experts(g: Tracer, x: Value, moe: Moe) -> Value:
     """What the experts give that the router chooses."""
     return g.op(moe, x, g.op(Linear(f"{moe.name}.ffn_gate_inp"), x))

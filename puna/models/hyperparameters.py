@@ -66,9 +66,9 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
-    def multiplier(self, name: str) -> float:
-        """A finite number; 1 where there is none, or 0, with which some converters say so."""
-        return self.number(name, 1.0) or 1.0
+    def multiplier(self, name: str, default: float = 1.0) -> float:
+        """A finite number; 1 where it is 0, with which some converters say that there is none."""
+        return self.number(name, default) or 1.0
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A truth value."""

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from puna.graph.ops import Rope
 from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperparameters, described
 
+_KINDS = ("linear", "yarn", "longrope")
+
 FreqFactors = Callable[[int], NDArray[np.float32]]
 """Reads so many values, by which frequencies are divided (Llama 3's scaling is stored that way).
 
@@ -64,23 +66,42 @@ def _scaled(
     p: Hyperparameters, inv_freq: NDArray[np.float64], dim: int, base: float
 ) -> tuple[NDArray[np.float64], float]:
     """Frequencies, and the scale of cosine and sine."""
-    kind = p.text("rope.scaling.type", "none")
+    kind, scale = p.text("rope.scaling.type", "linear"), p.number("rope.scaling.attn_factor", 1.0)
     factor = _scaling_factor(p)
-    if kind == "none" or factor == 1.0:
-        return inv_freq, 1.0
-    if kind == "linear":
-        return inv_freq / factor, 1.0
+    if kind == "none" or (factor == 1.0 and kind in _KINDS):
+        return inv_freq, scale
+    if kind in ("linear", "longrope"):
+        return inv_freq / factor, scale
     if kind == "yarn":
-        original = p.integer(
-            "rope.scaling.original_context_length",
-            p.integer("context_length", maximum=MAX_CONTEXT),
-            maximum=MAX_CONTEXT,
-        )
-        scale = p.number("rope.scaling.attn_factor", 1.0)
         if not p.number("rope.scaling.yarn_log_multiplier", 0.0):  # DeepSeek's: the scores' scale has it all
             scale *= 1.0 + 0.1 * math.log(factor)
-        return _yarn(inv_freq, factor, dim, base, original), scale
-    raise HyperparameterError(f"rope scaling {described(kind)} is not supported (none, linear, yarn are)")
+        return _yarn(p, inv_freq, factor, dim, base), scale
+    known = ", ".join(_KINDS)
+    raise HyperparameterError(f"rope scaling {described(kind)} is not supported (none, {known} are)")
+
+
+def original_context(p: Hyperparameters) -> int:
+    """Tokens, before the context was stretched."""
+    return p.integer(
+        "rope.scaling.original_context_length",
+        p.integer("context_length", maximum=MAX_CONTEXT),
+        maximum=MAX_CONTEXT,
+    )
+
+
+def uses_long_factors(p: Hyperparameters) -> bool:
+    """Of files with factors for short and for long contexts, which those divide by (Ding et al., 2024).
+
+    What a token's keys are must not hang on how long its context gets: so the model's own context decides,
+    which is what llama.cpp takes where no other is configured.
+    """
+    return p.integer("context_length", maximum=MAX_CONTEXT) > original_context(p)
+
+
+def has_sections(p: Hyperparameters) -> bool:
+    """Whether heads rotate by several positions (of time, height, width), which for text are the same."""
+    sections = p.integers("rope.dimension_sections", 4, 0, maximum=1 << 16)
+    return sections[0] > 0 and sections[1] > 0
 
 
 def yarn_factor(p: Hyperparameters) -> float:
@@ -97,15 +118,23 @@ def _scaling_factor(p: Hyperparameters) -> float:
 
 
 def _yarn(
-    inv_freq: NDArray[np.float64], factor: float, dim: int, base: float, original_context: int
+    p: Hyperparameters, inv_freq: NDArray[np.float64], factor: float, dim: int, base: float
 ) -> NDArray[np.float64]:
     """Peng et al., 2023, section 3.2: fast dimensions keep their frequency, slow ones are interpolated."""
 
     def dimension_with(rotations: float) -> float:
-        return dim * math.log(original_context / (rotations * 2 * math.pi)) / (2 * math.log(base))
+        return dim * math.log(original_context(p) / (rotations * 2 * math.pi)) / (2 * math.log(base))
 
-    low = max(0.0, math.floor(dimension_with(32.0)))
-    high = min(dim - 1.0, math.ceil(dimension_with(1.0)))
+    low = max(0.0, math.floor(dimension_with(_rotations(p, "yarn_beta_fast", 32.0))))
+    high = min(dim - 1.0, math.ceil(dimension_with(_rotations(p, "yarn_beta_slow", 1.0))))
     ramp = np.clip((np.arange(dim // 2) - low) / max(0.001, high - low), 0.0, 1.0)
     mixed: NDArray[np.float64] = inv_freq * (1.0 - ramp) + inv_freq / factor * ramp
     return mixed
+
+
+def _rotations(p: Hyperparameters, name: str, default: float) -> float:
+    """In the original context."""
+    value = p.multiplier(f"rope.scaling.{name}", default)
+    if value < 0:
+        raise HyperparameterError(f"metadata {p.key(f'rope.scaling.{name}')} is {value}, not positive")
+    return value

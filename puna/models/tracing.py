@@ -17,9 +17,10 @@ from puna.models.architectures import ARCHITECTURES
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
-from puna.models.rope import FreqFactors
+from puna.models.rope import FreqFactors, uses_long_factors
 
 _FREQ_FACTORS = "rope_freqs.weight"
+_LONG_FACTORS, _SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 _OF_IMAGES = ("mm.", "v.")
 
 TraceFunction = Callable[[Tracer, Hyperparameters, FreqFactors | None], Value]
@@ -59,7 +60,7 @@ def trace_model(
     trace = _trace_function(p.architecture)
     tracer = Tracer(Shapes(tensors))
     used: set[str] = set()
-    result = trace(tracer, p, _freq_factors(tensors, read_floats, used))
+    result = trace(tracer, p, _freq_factors(p, tensors, read_floats, used))
     graph, stack = tracer.graph(result), Stack.read(p)
     _check_all_are_used(p.architecture, tensors, used | graph.tensors() | _of_prediction(stack, tensors))
     return TracedModel(
@@ -83,22 +84,26 @@ def _trace_function(architecture: str) -> TraceFunction:
 
 
 def _freq_factors(
+    p: Hyperparameters,
     tensors: Mapping[str, TensorShape],
     read_floats: Callable[[str], NDArray[np.float32]],
     used: set[str],
 ) -> FreqFactors | None:
-    """used: gets the tensor's name when it is read."""
-    if _FREQ_FACTORS not in tensors:
+    """used: gets the tensor's name, and that of the one in whose place it is, when it is read."""
+    name, other = _FREQ_FACTORS, _FREQ_FACTORS
+    if name not in tensors and _LONG_FACTORS in tensors:
+        name, other = _LONG_FACTORS, _SHORT_FACTORS
+        if not uses_long_factors(p):
+            name, other = other, name
+    if name not in tensors:
         return None
-    num_values = math.prod(tensors[_FREQ_FACTORS].shape)
+    num_values = math.prod(tensors[name].shape)
 
     def read(count: int) -> NDArray[np.float32]:
         if num_values != count:
-            raise HyperparameterError(
-                f"tensor {_FREQ_FACTORS} has {num_values} values, the model needs {count}"
-            )
-        used.add(_FREQ_FACTORS)
-        return read_floats(_FREQ_FACTORS).reshape(count)
+            raise HyperparameterError(f"tensor {name} has {num_values} values, the model needs {count}")
+        used.update((name, other))
+        return read_floats(name).reshape(count)
 
     return read
 

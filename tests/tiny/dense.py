@@ -85,4 +85,34 @@ DENSE = {
     ),
     "gemma": Tiny("gemma", head_dim=32),
     "granite": Tiny("granite", metadata=MULTIPLIERS),
+    "phi3": Tiny(
+        "phi3",
+        tied=False,
+        long_factors=True,
+        metadata={
+            "attention.sliding_window": 37,  # which nobody heeds
+            "rope.scaling.original_context_length": 512,
+            "rope.scaling.attn_factor": 1.19,
+        },
+        layer_tensors=layers.phi3,
+    ),
+    "phi3-short": Tiny(
+        "phi3",
+        long_factors=True,
+        metadata={"rope.scaling.original_context_length": 2048},
+        layer_tensors=layers.phi3,
+    ),
+    "minicpm": Tiny("minicpm", layers=3),
+    "minicpm-multipliers": Tiny(
+        "minicpm", metadata={"embedding_scale": 1.5, "logit_scale": 1.5, "residual_scale": 0.6}
+    ),
+    "arcee": Tiny("arcee", layer_tensors=layers.without_gate),
+    "hunyuan-dense": Tiny("hunyuan-dense", qk_norm=True),
+    "exaone": Tiny("exaone", freq_factors=True),
+    "xverse": Tiny("xverse", tied=False),
+    "qwen3vl": Tiny(
+        "qwen3vl",
+        qk_norm=True,
+        metadata={"rope.dimension_sections": [3, 3, 2, 0]},
+    ),
 }

@@ -35,6 +35,10 @@ class Tiny:
     tied: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
     freq_factors: bool = False
+    long_factors: bool = False
+    """Of frequencies, and others for short contexts."""
+    choice_bias: bool = False
+    """Of which experts are chosen."""
     one_projection: bool = False
     """Of what a delta net is made of, as in older files of Qwen3-Next."""
     layer_tensors: Callable[[Tiny, int], Tensors] = transformer
@@ -142,6 +146,9 @@ def _tensors(tiny: Tiny) -> Tensors:
         tensors["output.bias"] = (vocab,)
     if tiny.freq_factors:
         tensors["rope_freqs.weight"] = (tiny.head_dim // 2,)
+    if tiny.long_factors:
+        names = ("rope_factors_long.weight", "rope_factors_short.weight")
+        tensors |= dict.fromkeys(names, (tiny.head_dim // 2,))
     for layer in range(tiny.layers):
         shapes = tiny.layer_tensors(tiny, layer)
         tensors |= {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}

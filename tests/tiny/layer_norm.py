@@ -71,4 +71,12 @@ LAYER_NORM_MODELS = {
         norm_bias=True,
         ffn_scale=0.03,
     ),
+    "nemotron": Tiny(
+        "nemotron",
+        tied=False,
+        metadata=LAYER_NORM | {"rope.dimension_count": 8},
+        layer_tensors=layers.with_biases,
+        norm_bias=True,
+    ),
+    "orion": Tiny("orion", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm, norm_bias=True),
 }

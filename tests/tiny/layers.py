@@ -257,3 +257,46 @@ def granite_hybrid(tiny: Tiny, layer: int) -> Tensors:
     if tiny.metadata["attention.head_count_kv"][layer]:
         return tensors | {"attn_norm.weight": (tiny.width,)} | attention(tiny)
     return tensors | mamba2(tiny, layer)
+
+
+def phi3(tiny: Tiny, layer: int) -> Tensors:
+    """q, k and v in one matrix, gate and up in another."""
+    size, tensors = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim, glm4(tiny, layer)
+    split = ("attn_q.", "attn_k.", "attn_v.")
+    kept = {name: shape for name, shape in tensors.items() if not name.startswith(split)}
+    return kept | {"attn_qkv.weight": (size, tiny.width)}
+
+
+def without_gate(tiny: Tiny, layer: int) -> Tensors:
+    tensors = transformer(tiny, layer)
+    del tensors["ffn_gate.weight"]
+    return tensors
+
+
+def mixture(tiny: Tiny, layer: int) -> Tensors:
+    """Experts and one that all tokens share, in all layers but the first."""
+    if layer < tiny.metadata["leading_dense_block_count"]:
+        return transformer(tiny, layer)
+    tensors = with_experts(tiny, layer) | gated(
+        replace(tiny, ffn=tiny.metadata["expert_feed_forward_length"]), "_shexp"
+    )
+    if tiny.choice_bias:
+        tensors |= {"exp_probs_b.bias": (tiny.metadata["expert_count"],)}
+    return tensors
+
+
+def glm4moe(tiny: Tiny, layer: int) -> Tensors:
+    tensors = mixture(tiny, layer)
+    return tensors | {"post_attention_norm.weight": tensors.pop("ffn_norm.weight")}
+
+
+def bailingmoe2(tiny: Tiny, layer: int) -> Tensors:
+    size, tensors = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim, mixture(tiny, layer)
+    for part in "qkv":
+        del tensors[f"attn_{part}.weight"]
+    return tensors | {"attn_qkv.weight": (size, tiny.width)}
+
+
+def olmoe(tiny: Tiny, layer: int) -> Tensors:
+    q, kv = tiny.heads * tiny.head_dim, tiny.kv_heads * tiny.head_dim
+    return with_experts(tiny, layer) | {"attn_q_norm.weight": (q,), "attn_k_norm.weight": (kv,)}

@@ -18,6 +18,15 @@ LATENTS = {
     "leading_dense_block_count": 1,
     "rope.scaling.yarn_log_multiplier": 0.0707,
 }
+SHARED = EXPERTS | {"expert_shared_count": 1, "leading_dense_block_count": 1}
+GROUPS = {
+    "expert_count": 12,
+    "expert_gating_func": 2,
+    "expert_group_count": 4,
+    "expert_group_used_count": 2,
+    "expert_weights_norm": True,
+    "expert_weights_scale": 2.5,
+}
 
 MIXTURES = {
     "mixtral": Tiny("llama", ffn=64, tied=False, metadata=EXPERTS, layer_tensors=layers.with_experts),
@@ -68,5 +77,63 @@ MIXTURES = {
         tied=False,
         metadata=EXPERTS | YARN | LATENTS,
         layer_tensors=layers.deepseek2,
+    ),
+    "deepseek": Tiny("deepseek", metadata=SHARED, layer_tensors=layers.mixture),
+    "bailingmoe": Tiny(
+        "bailingmoe",
+        tied=False,
+        metadata=SHARED
+        | {"leading_dense_block_count": 0, "expert_weights_norm": True, "expert_weights_scale": 1.5},
+        layer_tensors=layers.mixture,
+    ),
+    "bailingmoe2": Tiny(
+        "bailingmoe2",
+        tied=False,
+        qk_norm=True,
+        choice_bias=True,
+        metadata=SHARED | GROUPS,
+        layer_tensors=layers.bailingmoe2,
+    ),
+    "dots1": Tiny(
+        "dots1",
+        tied=False,
+        kv_heads=6,
+        qk_norm=True,
+        choice_bias=True,
+        metadata=SHARED | {"expert_gating_func": 2, "expert_weights_norm": True},
+        layer_tensors=layers.mixture,
+    ),
+    "ernie4_5-moe": Tiny(
+        "ernie4_5-moe",
+        layers=4,
+        choice_bias=True,
+        metadata=EXPERTS
+        | {
+            "expert_shared_feed_forward_length": 64,
+            "leading_dense_block_count": 1,
+            "interleave_moe_layer_step": 1,
+        },
+        layer_tensors=layers.mixture,
+    ),
+    "glm4moe": Tiny(
+        "glm4moe",
+        qkv_bias=True,
+        choice_bias=True,
+        metadata=SHARED | {"rope.dimension_count": 8, "expert_weights_norm": True},
+        layer_tensors=layers.glm4moe,
+    ),
+    "hunyuan-moe": Tiny(
+        "hunyuan-moe",
+        ffn=64,
+        qk_norm=True,
+        metadata=EXPERTS | {"leading_dense_block_count": 0, "expert_shared_feed_forward_length": 64},
+        layer_tensors=layers.mixture,
+    ),
+    "olmoe": Tiny("olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=layers.olmoe),
+    "qwen3vlmoe": Tiny(
+        "qwen3vlmoe",
+        qk_norm=True,
+        metadata=EXPERTS | {"rope.dimension_sections": [3, 3, 2, 0]},
+        layer_tensors=layers.with_experts,
     ),
 }

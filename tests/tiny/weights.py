@@ -27,8 +27,8 @@ def values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArr
 
 
 def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
-    if name == "rope_freqs.weight":
-        return np.linspace(1.0, 8.0, shape[0])
+    if name.startswith("rope_f"):
+        return np.linspace(1.0, 3.0 if "short" in name else 8.0, shape[0])
     noise = rng.standard_normal(shape)
     if name.endswith("ssm_a"):
         return -rng.uniform(1.0, 8.0, shape)

@@ -11,10 +11,11 @@ from dataclasses import replace
 import msgspec
 
 from puna.graph import GraphError, Tracer, Value
-from puna.graph.ops import Add, Columns, Concat, HeadLinear, LatentAttention, Linear, Moe, Rope
-from puna.models.blocks import experts, gated, norm, pre_norm_decoder
+from puna.graph.ops import Columns, Concat, HeadLinear, LatentAttention, Linear, Rope
+from puna.models.blocks import norm, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.mixtures import mixture
 from puna.models.rope import FreqFactors, rope, yarn_factor
 
 _GLM_FLASH_LAYERS, _GLM_FLASH_TOKENS = (47, 48), 154880
@@ -29,17 +30,11 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     if p.number("attention.temperature_scale", 0.0):
         raise HyperparameterError(f"metadata {p.key('attention.temperature_scale')} is not supported")
     d, latents = Decoder.read(p), Latents.read(p)
-    num_dense = p.integer("leading_dense_block_count", 0, minimum=0)
 
     def attention(layer: int, x: Value) -> Value:
         return latent_attention(g, d, latents, layer, x)
 
-    def feed_forward(layer: int, x: Value) -> Value:
-        block = f"blk.{layer}"
-        if layer < num_dense:
-            return gated(g, x, block, "silu")
-        return g.op(Add(), experts(g, x, _moe(g, p, d, block)), gated(g, x, block, "silu", suffix="_shexp"))
-
+    feed_forward = mixture(g, p, scores=_scores(g, d), normalized=False)
     return pre_norm_decoder(g, d, attention, feed_forward)
 
 
@@ -99,26 +94,8 @@ def _queries(g: Tracer, d: Decoder, block: str, x: Value) -> Value:
     return g.op(Linear(f"{block}.attn_q_b"), low)
 
 
-def _moe(g: Tracer, p: Hyperparameters, d: Decoder, block: str) -> Moe:
-    return Moe(
-        name=block,
-        num_used=p.integer("expert_used_count"),
-        scores=_scores(g, p, d),
-        normalized=p.flag("expert_weights_norm"),
-        scale=p.multiplier("expert_weights_scale"),
-        activation="silu",
-        num_groups=p.integer("expert_group_count", 1, minimum=0) or 1,
-        num_groups_used=p.integer("expert_group_used_count", 1, minimum=0) or 1,
-    )
-
-
-def _scores(g: Tracer, p: Hyperparameters, d: Decoder) -> str:
-    """As llama.cpp numbers them; files before there was a number are DeepSeek V2's, or GLM-4.7-Flash's."""
-    kind = p.integer("expert_gating_func", 0, minimum=0)
-    if kind == 0:
-        num_tokens = g.shapes.matrix("token_embd.weight")[1]
-        is_glm = d.num_layers in _GLM_FLASH_LAYERS and num_tokens == _GLM_FLASH_TOKENS
-        return "sigmoid" if is_glm else "softmax"
-    if kind > 3:
-        raise HyperparameterError(f"metadata {p.key('expert_gating_func')} is {kind}, not 1, 2 or 3")
-    return ("softmax", "sigmoid", "chosen_softmax")[kind - 1]
+def _scores(g: Tracer, d: Decoder) -> str:
+    """Of files from before there was a number for them: DeepSeek V2's, or GLM-4.7-Flash's."""
+    num_tokens = g.shapes.matrix("token_embd.weight")[1]
+    is_glm = d.num_layers in _GLM_FLASH_LAYERS and num_tokens == _GLM_FLASH_TOKENS
+    return "sigmoid" if is_glm else "softmax"

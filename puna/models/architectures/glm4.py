@@ -7,12 +7,12 @@ from puna.graph.ops import Embed
 from puna.models.blocks import causal_attention, gated_as_one, qkv, sandwich_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
-from puna.models.rope import FreqFactors, rope
+from puna.models.rope import FreqFactors, has_sections, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
     d = Decoder.read(p)
-    rotation = rope(p, "normal", d.head_dim, freq_factors)
+    rotation = rope(p, "neox" if has_sections(p) else "normal", d.head_dim, freq_factors)
 
     def attention(layer: int, x: Value) -> Value:
         return causal_attention(g, d, layer, rotation, qkv(g, x, layer))

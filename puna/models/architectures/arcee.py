@@ -1,0 +1,19 @@
+"""AFM (Arcee): Llama, but for a feed-forward part without a gate."""
+
+from __future__ import annotations
+
+from puna.graph import Tracer, Value
+from puna.models.blocks import causal_attention, pre_norm_decoder, qkv, relu_squared
+from puna.models.decoder import Decoder
+from puna.models.hyperparameters import Hyperparameters
+from puna.models.rope import FreqFactors, rope
+
+
+def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    rotation = rope(p, "normal", d.head_dim, freq_factors)
+
+    def attention(layer: int, x: Value) -> Value:
+        return causal_attention(g, d, layer, rotation, qkv(g, x, layer))
+
+    return pre_norm_decoder(g, d, attention, lambda layer, x: relu_squared(g, x, f"blk.{layer}"))

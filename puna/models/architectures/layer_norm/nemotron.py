@@ -1,0 +1,22 @@
+"""Nemotron and Minitron: norms that take away the mean, a feed-forward part without a gate."""
+
+from __future__ import annotations
+
+from puna.graph import Tracer, Value
+from puna.models.blocks import causal_attention, layer_norm, pre_norm_decoder, qkv, relu_squared
+from puna.models.decoder import Decoder
+from puna.models.hyperparameters import Hyperparameters
+from puna.models.rope import FreqFactors, rope
+
+
+def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    rotation = rope(p, "neox", d.head_dim, freq_factors)
+
+    def attention(layer: int, x: Value) -> Value:
+        return causal_attention(g, d, layer, rotation, qkv(g, x, layer))
+
+    def feed_forward(layer: int, x: Value) -> Value:
+        return relu_squared(g, x, f"blk.{layer}")
+
+    return pre_norm_decoder(g, d, attention, feed_forward, normalize=layer_norm)

@@ -1,0 +1,1 @@
+"""Models with experts, some of which all tokens may share."""
