@@ -244,6 +244,18 @@ def test_only_the_end_of_each_head_is_rotated(evaluate) -> None:
     np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_temperature_grows_with_the_position(evaluate) -> None:
+    x = random(TOKENS, WIDTH)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(WIDTH)
+        b.op("Temperature", [x], [out], scale=0.3, length=2)
+        return out, WIDTH
+
+    factors = 1.0 + 0.3 * np.log(1.0 + (7 + np.arange(TOKENS)) // 2)
+    np.testing.assert_allclose(evaluate([x], define, position=7), x * factors[:, None], rtol=1e-6)
+
+
 def test_columns_are_taken_out_and_put_together(evaluate) -> None:
     x, y = random(TOKENS, 5 * 7), random(TOKENS, 5 * 4, seed=1)
 

@@ -115,4 +115,17 @@ DENSE = {
         qk_norm=True,
         metadata={"rope.dimension_sections": [3, 3, 2, 0]},
     ),
+    "mistral3": Tiny(
+        "mistral3",
+        tied=False,
+        head_dim=64,
+        metadata=YARN
+        | {
+            "attention.temperature_scale": 0.4,
+            "rope.scaling.original_context_length": 64,
+            "rope.scaling.yarn_beta_fast": 8.0,
+            "rope.scaling.yarn_beta_slow": 2.0,
+            "rope.scaling.yarn_log_multiplier": 0.5,
+        },
+    ),
 }

@@ -57,7 +57,24 @@ void rope(ProgramBuilder& builder, const OpCall& call) {
   builder.set_rotation(x, {rotate, num_heads, head_dim, begin, rotary_dim, table.inv_freq});
 }
 
-constexpr OpDefinition kOps[] = {{"Rope", rope}};
+// x times a factor that grows with the token's position.
+void temperature(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(out), length = call.integer("length", 1, INT32_MAX);
+  const double scale = call.number("scale");
+  builder.expect_width(x, width);
+  require(builder.domain(x) == Domain::kTokens, "a temperature after the choice of rows");
+  const auto run = [=](const RowRun& row) {
+    const int64_t first = row.first(width);
+    const auto stretch = row.step.batch.positions[static_cast<size_t>(row.row)] / length;
+    const auto factor = static_cast<float>(1.0 + scale * std::log1p(static_cast<double>(stretch)));
+    row.kernels.scale(row.at(x) + first, factor, row.count(width), row.at(out) + first);
+  };
+  builder.append(builder.token_stage(Domain::kTokens), {{x}, out, pieces_of_columns(width), run});
+}
+
+constexpr OpDefinition kOps[] = {{"Rope", rope}, {"Temperature", temperature}};
 
 }  // namespace
 

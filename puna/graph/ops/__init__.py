@@ -4,7 +4,7 @@ What an op computes is in the first line of its description: (inputs) -> output.
 attributes, which a device gets by their names.
 """
 
-from puna.graph.ops.attention import Attention, LatentAttention, Rope
+from puna.graph.ops.attention import Attention, LatentAttention, Rope, Temperature
 from puna.graph.ops.elementwise import (
     Activation,
     Add,
@@ -51,4 +51,5 @@ __all__ = [
     "ShortConv",
     "Softcap",
     "Stateful",
+    "Temperature",
 ]

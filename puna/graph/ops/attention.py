@@ -40,6 +40,17 @@ class Rope(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Temperature(Op):
+    """(x) -> x * (1 + scale * ln(1 + floor(position / length))): queries of long contexts (Nakanishi, 2025).
+
+    length: tokens after which it begins.
+    """
+
+    scale: float
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class Attention(Stateful):
     """(q, k, v) -> softmax(scale * q k^T) v over the tokens kept; k and v join the paged cache first.
 

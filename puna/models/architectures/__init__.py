@@ -35,6 +35,7 @@ ARCHITECTURES = {
     "llama": "llama",
     "mamba2": "mamba2",
     "minicpm": "minicpm",
+    "mistral3": "mistral3",
     "nemotron": "layer_norm.nemotron",
     "olmo2": "olmo2",
     "olmoe": "mixtures.olmoe",
