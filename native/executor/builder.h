@@ -72,6 +72,8 @@ class ProgramBuilder {
   std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables;
   // The values of the buffer were just turned by their tokens' positions.
   void set_rotation(int buffer, const KeyRotation& rotation);
+  // The values of the buffer hang on their tokens' positions in another way.
+  void set_positioned(int buffer) { turned_[buffer] = std::nullopt; }
   // v: kNoBuffer where values are columns of the keys. Returns the layer's place in the plan.
   int add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
   // Returns where in a block of states the layer has so many values more: at a multiple of 64 bytes.

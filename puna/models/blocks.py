@@ -12,6 +12,7 @@ from puna.graph.ops import (
     Attention,
     Columns,
     Embed,
+    EmbedPosition,
     Glu,
     LayerNorm,
     Linear,
@@ -43,10 +44,11 @@ def pre_norm_decoder(
     ffn_norm: str = "ffn_norm",
     output_norm: str = "output_norm",
     embedding_scale: float = 1.0,
+    positions: str = "",
 ) -> Value:
     """Logits of a stack of layers x + mixer(norm(x)), x + feed_forward(norm(x)).
 
-    normalize: without one, norm().
+    normalize: without one, norm(). positions: the name of embeddings of positions, if there are any.
 
     feed_forward: without one it is a gated one with SiLU. ffn_norm: what stands in front of it.
     """
@@ -63,7 +65,18 @@ def pre_norm_decoder(
     x = g.op(Embed("token_embd"))
     if embedding_scale != 1.0:
         x = g.op(Scale(embedding_scale), x)
+    if positions:
+        x = g.op(Add(), x, _positions(g, d, positions))
     return logits(g, normed(g, d, _layers(g, d, x, mix, feed), output_norm))
+
+
+def _positions(g: Tracer, d: Decoder, name: str) -> Value:
+    _, num_positions = g.shapes.matrix(f"{name}.weight")
+    if num_positions < d.context_length:
+        raise GraphError(
+            f"tensor {name}.weight is for {num_positions} positions, the context is of {d.context_length}"
+        )
+    return g.op(EmbedPosition(name))
 
 
 def parallel_decoder(

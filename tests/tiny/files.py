@@ -37,6 +37,8 @@ class Tiny:
     freq_factors: bool = False
     long_factors: bool = False
     """Of frequencies, and others for short contexts."""
+    positions: bool = False
+    """Whether they are learned."""
     choice_bias: bool = False
     """Of which experts are chosen."""
     one_projection: bool = False
@@ -146,6 +148,8 @@ def _tensors(tiny: Tiny) -> Tensors:
         tensors["output.bias"] = (vocab,)
     if tiny.freq_factors:
         tensors["rope_freqs.weight"] = (tiny.head_dim // 2,)
+    if tiny.positions:
+        tensors["position_embd.weight"] = (tiny.context, tiny.width)
     if tiny.long_factors:
         names = ("rope_factors_long.weight", "rope_factors_short.weight")
         tensors |= dict.fromkeys(names, (tiny.head_dim // 2,))

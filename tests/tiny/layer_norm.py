@@ -79,4 +79,23 @@ LAYER_NORM_MODELS = {
         norm_bias=True,
     ),
     "orion": Tiny("orion", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm, norm_bias=True),
+    "gpt2": Tiny(
+        "gpt2",
+        kv_heads=6,
+        positions=True,
+        metadata=LAYER_NORM,
+        layer_tensors=layers.fused,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
+    "starcoder": Tiny(
+        "starcoder",
+        kv_heads=1,
+        tied=False,
+        positions=True,
+        metadata=LAYER_NORM,
+        layer_tensors=layers.fused,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
 }

@@ -30,6 +30,23 @@ void embed(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(Domain::kTokens), {{}, out, 1, run});
 }
 
+// A context is never longer than the table: the graph sees to that, and no table is read behind its end.
+void embed_position(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(0, 1, 1);
+  const int out = call.outputs[0];
+  const Weight weight = builder.plan().file->weight(call.tensor(0));
+  require(weight.cols == builder.width(out), "tensor " + call.tensor(0) + " has rows of " +
+                                                 text(weight.cols) + " values where the model needs " +
+                                                 text(builder.width(out)));
+  require_range("the number of positions", weight.rows, 1, INT32_MAX);
+  const auto run = [=](const RowRun& row) {
+    const int64_t position = row.step.batch.positions[static_cast<size_t>(row.row)];
+    dequantize(weight.type, weight.row(std::min(position, weight.rows - 1)), row.at(out), weight.cols);
+  };
+  builder.append(builder.token_stage(Domain::kTokens), {{}, out, 1, run});
+  builder.set_positioned(out);
+}
+
 void choose_rows(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 0);
   const int x = call.inputs[0], out = call.outputs[0];
@@ -58,7 +75,10 @@ void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(Domain::kSampled), {{x}, out, 1, run});
 }
 
-constexpr OpDefinition kOps[] = {{"Embed", embed}, {"Rows", choose_rows}, {"SampledRows", choose_sampled}};
+constexpr OpDefinition kOps[] = {{"Embed", embed},
+                                 {"EmbedPosition", embed_position},
+                                 {"Rows", choose_rows},
+                                 {"SampledRows", choose_sampled}};
 
 }  // namespace
 

@@ -18,7 +18,7 @@ from puna.graph.ops.elementwise import (
     Softcap,
 )
 from puna.graph.ops.experts import Moe
-from puna.graph.ops.linear import Embed, HeadLinear, Linear, Rows, SampledRows
+from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, Rows, SampledRows
 from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
@@ -31,6 +31,7 @@ __all__ = [
     "Columns",
     "Concat",
     "Embed",
+    "EmbedPosition",
     "GatedDeltaNet",
     "Glu",
     "HeadLinear",

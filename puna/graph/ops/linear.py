@@ -21,6 +21,11 @@ class Embed(Weighted):
 
 
 @dataclass(frozen=True, slots=True)
+class EmbedPosition(Embed):
+    """() -> [tokens, columns of weight]: the weight's row of each token's position."""
+
+
+@dataclass(frozen=True, slots=True)
 class Linear(Weighted):
     """(x) -> x W^T + bias, for a weight in whatever quantization the file has, and its bias if it has one."""
 

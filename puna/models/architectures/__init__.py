@@ -23,6 +23,7 @@ ARCHITECTURES = {
     "glm4": "glm4",
     "glm4moe": "mixtures.glm4moe",
     "gpt-oss": "gpt_oss",
+    "gpt2": "layer_norm.gpt2",
     "gptneox": "layer_norm.gptneox",
     "granite": "granite",
     "granitehybrid": "granite",
@@ -55,6 +56,7 @@ ARCHITECTURES = {
     "seed_oss": "seed_oss",
     "smollm3": "smollm3",
     "stablelm": "layer_norm.stablelm",
+    "starcoder": "layer_norm.gpt2",
     "starcoder2": "layer_norm.starcoder2",
     "xverse": "llama",
 }
