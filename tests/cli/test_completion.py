@@ -34,7 +34,10 @@ def test_models(complete):
     assert complete("show", "SM") == ["smollm2:135m", "smollm2:360m"]
     assert complete("rm", "smollm2:135m", "smollm2:3") == ["smollm2:360m"]
     assert complete("show", "--verbose", "smollm2:1") == ["smollm2:135m"]
-    assert complete("show", "smollm2:135m", "s") == []
+
+
+def test_what_puna_does_not_know_is_left_to_the_shell(server, puna):
+    assert puna("__complete", "create", "m", "-f", "Mo").out == ""
 
 
 def test_without_a_server_the_store_is_asked_and_nothing_started(server, complete, tmp_path, monkeypatch):

@@ -43,4 +43,5 @@ def complete(
     """What scripts of completion ask."""
     from puna.cli.completion.words import completions
 
-    print("\n".join(completions(context.find_root().command, words or [])))
+    for word in completions(context.find_root().command, words or []):
+        print(word)  # without any, nothing, not an empty line: then shells complete names of files

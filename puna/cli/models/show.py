@@ -90,7 +90,7 @@ def _text(value: object) -> str:
         return f"[{', '.join(map(str, value[:3]))}, ...+{len(value) - 3} more]"
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _first_lines(text: str) -> list[list[str]]:

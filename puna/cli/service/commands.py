@@ -20,7 +20,7 @@ def service_install(
     is_system: IsSystem = False,
     dry_run: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
 ) -> None:
-    """Install and start the service, with the settings of this environment."""
+    """Install and start it, with the settings of this environment."""
     import os
 
     from puna.cli.service.service import install, text_for
