@@ -36,7 +36,7 @@ def test_models(complete):
     assert complete("show", "--verbose", "smollm2:1") == ["smollm2:135m"]
 
 
-def test_what_puna_does_not_know_is_left_to_the_shell(server, puna):
+def test_what_puna_does_not_know_is_left_to_the_shell(puna):
     assert puna("__complete", "create", "m", "-f", "Mo").out == ""
 
 

@@ -241,7 +241,7 @@ def test_registries_without_tls(store, registry):
 
     with pytest.raises(InsecureProtocol, match="insecure protocol http"):
         asyncio.run(collect(name, insecure=False))
-    with pytest.raises(PullError, match="pull model manifest: cannot connect to .* --insecure "):
+    with pytest.raises(PullError, match=r"pull model manifest: cannot connect to .* --insecure "):
         asyncio.run(collect(name_at(registry), insecure=False))  # TLS with one who knows none
     assert asyncio.run(collect(name))[-1] == "success"
 

@@ -238,7 +238,9 @@ def _translated(url: httpx.URL) -> Iterator[None]:
         yield
     except httpx.ConnectError as error:
         if "WRONG_VERSION_NUMBER" in str(error):  # OpenSSL, of an answer that is no TLS
-            raise RemoteError(f"cannot connect to {url.host}: it does not speak TLS; --insecure does without") from error
+            raise RemoteError(
+                f"cannot connect to {url.host}: it does not speak TLS; --insecure does without"
+            ) from error
         raise RemoteError(f"cannot connect to {url.host}: {_shown(str(error))}") from error
     except BodyTooLong as error:
         raise RemoteError(str(error)) from error
