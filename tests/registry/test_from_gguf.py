@@ -98,7 +98,7 @@ def test_the_blob_must_be_in_the_store(store):
 def test_disk_full_while_creating(store, tiny_gguf, full_disk, monkeypatch, files_of):
     digest = store.add_blob([tiny_gguf])
     before = files_of(store.root)
-    monkeypatch.setattr("puna.registry.store.store._write_atomically", full_disk)
+    monkeypatch.setattr("puna.registry.store.store.write_atomically", full_disk)
     with pytest.raises(OSError, match="No space left on device"):
         create_from_gguf(store, NAME, digest, TINY_WEIGHTS)
     assert files_of(store.root) == before

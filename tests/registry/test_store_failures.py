@@ -71,3 +71,18 @@ def test_a_store_that_is_a_file(tmp_path):
     (tmp_path / "blobs").write_text("")
     with pytest.raises(StoreError, match="cannot write to"):
         BlobWriter(tmp_path / "blobs")
+
+
+def test_a_directory_that_another_daemon_clears_away_is_made_again(store, add_model, monkeypatch):
+    replace = Path.replace
+    removals = iter(range(3))
+
+    def clear_away_first(self, target):
+        if "manifests" in str(target) and next(removals, None) is not None:
+            target.parent.rmdir()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", clear_away_first)
+    add_model(store, "m")
+    assert store.find(ModelName.parse("m"))
+    assert next(removals, None) is None

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -32,6 +30,7 @@ from puna.registry.errors import (
 )
 from puna.registry.local.local_models import LocalModels
 from puna.registry.name import ModelName
+from puna.registry.store.atomic_file import remove_empty_directories, write_atomically
 from puna.registry.store.blob_holds import BlobHolds, unheld
 from puna.registry.store.blob_reader import open_blob
 from puna.registry.store.blob_writer import BlobWriter, reported
@@ -154,7 +153,7 @@ class Store:
             found = find_manifest(self.root, name)
             path = found[0] if found else self.root / "manifests" / Path(*name.parts)
             replaced = _digests(path) if found else []
-            _write_atomically(path, data, self.root / "manifests")
+            write_atomically(path, data, self.root / "manifests")
         return replaced
 
     def exclusive(self) -> AbstractContextManager[Any]:
@@ -175,7 +174,7 @@ class Store:
             digests, weights_ids = _digests(path), _weights_ids(path)
             with reported("cannot delete the manifest"):
                 path.unlink()
-            _remove_empty_directories(path.parent, self.root / "manifests")
+            remove_empty_directories(path.parent, self.root / "manifests")
             self.remove_unused_blobs(digests)
         return weights_ids
 
@@ -262,7 +261,7 @@ class Store:
         """Records where a blob came from, in place of what was recorded before. Raises StoreError."""
         path = origin_path(self.root, weights)
         with self._lock:
-            _write_atomically(path, msgspec.json.encode(origin), path.parent)
+            write_atomically(path, msgspec.json.encode(origin), path.parent)
 
 
 def _digests_strict(path: Path) -> list[Digest]:
@@ -285,34 +284,3 @@ def _weights_ids(path: Path) -> set[str]:
     return {
         blob_file_name(parse_digest(layer.digest)) for layer in layers if layer.kind in ("model", "draft")
     }
-
-
-def _write_atomically(path: Path, data: bytes, top: Path) -> None:
-    """Writes through a temporary file in `top`: one beside `path` would itself look like a manifest."""
-    temporary: Path | None = None
-    try:
-        with reported("cannot write the manifest"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, temporary_name = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=top)
-            temporary = Path(temporary_name)
-            with os.fdopen(descriptor, "wb") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        _remove_empty_directories(path.parent, top)
-
-
-def _remove_empty_directories(directory: Path, top: Path) -> None:
-    while directory != top:
-        try:
-            directory.rmdir()
-        except FileNotFoundError:
-            pass  # never made; the ones above it may have been
-        except OSError:
-            return  # not empty
-        directory = directory.parent
