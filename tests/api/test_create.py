@@ -300,7 +300,7 @@ def test_nothing_stays_of_what_failed(runtime, refused, upload, weights, convers
         assert text.startswith("template error: ")
     else:
         monkeypatch.setattr(
-            "puna.registry.store.store._write_atomically", lambda *_: (_ for _ in ()).throw(OSError("full"))
+            "puna.registry.store.store.write_atomically", lambda *_: (_ for _ in ()).throw(OSError("full"))
         )
         assert refused(**body)[0] == 500
     assert blobs(runtime) == before
