@@ -45,7 +45,7 @@ void widen_values(const uint8_t* x, int64_t count, float* out) {
 }  // namespace
 
 void to_f32(const float* x, int64_t count, uint8_t* out) {
-  std::memcpy(out, x, static_cast<size_t>(count) * sizeof *x);
+  if (count > 0) std::memcpy(out, x, static_cast<size_t>(count) * sizeof *x);
 }
 void to_f16(const float* x, int64_t count, uint8_t* out) { convert(x, count, out, store_halves); }
 void to_bf16(const float* x, int64_t count, uint8_t* out) { convert(x, count, out, store_bfloats); }
