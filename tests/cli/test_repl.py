@@ -231,6 +231,12 @@ def test_a_bad_think_level_is_an_error_not_the_end(converse):
     assert "You said hi" in printed
 
 
+def test_thinking_that_a_model_cannot_is_told_at_once(converse):
+    warning = 'warning: model "m" does not support thinking output'
+    assert warning in converse("/set think")[0]
+    assert warning not in converse("/set think", capabilities=["completion", "thinking"])[0]
+
+
 def test_clear_forgets(server, converse):
     printed, _ = converse("hi", "/clear", "again")
     assert "Cleared session context" in printed

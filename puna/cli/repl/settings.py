@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,9 @@ def change_setting(conversation: Conversation, line: str) -> None:
         conversation.history.enabled = what == "history"
     elif what == "think":
         level = parse_think(value or "true")
+        if level and "thinking" not in conversation.capabilities:
+            model = one_line(conversation.model)
+            print(f'warning: model "{model}" does not support thinking output', file=sys.stderr)
         told = f"Set 'think' mode to '{value}'." if value else "Set 'think' mode."
         _change(conversation, {"think": level}, told)
     elif what == "format":
