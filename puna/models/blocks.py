@@ -210,10 +210,12 @@ def causal_attention(
     softcap: float = 0.0,
     sinks: str = "",
     gate: Value | None = None,
+    output_norm: str = "",
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
     scale: of scores; without one it is 1 / sqrt(head_dim). gate: its sigmoid multiplies what heads give.
+    output_norm: the name of a norm in front of the output projection.
     """
     attention = Attention(
         layer=layer,
@@ -231,6 +233,8 @@ def causal_attention(
     seen = g.op(attention, q, k, v)
     if gate is not None:
         seen = g.op(Mul(), seen, g.op(Activation("sigmoid"), gate))
+    if output_norm:
+        seen = norm(g, d, seen, output_norm)
     return g.op(Linear(f"blk.{layer}.attn_output"), seen)
 
 

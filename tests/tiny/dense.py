@@ -128,4 +128,5 @@ DENSE = {
             "rope.scaling.yarn_log_multiplier": 0.5,
         },
     ),
+    "bitnet": Tiny("bitnet", layer_tensors=layers.bitnet),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers
+from tests.tiny import hybrid_layers
 from tests.tiny.files import Tiny
 from tests.tiny.parts import EXPERTS, MULTIPLIERS
 
@@ -27,7 +27,7 @@ GRANITE = MAMBA2 | MULTIPLIERS | {"attention.head_count_kv": [0, 2, 0]}
 
 HYBRIDS = {
     "qwen35": Tiny(
-        "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=layers.qwen35
+        "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=hybrid_layers.qwen35
     ),
     "qwen35moe": Tiny(
         "qwen35moe",
@@ -35,14 +35,14 @@ HYBRIDS = {
         qk_norm=True,
         tied=False,
         metadata=QWEN35 | EXPERTS | {"expert_shared_feed_forward_length": 160},
-        layer_tensors=layers.qwen35,
+        layer_tensors=hybrid_layers.qwen35,
     ),
     "qwen3next": Tiny(
         "qwen3next",
         layers=3,
         qk_norm=True,
         metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
-        layer_tensors=layers.qwen35,
+        layer_tensors=hybrid_layers.qwen35,
     ),
     "qwen3next-one-projection": Tiny(
         "qwen3next",
@@ -50,14 +50,14 @@ HYBRIDS = {
         qk_norm=True,
         metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
         one_projection=True,
-        layer_tensors=layers.qwen35,
+        layer_tensors=hybrid_layers.qwen35,
     ),
     "lfm2": Tiny(
         "lfm2",
         layers=4,
         qk_norm=True,
         metadata={"attention.head_count_kv": [0, 0, 2, 0], "shortconv.l_cache": 3},
-        layer_tensors=layers.lfm2,
+        layer_tensors=hybrid_layers.lfm2,
         output_norm="token_embd_norm.weight",
     ),
     "lfm2moe": Tiny(
@@ -72,14 +72,14 @@ HYBRIDS = {
             "shortconv.l_cache": 4,
         },
         kv_heads=3,
-        layer_tensors=layers.lfm2,
+        layer_tensors=hybrid_layers.lfm2,
         output_norm="token_embd_norm.weight",
     ),
     "granitehybrid": Tiny(
         "granitehybrid",
         layers=3,
         metadata=GRANITE | {"rope.scaling.finetuned": False},
-        layer_tensors=layers.granite_hybrid,
+        layer_tensors=hybrid_layers.granite_hybrid,
     ),
     "granitehybrid-experts": Tiny(
         "granitehybrid",
@@ -87,7 +87,7 @@ HYBRIDS = {
         ffn=64,
         tied=False,
         metadata=GRANITE | EXPERTS | {"expert_shared_feed_forward_length": 64, "ssm.group_count": 1},
-        layer_tensors=layers.granite_hybrid,
+        layer_tensors=hybrid_layers.granite_hybrid,
     ),
-    "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=layers.mamba2),
+    "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=hybrid_layers.mamba2),
 }

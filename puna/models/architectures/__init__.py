@@ -7,6 +7,7 @@ ARCHITECTURES = {
     "arcee": "arcee",
     "bailingmoe": "mixtures.deepseek",
     "bailingmoe2": "mixtures.bailingmoe2",
+    "bitnet": "bitnet",
     "cohere2": "layer_norm.cohere",
     "command-r": "layer_norm.cohere",
     "deepseek": "mixtures.deepseek",

@@ -1,0 +1,95 @@
+"""Tensors of one layer of a tiny hybrid: name -> shape in numpy order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.tiny.layers import Tensors, attention, experts, gated
+
+if TYPE_CHECKING:
+    from tests.tiny.files import Tiny
+
+
+def _feed_forward(tiny: Tiny) -> Tensors:
+    """With experts, one that all tokens share as well."""
+    return experts(tiny) | gated(tiny, "_shexp") if "expert_count" in tiny.metadata else gated(tiny)
+
+
+def qwen35(tiny: Tiny, layer: int) -> Tensors:
+    """Of Qwen3.5 and Qwen3-Next, and of the layer that predicts further tokens."""
+    tensors: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
+    tensors |= _feed_forward(tiny)
+    if "expert_count" in tiny.metadata:
+        tensors["ffn_gate_inp_shexp.weight"] = (tiny.width,)
+    num_more = tiny.metadata.get("nextn_predict_layers", 0)
+    if layer >= tiny.layers - num_more:
+        norms = {f"nextn.{name}.weight": (tiny.width,) for name in ("enorm", "hnorm", "shared_head_norm")}
+        return (
+            tensors
+            | attention(tiny, query_parts=2)
+            | norms
+            | {"nextn.eh_proj.weight": (tiny.width, 2 * tiny.width)}
+        )
+    if (layer + 1) % tiny.metadata["full_attention_interval"] == 0:
+        return tensors | attention(tiny, query_parts=2)
+    return tensors | _delta_net(tiny)
+
+
+def _delta_net(tiny: Tiny) -> Tensors:
+    sizes = (tiny.metadata[f"ssm.{name}"] for name in ("group_count", "time_step_rank", "state_size"))
+    num_keys, num_values, dim = sizes
+    mixed, values, width = (2 * num_keys + num_values) * dim, num_values * dim, tiny.width
+    tensors: Tensors = {
+        "ssm_conv1d.weight": (mixed, tiny.metadata["ssm.conv_kernel"]),
+        "ssm_dt.bias": (num_values,),
+        "ssm_a": (num_values,),
+        "ssm_norm.weight": (dim,),
+        "ssm_out.weight": (width, values),
+    }
+    if tiny.architecture == "qwen3next":
+        tensors["ssm_ba.weight"] = (2 * num_values, width)
+    else:
+        tensors |= {"ssm_alpha.weight": (num_values, width), "ssm_beta.weight": (num_values, width)}
+    if tiny.one_projection:
+        return tensors | {"ssm_in.weight": (mixed + values, width)}
+    return tensors | {"attn_qkv.weight": (mixed, width), "attn_gate.weight": (values, width)}
+
+
+def lfm2(tiny: Tiny, layer: int) -> Tensors:
+    width = tiny.width
+    tensors: Tensors = {"attn_norm.weight": (width,), "ffn_norm.weight": (width,)}
+    if layer < tiny.metadata.get("leading_dense_block_count", tiny.layers):
+        tensors |= gated(tiny)
+    else:
+        tensors |= experts(tiny) | {"exp_probs_b.bias": (tiny.metadata["expert_count"],)}
+    if tiny.metadata["attention.head_count_kv"][layer]:
+        return tensors | attention(tiny)
+    return tensors | {
+        "shortconv.in_proj.weight": (3 * width, width),
+        "shortconv.conv.weight": (width, tiny.metadata["shortconv.l_cache"]),
+        "shortconv.out_proj.weight": (width, width),
+    }
+
+
+def mamba2(tiny: Tiny, _: int) -> Tensors:
+    names = ("inner_size", "time_step_rank", "group_count", "state_size", "conv_kernel")
+    inner, heads, groups, state, kernel = (tiny.metadata[f"ssm.{name}"] for name in names)
+    mixed = inner + 2 * groups * state
+    return {
+        "attn_norm.weight": (tiny.width,),
+        "ssm_in.weight": (inner + mixed + heads, tiny.width),
+        "ssm_conv1d.weight": (mixed, kernel),
+        "ssm_conv1d.bias": (mixed,),
+        "ssm_dt.bias": (heads,),
+        "ssm_a": (heads, 1),
+        "ssm_d": (heads, 1),
+        "ssm_norm.weight": (groups, inner // groups),
+        "ssm_out.weight": (tiny.width, inner),
+    }
+
+
+def granite_hybrid(tiny: Tiny, layer: int) -> Tensors:
+    tensors: Tensors = {"ffn_norm.weight": (tiny.width,)} | _feed_forward(tiny)
+    if tiny.metadata["attention.head_count_kv"][layer]:
+        return tensors | {"attn_norm.weight": (tiny.width,)} | attention(tiny)
+    return tensors | mamba2(tiny, layer)
