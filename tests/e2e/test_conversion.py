@@ -47,7 +47,8 @@ def test_a_directory_runs_and_gets_an_adapter(address: str, tmp_path: Path):
     write_directory(tmp_path / "tiny", tiny, random_weights(tiny), num_parts=2)
     write_adapter(tmp_path / "adapter", {"self_attn.q_proj": (192, 96)})
     (tmp_path / "Modelfile").write_text("FROM local/tiny\nADAPTER ./adapter\nPARAMETER num_predict 8\n")
-    assert puna(address, tmp_path, "run", "./tiny", "the")
+    answer = puna(address, tmp_path, "run", "./tiny", "--format", '{"enum": ["the"]}', "the")
+    assert answer.strip() == '"the"'
     puna(address, tmp_path, "create", "tuned", "-f", "Modelfile")
     listed = puna(address, tmp_path, "show", "tuned", "--modelfile")
     assert "ADAPTER" in listed

@@ -24,10 +24,10 @@ def test_a_file_is_run_in_place(tmp_path, smollm2_path):
         address = address_of(daemon)
         environ = {**os.environ, "OLLAMA_HOST": address, "HOME": str(tmp_path)}
         for model in ("hf.co/user/smollm2-gguf:q4_1", str(path)):
-            command = [*PUNA, "run", model, "Say hello."]
+            command = [*PUNA, "run", model, "--format", '{"enum": ["hello"]}', "Say hello."]
             done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S)
             assert (done.returncode, done.stderr) == (0, "")
-            assert done.stdout.strip()
+            assert done.stdout.strip() == '"hello"'
         loaded = httpx.get(f"http://{address}/api/ps").json()["models"]
         assert [model["name"] for model in loaded] == ["hf.co/user/SmolLM2-GGUF:Q4_1"]
         stop = subprocess.run(

@@ -70,12 +70,21 @@ def test_nothing_in_the_current_directory_is_run(smollm2_path, tmp_path):
         "SECRET": "of the shell",
     }
     # -S: an installation for development runs code of its own before any program, wherever that finds it.
-    command = [sys.executable, "-S", str(script), "run", "./model.gguf", "Say hello."]
+    command = [
+        sys.executable,
+        "-S",
+        str(script),
+        "run",
+        "./model.gguf",
+        "--format",
+        '{"enum": ["hello"]}',
+        "Hi",
+    ]
     done = subprocess.run(command, cwd=downloads, env=environ, capture_output=True, text=True, timeout=120)
     server = server_on(address)
     try:
         assert done.returncode == 0, done.stderr
-        assert done.stdout.strip()
+        assert done.stdout.strip() == '"hello"'
         assert not list(downloads.glob("*.ran"))
         children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
         assert children
