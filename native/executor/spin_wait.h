@@ -20,9 +20,9 @@ inline void pause_core() {
 
 // How long a thread stays awake while it waits: within a step, where the others are at most a few
 // microseconds behind unless they lost their core, and between steps, where sampling and scheduling take a
-// little longer.
+// little longer: some 300 us, and 450 where a reply is held to a grammar.
 inline constexpr std::chrono::microseconds kAwakeInStep{60};
-inline constexpr std::chrono::microseconds kAwakeBetweenSteps{400};
+inline constexpr std::chrono::microseconds kAwakeBetweenSteps{700};
 
 // Returns once `value` is no longer `old`. Threads of one step are microseconds apart, so spinning is
 // cheapest; but a thread that waits for one whose core another process took must give its own core away, and
