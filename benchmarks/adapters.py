@@ -1,8 +1,8 @@
 """What do LoRA adapters cost? `python -m benchmarks.adapters`
 
 Steps of a model of the shape of Qwen3-4B, without adapters and with them in turn, so that both meet the same
-machine; a ratio is the median over neighbouring steps. Then llama.cpp's server in the same way, by whole
-requests, which switch its adapter on and off.
+machine; a ratio is the median over neighbouring steps. With --peer llama.cpp's server in the same way, by
+whole requests, which switch its adapter on and off.
 """
 
 from __future__ import annotations
@@ -151,9 +151,10 @@ def main() -> None:
             write_adapter(model, arguments.rank, TYPES[arguments.type], i, path)
         for work, pair in measure_puna(file, adapters, arguments.threads, arguments.rounds).items():
             print_row(work, pair)
-        peer = Peer.find(arguments.peer)
+        if arguments.peer is None:
+            return
         lora = ["--lora", str(adapters[0])]
-        with peer.server(file, arguments.threads, 1, "default", options=lora) as server:
+        with Peer.find(arguments.peer).server(file, arguments.threads, 1, "default", options=lora) as server:
             print_row("llama.cpp: decode, 1 stream", measure_peer(server, arguments.rounds))
 
 
