@@ -42,7 +42,7 @@ ARCHITECTURES = {
     "olmo2": "olmo2",
     "olmoe": "mixtures.olmoe",
     "orion": "layer_norm.stablelm",
-    "phi2": "layer_norm.phi2",
+    "phi2": "layer_norm.falcon",
     "phi3": "phi3",
     "qwen2": "qwen.qwen2",
     "qwen2moe": "qwen.qwen2moe",

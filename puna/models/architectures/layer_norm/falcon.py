@@ -1,4 +1,4 @@
-"""Falcon: both halves of a layer side by side, in the 40B with a norm of its own for attention."""
+"""Falcon and Phi-2: both halves of a layer read the same norm; in Falcon 40B attention has one of its own."""
 
 from __future__ import annotations
 
