@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WHEEL_TOOLS := build/wheel-tools
 comma := ,
+TEST_PROCESSES ?= 2
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
 .PHONY: run test test-clients hostile faults schemas api-fuzz pulls soak sanitize sanitized lint format bench peer \
@@ -22,7 +23,7 @@ run:                ## build, install, get the default model, answer PROMPT
 
 test:               ## build, install with the test dependencies, run all tests
 	$(call install,[test])
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal $(TESTS)
 
 test-clients:       ## agents and libraries that people bring, as their registries have them; needs npm
 	$(call install,[clients])

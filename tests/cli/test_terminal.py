@@ -19,6 +19,8 @@ from tests.cli.kv_memory import kv_memory, kv_model
 
 pytestmark = pytest.mark.e2e
 
+_WITHOUT_SIZE = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
 
 class Terminal:
     """Runs `puna` with all three streams on a pseudo terminal of 60 columns."""
@@ -34,7 +36,7 @@ class Terminal:
             stderr=child,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env=os.environ | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            env=_WITHOUT_SIZE | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
         )
         os.close(child)
 
