@@ -19,7 +19,11 @@ from tests.cli.kv_memory import kv_memory, kv_model
 
 pytestmark = pytest.mark.e2e
 
-_WITHOUT_SIZE = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+def _environment():
+    """As it is now, but for the size of the terminal that the tests run in."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    return kept | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
 
 
 class Terminal:
@@ -36,7 +40,7 @@ class Terminal:
             stderr=child,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env=_WITHOUT_SIZE | {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            env=_environment(),
         )
         os.close(child)
 
