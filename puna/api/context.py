@@ -11,6 +11,7 @@ from puna.api.bodies.body_budget import BodyBudget
 from puna.api.inspection import Inspector
 from puna.api.observability.http_counts import HttpCounts
 from puna.daemon.converting import Converter
+from puna.daemon.images import ImageConverter
 from puna.daemon.runtime import Runtime
 from puna.registry.shared_pulls import SharedPulls
 
@@ -27,6 +28,7 @@ class ApiContext:
     converter: Converter = field(default_factory=Converter)
     conversions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
     """Held by a conversion: one takes all cores."""
+    images: ImageConverter = field(default_factory=ImageConverter)
 
 
 def context_of(request: Request) -> ApiContext:

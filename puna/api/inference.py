@@ -21,19 +21,20 @@ from puna.api.checks import (
 )
 from puna.api.context import ApiContext
 from puna.api.errors import ApiError
+from puna.api.images.checking import prepared_images
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
+from puna.api.replying.engine_requests import engine_request
 from puna.api.replying.events import Event, Finish, Rendered
 from puna.api.replying.generation import Clock, generate_reply
 from puna.api.replying.merging import merge
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
 from puna.api.tool_choices import parse_tool_choice
 from puna.chat.messages import Message
-from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.prompt import PromptRequest
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.chat.tools import Tool, ToolChoice
-from puna.daemon.runtime import ResidentModel, Runtime
-from puna.engine.request import Request
+from puna.daemon.runtime import Runtime
 from puna.registry import ModelNotFound, StoredModel
 
 _ANY_LENGTH = 2**31 - 1
@@ -56,6 +57,8 @@ class _Task:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     prompts: Sequence[str | list[int]] = ()
     system: str = ""
+    images: list[bytes] = field(default_factory=list)
+    """In the order of their messages."""
     template: str = ""
     """Instead of the model's own."""
     suffix: str = ""
@@ -91,6 +94,7 @@ def generate(
         without_name=ApiError(404, "model '' not found"),
         check=lambda: check_raw(request),
         prompts=prompts,
+        images=request.images,
         system=request.system,
         suffix=request.suffix,
         template=request.template,
@@ -126,13 +130,15 @@ async def chat_prompt_request(context: ApiContext, request: ChatRequest) -> tupl
 
 
 def _chat_task(request: ChatRequest, num_choices: int = 1, must_think: bool = True) -> _Task:
-    needs = {"tools": request.tools, "vision": any(message.images for message in request.messages)}
+    images = [image for message in request.messages for image in message.images]
+    needs = {"tools": request.tools, "vision": images}
     return _Task(
         verb="chat",
         is_empty=not request.messages,
         needs=tuple(capability for capability, wanted in needs.items() if wanted),
         without_name=ApiError(400, "model is required"),
         messages=request.messages,
+        images=images,
         tools=request.tools,
         tool_choice=parse_tool_choice(request.tool_choice, parallel=True),
         num_choices=num_choices,
@@ -154,6 +160,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         return
     model = await find_model(context.runtime.store, request.model)
     think, options = await _check(context, request, task, model)
+    images = await prepared_images(task.images, context.images)
     draft = await find_model(context.runtime.store, options.draft_model) if options.draft_model else None
     async with context.runtime.resident(
         str(model.name),
@@ -180,11 +187,15 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
             ),
         )
         if request.debug_render_only:
-            yield Rendered(prompts[0].text)
+            cut = prompts[0].cut
+            yield Rendered(prompts[0].text, len(cut.images) if cut else 0)
             return
         runtime = context.runtime
         asked = [
-            (prompt, _engine_request(runtime.new_request_id(), request, options, prompt, resident, choice))
+            (
+                prompt,
+                engine_request(runtime.new_request_id(), request, options, prompt, resident, choice, images),
+            )
             for prompt in prompts
             for choice in range(task.num_choices)
         ]
@@ -235,7 +246,8 @@ def _prompt_request(
     with_boundaries: bool = False,
 ) -> PromptRequest:
     return PromptRequest(
-        messages=task.messages,
+        messages=[_without_images(message) for message in task.messages],
+        num_images=len(task.images) if task.prompts else 0,
         prompts=list(task.prompts),
         tools=task.tools,
         tool_choice=task.tool_choice,
@@ -258,41 +270,11 @@ def _prompt_request(
     )
 
 
+def _without_images(message: Message) -> Message:
+    """Only with how many there are: who makes the prompt needs no more."""
+    return msgspec.structs.replace(message, images=[b""] * len(message.images)) if message.images else message
+
+
 def _forgets_thoughts(model: StoredModel) -> bool:
     """Models that must not see what they thought before the user's latest message."""
     return model.config.family == "qwen3" or model.name.model.lower() == "deepseek-r1"
-
-
-def _engine_request(
-    request_id: str,
-    request: InferenceRequest,
-    options: Options,
-    prompt: Prompt,
-    resident: ResidentModel,
-    choice: int,
-) -> Request:
-    num_logprobs = request.top_logprobs if request.logprobs else -1
-    return Request(
-        id=request_id,
-        model_id=resident.model.weights_id,
-        adapter=resident.adapter,
-        prompt=prompt.tokens,
-        boundaries=prompt.boundaries,
-        sampling=options.sampling(num_logprobs=num_logprobs, choice=choice),
-        max_tokens=options.max_tokens(resident.context_length),
-        stop_tokens=list(resident.text.end_of_generation),
-        stop=options.stop,
-        grammar=prompt.grammar,
-        shown_tokens=prompt.shown_tokens,
-        context_length=resident.context_length,
-        num_threads=options.num_thread if options.num_thread > 0 else None,
-        shift=request.shift,
-        num_keep=prompt.num_keep,
-        priority=request.priority,
-        cache_prompt=request.cache_prompt,
-        cache_salt=request.cache_salt,
-        cache_to_disk=request.cache_to_disk,
-        session=request.session,
-        num_draft=options.draft_num_predict,
-        draft_model_id=resident.draft_model_id,
-    )

@@ -6,6 +6,7 @@ import msgspec
 
 from puna.chat.errors import PromptError
 from puna.chat.grammars.answer import AnswerFormat
+from puna.chat.images import Cut
 from puna.chat.messages import Message
 from puna.chat.replies.reply_format import ReplyFormat
 from puna.chat.templates.model_templates import ModelTemplates
@@ -16,8 +17,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is given."""
 
     text: str
-    """As it was before it became tokens; "" if it came as such."""
+    """As it was before it became tokens, `[img-N]` in the place of images; "" if it came as tokens."""
     tokens: list[int]
+    """Of its text, without images."""
+    cut: Cut | None = None
+    """The text without BOS, if images stand in it: for who encodes both."""
     reply: ReplyFormat = ReplyFormat()
     """How the reply is to be read."""
     grammar: str = ""
@@ -32,10 +36,15 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A conversation (`messages`), or `prompts`: texts, or tokens as they are, each a prompt of its own."""
+    """A conversation (`messages`), or `prompts`: texts, or tokens as they are, each a prompt of its own.
+
+    Of images it has only how many there are: those of messages are empty.
+    """
 
     messages: list[Message] = []
     prompts: list[str | list[int]] = []
+    num_images: int = 0
+    """That belong to a prompt which is a text."""
     raw: bool = False
     """Texts become prompts as they are; else each is the user's part of a conversation."""
     context: list[int] = []

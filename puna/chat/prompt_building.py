@@ -17,6 +17,7 @@ from puna.chat.conversation.truncation import fit_messages, fit_prompt, kept_tok
 from puna.chat.conversation.written_names import renamed_messages, renamed_tools
 from puna.chat.errors import PromptError
 from puna.chat.grammars.composition import offered_tools, reply_grammar
+from puna.chat.images import TOKENS_PER_IMAGE, Cut, ImageMarks, cut_raw
 from puna.chat.messages import Message
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.replies.families.plain import PLAIN
@@ -83,6 +84,7 @@ class _Builder:
         self._tokenizer = tokenizer
         self._rendering = rendering
         self._renderer = rendering.override or template
+        self._marks = ImageMarks()
         self._latest: tuple[list[Message], Rendered, list[int]] | None = None
         self._num_messages = 0  # of the whole conversation
         self._variables: dict[str, Any] = {}
@@ -96,12 +98,14 @@ class _Builder:
         if isinstance(prompt, list):
             return self._with_plain_reply(self._fitted("", prompt))
         if request.raw:
-            return self._with_plain_reply(self._fitted(prompt, self._tokenizer.encode(prompt)))
+            cut = cut_raw(prompt, request.num_images)
+            return self._with_plain_reply(self._fitted(prompt, self._tokenizer.encode(cut.text), cut))
         if request.suffix:
             return self._with_plain_reply(self._filled_in(prompt))
         system = [Message("system", request.system)] if request.system else []
         embedded = [] if request.context else request.embedded
-        return self._conversation([*system, *embedded, Message("user", prompt)])
+        message = Message("user", prompt, images=[b""] * request.num_images)
+        return self._conversation([*system, *embedded, *self._marks.marked([message])])
 
     def _filled_in(self, prompt: str) -> Prompt:
         suffix = self._request.suffix
@@ -122,7 +126,7 @@ class _Builder:
         requested = [
             msgspec.structs.replace(message, role=message.role.lower()) for message in request.messages
         ]
-        messages = [*request.embedded, *without_changing_lines_in(requested)]
+        messages = [*request.embedded, *self._marks.marked(without_changing_lines_in(requested))]
         if request.system and not (requested and requested[0].role == "system"):
             messages.insert(0, Message("system", request.system))
         return self._conversation(messages)
@@ -134,14 +138,15 @@ class _Builder:
             messages = with_known_roles(messages, self._renderer.source)
         self._num_messages = len(messages)
         if request.truncate:
-            messages = fit_messages(messages, lambda cut: len(self._encoded(cut)[1]), request.context_length)
+            messages = fit_messages(messages, self._cost, request.context_length)
         (text, repairs, _), tokens = self._encoded(messages)
         prompt = self._with_special_tokens(tokens)
         if request.context:
             continuation = prompt[1:] if self._tokenizer.add_bos else prompt
             prompt = [*request.context, *continuation]
-        fitted = self._with_reply(self._fitted(text, prompt))
-        if request.with_boundaries and self._renderer is not None and len(fitted.tokens) == len(prompt):
+        fitted = self._with_reply(self._fitted(text, prompt, self._marks.cut(text)))
+        is_whole = fitted.cut is None and len(fitted.tokens) == len(prompt)
+        if request.with_boundaries and self._renderer is not None and is_whole:
             num_before = len(prompt) - len(tokens) - self._tokenizer.add_eos
 
             def render(messages: Sequence[Message], asks: bool) -> str:
@@ -152,14 +157,20 @@ class _Builder:
         return fitted
 
     def _encoded(self, messages: list[Message]) -> tuple[Rendered, list[int]]:
-        """The messages as text and as tokens, without BOS and EOS of the tokenizer."""
+        """The messages as text and as tokens, without BOS and EOS of the tokenizer, and without images."""
         if self._latest is None or self._latest[0] != messages:
             if self._renderer is None:
                 rendered = Rendered(self._render(messages), [], True)
             else:
                 rendered = render_any(messages, self._render, may_begin=self._may_begin(messages))
-            self._latest = messages, rendered, self._tokenizer.encode(rendered.text, add_special=False)
+            text = self._marks.cut(rendered.text).text
+            self._latest = messages, rendered, self._tokenizer.encode(text, add_special=False)
         return self._latest[1:]
+
+    def _cost(self, messages: list[Message]) -> int:
+        """What they are thought to take of the context, in tokens."""
+        rendered, tokens = self._encoded(messages)
+        return len(tokens) + TOKENS_PER_IMAGE * len(self._marks.cut(rendered.text).images)
 
     def _may_begin(self, messages: Sequence[Message]) -> bool:
         """Whether a question may be made up for an answer at the beginning. Not if the conversation was cut,
@@ -228,14 +239,29 @@ class _Builder:
         grammar = reply_grammar(PLAIN, prompt.reply, [], ToolChoice(), answer, self._tokenizer)
         return msgspec.structs.replace(prompt, grammar=grammar)
 
-    def _fitted(self, text: str, tokens: list[int]) -> Prompt:
-        """With tokens that leave room in the context for at least one more."""
+    def _fitted(self, text: str, tokens: list[int], cut: Cut | None = None) -> Prompt:
+        """With tokens that leave room in the context for at least one more. Between images, nothing is left
+        out.
+        """
         request, add_bos = self._request, self._tokenizer.add_bos
-        if not tokens:
+        has_images = cut is not None and bool(cut.images)
+        if not tokens and not has_images:
             raise PromptError("the prompt is empty")
         if len(tokens) >= request.context_length:
-            if not (request.truncate and request.shift):
+            if has_images or not (request.truncate and request.shift):
                 raise PromptError(_TOO_LONG)
             tokens = fit_prompt(tokens, request.context_length, request.num_keep, add_bos)
         num_keep = kept_tokens(request.num_keep, len(tokens), request.context_length, add_bos)
-        return Prompt(text=text, tokens=tokens, num_keep=num_keep)
+        if cut is None or not has_images:
+            return Prompt(text=text, tokens=tokens, num_keep=num_keep)
+        return Prompt(text=cut.shown, tokens=tokens, num_keep=num_keep, cut=self._continued(cut))
+
+    def _continued(self, cut: Cut) -> Cut:
+        """Behind the text of the context, without the BOS that whoever encodes it puts in front."""
+        bos = self._tokenizer.bos_id if self._tokenizer.add_bos else None
+        head, *tails = cut.pieces
+        if bos is not None:
+            head = head.removeprefix(self._tokenizer.token_text(bos))
+        earlier = self._request.context
+        earlier = earlier[1:] if earlier[:1] == [bos] else earlier
+        return cut._replace(pieces=[self._tokenizer.decode(earlier) + head, *tails])

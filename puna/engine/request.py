@@ -45,6 +45,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     model_id: str
     prompt: list[int]
+    images: list[Bytes] = []
+    """Encoded, in the order in which the prompt shows them; only llama.cpp's server sees any."""
+    pieces: list[str] = []
+    """With images: the prompt as text without BOS, cut where they stand; one more than images. `prompt` has
+    the tokens of the text alone."""
     adapter: str = ""
     """Id of a LoRA adapter that is loaded for the model; empty: none."""
     boundaries: list[int] = []

@@ -11,6 +11,7 @@ import msgspec
 
 from puna.api.anthropic.schema import InputMessage
 from puna.api.errors import ApiError
+from puna.chat.images import joined
 from puna.chat.messages import CalledFunction, Message, ToolCall
 
 _SHOWN_CHARS = 40
@@ -52,7 +53,7 @@ class Conversation:
                 yield self._result(block)
             else:
                 rest.append(block)
-        text, images = _text_and_images(rest)
+        text, images = joined(list(_parts(rest, 0)), "")
         if text or images:
             yield Message(role, text, images=images)
 
@@ -84,7 +85,7 @@ class Conversation:
 
     def _result(self, block: dict[str, Any]) -> Message:
         call_id = _field(block, "tool_use_id", str)
-        text, images = _text_and_images(_blocks(block.get("content") or ""))
+        text, images = joined(list(_parts(_blocks(block.get("content") or ""), 0)), "")
         if not text and block.get("is_error") is True:
             text = "error"
         return Message(
@@ -114,16 +115,8 @@ def _blocks(content: Any, field: str = "content") -> list[dict[str, Any]]:
     return content
 
 
-def _text_and_images(blocks: list[dict[str, Any]]) -> tuple[str, list[bytes]]:
-    """What a model is told, blocks joined without separator."""
-    parts = list(_parts(blocks, 0))
-    return "".join(part for part in parts if isinstance(part, str)), [
-        part for part in parts if isinstance(part, bytes)
-    ]
-
-
 def _parts(blocks: list[dict[str, Any]], depth: int) -> Iterator[str | bytes]:
-    """Texts and images."""
+    """Texts and images, which a model is shown without anything between."""
     if depth > _MAX_DEPTH:
         raise ApiError(400, "content has too many blocks within blocks")
     for block in blocks:

@@ -15,10 +15,11 @@ from puna.chat.messages import ToolCall
 from puna.engine.request import TokenLogprob
 
 
-class DebugInfo(msgspec.Struct):
+class DebugInfo(msgspec.Struct, omit_defaults=True):
     """The rendered prompt."""
 
     rendered_template: str
+    image_count: int = 0
 
 
 class AlternativeReply(msgspec.Struct):
@@ -152,7 +153,7 @@ class ReplyFraming:
             fields["prompt_eval_cached_count"] = event.cached_tokens
             fields |= msgspec.structs.asdict(event.counts) if event.counts else {}
         elif isinstance(event, Rendered):
-            fields["debug_info"] = DebugInfo(event.prompt)
+            fields["debug_info"] = DebugInfo(event.prompt, event.num_images)
         if self._chat:
             message = ReplyMessage("assistant", delta.content, delta.thinking, delta.tool_calls)
             return msgspec.json.encode(ChatReply(message=message, **fields))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from puna.api.errors import ApiError
+from puna.chat.images import joined
 
 _IMAGE_PREFIXES = (
-    *(f"data:image/{kind};base64," for kind in ("jpeg", "jpg", "png", "webp")),
+    *(f"data:image/{kind};base64," for kind in ("jpeg", "jpg", "png", "webp", "gif", "bmp")),
     "data:;base64,",
 )
 
@@ -18,19 +19,20 @@ class Content(NamedTuple):
     """What a message says and shows."""
 
     text: str = ""
+    """See puna.chat.images for where images stand in it."""
     images: Sequence[bytes] = ()
 
 
 def parse_content(content: Any) -> Content:
-    """Texts of several parts become one, a line each. ApiError (400) for what cannot be used."""
+    """Texts of several parts become one, a line each; images stand where they do among them. ApiError (400)
+    for what cannot be used.
+    """
     if isinstance(content, str):
         return Content(content)
     if not isinstance(content, list):
         kind = "<nil>" if content is None else type(content).__name__
         raise ApiError(400, f"invalid message content type: {kind}")
-    parts = [_part(part) for part in content]
-    texts = [part for part in parts if isinstance(part, str)]
-    return Content("\n".join(texts), [part for part in parts if isinstance(part, bytes)])
+    return Content(*joined([_part(part) for part in content], "\n"))
 
 
 def _part(part: Any) -> str | bytes:

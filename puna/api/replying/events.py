@@ -57,6 +57,7 @@ class Rendered(msgspec.Struct):
     """The prompt, for who asked to see it instead of a reply."""
 
     prompt: str
+    num_images: int = 0
 
 
 Event: TypeAlias = Delta | Finish | Rendered

@@ -5,6 +5,7 @@ from __future__ import annotations
 from puna.api.context import ApiContext
 from puna.api.inference import chat_prompt_request
 from puna.api.requests import ChatRequest
+from puna.chat.images import TOKENS_PER_IMAGE
 from puna.daemon.text.opened import opened_text
 
 
@@ -13,4 +14,4 @@ async def count_chat_tokens(context: ApiContext, request: ChatRequest) -> int:
     model, prompt_request = await chat_prompt_request(context, request)
     async with opened_text(context.runtime.text, model) as text:
         (prompt,) = await context.runtime.text.build_prompts(text, prompt_request)
-    return len(prompt.tokens)
+    return len(prompt.tokens) + TOKENS_PER_IMAGE * (len(prompt.cut.images) if prompt.cut else 0)

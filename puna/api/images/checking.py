@@ -1,0 +1,53 @@
+"""Which images may be shown to a model: what a decoder would do is known before one sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from puna.api.errors import ApiError
+from puna.api.images.headers import Kind, read_header
+from puna.daemon.images import ImageConverter
+from puna.worker.images.messages import ImageError
+
+_MOST_PIXELS = 1 << 26
+"""Of one: decoded it takes three bytes for each."""
+_MOST_PIXELS_TOGETHER = 1 << 27
+_LONGEST_SIDE = 1 << 15
+_MOST_BYTES = 48 << 20
+"""Encoded, of all: a message to a worker takes no more."""
+
+
+async def prepared_images(images: Sequence[bytes], converter: ImageConverter) -> list[bytes]:
+    """Those of a request, as llama.cpp reads them. ApiError (400)."""
+    kinds = _check(images)
+    prepared = list(images)
+    webps = [number for number, kind in enumerate(kinds) if kind == "webp"]
+    if webps:
+        try:
+            pngs = await converter.to_png([images[number] for number in webps])
+        except ImageError as error:
+            raise ApiError(400, f"invalid image input: a WebP: {error}") from error
+        for number, png in zip(webps, pngs, strict=True):
+            prepared[number] = png
+    if sum(map(len, prepared)) > _MOST_BYTES:
+        raise ApiError(400, f"the images have more than {_MOST_BYTES >> 20} MiB together")
+    return prepared
+
+
+def _check(images: Sequence[bytes]) -> list[Kind]:
+    kinds, num_pixels = [], 0
+    for number, image in enumerate(images):
+        try:
+            kind, width, height = read_header(image)
+        except ImageError as error:
+            raise ApiError(400, f"invalid image input: images[{number}]: {error}") from error
+        if max(width, height) > _LONGEST_SIDE or width * height > _MOST_PIXELS:
+            most = f"{_MOST_PIXELS >> 20} megapixels, {_LONGEST_SIDE} on a side"
+            raise ApiError(
+                400, f"invalid image input: images[{number}]: {width} x {height} pixels are more than {most}"
+            )
+        num_pixels += width * height
+        kinds.append(kind)
+    if num_pixels > _MOST_PIXELS_TOGETHER:
+        raise ApiError(400, f"the images have more than {_MOST_PIXELS_TOGETHER >> 20} megapixels together")
+    return kinds
