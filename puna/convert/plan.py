@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family
-from puna.convert.models.hyperparameters import head_dim, num_experts, num_layers
+from puna.convert.models.hyperparameters import first_position, head_dim, num_experts, num_layers
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import frequency_factors
 from puna.convert.sources.header import SourceTensor
@@ -105,6 +105,11 @@ def _scale_of(name: str, sources: Mapping[str, SourceTensor]) -> SourceTensor | 
 def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTensor:
     tensor = rows.tensor
     shape = tensor.shape
+    if name == "position_embd.weight" and (begin := first_position(family, config)):
+        if len(shape) != 2 or shape[0] <= begin:
+            raise ConversionError(f"tensor {tensor.name[:100]!r} cannot have the shape {shape}")
+        shape = (shape[0] - begin, shape[1])
+        rows = Rows(tensor, begin, shape[0], rows.scale)
     if len(shape) == 3 and shape[1] == 1:  # a convolution over each channel
         shape = (shape[0], shape[2])
     return PlannedTensor(

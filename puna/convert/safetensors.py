@@ -10,6 +10,7 @@ from puna.convert.models import config as model_config
 from puna.convert.models.config import Config
 from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
+from puna.convert.models.pooling import pooling_values
 from puna.convert.output import write_model
 from puna.convert.plan import PlannedTensor, plan_model
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
@@ -49,7 +50,8 @@ def convert_safetensors(
         **_sampling(given),
         **hyperparameters(family, config),
         f"{family.architecture}.vocab_size": uint32(size),
-        **vocabulary_values(given, config, family.architecture, size),
+        **(pooling_values(given, config, family) if family.is_encoder else {}),
+        **vocabulary_values(given, config, family, size),
     }
     types, name = _types(planned, metadata, quantize)
     metadata["general.file_type"] = uint32(FILE_TYPES[name])

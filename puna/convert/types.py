@@ -13,6 +13,8 @@ _ALWAYS_F32 = (
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "shortconv.conv.weight",
+    "position_embd.weight",
+    "token_types.weight",
 )
 
 

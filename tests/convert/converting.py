@@ -30,4 +30,4 @@ def convert(
 
 
 def files_in(directory: Path) -> dict[str, Path]:
-    return {path.name: path for path in directory.iterdir()}
+    return {str(path.relative_to(directory)): path for path in directory.rglob("*") if path.is_file()}

@@ -238,6 +238,6 @@ def test_what_is_not_known_is_refused_by_name(tmp_path: Path):
     directory = write_directory(tmp_path / "in", tiny, extra)
     with pytest.raises(ConversionError, match=r"self_attn\.sinks"):
         convert(convert_safetensors, files_in(directory), tmp_path / "out.gguf")
-    (directory / "config.json").write_text(json.dumps({"architectures": ["BertModel"]}))
-    with pytest.raises(ConversionError, match="BertModel"):
+    (directory / "config.json").write_text(json.dumps({"architectures": ["WhisperModel"]}))
+    with pytest.raises(ConversionError, match="WhisperModel"):
         convert(convert_safetensors, files_in(directory), tmp_path / "out.gguf")

@@ -19,7 +19,7 @@ _WEIGHTS = (
     ("*.bin",),
 )
 """In a directory: what is found by the first of these that finds anything."""
-_BESIDE = ("*.json", "*/*.json", "chat_template.jinja", "tokenizer.model")
+_BESIDE = ("*.json", "*/*.json", "chat_template.jinja", "tokenizer.model", "sentencepiece.bpe.model")
 """What goes along with safetensors."""
 _PART = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5}\.gguf)")
 _BLOB = re.compile(r"sha256-([0-9a-f]{64})")

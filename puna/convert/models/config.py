@@ -82,6 +82,15 @@ class Config:
             raise ConversionError(f"{NAME}: {name} is {_shown(value)}, not {count} texts")
         return value[:count]
 
+    def labels(self, name: str) -> list[str] | None:
+        """What an object of texts has, in order of their keys; None if there is no such object."""
+        if not self.has(name):
+            return None
+        value = self._values[name]
+        if not isinstance(value, dict) or not all(isinstance(label, str) for label in value.values()):
+            raise ConversionError(f"{NAME}: {name} is no object of texts")
+        return [value[key] for key in sorted(value)]
+
     def section(self, *names: str) -> Config:
         """An object; empty if there is none."""
         name, value = self._find(names, {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from puna.convert.errors import ConversionError
 from puna.convert.models import extras
 from puna.convert.models.config import Config
+from puna.convert.models.encoders import ENCODERS
 from puna.convert.models.family import (
     EXPERTS,
     FEED_FORWARD,
@@ -66,7 +67,7 @@ _OLMO2 = Family(
     hyperparameters=extras.some_windows,
 )
 
-FAMILIES = {
+FAMILIES = ENCODERS | {
     "LlamaForCausalLM": _LLAMA,
     "MistralForCausalLM": _LLAMA,
     "MixtralForCausalLM": _LLAMA,

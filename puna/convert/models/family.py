@@ -13,17 +13,37 @@ Hyperparameters = dict[str, GgufValue]
 """By their keys, without the architecture before them."""
 
 
+DECODER_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "model.embedding_norm": "token_embd_norm",
+    "lm_head": "output",
+}
+
+
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str
     """As GGUF names it."""
     layer_names: Mapping[str, str]
-    """GGUF's names of what lies in a layer, by the names in `model.layers.<n>.`."""
+    """GGUF's names of what lies in a layer, by the names behind `layers` and its number."""
+    layers: str = "model.layers."
+    global_names: Mapping[str, str] = msgspec.field(default_factory=lambda: DECODER_NAMES)
+    """GGUF's names of what lies in no layer."""
+    prefixes: tuple[str, ...] = ()
+    """What some files put before all of these names."""
+    left_out: tuple[str, ...] = ()
+    """Beginnings of names of what nothing needs."""
     hyperparameters: Callable[[Config, Hyperparameters], None] = lambda _config, _values: None
     """Adds what this family has besides what all have, or changes it."""
     norms_add_one: bool = False
     """GGUF's weights of norms are larger by one."""
     pairs_halves: bool = False
     """Rotation pairs a head's first half with its second in safetensors, neighbours in GGUF."""
+    is_encoder: bool = False
+    has_token_types: bool = False
+    """The tokenizer's file says how many kinds of texts tokens can belong to."""
+    skips_padding: bool = False
+    """Positions are numbered from behind the padding token's number on, and GGUF's from 0."""
     has_output: bool = True
     """Otherwise an output matrix is the embedding once more, and left out."""
     defaults: Mapping[str, float] = {}

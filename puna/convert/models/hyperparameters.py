@@ -1,30 +1,34 @@
-"""GGUF's hyperparameters from config.json: what all families have in common."""
+"""GGUF's hyperparameters from config.json: what all decoders, and all encoders, have in common."""
 
 from __future__ import annotations
 
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family, Hyperparameters
 from puna.convert.models.rope import rope_values
-from puna.gguf.writer import GgufValue, float32, uint32
+from puna.gguf.writer import GgufValue, boolean, float32, uint32
 
 MAX_LAYERS = 1024
 MAX_HEADS = 1024
 
 
 def num_layers(config: Config) -> int:
-    return config.integer("num_hidden_layers", "n_layers", maximum=MAX_LAYERS)
+    return config.integer("num_hidden_layers", "n_layers", "n_layer", maximum=MAX_LAYERS)
 
 
 def num_heads(config: Config) -> int:
-    return config.integer("num_attention_heads", "n_heads", maximum=MAX_HEADS)
+    return config.integer("num_attention_heads", "n_heads", "n_head", maximum=MAX_HEADS)
 
 
 def num_kv_heads(config: Config) -> int:
     return config.integer("num_key_value_heads", default=num_heads(config), maximum=MAX_HEADS)
 
 
+def width(config: Config) -> int:
+    return config.integer("hidden_size", "n_embd", "dim")
+
+
 def head_dim(config: Config) -> int:
-    shared = config.integer("hidden_size") // max(1, num_heads(config))
+    shared = width(config) // max(1, num_heads(config))
     return config.integer("head_dim", default=shared)
 
 
@@ -33,12 +37,24 @@ def num_experts(config: Config) -> int:
     return config.integer("num_local_experts", "num_experts", default=0, maximum=MAX_HEADS)
 
 
+def first_position(family: Family, config: Config) -> int:
+    """Of those that are numbered from 0 in GGUF."""
+    padding = config.token_id("pad_token_id") if family.skips_padding else None
+    return 0 if padding is None else padding + 1
+
+
 def hyperparameters(family: Family, config: Config) -> dict[str, GgufValue]:
     """Metadata below `<architecture>.`; config: with the family's defaults. Raises ConversionError."""
+    values = _encoders(family, config) if family.is_encoder else _decoders(config)
+    family.hyperparameters(config, values)
+    return {f"{family.architecture}.{name}": value for name, value in values.items()}
+
+
+def _decoders(config: Config) -> Hyperparameters:
     values: Hyperparameters = {
         "block_count": uint32(num_layers(config)),
         "context_length": uint32(config.integer("max_position_embeddings", default=2048)),
-        "embedding_length": uint32(config.integer("hidden_size")),
+        "embedding_length": uint32(width(config)),
         "feed_forward_length": uint32(config.integer("intermediate_size")),
         "attention.head_count": uint32(num_heads(config)),
         "attention.head_count_kv": uint32(num_kv_heads(config)),
@@ -50,5 +66,18 @@ def hyperparameters(family: Family, config: Config) -> dict[str, GgufValue]:
     if count := num_experts(config):
         values["expert_count"] = uint32(count)
         values["expert_used_count"] = uint32(config.integer("num_experts_per_tok", maximum=count))
-    family.hyperparameters(config, values)
-    return {f"{family.architecture}.{name}": value for name, value in values.items()}
+    return values
+
+
+def _encoders(family: Family, config: Config) -> Hyperparameters:
+    positions = config.integer("max_position_embeddings", "n_positions")
+    epsilon = config.number("layer_norm_eps", "layer_norm_epsilon", "norm_eps")
+    return {
+        "block_count": uint32(num_layers(config)),
+        "context_length": uint32(max(0, positions - first_position(family, config))),
+        "embedding_length": uint32(width(config)),
+        "feed_forward_length": uint32(config.integer("intermediate_size", "n_inner", "hidden_dim")),
+        "attention.head_count": uint32(num_heads(config)),
+        "attention.layer_norm_epsilon": float32(epsilon),
+        "attention.causal": boolean(False),
+    }

@@ -22,13 +22,9 @@ _OF_IMAGES = (
 _COMPUTED = (".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias")
 """What other programs stored that can be computed."""
 
-_GLOBAL = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "model.embedding_norm": "token_embd_norm",
-    "lm_head": "output",
-}
-_IN_LAYER = re.compile(r"model\.layers\.(\d{1,4})\.(.+)")
+_IN_LAYER = re.compile(r"(\d{1,4})\.(.+)")
+_OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}
+"""Of BERT's first files."""
 _EXPERT = re.compile(r"(.+\.experts)\.(\d{1,4})\.(.+)")
 
 
@@ -44,14 +40,17 @@ class Place(NamedTuple):
 
 def is_left_out(name: str, family: Family) -> bool:
     """Whether nothing that the engine runs needs it."""
-    if not family.has_output and plain_name(name) == "lm_head.weight":
+    plain = plain_name(name, family)
+    if not family.has_output and plain == "lm_head.weight":
+        return True
+    if family.left_out and plain.startswith(family.left_out):
         return True
     return name.startswith(_OF_IMAGES) or name.endswith(_COMPUTED)
 
 
-def plain_name(name: str) -> str:
-    """Without what models that also see put before it."""
-    for prefix, plain in _PREFIXES:
+def plain_name(name: str, family: Family) -> str:
+    """Without what models that also see, and the family's files, put before it."""
+    for prefix, plain in (*_PREFIXES, *((prefix, "") for prefix in family.prefixes)):
         if name.startswith(prefix):
             return plain + name.removeprefix(prefix)
     return name
@@ -59,12 +58,16 @@ def plain_name(name: str) -> str:
 
 def place_of(name: str, family: Family) -> Place | None:
     """None: no such tensor is known. Experts' names may lack an ending."""
-    stem, dot, ending = plain_name(name).rpartition(".")
-    if ending not in ("weight", "bias"):
-        stem, dot, ending = plain_name(name), ".", "weight"
-    if stem in _GLOBAL:
-        return Place(_GLOBAL[stem] + dot + ending)
-    if not (layer := _IN_LAYER.fullmatch(stem)):
+    plain = plain_name(name, family)
+    stem, dot, ending = plain.rpartition(".")
+    if ending in _OLD_ENDINGS:
+        ending = _OLD_ENDINGS[ending]
+    elif ending not in ("weight", "bias"):
+        stem, dot, ending = plain, ".", "weight"
+    if stem in family.global_names:
+        return Place(family.global_names[stem] + dot + ending)
+    layer = _IN_LAYER.fullmatch(stem.removeprefix(family.layers))
+    if layer is None or not stem.startswith(family.layers):
         return None
     number, inner = int(layer[1]), layer[2]
     expert = None

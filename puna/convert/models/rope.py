@@ -12,6 +12,7 @@ from puna.convert.models.config import Config
 from puna.convert.models.family import Hyperparameters
 from puna.gguf.writer import float32, string, uint32
 
+_LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
 _UNSCALED = ("", "default", "mrope")
 
 
@@ -26,7 +27,8 @@ def _kind(parameters: Config) -> str:
 
 
 def _base(config: Config) -> float:
-    return _parameters(config).number("rope_theta", default=config.number("rope_theta", default=10000.0))
+    said = config.number("rope_theta", "global_rope_theta", "rotary_emb_base", default=10000.0)
+    return _parameters(config).number("rope_theta", default=said)
 
 
 def rope_values(config: Config) -> Hyperparameters:
@@ -34,8 +36,8 @@ def rope_values(config: Config) -> Hyperparameters:
     parameters = _parameters(config)
     values: Hyperparameters = {"rope.freq_base": float32(_base(config))}
     local = config.section("rope_parameters").section("sliding_attention")
-    if local.has("rope_theta") or config.has("rope_local_base_freq"):
-        base = local.number("rope_theta", default=config.number("rope_local_base_freq", default=10000.0))
+    if local.has("rope_theta") or any(map(config.has, _LOCAL_BASES)):
+        base = local.number("rope_theta", default=config.number(*_LOCAL_BASES, default=10000.0))
         values["rope.freq_base_swa"] = float32(base)
     kind = _kind(parameters)
     if kind in ("linear", "yarn"):

@@ -7,34 +7,58 @@ from typing import Any
 
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
+from puna.convert.models.family import Family
 from puna.convert.sources.files import Files
-from puna.convert.vocabularies import sentencepiece, tokenizer_json
+from puna.convert.vocabularies import sentencepiece, tokenizer_json, unigram
 from puna.convert.vocabularies.sentencepiece import read_sentencepiece
 from puna.convert.vocabularies.special import CONFIG, special_values
-from puna.convert.vocabularies.tokenizer_json import read_tokenizer_json, vocabulary_of
+from puna.convert.vocabularies.tokenizer_json import (
+    TokenizerJson,
+    bpe_vocabulary,
+    normalizer_values,
+    read_tokenizer_json,
+)
 from puna.convert.vocabularies.vocabulary import AddedToken, Vocabulary
-from puna.gguf.writer import GgufValue
+from puna.convert.vocabularies.wordpiece import wordpiece_vocabulary
+from puna.gguf.writer import GgufValue, uint32
 
 _NUMBER = re.compile(r"\d{1,9}")
 _WITHOUT_PREFIX = ("gemma2", "gemma3")
 """Gemma's texts get no space before them, and its files do not say so."""
 
 
-def vocabulary_values(files: Files, config: Config, architecture: str, size: int) -> dict[str, GgufValue]:
+def vocabulary_values(files: Files, config: Config, family: Family, size: int) -> dict[str, GgufValue]:
     """All `tokenizer.*` metadata; size: of the embedding. SentencePiece's own file goes first, as in
     llama.cpp's converter: it has the scores. Raises ConversionError.
     """
     tokenizer = read_tokenizer_json(files) if tokenizer_json.NAME in files else None
     if sentencepiece.NAME in files:
         vocabulary = _of_sentencepiece(files)
+    elif unigram.SENTENCEPIECE in files:
+        vocabulary = unigram.read_unigram(files)
     elif tokenizer is not None:
-        vocabulary = vocabulary_of(tokenizer)
+        vocabulary = _of_tokenizer_json(tokenizer, files)
     else:
         raise ConversionError(f"neither {sentencepiece.NAME} nor {tokenizer_json.NAME} is there")
-    if vocabulary.model == "llama" and architecture in _WITHOUT_PREFIX:
+    if vocabulary.model == "llama" and family.architecture in _WITHOUT_PREFIX:
         vocabulary.add_space_prefix = False
-    special = special_values(files, config, vocabulary, tokenizer, size)
-    return {**vocabulary.values(size), **special}
+    values = {**vocabulary.values(size), **special_values(files, config, vocabulary, tokenizer, size)}
+    if tokenizer is not None:
+        values |= normalizer_values(tokenizer)
+    if family.has_token_types:
+        values["tokenizer.ggml.token_type_count"] = uint32(config.integer("type_vocab_size", default=1))
+    return values
+
+
+def _of_tokenizer_json(tokenizer: TokenizerJson, files: Files) -> Vocabulary:
+    kind = tokenizer.model.type
+    if kind == "BPE":
+        return bpe_vocabulary(tokenizer)
+    if kind == "WordPiece":
+        return wordpiece_vocabulary(tokenizer)
+    if kind == "Unigram":
+        return unigram.unigram_vocabulary(tokenizer, files.object(CONFIG))
+    raise ConversionError(f"{tokenizer_json.NAME}: models of type {kind[:40]!r} are not supported")
 
 
 def _of_sentencepiece(files: Files) -> Vocabulary:

@@ -21,10 +21,10 @@ _MAX_TEMPLATE_BYTES = 4 << 20
 _ROLES = {
     "bos": "bos_token_id",
     "eos": "eos_token_id",
+    "eot": "eot_token_id",
     "unk": "unknown_token_id",
     "sep": "seperator_token_id",  # as GGUF spells it
     "pad": "padding_token_id",
-    "cls": "cls_token_id",
     "mask": "mask_token_id",
 }
 _ADDED = ("bos", "eos", "sep")
@@ -35,9 +35,14 @@ def special_values(
 ) -> dict[str, GgufValue]:
     """Metadata; size: of the vocabulary. Raises ConversionError."""
     settings = files.object(CONFIG)
-    added = _added(settings, tokenizer)
+    added = {} if tokenizer is None else _added(settings, tokenizer)
+    for role in _ADDED:
+        if isinstance(says := settings.get(f"add_{role}_token"), bool):
+            added.setdefault(role, says)
     values = {f"tokenizer.ggml.add_{role}_token": boolean(adds) for role, adds in added.items()}
     ids = {token.text: number for number, token in vocabulary.tokens.items()}
+    if tokenizer is not None:
+        ids |= {added.content: added.id for added in tokenizer.added_tokens}
     for role, key in _ROLES.items():
         content = _content(settings.get(f"{role}_token"))
         token = None if content is None else ids.get(content)
@@ -55,31 +60,57 @@ def _content(entry: Any) -> str | None:
     return entry if isinstance(entry, str) else None
 
 
-def _added(settings: dict[str, Any], tokenizer: TokenizerJson | None) -> dict[str, bool]:
+def _added(settings: dict[str, Any], tokenizer: TokenizerJson) -> dict[str, bool]:
+    """Which roles' tokens are added to a text. Settles in `settings` which tokens begin and end one, as the
+    reference does.
+    """
+    for role, other in (("bos", "cls"), ("eos", "sep")):
+        if not settings.get(f"{role}_token") and settings.get(f"{other}_token"):
+            settings[f"{role}_token"] = settings[f"{other}_token"]
     added: dict[str, bool] = {}
-    if tokenizer is not None:
-        for part in parts(tokenizer.post_processor, "processors"):
-            if part.get("type") == "ByteLevel":
-                added = {"bos": False, "eos": False} | added
-            elif part.get("type") == "TemplateProcessing":
-                added |= _in_template(part.get("single"), settings)
-    for role in _ADDED:
-        says = settings.get(f"add_{role}_token")
-        if isinstance(says, bool):
-            added.setdefault(role, says)
+    for part in parts(tokenizer.post_processor, "processors"):
+        if part.get("type") == "ByteLevel":
+            added = {"bos": False, "eos": False} | added
+        elif part.get("type") == "RobertaProcessing":
+            added |= {"bos": True, "eos": True, "sep": True}
+        elif part.get("type") == "TemplateProcessing":
+            added |= _in_template(_specials(part.get("single")), _specials(part.get("pair")), settings)
     return added
 
 
-def _in_template(single: Any, settings: dict[str, Any]) -> dict[str, bool]:
-    """Special tokens at the ends of what is made of a text."""
-    if not isinstance(single, list) or len(single) < 2:
-        return {}
-    found = {}
-    for role, piece in (("bos", single[0]), ("eos", single[-1])):
-        special = piece.get("SpecialToken") if isinstance(piece, dict) else None
-        if isinstance(special, dict):
-            found[role] = special.get("id") == _content(settings.get(f"{role}_token"))
-    return found
+def _specials(template: Any) -> list[str | None]:
+    """Of the pieces of a template its special tokens; None for a text."""
+    pieces = template if isinstance(template, list) else []
+    found = [piece.get("SpecialToken") if isinstance(piece, dict) else None for piece in pieces]
+    return [
+        _content({"content": special.get("id")}) if isinstance(special, dict) else None for special in found
+    ]
+
+
+def _in_template(
+    single: list[str | None], pair: list[str | None], settings: dict[str, Any]
+) -> dict[str, bool]:
+    """Special tokens at the ends of a text, and between two."""
+    added: dict[str, bool] = {}
+    if len(single) < 2:
+        return added
+    first, last = single[0], single[-1]
+    if first is not None:
+        for role in ("bos", "cls"):
+            settings.setdefault(f"{role}_token", first)
+        added["bos"] = first in (_content(settings["bos_token"]), _content(settings["cls_token"]))
+    if last is not None:
+        if (eos := settings.get("eos_token")) and _content(eos) != last:
+            settings["eot_token"] = eos
+        settings["eos_token"] = last
+        added["eos"] = True
+    between = pair[1 if first else 0 : -1 if last else None][1:-1]
+    if between:
+        ends = [_content(settings.get(f"{role}_token")) for role in ("sep", "eos")]
+        added["sep"] = between[0] in ends and last is None
+        if len(between) == 2:
+            added["sep"] = added["sep"] or between[1] in ends
+    return added
 
 
 def _templates(files: Files, settings: dict[str, Any]) -> dict[str, GgufValue]:

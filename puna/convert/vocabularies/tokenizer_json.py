@@ -13,30 +13,36 @@ import msgspec
 from puna.convert.errors import ConversionError
 from puna.convert.sources.files import Files, decoded
 from puna.convert.vocabularies.pre_tokenizer import pre_tokenizer_name
-from puna.convert.vocabularies.vocabulary import AddedToken, Token, Vocabulary
+from puna.convert.vocabularies.vocabulary import MAX_TOKENS, AddedToken, Token, Vocabulary
+from puna.gguf.writer import GgufValue, boolean
 from puna.tokenizer.kinds import TokenKind
 
 NAME = "tokenizer.json"
 _MAX_BYTES = 256 << 20
 _SPACE, _ENCODED_SPACE = " ", "Ġ"
 _MAX_DEPTH = 8
+_OF_LETTERS = ("Lowercase", "StripAccents", "BertNormalizer")
 
 
 class NumberedToken(AddedToken, frozen=True):
     id: int = -1
 
 
-class _Model(msgspec.Struct):
+class JsonModel(msgspec.Struct):
     vocab: msgspec.Raw
     type: str = "BPE"
     merges: list[str | tuple[str, str]] = []
     byte_fallback: bool = False
     ignore_merges: bool = False
     unk_token: str | None = None
+    unk_id: int | None = None
+    """Of Unigram."""
+    continuing_subword_prefix: str | None = None
+    """Of WordPiece."""
 
 
 class TokenizerJson(msgspec.Struct):
-    model: _Model
+    model: JsonModel
     added_tokens: list[NumberedToken] = []
     normalizer: dict[str, Any] | None = None
     pre_tokenizer: dict[str, Any] | None = None
@@ -48,18 +54,13 @@ def read_tokenizer_json(files: Files) -> TokenizerJson:
     return files.json(NAME, TokenizerJson, _MAX_BYTES)
 
 
-def vocabulary_of(tokenizer: TokenizerJson) -> Vocabulary:
-    """Raises ConversionError for what is neither byte-level BPE nor SentencePiece's."""
+def bpe_vocabulary(tokenizer: TokenizerJson) -> Vocabulary:
+    """Byte-level BPE's, or SentencePiece's. Raises ConversionError."""
     model = tokenizer.model
-    if model.type != "BPE":
-        raise ConversionError(f"{NAME}: models of type {model.type[:40]!r} are not supported (BPE is)")
-    ids = decoded(f"{NAME}: vocab", bytes(model.vocab), dict[str, int])
-    tokens = {token: Token(text) for text, token in ids.items()}
-    if len(tokens) != len(ids):
-        raise ConversionError(f"{NAME}: two tokens have the same number")
+    tokens = numbered_tokens(model)
     if model.byte_fallback:
         vocabulary = Vocabulary(model="llama", pre="default", tokens=tokens)
-        _score(tokenizer, ids, tokens)
+        _score(tokenizer, tokens)
         vocabulary.add_space_prefix = _adds_space_prefix(tokenizer)
     else:
         name = pre_tokenizer_name(list(parts(tokenizer.pre_tokenizer, "pretokenizers")), model.ignore_merges)
@@ -67,11 +68,34 @@ def vocabulary_of(tokenizer: TokenizerJson) -> Vocabulary:
             merge if isinstance(merge, str) else " ".join(map(_joined, merge)) for merge in model.merges
         ]
         vocabulary = Vocabulary(model="gpt2", pre=name, tokens=tokens, merges=merges)
-    for token in [*tokens]:
-        vocabulary.check_id(token)
     for added in tokenizer.added_tokens:
         vocabulary.add(added.id, added)
     return vocabulary
+
+
+def numbered_tokens(model: JsonModel) -> dict[int, Token]:
+    """Of a vocabulary that says a number for each. Raises ConversionError."""
+    ids = decoded(f"{NAME}: vocab", bytes(model.vocab), dict[str, int])
+    tokens = {token: Token(text) for text, token in ids.items()}
+    if len(tokens) != len(ids):
+        raise ConversionError(f"{NAME}: two tokens have the same number")
+    if tokens and not 0 <= min(tokens) <= max(tokens) < MAX_TOKENS:
+        raise ConversionError(f"the tokenizer has tokens from {min(tokens)} to {max(tokens)}")
+    return tokens
+
+
+def normalizer_values(tokenizer: TokenizerJson) -> dict[str, GgufValue]:
+    """Metadata of what happens to letters. Raises ConversionError."""
+    values: dict[str, GgufValue] = {}
+    for part in parts(tokenizer.normalizer, "normalizers"):
+        kind = part.get("type")
+        said = {"Lowercase": {"lowercase": True}, "StripAccents": {"strip_accents": True}}.get(
+            str(kind), part
+        )
+        for name in ("lowercase", "strip_accents") if kind in _OF_LETTERS else ():
+            if isinstance(value := said.get(name), bool):
+                values[f"tokenizer.ggml.normalizer.{name}"] = boolean(value)
+    return values
 
 
 def parts(component: dict[str, Any] | None, key: str, depth: int = 0) -> Iterator[dict[str, Any]]:
@@ -98,8 +122,9 @@ def _joined(part: str) -> str:
     return part.replace(_SPACE, _ENCODED_SPACE)
 
 
-def _score(tokenizer: TokenizerJson, ids: dict[str, int], tokens: dict[int, Token]) -> None:
+def _score(tokenizer: TokenizerJson, tokens: dict[int, Token]) -> None:
     """SentencePiece merges what has the best score first: the score says when a token is first made."""
+    ids = {token.text: number for number, token in tokens.items()}
     for token in tokens.values():
         if len(token.text) == 6 and token.text.startswith("<0x") and token.text.endswith(">"):
             token.kind = TokenKind.BYTE

@@ -35,14 +35,16 @@ class AddedToken(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(msgspec.Struct, kw_only=True):
-    model: Literal["gpt2", "llama"]
-    """Byte-level BPE, or SentencePiece."""
+    model: Literal["gpt2", "llama", "bert", "t5"]
+    """Byte-level BPE, SentencePiece's BPE, WordPiece, Unigram."""
     pre: str
     """How byte-level BPE cuts words."""
     tokens: dict[int, Token]
     merges: list[str] = []
     add_space_prefix: bool | None = None
     """None: it is not said."""
+    normalizing: dict[str, GgufValue] = {}
+    """How texts are changed before they are cut: metadata."""
 
     def check_id(self, token: int) -> None:
         if not 0 <= token < MAX_TOKENS:
@@ -68,16 +70,22 @@ class Vocabulary(msgspec.Struct, kw_only=True):
         values = {
             "tokenizer.ggml.model": string(self.model),
             "tokenizer.ggml.pre": string(self.pre),
-            "tokenizer.ggml.tokens": strings([token.text for token in tokens]),
+            "tokenizer.ggml.tokens": strings([self._shown(token) for token in tokens]),
             "tokenizer.ggml.token_type": array("int32", [token.kind for token in tokens]),
         }
-        if self.model == "llama":
+        if self.model in ("llama", "t5"):
             values["tokenizer.ggml.scores"] = array("float32", [token.score for token in tokens])
-        else:
+        elif self.model == "gpt2":
             values["tokenizer.ggml.merges"] = strings(self.merges)
         if self.add_space_prefix is not None:
             values["tokenizer.ggml.add_space_prefix"] = boolean(self.add_space_prefix)
-        return values
+        return values | self.normalizing
+
+    def _shown(self, token: Token) -> str:
+        """GGUF's WordPiece marks what begins a word, where others mark what goes on with one."""
+        if self.model != "bert" or token.kind is TokenKind.CONTROL:
+            return token.text
+        return token.text[2:] if token.text.startswith("##") else _SPACE + token.text
 
 
 def _padding(token: int) -> Token:
