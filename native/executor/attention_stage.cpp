@@ -32,6 +32,7 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
       .softcap = stage.softcap,
       .window = stage.window,
       .sinks = stage.sinks,
+      .alibi = stage.alibi,
       .partial = step.attention_partials + tile.partial_offset,
       .first_segment = tile.first_segment,
       .last_segment = tile.last_segment,

@@ -98,6 +98,7 @@ struct AttentionStage {
   float scale, softcap;
   int64_t window;
   const float* sinks;  // [num_heads], or nullptr
+  float alibi;         // 0: none
   int q, out;
 
   // Whether the work falls into the same tasks.

@@ -18,6 +18,8 @@ PUNA_INLINE f32x16 gelu(f32x16 x) {
 
 PUNA_INLINE f32x16 relu(f32x16 x) { return max(x, f32x16{}); }
 
+PUNA_INLINE f32x16 relu_squared(f32x16 x) { return relu(x) * relu(x); }
+
 // Of gpt-oss: sigmoid(1.702 gate) * gate * (up + 1), with both kept within 7.
 PUNA_INLINE f32x16 swiglu_oai(f32x16 gate, f32x16 up) {
   const f32x16 x = min(gate, splat(7.0f)), y = max(min(up, splat(7.0f)), splat(-7.0f));

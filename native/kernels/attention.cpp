@@ -22,6 +22,15 @@ int64_t num_rows(const AttentionArgs& args) {
   return (args.token_end - args.token_begin) * heads_of_group(args);
 }
 
+// Of ALiBi (Press et al., 2022): geometric over the largest power of two of heads; the others lie between.
+float slope_of(const AttentionArgs& args, int64_t head) {
+  if (args.alibi == 0.0f) return 0.0f;
+  int64_t heads = 1;
+  while (2 * heads <= args.num_heads) heads *= 2;
+  const double step = head < heads ? (double)(head + 1) : (double)(head - heads) + 0.5;
+  return (float)std::exp2(-args.alibi * step / (double)heads) * kLog2E;
+}
+
 // Row `index` of the task: token by token, all query heads of the KV head for each.
 Row row_at(const AttentionArgs& args, int64_t index) {
   const int64_t heads = heads_of_group(args), token = args.token_begin + index / heads;
@@ -29,7 +38,7 @@ Row row_at(const AttentionArgs& args, int64_t index) {
   const int64_t at = token * args.num_heads + head;
   const int64_t end = args.first_position + token + 1;
   const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
-  return {head, args.q + at * args.head_dim, args.out + at * args.value_dim, begin, end};
+  return {head, args.q + at * args.head_dim, args.out + at * args.value_dim, begin, end, slope_of(args, head)};
 }
 
 template <KvType kType>

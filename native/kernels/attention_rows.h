@@ -25,6 +25,7 @@ struct Row {
   const float* q;
   float* out;
   int64_t begin, end;
+  float slope;  // by how much its scores fall with each position between
 };
 
 // The rows of a task, with the state of the online softmax over one segment.

@@ -43,16 +43,18 @@ PUNA_INLINE int32_t within_group(int64_t position, const Group& group) {
   return (int32_t)(at < 0 ? 0 : at > kGroupTokens ? kGroupTokens : at);
 }
 
-// Caps scores and takes away those that the row does not see; returns the maximum of the others, lane by
-// lane.
-inline f32x16 cap_and_mask(const AttentionArgs& args, const Row& row, const Group& group, float* scores) {
+// Caps scores, lets them fall with distance and takes away those that the row does not see; returns the
+// maximum of the others, lane by lane.
+inline f32x16 adjust_scores(const AttentionArgs& args, const Row& row, const Group& group, float* scores) {
   const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const int32_t begin = within_group(row.begin, group), end = within_group(row.end, group);
+  const auto distance = (int32_t)(row.end - 1 - group.position);  // from the group's first position
   f32x16 highest = splat(kNothingSeen);
   for (int t = 0; t < kGroupTokens; t += kLanes) {
     const i32x16 at = lanes + t;
     f32x16 score = load(scores + t);
     if (args.softcap != 0.0f) score = tanh(score) * (args.softcap * kLog2E);
+    if (row.slope != 0.0f) score = fma(to_float(at - distance), splat(row.slope), score);
     score = select((at >= begin) & (at < end), score, splat(-INFINITY));
     highest = max(score, highest);
     store(scores + t, score);
@@ -83,8 +85,8 @@ void attend_group(const AttentionArgs& args, Rows& rows, int first, const Group&
   f32x16 highest[kRows];
   score_rows<kType>(args, rows, first, group, w.weight, highest);
   const bool masked = row[kRows - 1].begin > group.position || row[0].end < group.position + kGroupTokens;
-  if (masked || args.softcap != 0.0f) {
-    for (int r = 0; r < kRows; ++r) highest[r] = cap_and_mask(args, row[r], group, w.weight[r]);
+  if (masked || args.softcap != 0.0f || args.alibi != 0.0f) {
+    for (int r = 0; r < kRows; ++r) highest[r] = adjust_scores(args, row[r], group, w.weight[r]);
   }
   std::memset(w.correction, 0, sizeof w.correction);
   for (int r = 0; r < kRows; ++r) {

@@ -121,6 +121,8 @@ void activate(Activation activation, const float* x, int64_t n, float* out) {
       return all([](f32x16 v) { return sigmoid(v); });
     case Activation::kSoftplus:
       return all([](f32x16 v) { return softplus(v); });
+    case Activation::kReluSquared:
+      return all([](f32x16 v) { return relu_squared(v); });
     case Activation::kSwigluOai:
       break;
   }
@@ -142,6 +144,7 @@ void glu(Activation activation, const float* gate, const float* up, int64_t n, f
       break;
     case Activation::kSigmoid:
     case Activation::kSoftplus:
+    case Activation::kReluSquared:
       break;
   }
 }
@@ -171,6 +174,18 @@ void scale(const float* x, float factor, int64_t n, float* out) {
 
 void softcap(const float* x, float cap, int64_t n, float* out) {
   map(x, x, n, out, [cap](f32x16 v, f32x16) { return tanh(v / cap) * cap; });
+}
+
+void clamp(const float* x, float limit, int64_t n, float* out) {
+  map(x, x, n, out, [limit](f32x16 v, f32x16) { return max(min(v, splat(limit)), splat(-limit)); });
+}
+
+void xielu(const Xielu& f, const float* x, int64_t n, float* out) {
+  map(x, x, n, out, [&f](f32x16 v, f32x16) {
+    const f32x16 bent =
+        select(v > 0.0f, v * v * f.positive, (exp(min(v, splat(f.eps))) - 1.0f - v) * f.negative);
+    return fma(v, splat(f.beta), bent);
+  });
 }
 
 }  // namespace puna::PUNA_ISA

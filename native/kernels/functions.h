@@ -27,6 +27,8 @@
   X(mul)                 \
   X(scale)               \
   X(softcap)             \
+  X(clamp)               \
+  X(xielu)               \
   X(short_conv)          \
   X(delta_net)           \
   X(selective_scan)      \

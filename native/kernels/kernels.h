@@ -13,7 +13,12 @@ namespace puna {
 
 inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
-enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus };
+enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus, kReluSquared };
+
+// x > 0: beta x + positive x^2, else beta x + negative (e^min(x, eps) - 1 - x).
+struct Xielu {
+  float positive, negative, beta, eps;
+};
 
 // out[t * out_stride + r] = sum_k W[r][k] * x[t][k]  (+ bias[r])  (+ residual[t * out_stride + r])
 // for r in [row_begin, row_end), t in [0, num_tokens). row_begin is a multiple of kRowTile; row_end too, or
@@ -84,6 +89,7 @@ struct AttentionArgs {
   float softcap;       // 0: none
   int64_t window;      // 0: all earlier tokens; else only the last `window` ones
   const float* sinks;  // [num_heads] a score that takes weight and has no value; nullptr: none
+  float alibi;         // 0: none; else scores fall with distance
 
   // For attention_segments and combine_segments, which together give what attention gives: the sums of
   // segment s go to partial[(row * (last_segment - first_segment) + s - first_segment) *
@@ -208,7 +214,7 @@ struct Kernels {
   void (*l2_norm)(const float* x, float eps, int64_t n, float* out);
   // Of one value: not swiglu_oai.
   void (*activate)(Activation activation, const float* x, int64_t n, float* out);
-  // Not of sigmoid and softplus.
+  // Not of sigmoid, softplus and relu_squared.
   void (*glu)(Activation activation, const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
   // The sum of `count` rows of x, each times its weight, in order: row rows[i] begins at x + rows[i] *
@@ -218,6 +224,9 @@ struct Kernels {
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+  // Into [-limit, limit].
+  void (*clamp)(const float* x, float limit, int64_t n, float* out);
+  void (*xielu)(const Xielu& f, const float* x, int64_t n, float* out);
 
   // --- short_conv.cpp, scan.cpp --- token by token in order, each sum in one fixed order
   void (*short_conv)(const ShortConvArgs& args);

@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in execution order, the value that holds the logits, and what each layer keeps."""
+    """Nodes in execution order, the value that holds the logits, and what layers keep, in their order."""
 
     nodes: tuple[Node, ...]
     result: Value
@@ -52,7 +52,7 @@ class Tracer:
 
     shapes: Shapes
     nodes: list[Node] = field(default_factory=list)
-    states: dict[int, StateSpec] = field(default_factory=dict)  # by layer
+    states: dict[tuple[int, bool], StateSpec] = field(default_factory=dict)  # by layer and whether recurrent
 
     def op(self, op: Op, *inputs: Value) -> Value:
         """What the op makes of the inputs. Raises GraphError if it cannot."""
@@ -63,16 +63,15 @@ class Tracer:
         return output
 
     def _keep(self, layer: int, state: StateSpec) -> None:
-        """Recurrent states of a layer are one."""
-        known = self.states.get(layer)
+        """Recurrent states of a layer are one; an attention may stand beside them."""
+        place = layer, isinstance(state, Recurrent)
+        known = self.states.get(place)
         if isinstance(known, Recurrent) and isinstance(state, Recurrent):
             state = Recurrent(known.num_values + state.num_values)
         elif known is not None:
             raise GraphError(f"layer {layer} has two attentions")
-        self.states[layer] = state
+        self.states[place] = state
 
     def graph(self, result: Value) -> Graph:
-        if missing := [layer for layer in range(max(self.states, default=-1)) if layer not in self.states]:
-            raise GraphError(f"layer {missing[0]} keeps nothing")
-        states = tuple(self.states[layer] for layer in sorted(self.states))
+        states = tuple(self.states[place] for place in sorted(self.states))
         return Graph(nodes=tuple(self.nodes), result=result, states=states)

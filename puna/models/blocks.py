@@ -10,6 +10,7 @@ from puna.graph.ops import (
     Activation,
     Add,
     Attention,
+    Clamp,
     Columns,
     Embed,
     EmbedPosition,
@@ -44,6 +45,7 @@ def pre_norm_decoder(
     ffn_norm: str = "ffn_norm",
     output_norm: str = "output_norm",
     embedding_scale: float = 1.0,
+    embedding_norm: str = "",
     positions: str = "",
 ) -> Value:
     """Logits of a stack of layers x + mixer(norm(x)), x + feed_forward(norm(x)).
@@ -65,6 +67,8 @@ def pre_norm_decoder(
     x = g.op(Embed("token_embd"))
     if embedding_scale != 1.0:
         x = g.op(Scale(embedding_scale), x)
+    if embedding_norm:
+        x = normed(g, d, x, embedding_norm)
     if positions:
         x = g.op(Add(), x, _positions(g, d, positions))
     return logits(g, normed(g, d, _layers(g, d, x, mix, feed), output_norm))
@@ -170,17 +174,30 @@ def qkv(g: Tracer, x: Value, layer: int) -> tuple[Value, Value, Value]:
     return q, k, v
 
 
-def fused_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
-    """The same where the file may have one matrix for all three, one behind the other."""
+def fused_qkv(
+    g: Tracer, d: Decoder, x: Value, layer: int, *, limit: float = 0.0
+) -> tuple[Value, Value, Value]:
+    """The same where the file may have one matrix for all three, one behind the other.
+
+    limit: what their values are kept within; 0: nothing.
+    """
     name = f"blk.{layer}.attn_qkv"
     if f"{name}.weight" not in g.shapes:
-        return qkv(g, x, layer)
-    mixed = g.op(Linear(name), x)
-    q, kv = d.num_heads * d.head_dim, d.num_kv_heads * d.head_dim
-    if mixed.width != q + 2 * kv:
-        raise GraphError(f"tensor {name}.weight gives {mixed.width} values where q, k and v are {q + 2 * kv}")
-    parts = (Columns(0, q, mixed.width), Columns(q, kv, mixed.width), Columns(q + kv, kv, mixed.width))
-    return g.op(parts[0], mixed), g.op(parts[1], mixed), g.op(parts[2], mixed)
+        q, k, v = (clamped(g, y, limit) for y in qkv(g, x, layer))
+        return q, k, v
+    mixed = clamped(g, g.op(Linear(name), x), limit)
+    q_width, kv = d.num_heads * d.head_dim, d.num_kv_heads * d.head_dim
+    if mixed.width != q_width + 2 * kv:
+        raise GraphError(
+            f"tensor {name}.weight gives {mixed.width} values where q, k and v are {q_width + 2 * kv}"
+        )
+    ends = [(0, q_width), (q_width, kv), (q_width + kv, kv)]
+    q, k, v = (g.op(Columns(begin, size, mixed.width), mixed) for begin, size in ends)
+    return q, k, v
+
+
+def clamped(g: Tracer, x: Value, limit: float) -> Value:
+    return g.op(Clamp(limit), x) if limit else x
 
 
 def normed_qkv(g: Tracer, d: Decoder, x: Value, layer: int) -> tuple[Value, Value, Value]:
@@ -209,6 +226,7 @@ def causal_attention(
     window: int = 0,
     softcap: float = 0.0,
     sinks: str = "",
+    alibi: float = 0.0,
     gate: Value | None = None,
     output_norm: str = "",
 ) -> Value:
@@ -226,6 +244,7 @@ def causal_attention(
         window=window,
         softcap=softcap,
         sinks=sinks,
+        alibi=alibi,
     )
     q, k, v = qkv
     if rope is not None:
@@ -255,12 +274,6 @@ def two_layers(g: Tracer, x: Value, block: str, activation: str) -> Value:
     """down(activation(up(x)))"""
     y = g.op(Activation(activation), g.op(Linear(f"{block}.ffn_up"), x))
     return g.op(Linear(f"{block}.ffn_down"), y)
-
-
-def relu_squared(g: Tracer, x: Value, block: str) -> Value:
-    """down(relu(up(x))^2)"""
-    y = g.op(Activation("relu"), g.op(Linear(f"{block}.ffn_up"), x))
-    return g.op(Linear(f"{block}.ffn_down"), g.op(Mul(), y, y))
 
 
 def experts(g: Tracer, x: Value, moe: Moe) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,8 @@ def activation(name: str, x: Array) -> Array:
         return x / (1 + np.exp(-x))
     if name == "sigmoid":
         return 1 / (1 + np.exp(-x))
+    if name == "relu_squared":
+        return np.maximum(x, 0) ** 2
     if name == "softplus":
         return np.log1p(np.exp(x))
     if name == "gelu":
@@ -54,6 +58,7 @@ def attention(
     softcap: float = 0.0,
     window: int = 0,
     sinks: NDArray[np.float32] | None = None,
+    alibi: float = 0.0,
 ) -> Array:
     """Of one sequence: q [n, heads * head_dim] are its last n positions, k and v all of them."""
     q, k = (x.reshape(len(x), -1, head_dim) for x in (q, k))
@@ -64,6 +69,7 @@ def attention(
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
     query, key = np.arange(len(k) - len(q), len(k))[:, None], np.arange(len(k))[None, :]
+    scores -= alibi_slopes(scores.shape[0], alibi)[:, None, None] * (query - key)
     seen = key <= query
     if window:
         seen &= key > query - window
@@ -75,6 +81,17 @@ def attention(
     weights /= weights.sum(-1, keepdims=True)
     weights = weights[..., : len(k)]
     return np.einsum("hqk,khd->qhd", weights, v).reshape(len(q), -1)
+
+
+def alibi_slopes(num_heads: int, steepness: float) -> Array:
+    """Of each head, as in the code that came with the paper (Press et al., 2022), whose steepness is 8."""
+    if not steepness:
+        return np.zeros(num_heads)
+    n = 2 ** math.floor(math.log2(num_heads))
+    first = 2.0 ** (-steepness / n)
+    between = 2.0 ** (-steepness / (2 * n))
+    others = num_heads - n
+    return np.concatenate([first ** np.arange(1, n + 1), between ** np.arange(1, 2 * others, 2)])
 
 
 def softmax(x: Array) -> Array:

@@ -7,6 +7,7 @@ that any use of a slot beyond a sequence's end shows.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ class Attention:
         scale: float = 0.3,
         softcap: float = 0.0,
         window: int = 0,
+        alibi: float = 0.0,
         kv_type: str = "f16",
         num_threads: int = 2,
     ) -> None:
@@ -46,13 +48,12 @@ class Attention:
             for name, width in widths.items()
         }
         self.head_dim, self.scale, self.softcap, self.window = head_dim, scale, softcap, window
-        self.kv_type = kv_type
+        self.kv_type, self.alibi = kv_type, alibi
+        kind = {"softcap": softcap, "window": window, "alibi": alibi}
 
         def define(b: ProgramBuilder) -> int:
             q, k, v = (embedded(b, name, width) for name, width in widths.items())
-            out = attention(
-                b, (q, k, v), (heads, kv_heads), head_dim, scale=scale, softcap=softcap, window=window
-            )
+            out = attention(b, (q, k, v), (heads, kv_heads), head_dim, scale=scale, **kind)
             return rows_of(b, out, widths["q"])
 
         program = build(write_gguf(path / "attention.gguf", self.tables), isa, define, kv_type)
@@ -61,7 +62,9 @@ class Attention:
     def expected(self, tokens: NDArray[np.int64], num_queries: int) -> NDArray[np.float64]:
         q = query(self.tables["q"][tokens[len(tokens) - num_queries :]], self.head_dim, self.kv_type)
         k, v = (stored(self.tables[name][tokens], self.head_dim, self.kv_type) for name in "kv")
-        return reference.attention(q, k, v, self.head_dim, self.scale, self.softcap, self.window)
+        return reference.attention(
+            q, k, v, self.head_dim, self.scale, self.softcap, self.window, alibi=self.alibi
+        )
 
 
 def scattered_blocks(rng: np.random.Generator, *lengths: int) -> list[list[int]]:
@@ -95,6 +98,23 @@ def test_window_and_softcap(tmp_path: Path, isa: str, window: int, softcap: floa
     (blocks,) = scattered_blocks(rng, 200)
     actual = model.runner.run([Chunk(tokens, blocks)])
     np.testing.assert_allclose(actual, model.expected(tokens, 200), atol=1e-5)
+
+
+@pytest.mark.parametrize("kv_type", KV_TYPES)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(8, 8), (6, 1), (12, 4)])
+@pytest.mark.parametrize("kind", [{}, {"softcap": 4.0, "window": 70}], ids=["plain", "capped"])
+def test_scores_fall_with_distance(
+    tmp_path: Path, isa: str, heads: int, kv_heads: int, kv_type: str, kind: dict[str, Any]
+) -> None:
+    """As far as distances go that are longer than a segment, in chunks as in one."""
+    model = Attention(tmp_path, isa, heads, kv_heads, 32, alibi=8.0, kv_type=kv_type, **kind)
+    rng = np.random.default_rng(7)
+    tokens = rng.integers(0, VOCABULARY, 400)
+    (blocks,) = scattered_blocks(rng, 400)
+    whole = model.runner.run([Chunk(tokens, blocks)])
+    np.testing.assert_allclose(whole, model.expected(tokens, 400), atol=2e-5)
+    model.runner.run([Chunk(tokens[:301], blocks)])
+    np.testing.assert_array_equal(model.runner.run([Chunk(tokens[301:], blocks, 301)]), whole[301:])
 
 
 def test_several_sequences_in_one_step(tmp_path: Path, isa: str) -> None:

@@ -38,6 +38,7 @@ class Layer:
     activation: str = "silu"
     groups: tuple[int, int] = (1, 1)
     fused: bool = False
+    gated: bool = True
     biased: bool = False
     choice_biased: bool = False
     types: tuple[str, str] = ("F32", "F32")  # of gate and up, of down
@@ -59,12 +60,14 @@ class Layer:
 
     def define(self, b: ProgramBuilder, x: int, logits: int, known: Mapping[str, object]) -> int:
         weights = ["ffn_gate_up_exps", None] if self.fused else ["ffn_gate_exps", "ffn_up_exps"]
+        if not self.gated:
+            weights = ["ffn_up_exps", None]
         names = [*weights, "ffn_down_exps"]
         names += [f"{name}.bias" for name in (*names, "exp_probs_b")]
         tensors = [name if name in known else None for name in names]
         out = b.buffer(self.width)
         attributes = {key: getattr(self, key) for key in ("num_used", "scores", "normalized", "scale")}
-        sizes = {"num_groups": self.groups[0], "num_groups_used": self.groups[1]}
+        sizes = {"gated": int(self.gated), "num_groups": self.groups[0], "num_groups_used": self.groups[1]}
         b.op("Moe", [x, logits], [out], tensors, activation=self.activation, **attributes, **sizes)
         return out
 
@@ -89,7 +92,9 @@ class Layer:
                 return w[name][e] @ vector + (w[f"{name}.bias"][e] if self.biased else 0)
 
             gate, up = product("ffn_gate_exps", x[t]), product("ffn_up_exps", x[t])
-            out[t] += weight * product("ffn_down_exps", reference.gated(self.activation, gate, up))
+            f = self.activation
+            hidden = reference.gated(f, gate, up) if self.gated else reference.activation(f, up)
+            out[t] += weight * product("ffn_down_exps", hidden)
         return out
 
 
@@ -168,6 +173,7 @@ LAYERS = {
     "gpt-oss": Layer(scores="chosen_softmax", normalized=False, activation="swiglu_oai", biased=True),
     "deepseek": Layer(scores="sigmoid", scale=2.5, choice_biased=True, groups=(4, 2)),
     "fused biases": Layer(fused=True, biased=True),
+    "without a gate": Layer(gated=False, biased=True, activation="relu_squared"),
 }
 
 QUANTIZED = {
@@ -175,6 +181,7 @@ QUANTIZED = {
     "Q8_0": Layer(96, 64, types=("Q8_0", "Q8_0"), fused=True),
     "MXFP4": Layer(96, 64, types=("MXFP4", "MXFP4"), biased=True, activation="swiglu_oai"),
     "K-quants": Layer(256, 256, types=("Q4_K", "Q6_K")),
+    "Q5_0 without a gate": Layer(96, 64, types=("Q5_0", "Q5_0"), gated=False, activation="relu_squared"),
     "mixed": Layer(256, 256, types=("Q4_0", "F32"), biased=True),
 }
 

@@ -110,7 +110,7 @@ def test_glu(evaluate, activation: str) -> None:
     np.testing.assert_allclose(evaluate([gate, up], define), expected, rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("function", ["silu", "gelu", "relu", "sigmoid", "softplus"])
+@pytest.mark.parametrize("function", ["silu", "gelu", "relu", "relu_squared", "sigmoid", "softplus"])
 def test_activation(evaluate, function: str) -> None:
     x = random(TOKENS, WIDTH, scale=12)
 
@@ -215,6 +215,41 @@ def test_softcap(evaluate, cap: float) -> None:
 
     expected = cap * np.tanh(x.astype(float) / cap)
     np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_clamp(evaluate) -> None:
+    x = random(TOKENS, WIDTH)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.op("Clamp", [x], [x], limit=0.75)
+        return x, WIDTH
+
+    np.testing.assert_array_equal(evaluate([x], define), np.clip(x, -0.75, 0.75))
+
+
+def test_xielu(evaluate) -> None:
+    x = random(TOKENS, WIDTH, scale=3)
+    x[0, :5] = [0, 1e-6, -1e-6, 50, -50]
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        b.op("Xielu", [x], [x], positive=0.8, negative=1.3, beta=0.5, eps=-1e-6)
+        return x, WIDTH
+
+    y = x.astype(float)
+    bent = np.where(y > 0, 0.8 * y**2, 1.3 * (np.expm1(np.minimum(y, -1e-6)) - y))
+    np.testing.assert_allclose(evaluate([x], define), 0.5 * y + bent, rtol=1e-5, atol=1e-6)
+
+
+def test_standardize(evaluate) -> None:
+    x = random(TOKENS, WIDTH) + np.float32(3)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(WIDTH)
+        b.op("Standardize", [x], [out], eps=1e-5)
+        return out, WIDTH
+
+    expected = reference.layer_norm(x.astype(float), np.ones(WIDTH), np.zeros(WIDTH), 1e-5)
+    np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("style", ["normal", "neox"])

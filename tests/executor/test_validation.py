@@ -36,9 +36,11 @@ def builder(file: GgufFile) -> ProgramBuilder:
 
 
 def attention(b: ProgramBuilder, x: int, out: int | None = None, **changes: object) -> None:
-    arguments = {"layer": 0, "num_heads": 8, "num_kv_heads": 8, "head_dim": 8, "scale": 1.0, "softcap": 0.0}
+    arguments = {"layer": 0, "num_heads": 8, "num_kv_heads": 8, "head_dim": 8, "scale": 1.0}
     outputs = [b.buffer(64) if out is None else out]
-    b.op("Attention", [x, x, x], outputs, **{**arguments, "window": 0, **changes})
+    b.op(
+        "Attention", [x, x, x], outputs, **{**arguments, "softcap": 0.0, "window": 0, "alibi": 0.0, **changes}
+    )
 
 
 def halved(b: ProgramBuilder, x: int) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from puna.graph import FullAttention, GraphError, Shapes, SlidingWindow, Tracer
-from puna.graph.ops import Add, Attention, Embed, Linear, Mul, RmsNorm, Rope
+from puna.graph import FullAttention, GraphError, Recurrent, Shapes, SlidingWindow, Tracer
+from puna.graph.ops import Add, Attention, Embed, Linear, Mul, RmsNorm, Rope, ShortConv
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +20,7 @@ class Shape:
 
 TENSORS = {
     "embd.weight": Shape((8, 100)),
+    "conv.weight": Shape((3, 8)),
     "norm.weight": Shape((8,)),
     "head_norm.weight": Shape((4,)),
     "odd_norm.weight": Shape((3,)),
@@ -63,10 +64,9 @@ def test_short_norm_weight_means_norm_per_head(g: Tracer) -> None:
 def test_a_graph_says_what_each_layer_keeps(g: Tracer) -> None:
     x = g.op(Embed("embd"))
     g.op(Attention(1, 2, 2, 4, 1.0, window=5), x, x, x)
-    with pytest.raises(GraphError, match="layer 0 keeps nothing"):
-        g.graph(x)
     g.op(Attention(0, 2, 2, 4, 1.0), x, x, x)
-    assert g.graph(x).states == (FullAttention(), SlidingWindow(5))
+    g.op(ShortConv(1, "conv", "none"), x)
+    assert g.graph(x).states == (FullAttention(), SlidingWindow(5), Recurrent(16))
     with pytest.raises(GraphError, match="layer 1 has two attentions"):
         g.op(Attention(1, 2, 2, 4, 1.0), x, x, x)
 

@@ -1,11 +1,12 @@
 """Tiny random-weight GGUF files of each architecture: one table row each, checked alike everywhere."""
 
+from tests.tiny.alibi import ALIBI
 from tests.tiny.dense import DENSE
 from tests.tiny.files import SPECIAL_TOKENS, Quantize, Tiny, byte_level_vocabulary, write_tiny
 from tests.tiny.hybrids import HYBRIDS
 from tests.tiny.layer_norm import LAYER_NORM_MODELS
 from tests.tiny.mixtures import MIXTURES
 
-TINY: dict[str, Tiny] = {**DENSE, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS}
+TINY: dict[str, Tiny] = {**DENSE, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS, **ALIBI}
 
 __all__ = ["SPECIAL_TOKENS", "TINY", "Quantize", "Tiny", "byte_level_vocabulary", "write_tiny"]

@@ -45,6 +45,7 @@ class Tiny:
     """Of what a delta net is made of, as in older files of Qwen3-Next."""
     layer_tensors: Callable[[Tiny, int], Tensors] = transformer
     output_norm: str = "output_norm.weight"
+    embedding_norm: bool = False
     norm_bias: bool = False
     """Of the last norm."""
     output_bias: bool = False
@@ -140,6 +141,8 @@ def _tensors(tiny: Tiny) -> Tensors:
     """Name -> shape in numpy order."""
     vocab = len(byte_level_vocabulary()[0])
     tensors: Tensors = {"token_embd.weight": (vocab, tiny.width), tiny.output_norm: (tiny.width,)}
+    if tiny.embedding_norm:
+        tensors |= {f"token_embd_norm.{kind}": (tiny.width,) for kind in ("weight", "bias")}
     if tiny.norm_bias:
         tensors["output_norm.bias"] = (tiny.width,)
     if not tiny.tied:

@@ -220,3 +220,21 @@ def olmoe(tiny: Tiny, layer: int) -> Tensors:
 def bitnet(tiny: Tiny, layer: int) -> Tensors:
     norms: Tensors = {"attn_sub_norm.weight": (tiny.width,), "ffn_sub_norm.weight": (tiny.ffn,)}
     return transformer(tiny, layer) | norms
+
+
+def fused_without_biases(tiny: Tiny, layer: int) -> Tensors:
+    """q, k and v in one matrix."""
+    size, tensors = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim, transformer(tiny, layer)
+    for part in "qkv":
+        del tensors[f"attn_{part}.weight"]
+    return tensors | {"attn_qkv.weight": (size, tiny.width)}
+
+
+def mpt(tiny: Tiny, layer: int) -> Tensors:
+    tensors = fused_without_biases(tiny, layer)
+    del tensors["ffn_gate.weight"]
+    return tensors
+
+
+def jais(tiny: Tiny, layer: int) -> Tensors:
+    return fused(tiny, layer) | {"ffn_gate.weight": (tiny.ffn, tiny.width), "ffn_gate.bias": (tiny.ffn,)}

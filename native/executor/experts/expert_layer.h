@@ -35,6 +35,7 @@ struct ExpertWeights {
 struct ExpertLayer {
   int64_t num_experts, num_used;
   ExpertWeights gate, up, down;
+  bool is_gated;  // if not, gate is all there is before down
   Activation activation;
 
   // Buffers. Those of visits have num_used for each row, and are used from the first row's on.

@@ -42,12 +42,13 @@ struct Unit {
     const ExpertLayer& layer = experts.layer;
     const Kernels& kernels = experts.kernels();
     uint8_t* hidden = experts.hidden(visit);
-    if (needs_quantized_input(layer.down.stack.first.type)) {
-      kernels.glu(layer.activation, gate, up, num_rows, gate);
-      kernels.quantize_row(gate, num_rows, hidden + kernels.quantized_row_bytes(row));
-    } else {
-      kernels.glu(layer.activation, gate, up, num_rows, reinterpret_cast<float*>(hidden) + row);
-    }
+    const bool is_quantized = needs_quantized_input(layer.down.stack.first.type);
+    float* out = is_quantized ? gate : reinterpret_cast<float*>(hidden) + row;
+    if (layer.is_gated)
+      kernels.glu(layer.activation, gate, up, num_rows, out);
+    else
+      kernels.activate(layer.activation, gate, num_rows, out);
+    if (is_quantized) kernels.quantize_row(gate, num_rows, hidden + kernels.quantized_row_bytes(row));
   }
 
   // next: the weights that are read afterwards.
@@ -56,8 +57,9 @@ struct Unit {
     alignas(64) Results gate, up;
     for (int64_t done = 0; done < num_visits; done += kMaxVisits) {
       const int64_t first = run.begin + done, visits = std::min(num_visits - done, kMaxVisits);
-      multiply(layer.gate, layer.gate_x, first, visits, layer.up.rows_of(run.expert, row, 1).data, gate);
-      multiply(layer.up, layer.up_x, first, visits, next, up);
+      const uint8_t* behind = layer.is_gated ? layer.up.rows_of(run.expert, row, 1).data : next;
+      multiply(layer.gate, layer.gate_x, first, visits, behind, gate);
+      if (layer.is_gated) multiply(layer.up, layer.up_x, first, visits, next, up);
       for (int64_t i = 0; i < visits; ++i) activate(gate[i], up[i], first + i);
     }
   }

@@ -50,13 +50,15 @@ void attention(ProgramBuilder& builder, const OpCall& call) {
           text(num_heads) + " heads cannot be shared out over " + text(num_kv_heads) + " KV heads");
   const float softcap = call.number("softcap");
   require(softcap >= 0, "Attention.softcap is negative");
+  const float alibi = call.number("alibi");
+  require(alibi >= 0, "Attention.alibi is negative");
   for (const int input : {k, v}) builder.expect_width(input, int64_t{num_kv_heads} * head_dim);
   const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
   const int64_t window = call.integer("window", 0, INT32_MAX);
   const float* sinks = call.tensors.empty() ? nullptr : builder.vector(call.tensor(0), num_heads);
   attend(builder, call,
          {layer, num_heads, num_kv_heads, head_dim, head_dim, call.number("scale"), softcap, window, sinks,
-          call.inputs[0], call.outputs[0]},
+          alibi, call.inputs[0], call.outputs[0]},
          v);
 }
 
@@ -71,7 +73,7 @@ void latent_attention(ProgramBuilder& builder, const OpCall& call) {
   builder.expect_width(call.inputs[1], head_dim);
   const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
   attend(builder, call,
-         {layer, num_heads, 1, head_dim, value_dim, call.number("scale"), 0.0f, 0, nullptr, call.inputs[0],
+         {layer, num_heads, 1, head_dim, value_dim, call.number("scale"), 0.0f, 0, nullptr, 0.0f, call.inputs[0],
           call.outputs[0]},
          kNoBuffer);
 }

@@ -87,12 +87,21 @@ void softcap(ProgramBuilder& builder, const OpCall& call) {
   elementwise<1>(builder, call, run);
 }
 
-Activation function_named(const std::string& name) {
-  if (name == "sigmoid") return Activation::kSigmoid;
-  if (name == "softplus") return Activation::kSoftplus;
-  const Activation activation = activation_named(name);
-  require(activation != Activation::kSwigluOai, name + " is a function of two values");
-  return activation;
+void clamp(ProgramBuilder& builder, const OpCall& call) {
+  const float limit = call.number("limit");
+  require(limit > 0, "Clamp.limit is not positive");
+  const auto run = [clamp = builder.kernels().clamp, limit](const float* x, int64_t n, float* out) {
+    clamp(x, limit, n, out);
+  };
+  elementwise<1>(builder, call, run);
+}
+
+void xielu(ProgramBuilder& builder, const OpCall& call) {
+  const Xielu f{call.number("positive"), call.number("negative"), call.number("beta"), call.number("eps")};
+  const auto run = [xielu = builder.kernels().xielu, f](const float* x, int64_t n, float* out) {
+    xielu(f, x, n, out);
+  };
+  elementwise<1>(builder, call, run);
 }
 
 void activate(ProgramBuilder& builder, const OpCall& call) {
@@ -116,6 +125,8 @@ constexpr OpDefinition kOps[] = {
     {"MulVector", mul_vector},
     {"Scale", scale},
     {"Softcap", softcap},
+    {"Clamp", clamp},
+    {"Xielu", xielu},
     {"Activation", activate},
     {"Glu", glu},
 };
@@ -128,6 +139,15 @@ Activation activation_named(const std::string& name) {
   if (name == "relu") return Activation::kRelu;
   if (name == "swiglu_oai") return Activation::kSwigluOai;
   throw Error("unknown activation \"" + name + "\" (silu, gelu, relu, swiglu_oai)");
+}
+
+Activation function_named(const std::string& name) {
+  if (name == "sigmoid") return Activation::kSigmoid;
+  if (name == "softplus") return Activation::kSoftplus;
+  if (name == "relu_squared") return Activation::kReluSquared;
+  const Activation activation = activation_named(name);
+  require(activation != Activation::kSwigluOai, name + " is a function of two values");
+  return activation;
 }
 
 const OpFamily kElementwiseOps = kOps;

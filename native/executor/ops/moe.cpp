@@ -57,9 +57,9 @@ const float* bias_of(ProgramBuilder& builder, const OpCall& call, Tensor index, 
   return builder.values(call.tensor(index), rows * experts);
 }
 
-// Gate and up may be one tensor, gate's rows first.
+// Gate and up may be one tensor, gate's rows first. Where there is no gate, up stands in its place.
 void find_gate_and_up(ProgramBuilder& builder, const OpCall& call, int64_t width, ExpertLayer& layer) {
-  const bool fused = !call.tensors[kUp].has_value();
+  const bool fused = layer.is_gated && !call.tensors[kUp].has_value();
   const int64_t rows = builder.plan().file->weights(call.tensor(kGate)).first.rows;
   require(!fused || rows % 2 == 0, "tensor " + call.tensor(kGate) + " has an odd number of rows");
   const auto part = [&](Tensor weights, Tensor bias) {
@@ -67,7 +67,7 @@ void find_gate_and_up(ProgramBuilder& builder, const OpCall& call, int64_t width
                          bias_of(builder, call, bias, rows, layer.num_experts), rows};
   };
   layer.gate = part(kGate, kGateBias);
-  layer.up = fused ? layer.gate : part(kUp, kUpBias);
+  layer.up = fused || !layer.is_gated ? layer.gate : part(kUp, kUpBias);
   if (!fused) return;
   layer.gate.stack.first.rows = layer.up.stack.first.rows = rows / 2;
   layer.up.stack.first.data = layer.gate.stack.first.row(rows / 2);
@@ -85,7 +85,8 @@ ExpertLayer layer_of(ProgramBuilder& builder, const OpCall& call, int64_t num_us
   require(out != x && out != call.inputs[1], "experts cannot write over their input");
   ExpertLayer layer{};
   layer.num_experts = experts, layer.num_used = num_used, layer.out = out;
-  layer.activation = activation_named(call.text("activation"));
+  layer.is_gated = call.integer("gated", 0, 1) == 1;
+  layer.activation = (layer.is_gated ? activation_named : function_named)(call.text("activation"));
   find_gate_and_up(builder, call, width, layer);
   const int64_t hidden = layer.num_hidden();
   require_range("the hidden values of a token's experts", hidden * num_used, 1, kMaxHidden);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "executor/check.h"
 #include "executor/ops/ops.h"
@@ -57,6 +58,20 @@ void layer_norm(ProgramBuilder& builder, const OpCall& call) {
               });
 }
 
+// Over the whole row.
+void standardize(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(x);
+  builder.expect_width(out, width);
+  const float eps = epsilon(call);
+  const float* ones = builder.constant(std::vector<float>(static_cast<size_t>(width), 1.0f));
+  const auto run = [=](const RowRun& row) {
+    row.kernels.layer_norm(row.at(x), ones, nullptr, eps, width, row.at(out));
+  };
+  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, 1, run});
+}
+
 // Over consecutive groups of `size`.
 void l2_norm(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 0);
@@ -75,7 +90,7 @@ void l2_norm(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, width / group, run});
 }
 
-constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"L2Norm", l2_norm}};
+constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"Standardize", standardize}, {"L2Norm", l2_norm}};
 
 }  // namespace
 

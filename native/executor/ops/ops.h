@@ -20,6 +20,8 @@ extern const OpFamily kAttentionOps, kColumnOps, kElementwiseOps, kExpertOps, kL
 
 // What ops of several families use.
 Activation activation_named(const std::string& name);
+// Of one value.
+Activation function_named(const std::string& name);
 // The rows of x as kernels for block-quantized weights read them: a buffer.
 int quantized_rows(ProgramBuilder& builder, int x);
 

@@ -9,6 +9,7 @@ from puna.graph.ops.elementwise import (
     Activation,
     Add,
     AddVector,
+    Clamp,
     Columns,
     Concat,
     Glu,
@@ -16,10 +17,11 @@ from puna.graph.ops.elementwise import (
     MulVector,
     Scale,
     Softcap,
+    Xielu,
 )
 from puna.graph.ops.experts import Moe
 from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, Rows, SampledRows
-from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm
+from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm, Standardize
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
 
@@ -28,6 +30,7 @@ __all__ = [
     "Add",
     "AddVector",
     "Attention",
+    "Clamp",
     "Columns",
     "Concat",
     "Embed",
@@ -51,6 +54,8 @@ __all__ = [
     "SelectiveScan",
     "ShortConv",
     "Softcap",
+    "Standardize",
     "Stateful",
     "Temperature",
+    "Xielu",
 ]

@@ -57,6 +57,9 @@ class Attention(Stateful):
     window: 0, or how many of the latest tokens are seen.
     softcap: scores become softcap * tanh(score / softcap); 0 for none.
     sinks: "", or a tensor with a score for each head, which takes weight and has no value (gpt-oss).
+    alibi: 0, or how steeply scores fall with distance (ALiBi, Press et al., 2022): for each position that lies
+    between, by 2^(-alibi h / n) under the h-th of n heads, where n is a power of two; of other numbers, the
+    heads behind the largest such n lie half-way between those slopes.
     """
 
     layer: int
@@ -67,6 +70,7 @@ class Attention(Stateful):
     window: int = 0
     softcap: float = 0.0
     sinks: str = ""
+    alibi: float = 0.0
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim

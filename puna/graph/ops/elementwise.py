@@ -68,10 +68,30 @@ class Softcap(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Clamp(Op):
+    """(x) -> x, kept within -limit and limit"""
+
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class Activation(Op):
-    """(x) -> function(x). function: silu, gelu, relu, sigmoid or softplus."""
+    """(x) -> function(x). function: silu, gelu, relu, relu_squared, sigmoid or softplus."""
 
     function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Xielu(Op):
+    """(x) -> beta x + positive x^2 where x > 0, else beta x + negative (e^min(x, eps) - 1 - x).
+
+    (Huang & Schlag, 2024.)
+    """
+
+    positive: float
+    negative: float
+    beta: float
+    eps: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class Moe(Op):
     scores without that bias, divided by their sum if `normalized`, times `scale`, and are applied to what the
     experts give. Sums go in the order of choice, the highest first.
 
-    activation: as of Glu.
+    activation: as of Glu; or without a gate, if not `gated`, as of Activation: down(activation(up(x))).
 
     Tensors: `{name}.ffn_{gate,up,down}_exps.weight` [columns, rows, experts], or gate and up in one
     `ffn_gate_up_exps`, gate first; and their biases [rows, experts] where the file has them.
@@ -34,13 +34,14 @@ class Moe(Op):
     activation: str
     num_groups: int = 1
     num_groups_used: int = 1
+    gated: bool = True
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         (width, num_experts), names = inputs, self.tensors(shapes)
         gate, up, down = (None if name is None else shapes.cube(name) for name in names[:3])
         assert gate is not None
         assert down is not None
-        hidden = gate[1] if up is not None else gate[1] // 2
+        hidden = gate[1] // 2 if self.gated and up is None else gate[1]
         fits = gate == (width, gate[1], num_experts) and up in (None, gate)
         if not fits or down != (hidden, width, num_experts):
             raise GraphError(
@@ -51,9 +52,11 @@ class Moe(Op):
         return width
 
     def tensors(self, shapes: Shapes) -> tuple[str | None, ...]:
-        """(gate or gate and up, up, down, their biases, the bias of the choice)"""
+        """(gate or gate and up, up, down, their biases, the bias of the choice); without a gate, up is first"""
         is_fused = f"{self.name}.ffn_gate_up_exps.weight" in shapes
-        parts = ("gate_up", None, "down") if is_fused else ("gate", "up", "down")
+        parts: tuple[str | None, ...] = ("gate_up", None, "down") if is_fused else ("gate", "up", "down")
+        if not self.gated:
+            parts = ("up", None, "down")
         names = [None if part is None else f"{self.name}.ffn_{part}_exps" for part in parts]
         weights = [None if name is None else f"{name}.weight" for name in names]
         biases = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]

@@ -38,6 +38,13 @@ class LayerNorm(RmsNorm):
 
 
 @dataclass(frozen=True, slots=True)
+class Standardize(Op):
+    """(x) -> (x - mean) / deviation over all columns: a LayerNorm without a weight."""
+
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class L2Norm(Op):
     """(x) -> x / sqrt(|x|^2 + eps) over consecutive groups of `size` columns."""
 

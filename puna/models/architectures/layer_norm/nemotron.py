@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, layer_norm, pre_norm_decoder, qkv, relu_squared
+from puna.models.blocks import causal_attention, layer_norm, pre_norm_decoder, qkv, two_layers
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors, rope
@@ -17,6 +17,6 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
         return causal_attention(g, d, layer, rotation, qkv(g, x, layer))
 
     def feed_forward(layer: int, x: Value) -> Value:
-        return relu_squared(g, x, f"blk.{layer}")
+        return two_layers(g, x, f"blk.{layer}", "relu_squared")
 
     return pre_norm_decoder(g, d, attention, feed_forward, normalize=layer_norm)

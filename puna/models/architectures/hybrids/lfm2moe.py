@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.architectures.lfm2 import OUTPUT_NORM, lfm2_mixer
+from puna.models.architectures.hybrids.lfm2 import OUTPUT_NORM, lfm2_mixer
 from puna.models.blocks import pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters

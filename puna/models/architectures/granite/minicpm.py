@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.architectures.granite import Multipliers, multiplied_decoder
+from puna.models.architectures.granite.granite import Multipliers, multiplied_decoder
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors

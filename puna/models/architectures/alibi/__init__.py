@@ -1,0 +1,1 @@
+"""Models without rotation, whose scores fall with distance."""

@@ -1,0 +1,1 @@
+"""Granite, and others whose sums have multipliers."""

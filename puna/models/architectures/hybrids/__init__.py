@@ -1,0 +1,1 @@
+"""Models some or all of whose layers keep a state of fixed size."""

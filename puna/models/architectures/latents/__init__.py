@@ -1,0 +1,1 @@
+"""Models that keep latents instead of keys and values."""

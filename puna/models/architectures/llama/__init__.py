@@ -1,0 +1,1 @@
+"""Llama, and models that differ from it in little."""

@@ -1,0 +1,1 @@
+"""Models whose norms stand behind what a layer adds."""
