@@ -13,7 +13,7 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.templates.model_templates import ModelTemplates
-from puna.daemon.opening import opened_model
+from puna.daemon.opening import open_projector, opened_model
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry, StoredModel
@@ -103,6 +103,17 @@ class Inspector:
         ):
             yield descriptor
 
+    @asynccontextmanager
+    async def described_projector(self, model: ModelEntry, *, verbose: bool) -> AsyncIterator[int]:
+        """The same of its projector, which it has."""
+        source = await open_projector(model)
+        try:
+            described = self._text.describe(source, verbose=verbose, with_template=False, is_projector=True)
+            async with described as descriptor:
+                yield descriptor
+        finally:
+            source.close()
+
     async def describe(self, descriptor: int) -> WeightsDescription:
         """What a new GGUF file says; the descriptor stays the caller's."""
         record = _usable(await self._text.inspect(ModelSource("the file", (descriptor,))))
@@ -124,7 +135,7 @@ def _keep(table: dict[str, V], digest: str, value: V) -> None:
 def _configured(record: ModelRecord, model: ModelEntry) -> ModelRecord:
     """With what is known of the model beside its file."""
     named = [name for name in model.config.capabilities or [] if name in _CAPABILITIES]
-    sees = ["vision"] if any(layer.kind == "projector" for layer in model.manifest.layers) else []
+    sees = ["vision"] if model.projector_path is not None else []
     capabilities = dict.fromkeys([*record.capabilities, *named, *sees])
     return msgspec.structs.replace(record, capabilities=tuple(capabilities))
 

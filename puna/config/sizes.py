@@ -21,3 +21,11 @@ def binary_size(num_bytes: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{int(value)} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def human_count(count: int) -> str:
+    """Of parameters: `134.52M`, `7.6B`, `70B`, in Ollama's wording."""
+    for unit, suffix, decimals in ((10**9, "B", 1), (10**6, "M", 2), (10**3, "K", 0)):
+        if count >= unit:
+            return f"{count / unit:.{0 if count % unit == 0 else decimals}f}{suffix}"
+    return str(count)

@@ -21,6 +21,11 @@ async def open_adapter(model: ModelEntry) -> ModelSource:
     return await _opened(model, model.open_adapter)
 
 
+async def open_projector(model: ModelEntry) -> ModelSource:
+    """The same, of the projector of a model that has one."""
+    return await _opened(model, model.open_projector)
+
+
 async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSource:
     descriptor = await in_thread(lambda _: open_file(), os.close)
     return ModelSource(model.name.short, (descriptor,))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from puna.config.sizes import human_count
 from puna.gguf.metadata import TensorInfo
 
 # general.file_type, as llama.cpp numbers it; the gaps are formats that were removed.
@@ -37,8 +38,4 @@ def quantization_name(metadata: Mapping[str, Any], tensors: Mapping[str, TensorI
 
 def parameter_size(tensors: Mapping[str, TensorInfo]) -> str:
     """Such as "134.52M", "7.6B", "70B"."""
-    count = sum(math.prod(tensor.shape) for tensor in tensors.values())
-    for unit, suffix, decimals in ((10**9, "B", 1), (10**6, "M", 2), (10**3, "K", 0)):
-        if count >= unit:
-            return f"{count / unit:.{0 if count % unit == 0 else decimals}f}{suffix}"
-    return str(count)
+    return human_count(sum(math.prod(tensor.shape) for tensor in tensors.values()))

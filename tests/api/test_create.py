@@ -248,6 +248,7 @@ def test_projectors_adapters_and_drafts_are_layers(tmp_path, upload, make, weigh
     assert sorted(layers(stored("mine"))) == sorted(
         [("model", weights), ("projector", projector), ("adapter", adapter), ("draft", draft)]
     )
+    assert stored("mine").config.families == ["llama", "clip"]
     other = upload(small_gguf(tmp_path / "b", general_file_type=1))
     make(model="child", **{"from": "mine"}, adapters={"b.gguf": other})
     assert [digest for kind, digest in layers(stored("child")) if kind == "adapter"] == [other]

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from puna.engine.observation.stats import ModelStats
-from puna.registry import ModelName
+from puna.registry import Layer, Manifest, ModelName
+from puna.registry.store.manifest import LAYER_TYPE
 from tests.api.test_generate import prompt_text
 from tests.chat.go.pairs import PAIRS
+from tests.tiny.projector import write_projector
 
 pytestmark = pytest.mark.native
 
@@ -178,6 +180,24 @@ def test_a_model_that_sees_says_so_and_is_shown_nothing(client, add_model):
     assert client.post("/api/show", {"model": "seer"}).json()["capabilities"] == ["completion", "vision"]
     response = client.post("/api/generate", {"model": "seer", "prompt": "hi", "images": ["aGk="]})
     assert (response.status_code, "does not support vision" in response.json()["error"]) == (400, True)
+
+
+def test_show_tells_of_the_projector(client, runtime, add_model, tmp_path):
+    add_model("eyes")
+    file = write_projector(tmp_path / "projector.gguf").read_bytes()
+    name = ModelName.parse("eyes")
+    manifest = runtime.store.find(name).manifest
+    layer = Layer(LAYER_TYPE + "projector", runtime.store.add_blob([file]), len(file))
+    runtime.store.write_manifest(name, Manifest(config=manifest.config, layers=[*manifest.layers, layer]))
+    reply = client.post("/api/show", {"model": "eyes"}).json()
+    info = reply["projector_info"]
+    assert (info["general.architecture"], info["clip.projector_type"]) == ("clip", "mlp")
+    assert (info["clip.vision.image_mean"], info["general.parameter_count"] > 10_000) == (None, True)
+    assert reply["capabilities"] == ["completion", "vision"]
+    assert "llama.context_length" in reply["model_info"]
+    assert len([line for line in reply["modelfile"].splitlines() if line.startswith("FROM /")]) == 2
+    verbose = client.post("/api/show", {"model": "eyes", "verbose": True}).json()
+    assert verbose["projector_info"]["clip.vision.image_mean"] == [0.5, 0.5, 0.5]
 
 
 def test_a_template_that_is_gone_keeps_no_other_model_from_being_listed(client, runtime, add_model):

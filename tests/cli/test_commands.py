@@ -112,6 +112,12 @@ def test_show(server, puna):
         "parameters": 'stop                           "<|im_end|>"\ntemperature                    0.5',
         "license": "Apache\n\n  Version 2\nmore\n",
         "system": "Be brief.",
+        "projector_info": {
+            "general.architecture": "clip",
+            "general.parameter_count": 423610880,
+            "clip.vision.embedding_length": 1152,
+            "clip.vision.image_size": 896,
+        },
     }
     assert (
         puna("show", "m").out
@@ -125,6 +131,11 @@ def test_show(server, puna):
 
   Capabilities
     completion
+
+  Projector
+    architecture        clip
+    parameters          423.61M
+    embedding length    1152
 
   Parameters
     stop           "<|im_end|>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -60,7 +60,7 @@ class ThinkingReply(msgspec.Struct):
 
 
 class ShowHead(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the reply has besides what the weights' file says of itself: model_info, tensors, its template.
+    """What the reply has besides what files say of themselves: model_info, tensors, template, projector_info.
 
     What a model does not have is left out. `origin` is not Ollama's.
     """
@@ -111,11 +111,21 @@ async def _pieces(
     )
     async with described as description:
         yield head[:-1] + b","
-        offset = 0
-        while piece := os.pread(description, _CHUNK_BYTES, offset):
-            offset += len(piece)
+        for piece in _pieces_of(description):
             yield piece
-        yield b"}"
+    if model.projector_path is not None:
+        async with inspector.described_projector(model, verbose=body.verbose) as description:
+            yield b","
+            for piece in _pieces_of(description):
+                yield piece
+    yield b"}"
+
+
+def _pieces_of(descriptor: int) -> Iterator[bytes]:
+    offset = 0
+    while piece := os.pread(descriptor, _CHUNK_BYTES, offset):
+        offset += len(piece)
+        yield piece
 
 
 class _PieceFraming:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError
+from puna.cli.output.human import human_count
 from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.cli.output.terminal import print_text
@@ -38,7 +39,7 @@ def describe(answer: Json, *, verbose: bool = False) -> str:
     sections = {
         "Model": _model_rows(answer),
         "Capabilities": [[capability] for capability in answer.get("capabilities") or []],
-        "Projector": [[key, _text(value)] for key, value in (answer.get("projector_info") or {}).items()],
+        "Projector": _projector_rows(answer.get("projector_info") or {}),
         "Parameters": _parameter_rows(answer.get("parameters", "")),
         "Metadata": _metadata_rows(answer) if verbose else [],
         "Tensors": _tensor_rows(answer) if verbose else [],
@@ -59,6 +60,18 @@ def _model_rows(answer: Json) -> list[list[str]]:
         "quantization": details.get("quantization_level"),
         "requires": answer.get("requires"),
         "source": _source(answer.get("origin") or {}),
+    }
+    return [[label, str(value)] for label, value in values.items() if value]
+
+
+def _projector_rows(info: Json) -> list[list[str]]:
+    architecture = info.get("general.architecture", "")
+    count = info.get("general.parameter_count")
+    values = {
+        "architecture": architecture,
+        "parameters": human_count(count) if isinstance(count, int) else None,
+        "embedding length": info.get(f"{architecture}.vision.embedding_length"),
+        "dimensions": info.get(f"{architecture}.vision.projection_dim"),
     }
     return [[label, str(value)] for label, value in values.items() if value]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from puna.config.sizes import human_count as human_count
 from puna.config.sizes import human_size as human_size
 
 

@@ -86,16 +86,22 @@ class TextPool:
 
     @asynccontextmanager
     async def describe(
-        self, source: ModelSource, *, verbose: bool, with_template: bool, basename: str = ""
+        self,
+        source: ModelSource,
+        *,
+        verbose: bool,
+        with_template: bool,
+        basename: str = "",
+        is_projector: bool = False,
     ) -> AsyncIterator[int]:
         """A file in memory with members of a JSON object: see puna.worker.text.description.
 
         verbose: with all arrays. with_template: with the file's. basename: in place of the
-        file's, if it is not empty. Raises GgufError, ServerBusy.
+        file's, if it is not empty. is_projector: of a model. Raises GgufError, ServerBusy.
         """
         descriptor = memory_file.create("description")
         try:
-            message = Describe(source.name, verbose, with_template, basename)
+            message = Describe(source.name, verbose, with_template, basename, is_projector)
             descriptors = [*source.descriptors, descriptor]
             await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
             memory_file.seal(descriptor)

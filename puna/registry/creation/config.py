@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -24,13 +25,13 @@ _Capabilities = Annotated[
 ]
 
 
-def config_of(description: WeightsDescription) -> ModelConfig:
-    """Texts are cut to what the store reads again."""
+def config_of(description: WeightsDescription, companions: Sequence[str] = ()) -> ModelConfig:
+    """Texts are cut to what the store reads again. companions: architectures of its projectors."""
     family = description.architecture[:_MAX_CHARS]
     return ModelConfig(
         format="gguf",
         family=family,
-        families=[family],
+        families=list(dict.fromkeys([family, *(other[:_MAX_CHARS] for other in companions)])),
         parameter_size=description.parameter_size[:_MAX_CHARS],
         quantization=description.quantization[:_MAX_CHARS],
     )

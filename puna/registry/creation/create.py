@@ -109,7 +109,7 @@ class _Making:
         weights, recipe = self._gathering.weights, self._recipe
         if self._base is None or isinstance(self._base, LocalModel):
             assert weights is not None
-            config = config_of(weights)
+            config = config_of(weights, self._gathering.companions)
         elif weights is not None:
             config = msgspec.structs.replace(self._base.config, quantization=config_of(weights).quantization)
         else:

@@ -45,6 +45,8 @@ class Gathering:
         self.parts: list[Part] = []
         self.weights: WeightsDescription | None = None
         """Of new ones."""
+        self.companions: list[str] = []
+        """Architectures of the projectors that came with new ones."""
         self.spent: list[Digest] = []
         """Blobs that others have been made of."""
 
@@ -131,6 +133,8 @@ class Gathering:
         if kind != "model" or found.kind not in ("projector", "adapter"):
             raise CreationError(f"{name} cannot be used as {kind}: it is of the kind {found.kind[:40]}")
         self.parts.append(Part(found.kind, digest))
+        if found.kind == "projector":
+            self.companions.append(found.architecture)
 
     async def _whole(
         self, files: Mapping[str, Blob], found: WeightsDescription, part: Part, quantize: str

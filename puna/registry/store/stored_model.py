@@ -60,13 +60,27 @@ class ModelEntry:
     @property
     def adapter_path(self) -> Path | None:
         """The GGUF file of its LoRA adapter, if it has one."""
-        digests = [layer.digest for layer in self.manifest.layers if layer.kind == "adapter"]
+        return self._path_of("adapter")
+
+    @property
+    def projector_path(self) -> Path | None:
+        """The GGUF file of its projector, which makes what it reads of images, if it has one."""
+        return self._path_of("projector")
+
+    def _path_of(self, kind: str) -> Path | None:
+        """Of the first layer of this kind."""
+        digests = [layer.digest for layer in self.manifest.layers if layer.kind == kind]
         return self.model_path.with_name(blob_file_name(parse_digest(digests[0]))) if digests else None
 
     def open_adapter(self) -> int:
         """As open(), of a model that has an adapter."""
         assert self.adapter_path is not None, f"{self.name.short} has no adapter"
         return open_blob(self.adapter_path)
+
+    def open_projector(self) -> int:
+        """As open(), of a model that has a projector."""
+        assert self.projector_path is not None, f"{self.name.short} has no projector"
+        return open_blob(self.projector_path)
 
     def open(self) -> int:
         """A descriptor for reading the GGUF file, the caller's to close. Raises MissingBlob, StoreError."""

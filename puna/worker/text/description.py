@@ -24,9 +24,16 @@ class TensorEntry(msgspec.Struct):
 
 
 def write_description(
-    metadata: Metadata, file: BinaryIO, *, verbose: bool, with_template: bool, basename: str
+    metadata: Metadata,
+    file: BinaryIO,
+    *,
+    verbose: bool,
+    with_template: bool,
+    basename: str,
+    is_projector: bool,
 ) -> None:
-    """Members of a JSON object: template (if it is wanted, and there is one), model_info, tensors.
+    """Members of a JSON object: template (if it is wanted, and there is one), model_info, tensors; of a
+    projector only projector_info.
 
     verbose: otherwise arrays that are not empty are null.
     basename: in place of the file's "general.basename", if it is not empty. Raises GgufError, also if it
@@ -35,7 +42,8 @@ def write_description(
     try:
         if with_template and (template := metadata.get(TEMPLATE_KEY)) is not None:
             file.write(b'"template":' + _encoded(template) + b",")
-        file.write(b'"model_info":{"general.parameter_count":')
+        name = b"projector_info" if is_projector else b"model_info"
+        file.write(b'"' + name + b'":{"general.parameter_count":')
         file.write(_encoded(sum(math.prod(tensor.shape) for tensor in metadata.tensors.values())))
         if basename:
             file.write(b',"general.basename":' + _encoded(basename))
@@ -43,16 +51,22 @@ def write_description(
             if key not in _HIDDEN_KEYS and not (basename and key == "general.basename"):
                 file.write(b"," + _encoded(key) + b":")
                 _write_value(metadata, key, file, verbose=verbose)
-        file.write(b'},"tensors":[')
-        for number, tensor in enumerate(metadata.tensors.values()):
-            file.write(b"," if number else b"")
-            file.write(_encoded(TensorEntry(_clean(tensor.name), tensor.type, tensor.shape)))
-        file.write(b"]")
+        file.write(b"}")
+        if not is_projector:
+            _write_tensors(metadata, file)
         file.flush()
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise GgufError(f"{metadata.name}: the description is too long") from error
         raise
+
+
+def _write_tensors(metadata: Metadata, file: BinaryIO) -> None:
+    file.write(b',"tensors":[')
+    for number, tensor in enumerate(metadata.tensors.values()):
+        file.write(b"," if number else b"")
+        file.write(_encoded(TensorEntry(_clean(tensor.name), tensor.type, tensor.shape)))
+    file.write(b"]")
 
 
 def _write_value(metadata: Metadata, key: str, file: BinaryIO, *, verbose: bool) -> None:

@@ -64,6 +64,8 @@ class Describe(Call[None], frozen=True):
     """With the file's."""
     basename: str = ""
     """In place of the file's, if it is not empty."""
+    is_projector: bool = False
+    """Of a model; then without tensors."""
 
 
 class OpenModel(Call[TextSide], frozen=True):

@@ -74,11 +74,16 @@ class TextService:
                 source = read_metadata(descriptors[0], name).get(TEMPLATE_KEY) if descriptors else ""
                 with self._stage.during(Stage.TEMPLATE):
                     choose(source, templates).check()
-            case Describe(name, verbose, with_template, basename):
+            case Describe(name, verbose, with_template, basename, is_projector):
                 metadata = read_metadata(descriptors[0], name)
                 with open(descriptors[1], "wb", closefd=False) as file:
                     write_description(
-                        metadata, file, verbose=verbose, with_template=with_template, basename=basename
+                        metadata,
+                        file,
+                        verbose=verbose,
+                        with_template=with_template,
+                        basename=basename,
+                        is_projector=is_projector,
                     )
             case OpenModel(name):
                 metadata = read_metadata(descriptors[0], name)
