@@ -23,6 +23,7 @@ from tokenizers import models, pre_tokenizers
 
 from puna.gguf import GgufFile
 from puna.tokenizer import Tokenizer, build_vocabulary
+from puna.tokenizer.kinds import Convention
 from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS
 
 LENGTHS = (1_000, 30_000, 1_000_000)
@@ -38,7 +39,11 @@ def by_library(metadata: Metadata) -> tokenizers.Tokenizer:
     way = PRE_TOKENIZERS[metadata.get("tokenizer.ggml.pre", "default")]
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
     library = tokenizers.Tokenizer(
-        models.BPE({text: i for i, text in enumerate(texts)}, merges, ignore_merges=way.ignore_merges)
+        models.BPE(
+            {text: i for i, text in enumerate(texts)},
+            merges,
+            ignore_merges=Convention.WHOLE_WORDS in way.conventions,
+        )
     )
     patterns = [pre_tokenizers.Split(tokenizers.Regex(p), behavior="isolated") for p in way.patterns]
     to_letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

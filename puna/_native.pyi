@@ -415,24 +415,22 @@ class VocabularyBuilder:
         """Of each token: its kind and the bits of native/vocabulary/format.h. Without: all NORMAL."""
     def set_conventions(
         self,
+        flags: int,
         *,
-        bos_id: int | None,
-        eos_id: int | None,
-        unknown_id: int | None,
-        add_bos: bool,
-        add_eos: bool,
-        add_space_prefix: bool,
-        whole_words: bool,
+        bos_id: int | None = None,
+        eos_id: int | None = None,
+        separator_id: int | None = None,
+        unknown_id: int | None = None,
     ) -> None:
-        """add_space_prefix: SentencePiece, in front of text that follows nothing or a special token.
-        whole_words: byte pairs, a word that is a token is that token, whatever the merges would make of it.
-        """
+        """flags: those of native/vocabulary/format.h."""
     def byte_pairs(self, merges: list[str] | GgufTexts, word_pattern: str) -> bytes:
         """The vocabulary. merges: "left right", by rank; NativeError for one that needs what is no token.
         word_pattern: how text is cut into words. The GIL is released for most of it.
         """
     def sentencepiece(self, scores: bytes) -> bytes:
         """The vocabulary. scores: float32 of each token. The GIL is released for most of it."""
+    def word_pieces(self) -> bytes:
+        """WordPiece, words of which begin with U+2581. NativeError for a token of more than 512 bytes."""
 
 class Vocabulary:
     """What VocabularyBuilder made, read in place; all of it is checked first, and NativeError says what is
@@ -450,14 +448,13 @@ class Vocabulary:
     @property
     def eos_id(self) -> int | None: ...
     @property
-    def add_bos(self) -> bool: ...
+    def separator_id(self) -> int | None: ...
     @property
-    def add_eos(self) -> bool: ...
-    @property
-    def add_space_prefix(self) -> bool: ...
+    def conventions(self) -> int:
+        """The flags."""
     @property
     def word_pattern(self) -> str:
-        """ "": SentencePiece."""
+        """ "": not of byte pairs."""
     def traits(self) -> bytes: ...
     def text(self, token: int) -> bytes:
         """As the file has it."""
@@ -474,10 +471,10 @@ class Vocabulary:
     def encode(
         self, text: bytes, parse_special: bool, words: WordCutter | None, is_within: bool = False
     ) -> list[int]:
-        """Special tokens as in find_special; then, with `words`, byte pairs: the earliest merge of the list
-        first, among equals the leftmost, and bytes without a token are dropped; without, SentencePiece.
-        is_within: it is part of a longer text, and SentencePiece puts no space in front of anything. Neither
-        BOS nor EOS is added. NativeError if the vocabulary is of the other kind. The GIL is released.
+        """Special tokens as in find_special; then what the vocabulary is made for. Byte pairs, and only they,
+        need `words`; the earliest merge of the list comes first, among equals the leftmost, and bytes without
+        a token are dropped. is_within: it is part of a longer text, and SentencePiece puts no space in front
+        of anything. Neither BOS nor EOS is added. NativeError for wrong `words`. The GIL is released.
         """
 
 # --- tokens to text ---

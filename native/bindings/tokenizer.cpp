@@ -65,11 +65,11 @@ void set_traits(VocabularyBuilder& builder, const nb::bytes& traits) {
   builder.set_traits({bytes.begin(), bytes.end()});
 }
 
-void set_conventions(VocabularyBuilder& builder, std::optional<int32_t> bos, std::optional<int32_t> eos,
-                     std::optional<int32_t> unknown, bool add_bos, bool add_eos, bool add_space_prefix,
-                     bool whole_words) {
-  builder.set_conventions({bos.value_or(-1), eos.value_or(-1), unknown.value_or(-1), add_bos, add_eos,
-                           add_space_prefix, whole_words});
+void set_conventions(VocabularyBuilder& builder, uint32_t flags, std::optional<int32_t> bos,
+                     std::optional<int32_t> eos, std::optional<int32_t> separator,
+                     std::optional<int32_t> unknown) {
+  builder.set_conventions(
+      {bos.value_or(-1), eos.value_or(-1), separator.value_or(-1), unknown.value_or(-1), flags});
 }
 
 template <typename Make>
@@ -173,10 +173,9 @@ void bind_vocabulary(nb::module_& m) {
                    [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().bos); })
       .def_prop_ro("eos_id",
                    [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().eos); })
-      .def_prop_ro("add_bos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_bos; })
-      .def_prop_ro("add_eos", [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_eos; })
-      .def_prop_ro("add_space_prefix",
-                   [](const HeldVocabulary& v) { return v.vocabulary.conventions().add_space_prefix; })
+      .def_prop_ro("separator_id",
+                   [](const HeldVocabulary& v) { return optional_id(v.vocabulary.conventions().separator); })
+      .def_prop_ro("conventions", [](const HeldVocabulary& v) { return v.vocabulary.conventions().flags; })
       .def_prop_ro("word_pattern",
                    [](const HeldVocabulary& v) { return std::string(v.vocabulary.word_pattern()); })
       .def("traits",
@@ -225,11 +224,13 @@ void bind_tokenizer(nb::module_& m) {
           },
           "text"_a)
       .def("set_traits", &set_traits, "traits"_a)
-      .def("set_conventions", &set_conventions, nb::kw_only(), "bos_id"_a.none(), "eos_id"_a.none(),
-           "unknown_id"_a.none(), "add_bos"_a, "add_eos"_a, "add_space_prefix"_a, "whole_words"_a)
+      .def("set_conventions", &set_conventions, "flags"_a, nb::kw_only(), "bos_id"_a = nb::none(),
+           "eos_id"_a = nb::none(), "separator_id"_a = nb::none(), "unknown_id"_a = nb::none())
       .def("byte_pairs", &byte_pairs, "merges"_a, "word_pattern"_a)
       .def("byte_pairs", &byte_pairs_of_file, "merges"_a, "word_pattern"_a)
-      .def("sentencepiece", &sentencepiece, "scores"_a);
+      .def("sentencepiece", &sentencepiece, "scores"_a)
+      .def("word_pieces",
+           [](const VocabularyBuilder& builder) { return made([&] { return builder.word_pieces(); }); });
   bind_vocabulary(m);
 }
 

@@ -7,7 +7,7 @@
 namespace puna {
 
 void BytePairs::encode(std::string_view word, std::vector<int32_t>& tokens) {
-  if (const int32_t token = vocabulary_.conventions().whole_words ? whole_word(word) : -1; token >= 0) {
+  if (const int32_t token = vocabulary_.has(kWholeWords) ? whole_word(word) : -1; token >= 0) {
     tokens.push_back(token);
     return;
   }

@@ -2,6 +2,7 @@
 
 #include "tokenizer/byte_pairs.h"
 #include "tokenizer/sentencepiece.h"
+#include "tokenizer/word_piece.h"
 #include "vocabulary/token_finder.h"
 
 namespace puna {
@@ -25,21 +26,32 @@ void encode_pieces(const Vocabulary& vocabulary, std::string_view text, bool par
 std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* words, std::string_view text,
                             bool parse_special, bool is_within) {
   std::vector<int32_t> tokens;
-  if (words == nullptr) {
-    SentencePiece model(vocabulary);
-    encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
-      model.encode(piece, vocabulary.conventions().add_space_prefix && !is_within, tokens);
-    });
-    return tokens;
-  }
-  BytePairs model(vocabulary);
-  encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
-    uint32_t begin = 0;
-    for (const uint32_t end : words->ends(piece)) {
-      model.encode(piece.substr(begin, end - begin), tokens);
-      begin = end;
+  switch (vocabulary.algorithm()) {
+    case Algorithm::kBytePairs: {
+      BytePairs model(vocabulary);
+      encode_pieces(vocabulary, text, parse_special, tokens, [&](std::string_view piece) {
+        uint32_t begin = 0;
+        for (const uint32_t end : words->ends(piece)) {
+          model.encode(piece.substr(begin, end - begin), tokens);
+          begin = end;
+        }
+      });
+      break;
     }
-  });
+    case Algorithm::kSentencePiece: {
+      SentencePiece model(vocabulary);
+      const bool with_prefix = vocabulary.has(kAddSpacePrefix) && !is_within;
+      encode_pieces(vocabulary, text, parse_special, tokens,
+                    [&](std::string_view piece) { model.encode(piece, with_prefix, tokens); });
+      break;
+    }
+    case Algorithm::kWordPiece: {
+      WordPiece model(vocabulary);
+      encode_pieces(vocabulary, text, parse_special, tokens,
+                    [&](std::string_view piece) { model.encode(piece, tokens); });
+      break;
+    }
+  }
   return tokens;
 }
 

@@ -148,6 +148,17 @@ std::vector<uint8_t> VocabularyBuilder::sentencepiece(std::vector<float> scores)
   return pack(tables);
 }
 
+std::vector<uint8_t> VocabularyBuilder::word_pieces() const {
+  check_sought();
+  return pack({.algorithm = Algorithm::kWordPiece, .byte_tokens = std::vector<int32_t>(256, -1)});
+}
+
+void VocabularyBuilder::check_sought() const {
+  for (size_t token = 0; token < size(); ++token)
+    if (const size_t bytes = text(token).size(); bytes > kMaxSoughtBytes)
+      throw Error("token " + std::to_string(token) + ": " + too_many("bytes", bytes, kMaxSoughtBytes));
+}
+
 std::vector<MergeSlot> VocabularyBuilder::merge_table(const std::vector<std::string_view>& merges) const {
   if (merges.size() > kMaxMerges) throw Error(too_many("merges", merges.size(), kMaxMerges));
   std::vector<MergeSlot> table(num_slots(merges.size()));
@@ -204,13 +215,7 @@ std::vector<uint8_t> VocabularyBuilder::pack(const Tables& tables) const {
   Header header;
   header.hash_key = hash_key_;
   header.algorithm = tables.algorithm;
-  header.bos = conventions_.bos;
-  header.eos = conventions_.eos;
-  header.unknown = conventions_.unknown;
-  header.add_bos = conventions_.add_bos;
-  header.add_eos = conventions_.add_eos;
-  header.add_space_prefix = conventions_.add_space_prefix;
-  header.whole_words = conventions_.whole_words;
+  header.conventions = conventions_;
   Packer packer(header);
   packer.add(kTextEnds, ends_);
   packer.add(kTexts, texts_);

@@ -35,6 +35,10 @@ class VocabularyBuilder {
   // scores: of each token; the pair with the best one is merged first.
   std::vector<uint8_t> sentencepiece(std::vector<float> scores) const;
 
+  // Words begin with U+2581 in it, as llama.cpp's converter writes them. Error: a token that is too long to
+  // be looked for at each place of a text.
+  std::vector<uint8_t> word_pieces() const;
+
  private:
   struct Tables;
 
@@ -43,6 +47,7 @@ class VocabularyBuilder {
   std::vector<MergeSlot> merge_table(const std::vector<std::string_view>& merges) const;
   std::vector<FinderNode> finder(bool all) const;
   std::vector<uint32_t> characters_before_space() const;
+  void check_sought() const;
   std::vector<uint8_t> pack(const Tables& tables) const;
 
   const uint64_t hash_key_ = KeyedHash::random_key();

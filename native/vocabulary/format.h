@@ -23,22 +23,35 @@ enum class TokenKind : uint8_t {
 constexpr uint8_t kKindMask = 7;
 constexpr uint8_t kEndsGeneration = 8;
 constexpr uint8_t kStripsSpaceAfter = 16;  // swallows the whitespace behind it
-constexpr uint8_t kAllTraits = kKindMask | kEndsGeneration | kStripsSpaceAfter;
+constexpr uint8_t kStripsSpaceBefore = 32;
+constexpr uint8_t kAllTraits = kKindMask | kEndsGeneration | kStripsSpaceAfter | kStripsSpaceBefore;
 
-enum class Algorithm : uint32_t { kBytePairs, kSentencePiece };
+enum class Algorithm : uint32_t { kBytePairs, kSentencePiece, kWordPiece };
+
+enum Convention : uint32_t {
+  kAddBos = 1,
+  kAddEos = 2,
+  kAddSeparator = 4,    // between two texts
+  kAddSpacePrefix = 8,  // SentencePiece: in front of text that follows nothing or a special token
+  kWholeWords = 16,     // byte pairs: a word that is a token is that token, whatever merges
+  kLowercase = 32,      // WordPiece
+  kStripAccents = 64,   // WordPiece
+  kEndWithSeparator = 128,
+};
 
 // Settings of a model's tokenizer besides its tokens.
 struct Conventions {
-  int32_t bos = -1, eos = -1, unknown = -1;  // -1: none
-  bool add_bos = false, add_eos = false;
-  bool add_space_prefix = false;  // SentencePiece: in front of text that follows nothing or a special token
-  bool whole_words = false;       // byte pairs: a word that is a token is that token, whatever merges
+  int32_t bos = -1, eos = -1, separator = -1, unknown = -1;  // -1: none
+  uint32_t flags = 0;
+
+  bool has(Convention flag) const { return (flags & flag) != 0; }
 };
 
 // The largest vocabularies in use have 2^18 tokens, and tokens of a few hundred bytes.
 constexpr size_t kMaxTokens = size_t{1} << 22;
 constexpr size_t kMaxMerges = size_t{1} << 22;
 constexpr size_t kMaxTokenBytes = 4096;
+constexpr size_t kMaxSoughtBytes = 512;  // a token where each beginning of a text is looked up
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 constexpr size_t kMaxSpecialBytes = size_t{2} << 20;
 
@@ -94,8 +107,7 @@ struct Header {
   uint64_t size = 0;  // of the whole block
   uint64_t hash_key = 0;
   Algorithm algorithm = Algorithm::kBytePairs;
-  int32_t bos = -1, eos = -1, unknown = -1;
-  uint32_t add_bos = 0, add_eos = 0, add_space_prefix = 0, whole_words = 0;
+  Conventions conventions;
   std::array<Section, kNumSections> sections;
 };
 

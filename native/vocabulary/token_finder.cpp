@@ -135,10 +135,14 @@ std::vector<FoundToken> find_tokens(std::span<const FinderNode> nodes, std::span
       if (node != 0) queue.push(candidate(nodes, best.begin, node));
       continue;
     }
-    if (traits[static_cast<size_t>(best.token)] & kStripsSpaceAfter)
+    size_t begin = best.begin;
+    const uint8_t trait = traits[static_cast<size_t>(best.token)];
+    if (trait & kStripsSpaceAfter)
       while (end < text.size() && is_space(text[end]) && !taken.at(end)) ++end;
-    taken.take(best.begin, end);
-    found.push_back({best.begin, static_cast<uint32_t>(end), best.token});
+    if (trait & kStripsSpaceBefore)
+      while (begin > 0 && is_space(text[begin - 1]) && !taken.at(begin - 1)) --begin;
+    taken.take(begin, end);
+    found.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end), best.token});
   }
   std::sort(found.begin(), found.end(),
             [](const FoundToken& a, const FoundToken& b) { return a.begin < b.begin; });

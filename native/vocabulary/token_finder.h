@@ -27,7 +27,7 @@ void check_finder(std::span<const FinderNode> nodes, size_t num_tokens);
 
 // Of all occurrences, the longest token's are taken first, among equally long ones the token's with the
 // lowest id, among a token's the leftmost, unless they overlap what is taken already. A token that strips
-// the space after it takes that, too, up to what is taken. Result: in the order of the text.
+// the space before or after it takes that, too, up to what is taken. Result: in the order of the text.
 std::vector<FoundToken> find_tokens(std::span<const FinderNode> nodes, std::span<const uint8_t> traits,
                                     std::string_view text);
 

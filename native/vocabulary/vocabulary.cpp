@@ -46,38 +46,33 @@ std::span<const T> Vocabulary::section(SectionId id, size_t count) const {
 
 Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
     : bytes_(bytes), header_(read_header(bytes)), hash_(header_.hash_key) {
-  conventions_ = {header_.bos,
-                  header_.eos,
-                  header_.unknown,
-                  header_.add_bos != 0,
-                  header_.add_eos != 0,
-                  header_.add_space_prefix != 0,
-                  header_.whole_words != 0};
   ends_ = section<uint32_t>(kTextEnds);
   texts_ = as_text(section<char>(kTexts));
   traits_ = section<uint8_t>(kTraits, ends_.size());
   index_ = section<TextSlot>(kTextIndex);
   byte_tokens_ = section<int32_t>(kByteTokens, 256);
+  check(header_.algorithm <= Algorithm::kWordPiece, "algorithm");
   const bool scored = header_.algorithm == Algorithm::kSentencePiece;
-  check(scored || header_.algorithm == Algorithm::kBytePairs, "algorithm");
   scores_ = section<float>(kScores, scored ? ends_.size() : 0);
   merges_ = section<MergeSlot>(kMerges);
   before_space_ = section<uint32_t>(kBeforeSpace);
   always_found_ = section<FinderNode>(kAlwaysFound);
   all_found_ = section<FinderNode>(kAllFound);
   word_pattern_ = as_text(section<char>(kWordPattern));
-  check(word_pattern_.empty() == scored && is_utf8(word_pattern_), "way of cutting words");
+  const bool cuts_words = header_.algorithm == Algorithm::kBytePairs;
+  check(word_pattern_.empty() != cuts_words && is_utf8(word_pattern_), "way of cutting words");
   check_tokens();
   check_tables();
 }
 
-void Vocabulary::check_tokens() const {
+void Vocabulary::check_tokens() {
   const size_t count = size();
   check(count > 0 && count <= kMaxTokens && texts_.size() <= kMaxTextBytes, "size");
   uint32_t last = 0;
   bool ok = true;
   for (const uint32_t end : ends_) {
     ok = ok && last <= end && end - last <= kMaxTokenBytes;
+    longest_ = std::max<size_t>(longest_, end - last);
     last = end;
   }
   check(ok && last == texts_.size(), "table of texts");
@@ -85,7 +80,9 @@ void Vocabulary::check_tokens() const {
     ok = ok && (trait & ~kAllTraits) == 0 && (trait & kKindMask) <= static_cast<uint8_t>(TokenKind::kByte);
   check(ok, "table of kinds");
   const auto is_token = [count](int32_t id) { return id >= -1 && id < static_cast<int64_t>(count); };
-  check(is_token(header_.bos) && is_token(header_.eos) && is_token(header_.unknown), "header");
+  const Conventions& named = header_.conventions;
+  check(is_token(named.bos) && is_token(named.eos) && is_token(named.separator) && is_token(named.unknown),
+        "header");
   check(std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_token), "table of bytes");
 }
 

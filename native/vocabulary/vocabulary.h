@@ -23,7 +23,8 @@ class Vocabulary {
 
   size_t size() const { return traits_.size(); }
   Algorithm algorithm() const { return header_.algorithm; }
-  const Conventions& conventions() const { return conventions_; }
+  const Conventions& conventions() const { return header_.conventions; }
+  bool has(Convention flag) const { return header_.conventions.has(flag); }
   std::string_view word_pattern() const { return word_pattern_; }
 
   std::string_view text(size_t token) const {  // as the file has it, valid UTF-8 or not
@@ -31,6 +32,7 @@ class Vocabulary {
     return texts_.substr(begin, ends_[token] - begin);
   }
   std::span<const uint8_t> traits() const { return traits_; }
+  size_t longest() const { return longest_; }  // bytes of a token
   TokenKind kind(size_t token) const { return static_cast<TokenKind>(traits_[token] & kKindMask); }
 
   int32_t find(std::string_view text) const {  // -1: none
@@ -51,13 +53,13 @@ class Vocabulary {
   std::span<const T> section(SectionId id, size_t count) const;
   template <typename T>
   std::span<const T> section(SectionId id) const;
-  void check_tokens() const;
+  void check_tokens();
   void check_tables() const;
 
   std::span<const uint8_t> bytes_;
   Header header_;
-  Conventions conventions_;
   KeyedHash hash_;
+  size_t longest_ = 0;
   std::span<const uint32_t> ends_;
   std::string_view texts_;
   std::span<const uint8_t> traits_;

@@ -58,6 +58,8 @@ CodeRanges property_ranges(char property) {
       return copied(kSymbols);
     case 'M':
       return copied(kMarks);
+    case 'C':
+      return copied(kControls);
     case 's':
       return copied(kSpaces);
     default:

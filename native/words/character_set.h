@@ -25,7 +25,8 @@ CodeRanges joined(CodeRanges a, const CodeRanges& b);
 CodeRanges inverted(const CodeRanges& ranges);
 CodeRanges common(const CodeRanges& a, const CodeRanges& b);
 
-// property: L, N, P, S or M, a general category of Unicode; s: white space. Error if it is none of them.
+// property: L, N, P, S, M or C (of assigned characters), a general category of Unicode; s: white space. Error
+// if it is none of them.
 CodeRanges property_ranges(char property);
 
 // Says in constant time whether a character is in a set.

@@ -37,8 +37,7 @@ def encode_inputs(request: InputsRequest, tokenizer: Tokenizer) -> list[list[int
 
 def _encode(text: str, request: InputsRequest, tokenizer: Tokenizer) -> list[int]:
     tokens = tokenizer.encode(text, add_special=False)
-    begin = _missing(tokenizer.bos_id, tokens[:1]) if tokenizer.add_bos else []
-    end = _missing(tokenizer.eos_id, tokens[-1:]) if tokenizer.add_eos else []
+    begin, end = _missing(tokenizer.begin_id, tokens[:1]), _missing(tokenizer.end_id, tokens[-1:])
     room = request.context_length - len(begin) - len(end)
     if room <= 0:
         raise PromptError(_NO_ROOM)
@@ -46,8 +45,8 @@ def _encode(text: str, request: InputsRequest, tokenizer: Tokenizer) -> list[int
         if not request.truncate:
             raise PromptError(_TOO_LONG)
         tokens = tokens[:room]
-        if tokenizer.add_eos and not end:  # it was cut off
-            tokens[-1:] = _missing(tokenizer.eos_id, [])
+        if not end and tokenizer.end_id is not None:  # it was cut off
+            tokens[-1] = tokenizer.end_id
     if not (whole := [*begin, *tokens, *end]):
         raise PromptError(_EMPTY)
     return whole

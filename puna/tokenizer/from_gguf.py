@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,13 @@ import numpy as np
 from puna._native import NativeError, VocabularyBuilder
 from puna.tokenizer.errors import TokenizerError
 from puna.tokenizer.fields import Fields
-from puna.tokenizer.kinds import ENDS_GENERATION, STRIPS_SPACE_AFTER, TokenKind
+from puna.tokenizer.kinds import (
+    ENDS_GENERATION,
+    STRIPS_SPACE_AFTER,
+    STRIPS_SPACE_BEFORE,
+    Convention,
+    TokenKind,
+)
 from puna.tokenizer.pre_tokenizers import DEFAULT_NAME, PRE_TOKENIZERS
 from puna.tokenizer.tokenizer import Tokenizer
 from puna.tokenizer.well_known import mark_by_name
@@ -21,10 +28,11 @@ log = logging.getLogger(__name__)
 
 _PREFIX = "tokenizer.ggml."
 _ROLE_KEYS = {
-    "bos": ("bos_token_id",),
+    "bos": ("cls_token_id", "bos_token_id"),
     "eos": ("eos_token_id",),
     "eot": ("eot_token_id",),
     "eom": ("eom_token_id",),
+    "separator": ("seperator_token_id",),
     "unknown": ("unknown_token_id",),
     "fim_pre": ("fim_pre_token_id", "prefix_token_id"),
     "fim_suf": ("fim_suf_token_id", "suffix_token_id"),
@@ -33,6 +41,18 @@ _ROLE_KEYS = {
     "fim_rep": ("fim_rep_token_id",),
     "fim_sep": ("fim_sep_token_id",),
 }
+_FLAG_KEYS = {
+    Convention.ADD_SEPARATOR: "add_sep_token",
+    Convention.ADD_SPACE_PREFIX: "add_space_prefix",
+    Convention.LOWERCASE: "normalizer.lowercase",
+    Convention.STRIP_ACCENTS: "normalizer.strip_accents",
+}
+# These masks swallow the whitespace in front of them.
+_MASK_STRIPS = {
+    "tokenizer.ggml.pre": (("jina-v2-de", "jina-v2-es", "jina-v2-code", "mmbert"), "<mask>"),
+    "general.architecture": (("nomic-bert-moe", "jina-bert-v3"), "<mask>"),
+    "general.name": (("modern-bert",), "[MASK]"),
+}
 # Phi-3's special tokens swallow the whitespace behind them, except these; no metadata says so.
 _PHI3_KEEPS_SPACE_AFTER = ("<unk>", "<s>", "<|endoftext|>")
 
@@ -40,8 +60,8 @@ _PHI3_KEEPS_SPACE_AFTER = ("<unk>", "<s>", "<|endoftext|>")
 class _Defaults(NamedTuple):
     """What holds if the file does not say."""
 
-    ids: Mapping[str, int]
-    add_bos: bool
+    ids: Mapping[str, int] = MappingProxyType({})
+    flags: Convention = Convention(0)
 
 
 def load_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -59,9 +79,11 @@ def build_vocabulary(metadata: Mapping[str, Any]) -> bytes:
         return _byte_level_bpe(fields)
     if model == "llama":
         return _sentencepiece_bpe(fields)
+    if model == "bert":
+        return _word_pieces(fields)
     raise TokenizerError(
         f"{_PREFIX}model: {model[:40]!r} is not supported; "
-        "supported are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
+        "supported are 'gpt2' (byte-level BPE), 'llama' (SentencePiece) and 'bert' (WordPiece)"
     )
 
 
@@ -77,20 +99,27 @@ def _naming(key: str) -> Iterator[None]:
 def _byte_level_bpe(fields: Fields) -> bytes:
     name = _pre_tokenizer(fields)
     pre_tokenizer = PRE_TOKENIZERS[name]
-    builder = _tokens(fields, _Defaults({}, pre_tokenizer.add_bos), whole_words=pre_tokenizer.ignore_merges)
+    builder = _tokens(fields, _Defaults(flags=pre_tokenizer.conventions))
     merges = fields.strings(f"{_PREFIX}merges")
     with _naming("merges"):
         return builder.byte_pairs(merges, name)
 
 
 def _sentencepiece_bpe(fields: Fields) -> bytes:
-    defaults = _Defaults({"unknown": 0, "bos": 1, "eos": 2}, add_bos=True)
-    prefix = fields.boolean(f"{_PREFIX}add_space_prefix")
-    builder = _tokens(fields, defaults, add_space_prefix=prefix is not False)
+    flags = Convention.ADD_BOS | Convention.ADD_SPACE_PREFIX
+    builder = _tokens(fields, _Defaults({"unknown": 0, "bos": 1, "eos": 2}, flags))
     scores = fields.numbers(f"{_PREFIX}scores", builder.size)
     if scores is None:
         scores = np.zeros(builder.size)
     return builder.sentencepiece(scores.astype(np.float32).tobytes())
+
+
+def _word_pieces(fields: Fields) -> bytes:
+    adds = Convention.ADD_BOS | Convention.ADD_SEPARATOR | Convention.END_WITH_SEPARATOR
+    defaults = _Defaults({"unknown": 100, "bos": 101, "separator": 102}, adds | Convention.LOWERCASE)
+    builder = _tokens(fields, defaults)
+    with _naming("tokens"):
+        return builder.word_pieces()
 
 
 def _pre_tokenizer(fields: Fields) -> str:
@@ -101,9 +130,7 @@ def _pre_tokenizer(fields: Fields) -> str:
     return name
 
 
-def _tokens(
-    fields: Fields, defaults: _Defaults, *, add_space_prefix: bool = False, whole_words: bool = False
-) -> VocabularyBuilder:
+def _tokens(fields: Fields, defaults: _Defaults) -> VocabularyBuilder:
     texts = fields.strings(f"{_PREFIX}tokens")
     if not len(texts):
         raise TokenizerError(f"{_PREFIX}tokens is empty")
@@ -113,22 +140,38 @@ def _tokens(
     named = _named_ids(fields, defaults, builder.size)
     ends = mark_by_name(builder.find, traits, named)
     strip = _strip_space_after(fields, builder, traits)
+    masks = _strip_space_before(fields, builder)
     for token in ends:
         traits[token] |= ENDS_GENERATION
     for token in strip:
         traits[token] |= STRIPS_SPACE_AFTER
+    for token in masks:
+        traits[token] |= STRIPS_SPACE_BEFORE
     with _naming("tokens"):
         builder.set_traits(bytes(traits))
     builder.set_conventions(
-        bos_id=named["bos"],
-        eos_id=named["eos"],
-        unknown_id=named["unknown"],
-        add_bos=_adds(fields, "bos", named["bos"], defaults.add_bos),
-        add_eos=_adds(fields, "eos", named["eos"], default=False),
-        add_space_prefix=add_space_prefix,
-        whole_words=whole_words,
+        _flags(fields, named, defaults.flags),
+        **{f"{role}_id": named[role] for role in ("bos", "eos", "separator", "unknown")},
     )
     return builder
+
+
+def _flags(fields: Fields, named: Mapping[str, int | None], flags: Convention) -> Convention:
+    """What a file says and what it leaves to `flags`."""
+    for flag, role in ((Convention.ADD_BOS, "bos"), (Convention.ADD_EOS, "eos")):
+        flags = _with(flags, flag, _adds(fields, role, named[role], flag in flags))
+    for flag, key in _FLAG_KEYS.items():
+        said = fields.boolean(_PREFIX + key)
+        flags = _with(flags, flag, flag in flags if said is None else said)
+        if flag == Convention.LOWERCASE:
+            flags = _with(flags, Convention.STRIP_ACCENTS, flag in flags)
+    return _with(
+        flags, Convention.ADD_SEPARATOR, Convention.ADD_SEPARATOR in flags and named["separator"] is not None
+    )
+
+
+def _with(flags: Convention, flag: Convention, wanted: bool) -> Convention:
+    return flags | flag if wanted else flags & ~flag
 
 
 def _kinds(fields: Fields, vocab_size: int) -> bytearray:
@@ -152,9 +195,10 @@ def _named_ids(fields: Fields, defaults: _Defaults, vocab_size: int) -> dict[str
 
 
 def _adds(fields: Fields, role: str, token: int | None, default: bool) -> bool:
-    explicit = fields.boolean(f"{_PREFIX}add_{role}_token")
+    key = f"add_{role}_token"
+    explicit = fields.boolean(_PREFIX + key)
     if explicit and token is None:
-        raise TokenizerError(f"{_PREFIX}add_{role}_token is true, but {_PREFIX}{role}_token_id is missing")
+        raise TokenizerError(f"{_PREFIX}{key} is true, but {_PREFIX}{_ROLE_KEYS[role][-1]} is missing")
     return default and token is not None if explicit is None else explicit
 
 
@@ -167,3 +211,12 @@ def _strip_space_after(fields: Fields, builder: VocabularyBuilder, kinds: bytear
     tokens.add(builder.find("</s>"))
     tokens.difference_update([builder.find(text) for text in _PHI3_KEEPS_SPACE_AFTER])
     return {token for token in tokens if token is not None}
+
+
+def _strip_space_before(fields: Fields, builder: VocabularyBuilder) -> set[int]:
+    masks = {
+        builder.find(mask)
+        for key, (names, mask) in _MASK_STRIPS.items()
+        if any(name in fields.string(key, default="").lower() for name in names)
+    }
+    return {token for token in masks if token is not None}

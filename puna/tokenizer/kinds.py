@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 
 class TokenKind(IntEnum):
@@ -22,3 +22,20 @@ KIND_MASK = 7
 ENDS_GENERATION = 8
 STRIPS_SPACE_AFTER = 16
 """A special token that swallows the whitespace behind it."""
+STRIPS_SPACE_BEFORE = 32
+
+
+class Convention(IntFlag):
+    """Settings of a tokenizer besides its tokens, as in native/vocabulary/format.h."""
+
+    ADD_BOS = 1
+    ADD_EOS = 2
+    ADD_SEPARATOR = 4
+    """Between two texts."""
+    ADD_SPACE_PREFIX = 8
+    """In front of text that follows nothing or a special token."""
+    WHOLE_WORDS = 16
+    """A word that is a token is that token, whatever the merges would make of it."""
+    LOWERCASE = 32
+    STRIP_ACCENTS = 64
+    END_WITH_SEPARATOR = 128

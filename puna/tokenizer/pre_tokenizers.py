@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from puna._native import WordCutter
+from puna.tokenizer.kinds import Convention
+
+_NONE, _WHOLE_WORDS, _ADD_BOS = Convention(0), Convention.WHOLE_WORDS, Convention.ADD_BOS
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,7 @@ class PreTokenizer:
     """In the syntax of native/words/pattern.h."""
     digits_in_threes: bool = False
     """After the patterns, runs of digits are cut in threes, counted from their end."""
-    ignore_merges: bool = False
-    """A word that is a token is that token, whatever the merges would make of it."""
-    add_bos: bool = False
+    conventions: Convention = _NONE
     """If the file does not say."""
 
 
@@ -100,11 +101,11 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     ("falcon", PreTokenizer((r"[\p{P}$+<=>^~|`]+", _GPT2, "[0-9][0-9][0-9]"))),
     (
         "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-        PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
+        PreTokenizer((_LLAMA3,), conventions=_WHOLE_WORDS | _ADD_BOS),
     ),
     ("dbrx smaug-bpe chatglm-bpe", PreTokenizer((_LLAMA3,))),
-    ("glm4 glm5", PreTokenizer((_LLAMA3,), ignore_merges=True)),
-    ("minicpm5", PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), ignore_merges=True)),
+    ("glm4 glm5", PreTokenizer((_LLAMA3,), conventions=_WHOLE_WORDS)),
+    ("minicpm5", PreTokenizer((r"\p{N}{1,3}", _words(r"\p{N}+")), conventions=_WHOLE_WORDS)),
     (
         "jais-2",
         PreTokenizer(
@@ -147,12 +148,12 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
         "granite-embed-multi-97m",
         PreTokenizer(
             (_cased_words(_UPPER_OR_MARK, _LOWER_OR_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),),
-            ignore_merges=True,
+            conventions=_WHOLE_WORDS,
         ),
     ),
     (
         "tekken",
-        PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), ignore_merges=True, add_bos=True),
+        PreTokenizer((_cased_words(_UPPER, _LOWER, "", r"\p{N}"),), conventions=_WHOLE_WORDS | _ADD_BOS),
     ),
     (
         "kimi-k2",
@@ -207,7 +208,7 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
                 r"[\p{P}!-/:-@\[-`{-~]",
                 _GPT2,
             ),
-            add_bos=True,
+            conventions=_ADD_BOS,
         ),
     ),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from puna._native import NativeError, Vocabulary
 from puna.tokenizer.errors import TokenizerError
-from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, TokenKind
+from puna.tokenizer.kinds import ENDS_GENERATION, KIND_MASK, Convention, TokenKind
 from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS, word_cutter
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -28,9 +28,18 @@ class Tokenizer:
         self._traits = vocabulary.traits()
         self.bos_id: int | None = vocabulary.bos_id
         self.eos_id: int | None = vocabulary.eos_id
-        self.add_bos: bool = vocabulary.add_bos
+        self.conventions = Convention(vocabulary.conventions)
+        self.add_bos = Convention.ADD_BOS in self.conventions
         """Whether `encode` with `add_special` begins with `bos_id`; then that is not None."""
-        self.add_eos: bool = vocabulary.add_eos
+        self.add_eos = Convention.ADD_EOS in self.conventions
+        self.separator_id: int | None = vocabulary.separator_id
+        ends_with_eos = self.eos_id if self.add_eos else None
+        self.begin_id = self.bos_id if self.add_bos else None
+        """What `encode` with `add_special` puts in front of a text."""
+        self.end_id = (
+            self.separator_id if Convention.END_WITH_SEPARATOR in self.conventions else ends_with_eos
+        )
+        """And behind it."""
 
     @classmethod
     def from_blob(cls, blob: bytes) -> Tokenizer:
@@ -62,16 +71,16 @@ class Tokenizer:
         return frozenset(np.flatnonzero(traits & ENDS_GENERATION).tolist())
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """`add_special`: BOS and EOS as the model wants them. `parse_special`: find control tokens in `text`.
+        """`add_special`: what the model wants texts to begin and to end with. `parse_special`: find control
+        tokens in `text`.
 
         Half of a surrogate pair is read as U+FFFD.
         """
-        tokens: list[int] = []
-        if add_special and self.add_bos and self.bos_id is not None:
-            tokens.append(self.bos_id)
-        tokens += self.vocabulary.encode(_SURROGATES.sub("\ufffd", text).encode(), parse_special, self.words)
-        if add_special and self.add_eos and self.eos_id is not None:
-            tokens.append(self.eos_id)
+        tokens = self.vocabulary.encode(_SURROGATES.sub("\ufffd", text).encode(), parse_special, self.words)
+        if add_special and self.begin_id is not None:
+            tokens.insert(0, self.begin_id)
+        if add_special and self.end_id is not None:
+            tokens.append(self.end_id)
         return tokens
 
     def encode_within(self, text: str) -> list[int]:
@@ -95,7 +104,7 @@ class Tokenizer:
         visible = self._visible_bytes if skip_special else self.token_bytes
         pieces = [visible(token) for token in ids]
         first = 1 if ids and ids[0] == self.bos_id else 0
-        if self.vocabulary.add_space_prefix and len(pieces) > first:
+        if Convention.ADD_SPACE_PREFIX in self.conventions and len(pieces) > first:
             pieces[first] = pieces[first].removeprefix(b" ")
         return b"".join(pieces).decode("utf-8", "replace")
 

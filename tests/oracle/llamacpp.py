@@ -75,6 +75,18 @@ class LlamaCpp:
         tokens: list[int] = self.post("/tokenize", body)["tokens"]
         return tokens
 
+    def tokenize_many(self, texts: Sequence[str], *, parse_special: bool) -> list[list[int]]:
+        """In one request, in which a number that is no token stands behind each text."""
+        end = 1 << 30
+        body = {"content": [part for text in texts for part in (text, end)], "parse_special": parse_special}
+        found: list[list[int]] = [[]]
+        for token in self.post("/tokenize", body)["tokens"]:
+            if token == end:
+                found.append([])
+            else:
+                found[-1].append(token)
+        return found[:-1]
+
     def embedding(self, text: str) -> list[float]:
         """Of length 1."""
         (found,) = self._http.post("/embedding", json={"content": text}).raise_for_status().json()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 
 from puna._native import NativeError, Vocabulary, VocabularyBuilder, WordCutter
+from puna.tokenizer.kinds import Convention
 
 pytestmark = pytest.mark.native
 
@@ -24,15 +25,7 @@ def byte_pairs(
 ) -> Callable[[str], list[int]]:
     """Encodes text whose words are what spaces leave."""
     builder = VocabularyBuilder(tokens)
-    builder.set_conventions(
-        bos_id=None,
-        eos_id=None,
-        unknown_id=None,
-        add_bos=False,
-        add_eos=False,
-        add_space_prefix=False,
-        whole_words=whole_words,
-    )
+    builder.set_conventions(Convention.WHOLE_WORDS if whole_words else 0)
     vocabulary = Vocabulary(builder.byte_pairs(merges, "gpt-2"))
     return lambda text: vocabulary.encode(text.encode(), False, WORDS)
 

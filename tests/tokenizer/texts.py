@@ -43,8 +43,8 @@ PIECES = [*SPECIAL, *_WORDS.split(), *_SPACES, "\x00", "\u200d", "\ufffd", "\u03
 
 
 def _is_old(char: str) -> bool:
-    """Assigned for long: newer characters are letters or not, depending on the Unicode tables at hand."""
-    return unicodedata.ucd_3_2_0.category(char) not in ("Cn", "Cs")
+    """Assigned in Unicode 14: newer characters are letters or not, depending on the tables at hand."""
+    return unicodedata.category(char) not in ("Cn", "Cs")
 
 
 texts = st.lists(
@@ -54,7 +54,7 @@ texts = st.lists(
 
 # Scripts, marks, signs and emoji; halves of surrogate pairs are no text.
 _ALPHABETS = [
-    [chr(code) for code in range(begin, end)]
+    [char for char in map(chr, range(begin, end)) if _is_old(char)]
     for begin, end in (
         *((0x0, 0x80), (0x80, 0x250), (0x300, 0x370), (0x370, 0x600), (0x600, 0x700), (0x900, 0xE00)),
         *((0x2000, 0x2070), (0x2580, 0x25A0), (0x3000, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)),
@@ -64,11 +64,13 @@ _ALPHABETS = [
 
 
 def random_texts(tokens: Sequence[str], count: int) -> Iterator[str]:
-    """Of one alphabet, of all mixed, decomposed, of tokens, of tokens over and over, and of random bytes."""
+    """Of one alphabet, of all mixed, decomposed, of tokens, of tokens over and over, of random bytes, and of
+    pieces that rules are about.
+    """
     dice = random.Random(1)
     for _ in range(count):
         length = dice.choice([1, 2, 3, 5, 10, 30, 100])
-        kind = dice.randrange(6)
+        kind = dice.randrange(7)
         alphabet = dice.choice(_ALPHABETS)
         mixed = "".join(dice.choice(dice.choice(_ALPHABETS)) for _ in range(length))
         if kind == 0:
@@ -76,10 +78,12 @@ def random_texts(tokens: Sequence[str], count: int) -> Iterator[str]:
         elif kind == 1:
             yield mixed
         elif kind == 2:
-            yield unicodedata.normalize("NFKD", mixed)
+            yield "".join(filter(_is_old, unicodedata.normalize("NFKD", mixed)))
         elif kind == 3:
             yield "".join(dice.choices(tokens, k=length))
         elif kind == 4:
             yield dice.choice([*tokens[:2000], " ", "\n", *PIECES]) * length
+        elif kind == 5:
+            yield "".join(dice.choices(PIECES, k=length))
         else:
             yield dice.randbytes(length).decode(errors="replace")

@@ -97,6 +97,28 @@ def sentencepiece(**extra: Any) -> dict[str, Any]:
     } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
 
 
+_PIECES = """
+▁the ▁a ▁an ▁and ▁hello ▁world ▁un ▁Hello ▁e ▁é ▁x ▁1 ▁12 ▁123 ▁' ▁s ▁! ▁? ▁. ▁, ▁$ ▁+ ▁日 ▁本 ▁語 ▁가
+the he llo wor ld s ing ed er a b c d e f h i j k l m n o r t u v w y z A E H é á 日 1 2 3 23 x xx xxxx ' !
+▁ᄀ ▁á ▁ß ▁ﬁ ▁▁ 🙂 👩 ▁🙂 ▁µ ▁µm μ ▁i̇ i̇ ▁Ж ж ▁ж ▁ελ ▁λ λ ▁İ
+"""
+
+
+def word_pieces(**extra: Any) -> dict[str, Any]:
+    """BERT's, with words of several pieces, capital letters and accents."""
+    special = {"[PAD]": CONTROL, "[UNK]": UNKNOWN, "[CLS]": CONTROL, "[SEP]": CONTROL, "[MASK]": CONTROL}
+    texts = list(dict.fromkeys([*special, *_PIECES.split(), *SPECIAL]))
+    kinds = {**SPECIAL, **special}
+    return {
+        "tokenizer.ggml.model": "bert",
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": np.array([kinds.get(text, NORMAL) for text in texts], np.int32),
+        "tokenizer.ggml.bos_token_id": 2,
+        "tokenizer.ggml.seperator_token_id": 3,
+        "tokenizer.ggml.unknown_token_id": 1,
+    } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
+
+
 def write_model(path: Path, metadata: dict[str, Any]) -> Path:
     """A model with this vocabulary that llama.cpp loads."""
     writer = gguf.GGUFWriter(path, "llama")
