@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from puna.backends import open_device
-from puna.backends.base import BLOCK_TOKENS, ModelInfo, ModelLoadError, ModelSource
+from puna.backends.base import BLOCK_TOKENS, ModelInfo, ModelLoadError
 from puna.cli.doctor.findings import Finding
 from puna.cli.models.import_gguf import is_path
+from puna.cli.models.inspection import growing_bytes, inspect_model, settled_bytes
 from puna.config.memory import available_bytes, default_kv_limit_bytes
 from puna.config.settings import Settings
 from puna.config.sizes import binary_size
-from puna.engine import EngineCore, EngineSettings
 from puna.gguf import GgufError, GgufFile
 from puna.local import find_model
 from puna.registry import RegistryError
@@ -27,7 +26,7 @@ def model_findings(model: str, settings: Settings) -> Iterator[Finding]:
         path, _, _ = find_model(Path(model).expanduser() if is_path(model) else model)
         with GgufFile(path) as file:
             types = sorted({tensor.type for tensor in file.tensors.values()})
-        info = _loaded(path, settings)
+        info = inspect_model(path, settings)
     except (RegistryError, GgufError, ModelLoadError) as error:
         yield Finding(area=_AREA, name=model, text=str(error), level="error")
         return
@@ -36,20 +35,6 @@ def model_findings(model: str, settings: Settings) -> Iterator[Finding]:
     yield Finding(area=_AREA, name="context", text=f"{info.context_length:,} tokens")
     yield _weights(info, settings)
     yield from _kv(info, settings)
-
-
-def _loaded(path: Path, settings: Settings) -> ModelInfo:
-    """Weights are mapped, not read: it takes milliseconds."""
-    backend = open_device("cpu", settings.num_threads, settings.kv_type)
-    try:
-        core = EngineCore(backend, EngineSettings(kv_limit_bytes=settings.kv_limit_bytes))
-        try:
-            with ModelSource.open(path) as source:
-                return core.load_model("model", source)
-        finally:
-            core.close()
-    finally:
-        backend.close()
 
 
 def _weights(info: ModelInfo, settings: Settings) -> Finding:
@@ -66,11 +51,7 @@ def _weights(info: ModelInfo, settings: Settings) -> Finding:
 
 
 def _kv(info: ModelInfo, settings: Settings) -> Iterator[Finding]:
-    growing = sum(group.block_bytes for group in info.groups if not group.is_state and group.window is None)
-    windows = [group for group in info.groups if group.window is not None]
-    fixed = info.state_bytes + sum(
-        group.block_bytes * -(-(group.window or 0) // BLOCK_TOKENS) for group in windows
-    )
+    growing, fixed = growing_bytes(info), settled_bytes(info)
     per_shown = growing * _SHOWN_TOKENS // BLOCK_TOKENS
     text = f"{binary_size(per_shown)} per 1,024 tokens" + (
         f", and up to {binary_size(fixed)} of windows and states" if fixed else ""

@@ -99,6 +99,18 @@ models_app.command("ls", hidden=True)(list_)
 
 
 @models_app.command()
+def models(prefix: Prefix = "", as_json: AsJson = False) -> None:
+    """Show how stored models run.
+
+    With which engine, what was checked and measured of their kind, what their contexts take.
+    """
+    from puna.cli.models.overview import print_overview
+    from puna.config.settings import Settings
+
+    print_overview(prefix, Settings.from_environment(), as_json=as_json)
+
+
+@models_app.command()
 def ps(
     prefix: Prefix = "",
     verbose: Annotated[

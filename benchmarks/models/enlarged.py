@@ -1,0 +1,73 @@
+"""A tiny model's wiring at a size where weights, not calls, take the time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from puna._native import NativeError, ThreadPool
+from puna._native import quantize as quantize_rows
+from tests.tiny import Tiny, write_tiny
+
+_WEIGHT_TYPES = ("Q4_K", "Q8_0")  # the second where rows are no whole numbers of the first one's blocks
+_WIDTH, _HEADS = 24, 4
+_HEAD_DIM = 4
+_FACTORS = {
+    "attention.key_length": _HEAD_DIM,
+    "attention.key_length_mla": _HEAD_DIM,
+    "attention.kv_lora_rank": _HEAD_DIM,
+    "attention.q_lora_rank": _WIDTH,
+    "attention.value_length": _HEAD_DIM,
+    "attention.value_length_mla": _HEAD_DIM,
+    "expert_feed_forward_length": _WIDTH,
+    "expert_shared_feed_forward_length": _WIDTH,
+    "rope.dimension_count": _HEAD_DIM,
+    "ssm.inner_size": _HEADS * _HEAD_DIM,
+    "ssm.state_size": _HEAD_DIM,
+    "ssm.time_step_rank": _HEADS,
+}
+"""What grows with the model; all else is a count of layers or experts, or a constant."""
+_LISTED = {"attention.head_count_kv": _HEADS}
+"""Where it is a list with a number for each layer. One for all is that of latents, which have one KV head."""
+
+
+def write_enlarged(path: Path, tiny: Tiny) -> str:
+    """Rows of matrices grow by 24, heads and their dimensions by 4. The type of its weights."""
+    large = replace(
+        tiny,
+        width=tiny.width * _WIDTH,
+        heads=tiny.heads * _HEADS,
+        kv_heads=tiny.kv_heads * _HEADS,
+        head_dim=tiny.head_dim * _HEAD_DIM,
+        ffn=tiny.ffn * _WIDTH,
+        metadata={key: _grown(key, value) for key, value in tiny.metadata.items()},
+    )
+    threads = ThreadPool(2)
+
+    def quantize(weight: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
+        rows = np.ascontiguousarray(weight).view(np.uint8).reshape(-1, 4 * weight.shape[-1])
+        return quantize_rows(threads, rows, "F32", weight_type).reshape(*weight.shape[:-1], -1)
+
+    for weight_type in _WEIGHT_TYPES:
+        with suppress(NativeError):
+            write_tiny(path, large, weight_type, quantize=quantize)
+            return weight_type
+    raise AssertionError(f"rows of {tiny.architecture} cannot be quantized")
+
+
+def _grown(key: str, value: object) -> object:
+    factor = _FACTORS.get(key, 1)
+    if key == "rope.dimension_sections":
+        return _sections(sum(value) * _HEAD_DIM) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [item * _LISTED.get(key, factor) for item in value]
+    return value * factor if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _sections(num_pairs: int) -> list[int]:
+    """Of time, height and width, which take turns, so that none may have more than one over the next."""
+    return [(num_pairs + 2) // 3, (num_pairs + 1) // 3, num_pairs // 3, 0]
