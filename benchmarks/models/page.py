@@ -10,9 +10,9 @@ from puna.models.measured import Measured
 _INTRO = """\
 # Models
 
-Architectures that puna runs with its own engine. What is not listed runs on the [second engine](second-
-engine.md), if there is one. `puna models` says the same of the models in your store. Written by `python
--m benchmarks.models`. {machine}.
+Architectures that puna runs with its own engine. What is not listed runs on the
+[second engine](second-engine.md), if there is one. `puna models` says the same of the models in your store.
+Written by `python -m benchmarks.models`. {machine}.
 
 - **oracle**: tests that compare log-probabilities or embeddings along random prompts with llama.cpp's,
   on random weights: F32 (the likeliest token always agrees, log-probabilities within 0.001) and

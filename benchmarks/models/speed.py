@@ -34,7 +34,9 @@ class Speed:
 
 
 def measure(path: Path, title: str, peer: Peer, threads: int) -> Speed:
-    """Of a file with weights of some size. Raises BenchError, ModelLoadError, httpx.HTTPError, RuntimeError."""
+    """Of a file with weights of some size. Raises BenchError, ModelLoadError, httpx.HTTPError, RuntimeError
+    where one of the two cannot run it.
+    """
     prefill, decode = [], []
     file = BenchFile(title, path.parent, title, path)
     with (
