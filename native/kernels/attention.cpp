@@ -38,7 +38,8 @@ Row row_at(const AttentionArgs& args, int64_t index) {
   const int64_t at = token * args.num_heads + head;
   const int64_t end = args.first_position + token + 1;
   const int64_t begin = args.window > 0 && end > args.window ? end - args.window : 0;
-  return {head, args.q + at * args.head_dim, args.out + at * args.value_dim, begin, end, slope_of(args, head)};
+  return {head, args.q + at * args.head_dim, args.out + at * args.value_dim, begin,
+          end,  slope_of(args, head)};
 }
 
 template <KvType kType>

@@ -51,19 +51,19 @@ class GgufFile:
             self._open(descriptor, str(path))
 
     @classmethod
-    def from_descriptor(cls, descriptor: int, name: str) -> GgufFile:
-        """The caller keeps its descriptor. name: for error texts."""
+    def from_descriptor(cls, descriptor: int, name: str, *, as_published: bool = False) -> GgufFile:
+        """The caller keeps its descriptor. name: for error texts. as_published: see Metadata."""
         file = cls.__new__(cls)
-        file._open(descriptor, name)
+        file._open(descriptor, name, as_published=as_published)
         return file
 
-    def _open(self, descriptor: int, name: str) -> None:
+    def _open(self, descriptor: int, name: str, *, as_published: bool = False) -> None:
         self.name = name
         try:
             self._native: _native.GgufFile | None = _native.GgufFile(descriptor)
         except _native.NativeError as error:
             raise self._error(error) from error
-        self.metadata = Metadata(self._native.metadata, name)
+        self.metadata = Metadata(self._native.metadata, name, as_published=as_published)
         self.tensors = self.metadata.tensors
 
     @property

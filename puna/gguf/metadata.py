@@ -52,10 +52,11 @@ class Metadata(Mapping[str, Any]):
 
     tensors: the tensor index by name.
 
-    A file in a form of Ollama's own is read as if it was in llama.cpp's (puna.gguf.published).
+    A file in a form of Ollama's own is read as if it was in llama.cpp's (puna.gguf.published), unless it is
+    wanted as_published.
     """
 
-    def __init__(self, native: _native.GgufMetadata, name: str) -> None:
+    def __init__(self, native: _native.GgufMetadata, name: str, *, as_published: bool = False) -> None:
         self._native = native
         self.name = name
         self.version = native.version
@@ -64,6 +65,8 @@ class Metadata(Mapping[str, Any]):
         """In the file, of those that are read by another one."""
         self._changed: Mapping[str, Any] = {}
         self.tensors: Mapping[str, TensorInfo] = self._read_tensors()
+        if as_published:
+            return
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
         if translation := translation_of(self, shapes):
             self._translate(translation)

@@ -73,8 +73,8 @@ void latent_attention(ProgramBuilder& builder, const OpCall& call) {
   builder.expect_width(call.inputs[1], head_dim);
   const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
   attend(builder, call,
-         {layer, num_heads, 1, head_dim, value_dim, call.number("scale"), 0.0f, 0, nullptr, 0.0f, call.inputs[0],
-          call.outputs[0]},
+         {layer, num_heads, 1, head_dim, value_dim, call.number("scale"), 0.0f, 0, nullptr, 0.0f,
+          call.inputs[0], call.outputs[0]},
          kNoBuffer);
 }
 

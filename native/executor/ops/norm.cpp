@@ -90,7 +90,8 @@ void l2_norm(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, width / group, run});
 }
 
-constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"Standardize", standardize}, {"L2Norm", l2_norm}};
+constexpr OpDefinition kOps[] = {
+    {"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"Standardize", standardize}, {"L2Norm", l2_norm}};
 
 }  // namespace
 
