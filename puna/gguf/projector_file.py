@@ -38,7 +38,7 @@ def write_projector(file: GgufFile, output: BinaryIO) -> None:
         values = _own_values(metadata) | {dialect.kind_key: GgufValue("string", dialect.kind)}
     else:
         found = [tensor for tensor in metadata.tensors.values() if tensor.name.startswith(_OF_IMAGES)]
-        if (known := DIALECTS.get(architecture)) is None or not found:
+        if (known := DIALECTS.get(str(architecture))) is None or not found:
             raise GgufError(f"{file.name}: it has no projector that can be used")
         dialect = known
         values = clip_values(metadata, dialect)
