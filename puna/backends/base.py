@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,12 +26,18 @@ if TYPE_CHECKING:
     from puna._native import PoolActivity, Sampler, SampleResult, StepControl, TokenMask
 
 
+Engine = Literal["native", "llamacpp"]
+
 BLOCK_TOKENS = 16
 """Tokens of KV that one block holds, in every model."""
 
 
 class ModelLoadError(ValueError):
     """A model file that cannot be run; the text says what is wrong with it."""
+
+
+class UnsupportedModelFile(ModelLoadError):
+    """A model of a kind that the native engine does not run; another one may."""
 
 
 class DeviceOutOfMemory(RuntimeError):
@@ -109,6 +115,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.
+    engine: which one runs it.
+    most_context: to which context_length it could be loaded again; 0: to none that is longer.
     """
 
     architecture: str
@@ -124,6 +132,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     idle_weight_bytes: int = 0
     scratch_bytes: int = 0
     kernels: str = ""
+    engine: Engine = "native"
+    most_context: int = 0
 
     @property
     def block_bytes(self) -> int:

@@ -54,6 +54,9 @@ class Settings:
     drain_s: float = 5.0
     editor: str = ""
     num_threads: int | None = None
+    engine: str = "auto"
+    llama_server: Path | None = None
+    llama_server_args: tuple[str, ...] = ()
     elastic: bool = True
     kv_limit_bytes: int | None = None
     memory_limit_bytes: int | None = None

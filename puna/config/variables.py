@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from puna.config.quantities import keep_alive_seconds, parse_duration, parse_mem
 
 CACHE_POLICIES = ("prefix", "slots")
 """How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
+
+ENGINES = ("auto", "native", "llamacpp")
+"""What runs models: the native engine, llama.cpp's server, or the latter for what the former does not run."""
 
 LOG_FORMATS = ("text", "json")
 
@@ -128,6 +132,16 @@ def _parse_log_format(text: str) -> str:
     return name
 
 
+def _parse_engine(text: str) -> str:
+    if (name := text.lower()) not in ENGINES:
+        raise ValueError(f'"{text}" is not one of {", ".join(ENGINES)}')
+    return name
+
+
+def _parse_arguments(text: str) -> tuple[str, ...]:
+    return tuple(shlex.split(text))
+
+
 def _parse_drain(text: str) -> float:
     if (seconds := parse_duration(text)) < 0:
         raise ValueError(f'"{text}" is negative')
@@ -231,6 +245,27 @@ VARIABLES: tuple[Variable, ...] = (
         "how long running requests may go on when the daemon is asked to end",
     ),
     Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
+    Variable(
+        "PUNA_ENGINE",
+        "engine",
+        "auto",
+        _parse_engine,
+        "what runs models: native, llamacpp, or auto, which is llamacpp for what native does not run",
+    ),
+    Variable(
+        "PUNA_LLAMA_SERVER",
+        "llama_server",
+        "llama-server on PATH",
+        Path,
+        "llama.cpp's server, for models that it is to run",
+    ),
+    Variable(
+        "PUNA_LLAMA_SERVER_ARGS",
+        "llama_server_args",
+        "",
+        _parse_arguments,
+        "more of its options, as a shell has them",
+    ),
     Variable(
         "OLLAMA_KVCACHED_ENABLED",
         "elastic",

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from puna.backends.base import ModelInfo
+from puna.backends.base import Engine, ModelInfo
 from puna.config.settings import Settings
 from puna.daemon.models.drafts import DraftModels
 from puna.daemon.models.loading import LoadedModel, ModelLoader
@@ -20,6 +20,7 @@ from puna.daemon.request_context import REQUEST_ID
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
+from puna.daemon.worker.engines import Engines, LoadWishes
 from puna.daemon.worker.memory import WorkersMemory
 from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.settings import worker_settings
@@ -56,6 +57,7 @@ class LoadedStatus:
     context_length: int
     """Of its latest request."""
     config: ModelConfig
+    engine: Engine
     kv: ModelStats | None
     """None: not known now."""
 
@@ -105,8 +107,9 @@ class Runtime:
         self.store = Store(settings.models, settings.read_only_models, LocalModels(*settings.local_models))
         self._memory = WorkersMemory()
         self.worker = WorkerSupervisor(spawn or self._spawn, self._memory, self._lost)
+        self._engines = Engines(settings, self.worker, self._memory, self._lost)
         self.text = text or TextPool()
-        self._loader = ModelLoader(settings, self.worker, self.text)
+        self._loader = ModelLoader(settings, self._engines, self.text)
         self._residency = self._loader.residency
         self._drafts = DraftModels(self.store, self._loader)
         self.sessions = SessionManager(
@@ -132,7 +135,7 @@ class Runtime:
     async def close(self) -> None:
         """Ends the worker; requests that still run fail with WorkerDied."""
         await self._memory.close()
-        await self.worker.close()
+        await self._engines.close()
         await self._residency.close()
         await self.text.close()
 
@@ -144,12 +147,14 @@ class Runtime:
         num_ctx: int | None = None,
         keep_alive: float | None = None,
         draft_model: str | None = None,
+        num_gpu: int | None = None,
     ) -> AsyncIterator[ResidentModel]:
         """Holds a model resident inside the context, loading it if needed.
 
         num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
             limit, which is never exceeded.
         keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
+        num_gpu: layers on GPUs, for a model that llama.cpp's server runs and that is not there yet.
         draft_model: name of a model that drafts for it, by default the one that it brings along; held as well
             unless it would have to wait for room.
         Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
@@ -157,8 +162,12 @@ class Runtime:
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
         model.check_loadable()
+        self._loader.lose_if_too_short(model, num_ctx)
+        wishes = LoadWishes(num_ctx, num_gpu)
         async with (
-            self._residency.hold(model.weights_id, lambda: self._loader.load(model), keep_alive) as loaded,
+            self._residency.hold(
+                model.weights_id, lambda: self._loader.load(model, wishes), keep_alive
+            ) as loaded,
             self._drafts.hold(loaded, model, draft_model) as draft_model_id,
             loaded.adapters.hold(model, keep_alive) as adapter,
         ):
@@ -187,7 +196,7 @@ class Runtime:
 
         Leaving the context cancels the request. Raises WorkerDied.
         """
-        async with self.worker.stream(request) as outputs:
+        async with self._engines.stream(request) as outputs:
             yield outputs
 
     async def delete(self, name: ModelName) -> None:
@@ -219,7 +228,7 @@ class Runtime:
 
     def processes(self) -> list[ProcessStatus]:
         """Those that run for the daemon."""
-        return [*([status] if (status := self.worker.status) else []), *self.text.processes]
+        return [*self._engines.processes, *self.text.processes]
 
     async def loaded(self) -> list[LoadedStatus]:
         """The resident models that are awake, last to expire first. Does not wait for a worker to start."""
@@ -235,6 +244,7 @@ class Runtime:
                 expires_at=min(entry.expires_at, expires_at or entry.expires_at),
                 context_length=loaded.context_length,
                 config=model.config,
+                engine=loaded.info.engine,
                 kv=by_id.get(loaded.id),
             )
             for entry in self._residency.loaded()

@@ -50,6 +50,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pieces: list[str] = []
     """With images: the prompt as text without BOS, cut where they stand; one more than images. `prompt` has
     the tokens of the text alone."""
+    text: str = ""
+    """The prompt as a text, in place of tokens; only for an engine with a tokenizer of its own."""
     adapter: str = ""
     """Id of a LoRA adapter that is loaded for the model; empty: none."""
     boundaries: list[int] = []

@@ -249,6 +249,7 @@ class FakeRuntime:
                 expires_at=datetime.now(UTC) + timedelta(minutes=minutes),
                 context_length=loaded.num_ctx or 2048,
                 config=loaded.model.config,
+                engine="native",
                 kv=self.kv.get(name),
             )
             for minutes, (name, loaded) in enumerate(self.resident_models.items())

@@ -22,7 +22,8 @@ T = TypeVar("T")
 def launch(models: Path, *, host: str = "127.0.0.1:0", **variables: str) -> subprocess.Popen[str]:
     """A daemon whose log can be read. Its home is beside its models."""
     home = {"HOME": str(models.parent)}
-    environ = {**os.environ, "OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), **home, **variables}
+    ours = {"OLLAMA_HOST": host, "OLLAMA_MODELS": str(models), "PUNA_ENGINE": "native"}
+    environ = {**os.environ, **ours, **home, **variables}
     return subprocess.Popen([*PUNA, "serve"], env=environ, stderr=subprocess.PIPE, text=True)
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from puna.api.context import ApiContext, context_of
 from puna.api.replying.replies import json_response
+from puna.backends.base import Engine
 from puna.chat.model_record import ModelRecord
 from puna.engine.observation.stats import ModelStats
 from puna.gguf import GgufError
@@ -56,7 +57,7 @@ class KvUse(msgspec.Struct):
 
 
 class LoadedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """An entry of /api/ps; `kv` is not Ollama's, and absent while nobody knows."""
+    """An entry of /api/ps; `engine` and `kv` are not Ollama's, the latter absent while nobody knows."""
 
     name: str
     model: str
@@ -66,6 +67,7 @@ class LoadedModel(msgspec.Struct, kw_only=True, omit_defaults=True):
     expires_at: datetime
     size_vram: int
     context_length: int
+    engine: Engine
     kv: KvUse | None = None
 
 
@@ -139,6 +141,7 @@ async def ps(request: Request) -> Response:
             expires_at=status.expires_at,
             size_vram=0,
             context_length=status.context_length,
+            engine=status.engine,
             kv=_kv_use(status.kv),
         )
         for status in await context_of(request).runtime.loaded()

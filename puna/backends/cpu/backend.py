@@ -29,6 +29,7 @@ from puna.backends.base import (
     ModelLoadError,
     ModelSource,
     StepResult,
+    UnsupportedModelFile,
 )
 from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
@@ -129,14 +130,19 @@ class CpuBackend:
             raise ModelLoadError(f"{source.name}: split files are not supported")
         try:
             with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
-                traced = _trace(file)
-                program = lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
+                traced, program = self._compile(file, source.name)
                 info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
                 return CpuModel(info, program, self.threads)
-        except (GgufError, HyperparameterError, GraphError) as error:
+        except (GgufError, NativeError) as error:
             raise ModelLoadError(_with_name(source.name, error)) from error
-        except NativeError as error:
-            raise ModelLoadError(_with_name(source.name, error)) from error
+
+    def _compile(self, file: GgufFile, name: str) -> tuple[TracedModel, Program]:
+        """Raises UnsupportedModelFile, GgufError."""
+        try:
+            traced = _trace(file)
+            return traced, lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
+        except (HyperparameterError, GraphError, NativeError) as error:
+            raise UnsupportedModelFile(_with_name(name, error)) from error
 
     def activity(self) -> PoolActivity:
         return self.threads.activity()

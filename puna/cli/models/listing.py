@@ -55,7 +55,7 @@ def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False, as_j
             model["name"],
             model["digest"][:12],
             human_size(model["size"]),
-            processor(model["size"], model.get("size_vram", 0)),
+            _processor(model),
             str(model.get("context_length", "")),
             *_kv(model),
             time_until(model["expires_at"]),
@@ -67,6 +67,12 @@ def list_loaded(client: Client, prefix: str = "", *, verbose: bool = False, as_j
         print()
         processes = [[p["name"], str(p["pid"]), p["cage"]] for p in reply.get("processes", [])]
         print(table([["PROCESS", "PID", "HELD BY"], *processes]))
+
+
+def _processor(model: Json) -> str:
+    """And the engine, if it is not the usual one."""
+    where = processor(model["size"], model.get("size_vram", 0))
+    return f"{where}, {engine}" if (engine := model.get("engine", "native")) != "native" else where
 
 
 def _kv(model: Json) -> list[str]:

@@ -18,7 +18,7 @@ from puna.daemon.models.residency import Residency
 from puna.daemon.opening import open_model
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
-from puna.daemon.worker.supervisor import WorkerSupervisor
+from puna.daemon.worker.engines import Engines, LoadWishes
 from puna.gguf import GgufError
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.tokenizer.errors import TokenizerError
@@ -51,9 +51,9 @@ class ModelLoader:
     Raises SettingsError for what is set about something that cannot be a model.
     """
 
-    def __init__(self, settings: Settings, worker: WorkerSupervisor, text: TextPool) -> None:
+    def __init__(self, settings: Settings, engines: Engines, text: TextPool) -> None:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
-        self._worker = worker
+        self._engines = engines
         self._text = text
         self._keep_alive_s = settings.keep_alive_s
         self._shares = _by_model("PUNA_MODEL_SHARES", settings.model_shares)
@@ -67,30 +67,41 @@ class ModelLoader:
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
-    async def load(self, model: StoredModel) -> LoadedModel:
+    async def load(self, model: StoredModel, wishes: LoadWishes = LoadWishes()) -> LoadedModel:  # noqa: B008
         """Raises ModelLoadError, UnsupportedModel, WorkerDied."""
         model.check_loadable()
         await self.unload_deleted()  # perhaps its name had other weights before
-        return await self._timed("loaded", model.name.short, self._load_parts(model))
+        return await self._timed("loaded", model.name.short, self._load_parts(model, wishes))
+
+    def lose_if_too_short(self, model: StoredModel, num_ctx: int | None) -> None:
+        """Has a server take no more requests if its context is too short for one, and could be longer: when
+        its last one is done, another server follows it.
+        """
+        for entry in self.residency.loaded():
+            info = entry.ready.result().info
+            if entry.key == model.weights_id and info.context_length < min(num_ctx or 0, info.most_context):
+                self.residency.lose(entry.key)
 
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
-        model.info = await self._timed("woke", model.model.name.short, self._worker.wake(model.id))
+        model.info = await self._timed(
+            "woke", model.model.name.short, self._engines.of(model.id).wake(model.id)
+        )
 
     async def sleep(self, model: LoadedModel) -> bool:
         """False: it was deleted or its worker is dead, so it is to be unloaded."""
         if not await asyncio.to_thread(model.model.model_path.exists):
             return False
-        is_asleep = await self._worker.sleep(model.id)
+        is_asleep = await self._engines.sleep(model.id)
         if is_asleep:
             log.info("%s sleeps", model.model.name.short)
         return is_asleep
 
     def set_held(self, model: LoadedModel, *, is_held: bool) -> None:
-        self._worker.hold(model.id, is_held=is_held)
+        self._engines.of(model.id).hold(model.id, is_held=is_held)
 
     async def unload(self, model: LoadedModel) -> None:
-        await self._worker.unload(model.id)
+        await self._engines.unload(model.id)
         await model.adapters.close()
         model.source.close()
         self._text.close_model(model.text)
@@ -113,21 +124,23 @@ class ModelLoader:
         log.info("%s %s in %.3f s", what, name, time.monotonic() - start_s)
         return result
 
-    async def _load_parts(self, model: StoredModel) -> LoadedModel:
+    async def _load_parts(self, model: StoredModel, wishes: LoadWishes) -> LoadedModel:
         """Both sides at the same time."""
         source = await open_model(model)
         try:
-            return await self._load_open(model, source)
+            return await self._load_open(model, source, wishes)
         except BaseException:
             source.close()
             raise
 
-    async def _load_open(self, model: StoredModel, source: ModelSource) -> LoadedModel:
+    async def _load_open(self, model: StoredModel, source: ModelSource, wishes: LoadWishes) -> LoadedModel:
         share = self._shares.get(model.name.key, 1.0)
         guaranteed = self._guarantees.get(model.name.key, 0)
         opening = asyncio.create_task(self._open_text(source))
         try:
-            info = await self._worker.load(model.weights_id, source, share, guaranteed, model.name.short)
+            info = await self._engines.load(
+                model.weights_id, source, share, guaranteed, model.name.short, wishes
+            )
         except BaseException:
             opening.cancel()
             with suppress(Exception, asyncio.CancelledError):
@@ -136,16 +149,17 @@ class ModelLoader:
         try:
             text = await opening
         except BaseException:
-            await self._worker.unload(model.weights_id)
+            await self._engines.unload(model.weights_id)
             raise
         try:
-            await self._worker.set_vocabulary(model.weights_id, text.token_table, text.vocabulary)
+            worker = self._engines.of(model.weights_id)
+            await worker.set_vocabulary(model.weights_id, text.token_table, text.vocabulary)
         except BaseException:
-            await self._worker.unload(model.weights_id)
+            await self._engines.unload(model.weights_id)
             self._text.close_model(text)
             raise
         self.names.setdefault(model.weights_id, model.name.short)
-        adapters = ModelAdapters(model.weights_id, self._worker, self._keep_alive_s)
+        adapters = ModelAdapters(model.weights_id, self._engines.of(model.weights_id), self._keep_alive_s)
         return LoadedModel(model.weights_id, model, source, info, text, info.context_length, adapters)
 
     async def _open_text(self, source: ModelSource) -> TextModel:

@@ -78,7 +78,7 @@ class _Sleeper(NamedTuple):
 class WorkerSupervisor:
     """An engine worker that is always there, or on its way.
 
-    spawn: starts a worker process. memory: what it shares with other workers.
+    spawn: starts a worker process. memory: what it shares with other workers; None: it has no limits.
     on_lost: told the id of a model that could not be loaded again after a restart, and why.
     All methods raise WorkerDied, with a text for users, when the worker dies or cannot be started.
     """
@@ -86,10 +86,12 @@ class WorkerSupervisor:
     def __init__(
         self,
         spawn: Callable[[], Awaitable[EngineProcess]],
-        memory: WorkersMemory,
+        memory: WorkersMemory | None,
         on_lost: Callable[[str, Exception], None],
+        name: str = "worker",
     ) -> None:
-        self._child: RestartingChild[EngineProcess] = RestartingChild("worker", spawn, self._prepare)
+        self._name = name
+        self._child: RestartingChild[EngineProcess] = RestartingChild(name, spawn, self._prepare)
         self._on_lost = on_lost
         self._resident: dict[str, _Model] = {}
         self._asleep: dict[str, _Sleeper] = {}
@@ -104,7 +106,7 @@ class WorkerSupervisor:
     def status(self) -> ProcessStatus | None:
         """None: there is no worker."""
         process = self._child.process
-        return None if process is None else ProcessStatus("worker", process.pid, process.ready.cage)
+        return None if process is None else ProcessStatus(self._name, process.pid, process.ready.cage)
 
     def start(self) -> None:
         """Begins to start the worker, so that the first request finds it ready."""
@@ -261,8 +263,9 @@ class WorkerSupervisor:
     async def _prepare(self, process: EngineProcess) -> None:
         """Brings what outlives workers into a new one."""
         if self.num_started == 1 and (warning := process.ready.cage.warning):
-            log.warning("the worker is %s", warning)
-        await self._memory.restore(self, process.client, process.ready)
+            log.warning("the process of %s is %s", self._name, warning)
+        if self._memory is not None:
+            await self._memory.restore(self, process.client, process.ready)
         for model_id, model in list(self._resident.items()):
             if model_id not in self._resident:  # unloaded meanwhile
                 continue

@@ -19,8 +19,9 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
-_WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR, _MAKE_FILE = 1 << 4, 1 << 5, 1 << 7, 1 << 8
+_MAKE_SOCKET = 1 << 9
 _REFER, _TRUNCATE, _IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
 _FIRST_RIGHTS = (1 << 13) - 1
 _RIGHTS_SINCE = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
@@ -29,7 +30,8 @@ _SCOPES = 0b11  # abstract Unix sockets, signals
 
 _READ = _READ_FILE | _READ_DIR
 _CHANGE = _READ | _WRITE_FILE | _TRUNCATE | _REFER | _MAKE_FILE | _REMOVE_FILE | _MAKE_DIR | _REMOVE_DIR
-_OF_FILES = _WRITE_FILE | _READ_FILE | _TRUNCATE
+_DEVICE = _READ | _WRITE_FILE | _IOCTL_DEVICE
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _PROC = Path("/proc")
 
@@ -55,11 +57,17 @@ def restrict(rules: CageRules, version: int) -> None:
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = syscall(_CREATE_RULESET, attributes, len(attributes), 0)
     try:
-        for path in rules.readable:
-            with suppress(FileNotFoundError):
-                _allow(ruleset, path, _READ & handled)
+        for paths, rights in (
+            (rules.readable, _READ),
+            (rules.executable, _READ | _EXECUTE),
+            (rules.devices, _DEVICE),
+        ):
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    _allow(ruleset, path, rights & handled)
+        change = _CHANGE | (_MAKE_SOCKET if rules.sockets == "listens" else 0)
         for path in rules.writable:
-            _allow(ruleset, path, _CHANGE & handled)
+            _allow(ruleset, path, change & handled)
         syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,10 +25,17 @@ class CageRules:
     """Directories, which exist: files and directories in them may be read, made, changed, and removed."""
     newest_landlock: int = NEWEST_LANDLOCK
     """No newer version is used, as if the kernel were older; 0: none."""
+    executable: tuple[Path, ...] = ()
+    """As `readable`, and what is in them may be executed: the process becomes another program, which loads
+    libraries of its own. Without any, no memory is ever executable that was not before."""
+    devices: tuple[Path, ...] = ()
+    """Read, written, and controlled as their drivers have it. Those that do not exist are left out."""
+    sockets: Literal["none", "connects", "listens"] = "none"
+    """Whether it may make Unix sockets, and then connect them, or wait on them for others to do so."""
 
     @property
     def opens_files(self) -> bool:
-        return bool(self.readable or self.writable)
+        return bool(self.readable or self.writable or self.executable)
 
 
 class CageLevel(msgspec.Struct, frozen=True):

@@ -10,7 +10,20 @@ import errno
 import struct
 
 from puna.worker.cage.rules import CageRules
-from puna.worker.cage.syscalls import ALWAYS, READ_ONLY, READING, WRITING, Condition, Machine, conditions
+from puna.worker.cage.syscalls import (
+    ALWAYS,
+    CONNECTING,
+    LISTENING,
+    OF_FIXED_CODE,
+    PROGRAM,
+    READ_ONLY,
+    READING,
+    WRITING,
+    Condition,
+    Machine,
+    Table,
+    conditions,
+)
 from puna.worker.cage.system import syscall
 
 _SET_MODE_FILTER = 1
@@ -25,6 +38,9 @@ _REFUSE = 0x00050000 | errno.EPERM
 _UNKNOWN = 0x00050000 | errno.ENOSYS
 """As an older kernel answers: C libraries then do without, or with something older (clone for clone3)."""
 _X32 = 0x40000000
+
+_SOCKETS: dict[str, Table] = {"none": {}, "connects": CONNECTING, "listens": LISTENING}
+_OPTIONAL = READING | WRITING | PROGRAM | CONNECTING | LISTENING
 
 
 def restrict(rules: CageRules, machine: Machine, pid: int) -> None:
@@ -46,7 +62,11 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
         allowed |= WRITING
     else:
         required |= READ_ONLY
-    refused = (READING | WRITING).keys() - allowed.keys()
+    if rules.executable:
+        allowed |= PROGRAM
+        required = {name: needed for name, needed in required.items() if name not in OF_FIXED_CODE}
+    allowed |= _SOCKETS[rules.sockets]
+    refused = _OPTIONAL.keys() - allowed.keys()
     program = [
         # Another architecture's numbers mean other calls: nothing in the process makes them.
         _load(_ARCH),
@@ -56,7 +76,7 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
         _jump(_JUMP_IF_NOT_BELOW, _X32, 0, 1),
         _return(_KILL),
     ]
-    for name, numbers in (ALWAYS | READING | WRITING).items():
+    for name, numbers in (ALWAYS | _OPTIONAL).items():
         if (number := numbers[machine.column]) is not None:
             block = [_return(_REFUSE)] if name in refused else _allow_if(required.get(name, ()))
             program += [_jump(_JUMP_IF_EQUAL, number, 0, len(block)), *block]

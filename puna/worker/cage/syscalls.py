@@ -44,9 +44,9 @@ def this_machine() -> Machine | None:
 
 
 # Numbers on x86_64 (arch/x86/entry/syscalls/syscall_64.tbl), aarch64 (include/uapi/asm-generic/unistd.h).
-_Table = dict[str, tuple[int | None, int | None]]
+Table = dict[str, tuple[int | None, int | None]]
 
-ALWAYS: _Table = {
+ALWAYS: Table = {
     # memory
     "mmap": (9, 222),
     "munmap": (11, 215),
@@ -150,7 +150,7 @@ ALWAYS: _Table = {
     "getpeername": (52, 205),
 }
 
-READING: _Table = {
+READING: Table = {
     "open": (2, None),
     "openat": (257, 56),
     "stat": (4, None),
@@ -164,7 +164,7 @@ READING: _Table = {
     "statfs": (137, 43),
 }
 
-WRITING: _Table = {
+WRITING: Table = {
     "mkdir": (83, None),
     "mkdirat": (258, 34),
     "rmdir": (84, None),
@@ -174,6 +174,46 @@ WRITING: _Table = {
     "renameat": (264, 38),
     "renameat2": (316, 276),
 }
+
+_SOCKETS: Table = {
+    "socket": (41, 198),
+    "setsockopt": (54, 208),
+    "socketpair": (53, 199),
+}
+
+CONNECTING: Table = _SOCKETS | {"connect": (42, 203)}
+
+LISTENING: Table = _SOCKETS | {
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+}
+
+PROGRAM: Table = {
+    # becoming one, with its libraries
+    "execve": (59, 221),
+    "arch_prctl": (158, None),
+    "set_tid_address": (218, 96),
+    # what others than ours use: OpenMP, drivers of GPUs, llama.cpp's server
+    "pipe": (22, None),
+    "pipe2": (293, 59),
+    "eventfd2": (290, 19),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_getscheduler": (145, 120),
+    "sched_getparam": (143, 121),
+    "sched_get_priority_max": (146, 125),
+    "sched_get_priority_min": (147, 126),
+    "setpriority": (141, 140),
+    "getpriority": (140, 141),
+    "mlock": (149, 228),
+    "munlock": (150, 229),
+    "mbind": (237, 235),
+    "set_mempolicy": (238, 237),
+    "readahead": (187, 213),
+}
+"""For processes that become another program."""
 
 _ALL_BITS = 0xFFFFFFFF
 _PROT_EXEC = 4
@@ -190,12 +230,17 @@ _IOCTLS = (
     *(0x5401, 0x5413, 0x541B),  # TCGETS, TIOCGWINSZ, FIONREAD: never TIOCSTI, which types into a terminal
     *(0x5421, 0x5450, 0x5451),  # FIONBIO, FIONCLEX, FIOCLEX
 )
+_AF_UNIX = 1
 _PRCTL_OPTIONS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 
 READ_ONLY = {
     "open": (Condition(1, _O_CHANGES, (0,)),),
     "openat": (Condition(2, _O_CHANGES, (0,)),),
 }
+
+
+OF_FIXED_CODE = ("mmap", "mprotect", "ioctl")
+"""Whose conditions another program need not meet. Which devices it can control is Landlock's."""
 
 
 def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
@@ -205,6 +250,8 @@ def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
         "mprotect": (Condition(2, _PROT_EXEC, (0,)),),
         "clone": (Condition(0, _CLONE_THREAD | _NEW_NAMESPACES, (_CLONE_THREAD,)),),
         "tgkill": (Condition(0, _ALL_BITS, (pid,)),),  # raise() and abort()
+        "socket": (Condition(0, _ALL_BITS, (_AF_UNIX,)),),
+        "socketpair": (Condition(0, _ALL_BITS, (_AF_UNIX,)),),
         "prctl": (Condition(0, _ALL_BITS, _PRCTL_OPTIONS),),
         "prlimit64": (Condition(0, _ALL_BITS, (0, pid)), Condition(2, _ALL_BITS, (0,), True)),  # reading it
         "fcntl": (Condition(1, _ALL_BITS, _FCNTL_COMMANDS),),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from puna.backends.base import ModelInfo, ModelLoadError
+from puna.backends.base import ModelInfo, ModelLoadError, UnsupportedModelFile
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.offers import Offer, Short
 from puna.engine.observation.stats import EngineStats
@@ -19,6 +19,7 @@ from puna.worker.calls import Call, Crossing
 
 CROSSING: Crossing = (
     ModelDoesNotFit,
+    UnsupportedModelFile,
     ModelLoadError,
     UnknownSession,
     SessionError,

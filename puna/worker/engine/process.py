@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from puna.worker.call_client import WorkerDied
+from puna.worker.calls import Call
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import Ready, Start, WorkerSettings
 from puna.worker.process import ChildProcess
@@ -22,10 +23,15 @@ class WorkerProcess:
     @classmethod
     async def start(cls, settings: WorkerSettings) -> WorkerProcess:
         """Waits until the worker is ready. Raises OSError, WorkerDied."""
-        process, channel = await ChildProcess.spawn("puna.worker.engine")
+        return await cls.start_as("puna.worker.engine", Start(settings))
+
+    @classmethod
+    async def start_as(cls, module: str, start: Call[Ready]) -> WorkerProcess:
+        """The same, of another kind of worker, with its own first message."""
+        process, channel = await ChildProcess.spawn(module)
         client = await EngineClient.connect(channel)
         try:
-            return cls(process, client, await client.call(Start(settings)))
+            return cls(process, client, await client.call(start))
         except BaseException as error:
             await client.close()
             if not isinstance(error, Exception):

@@ -1,0 +1,170 @@
+"""The engines: the native one's worker for all models that it runs, and for each other model a worker that
+hosts llama.cpp's server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from puna.backends.base import ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
+from puna.config.settings import Settings
+from puna.config.sizes import binary_size
+from puna.daemon.worker.memory import WorkersMemory
+from puna.daemon.worker.restarting_child import ProcessStatus
+from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
+from puna.engine.memory.load_errors import ModelDoesNotFit
+from puna.engine.request import Request, StepOutput
+from puna.worker.engine.process import WorkerProcess
+from puna.worker.llamacpp.finding import NoServer, find_server
+from puna.worker.llamacpp.messages import ServerSettings, StartServer
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_CONTEXT = 4096
+"""Where nobody says what is wanted: the memory for all of it is taken at once."""
+_DEFAULT_SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWishes:
+    """What the request that loads a model asks of a server; the native engine needs none of it."""
+
+    num_ctx: int | None = None
+    num_gpu: int | None = None
+    """Layers on GPUs; None: as the server chooses."""
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """A model in a server."""
+
+    supervisor: WorkerSupervisor
+    leased_bytes: int = 0
+
+
+class Engines:
+    """The workers by model. Methods that WorkerSupervisor has, too, do what they do there.
+
+    native: the native engine's. memory: of which servers lease what they take. spawn: starts the worker of a
+    server; by default a real one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        native: WorkerSupervisor,
+        memory: WorkersMemory,
+        on_lost: Callable[[str, Exception], None],
+        spawn: Callable[[ServerSettings], Awaitable[EngineProcess]] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._native = native
+        self._memory = memory
+        self._on_lost = on_lost
+        self._spawn = spawn or _spawn
+        self._hosted: dict[str, _Hosted] = {}
+
+    @property
+    def processes(self) -> list[ProcessStatus]:
+        """Those that are there."""
+        supervisors = [self._native, *(hosted.supervisor for hosted in self._hosted.values())]
+        return [status for supervisor in supervisors if (status := supervisor.status) is not None]
+
+    def of(self, model_id: str) -> WorkerSupervisor:
+        """The worker that has a model, or would if it was loaded."""
+        hosted = self._hosted.get(model_id)
+        return self._native if hosted is None else hosted.supervisor
+
+    async def load(
+        self,
+        model_id: str,
+        source: ModelSource,
+        share: float,
+        guaranteed_kv_bytes: int,
+        name: str,
+        wishes: LoadWishes,
+    ) -> ModelInfo:
+        """In the engine of choice. Raises ModelLoadError, ModelDoesNotFit, WorkerDied."""
+        if self._settings.engine == "llamacpp":
+            return await self._host(model_id, source, name, wishes)
+        try:
+            return await self._native.load(model_id, source, share, guaranteed_kv_bytes, name)
+        except UnsupportedModelFile as error:
+            if self._settings.engine == "native":
+                raise
+            return await self._host_instead(model_id, source, name, wishes, error)
+
+    async def sleep(self, model_id: str) -> bool:
+        """False: it is to be unloaded, as a server gives back its memory only when it ends."""
+        return model_id not in self._hosted and await self._native.sleep(model_id)
+
+    async def unload(self, model_id: str) -> None:
+        if (hosted := self._hosted.pop(model_id, None)) is None:
+            await self._native.unload(model_id)
+            return
+        await hosted.supervisor.close()
+        if hosted.leased_bytes:
+            await self._memory.end_lease(self._native, hosted.leased_bytes)
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StepOutput], None]:
+        async with self.of(request.model_id).stream(request) as outputs:
+            yield outputs
+
+    async def close(self) -> None:
+        """Ends all workers; requests that still run fail."""
+        hosted, self._hosted = list(self._hosted.values()), {}
+        await asyncio.gather(self._native.close(), *(each.supervisor.close() for each in hosted))
+
+    async def _host_instead(
+        self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes, error: UnsupportedModelFile
+    ) -> ModelInfo:
+        """Of a file that the native engine does not run. Raises `error` where llama.cpp does not, either."""
+        try:
+            return await self._host(model_id, source, name, wishes)
+        except NoServer as missing:
+            raise UnsupportedModelFile(f"{error}; {missing}") from error
+        except ModelDoesNotFit:
+            raise
+        except ModelLoadError as other:
+            raise UnsupportedModelFile(f"{error}; {other}") from error
+
+    async def _host(self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes) -> ModelInfo:
+        settings = await asyncio.to_thread(self._server_settings, wishes)
+        supervisor = WorkerSupervisor(lambda: self._spawn(settings), None, self._on_lost, name="llama.cpp")
+        hosted = self._hosted[model_id] = _Hosted(supervisor)
+        try:
+            info = await supervisor.load(model_id, source, name=name)
+            leased = await self._memory.lease(self._native, info.scratch_bytes)
+            if not leased.granted:
+                raise ModelDoesNotFit(
+                    f"{name} takes {binary_size(info.scratch_bytes)} in llama.cpp's server beside weights, "
+                    f"and {binary_size(leased.available_bytes)} are available"
+                )
+            hosted.leased_bytes = info.scratch_bytes
+        except BaseException:
+            await self.unload(model_id)
+            raise
+        log.info("%s is served by llama.cpp", name)
+        return info
+
+    def _server_settings(self, wishes: LoadWishes) -> ServerSettings:
+        settings = self._settings
+        return ServerSettings(
+            program=find_server(settings.llama_server).program,
+            arguments=list(settings.llama_server_args),
+            directory=str(settings.state_key.parent / "run"),
+            context_length=wishes.num_ctx or settings.context_length or _DEFAULT_CONTEXT,
+            num_slots=settings.max_running or _DEFAULT_SLOTS,
+            num_threads=settings.num_threads,
+            kv_type=settings.kv_type,
+            num_gpu_layers=wishes.num_gpu,
+        )
+
+
+async def _spawn(settings: ServerSettings) -> EngineProcess:
+    return await WorkerProcess.start_as("puna.worker.llamacpp", StartServer(settings))

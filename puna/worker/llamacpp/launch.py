@@ -1,0 +1,52 @@
+"""`python -m puna.worker.llamacpp.launch`: cages itself, and becomes llama.cpp's server for one model."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import NoReturn
+
+from puna.worker.cage import enter
+from puna.worker.cage.program_rules import program_rules
+from puna.worker.calls import CallServer
+from puna.worker.child import begin
+from puna.worker.launch import child_environment
+from puna.worker.llamacpp.command import server_command, server_environment
+from puna.worker.llamacpp.messages import CROSSING, Launch
+from puna.worker.llamacpp.wheel import package_path, serve
+
+
+def main() -> int:
+    channel = begin("llama.cpp")
+    calls = CallServer(channel, Launch, CROSSING)
+    asked = calls.read()
+    if asked is None:  # the worker has ended
+        return 0
+    launch: Launch = asked.message
+    directory = Path(launch.settings.directory)
+    os.chdir(directory)  # its socket's name there is short, whatever the directory's is
+    for descriptor in asked.descriptors:
+        os.set_inheritable(descriptor, True)
+    try:
+        program = Path(launch.settings.program) if launch.settings.program else package_path()
+        level = enter(program_rules(program, directory, *asked.descriptors))
+        if level.warning:
+            logging.warning("the server is %s", level.warning)
+        calls.answer(asked.call, level)
+    except Exception as error:
+        calls.fail(asked.call, error)
+        return 1
+    calls.close()
+    return _become(launch, *asked.descriptors)
+
+
+def _become(launch: Launch, model: int) -> NoReturn:
+    if not launch.settings.program:
+        serve(launch, model)
+    command = server_command(launch, model)
+    os.execve(command[0], command, {**child_environment(), **server_environment()})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,55 @@
+"""What the worker reads of a model's file before the server does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from puna.backends.base import ModelLoadError
+from puna.gguf import GgufError, read_metadata
+from puna.gguf.pooling import POOLING_TYPES, Pooling
+from puna.models.hyperparameters import HyperparameterError
+from puna.models.kind import check_is_model
+
+
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a GGUF file."""
+
+    architecture: str
+    context_length: int
+    """0: it does not say."""
+    num_layers: int
+    weight_bytes: int
+    bos_id: int | None
+    is_embedding: bool
+    pooling: Pooling | None
+
+
+def read_model_file(descriptor: int, name: str) -> ModelFile:
+    """Raises ModelLoadError."""
+    try:
+        metadata = read_metadata(descriptor, name)
+        check_is_model(metadata)
+        architecture = metadata.get("general.architecture")
+        if not isinstance(architecture, str):
+            raise ModelLoadError(f"{name}: general.architecture is missing")
+
+        def count(key: str) -> int:
+            value: Any = metadata.get(f"{architecture}.{key}", 0)
+            return value if isinstance(value, int) and value > 0 else 0
+
+        kind = count("pooling_type")
+        is_embedding = f"{architecture}.pooling_type" in metadata
+        return ModelFile(
+            architecture=architecture,
+            context_length=count("context_length"),
+            num_layers=count("block_count"),
+            weight_bytes=sum(tensor.num_bytes for tensor in metadata.tensors.values()),
+            bos_id=bos_id if isinstance(bos_id := metadata.get("tokenizer.ggml.bos_token_id"), int) else None,
+            is_embedding=is_embedding,
+            pooling=POOLING_TYPES[kind] if is_embedding and kind < len(POOLING_TYPES) else None,
+        )
+    except (GgufError, HyperparameterError) as error:
+        text = str(error)
+        raise ModelLoadError(text if text.startswith(name) else f"{name}: {text}") from error

@@ -1,0 +1,263 @@
+"""Answers the daemon's messages with what llama.cpp's server does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from array import array
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+import msgspec
+
+from puna.backends.base import ModelInfo, ModelLoadError
+from puna.backends.cpu.cores import usable_cores
+from puna.engine.request import Request, RequestStats, StepOutput
+from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
+from puna.worker.engine.messages import (
+    Cancel,
+    Hold,
+    Load,
+    LoadAdapter,
+    Outputs,
+    Pause,
+    SetVocabulary,
+    Submit,
+    Unload,
+)
+from puna.worker.llamacpp.completions import Reply, completion
+from puna.worker.llamacpp.hosted import HostedServer, new_socket_name
+from puna.worker.llamacpp.http import ServerClient, ServerError
+from puna.worker.llamacpp.messages import Launch, ServerSettings
+from puna.worker.llamacpp.model_file import ModelFile, read_model_file
+
+log = logging.getLogger(__name__)
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    n_vocab: int = 0
+    n_embd: int = 0
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    meta: _Meta
+
+
+class _Models(msgspec.Struct, frozen=True):
+    """Of GET /v1/models."""
+
+    data: list[_Listed]
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    """Of POST /tokenize."""
+
+    tokens: list[int]
+
+
+class _Embedding(msgspec.Struct, frozen=True):
+    """Of POST /embedding: [1, hidden_size]."""
+
+    embedding: list[list[float]]
+
+
+class _Running:
+    """A request that is not finished."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.task: asyncio.Task[None]
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+
+
+class LlamaServer:
+    """Serves one daemon until it closes the channel, or the server ends. One model, loaded once."""
+
+    def __init__(self, settings: ServerSettings, hosted: HostedServer, calls: CallServer) -> None:
+        self._settings = settings
+        self._hosted = hosted
+        self._calls = calls
+        self._client: ServerClient
+        self._context_length = 0
+        self._bos_id: int | None = None
+        self._running: dict[str, _Running] = {}
+        self._slots = asyncio.Semaphore(settings.num_slots)
+        self._ended = asyncio.Event()
+        self._status = 0
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """The process's status; the server ends with the process."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(loop,), name="read", daemon=True).start()
+        await self._ended.wait()
+        return self._status
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            while (asked := self._calls.read()) is not None:
+                loop.call_soon_threadsafe(self._handle, asked)
+        except (OSError, ProtocolError) as error:
+            log.error("connection lost: %s", error)
+        finally:
+            loop.call_soon_threadsafe(self._ended.set)
+
+    def _handle(self, asked: Asked) -> None:
+        call, message = asked.call, asked.message
+        match message:
+            case Submit(request):
+                running = self._running[request.id] = _Running(request)
+                running.task = asyncio.create_task(self._serve(running))
+            case Cancel(request_id):
+                if found := self._running.get(request_id):
+                    found.task.cancel()
+            case Pause(request_id, paused):
+                if found := self._running.get(request_id):
+                    (found.may_go_on.clear if paused else found.may_go_on.set)()
+            case Hold():
+                pass  # it never sleeps
+            case Load():
+                self._run(self._load(asked))
+            case SetVocabulary():  # the text is the server's
+                close_all(asked.descriptors)
+                self._calls.answer(call, None)
+            case LoadAdapter(name=name):
+                close_all(asked.descriptors)
+                text = f"{name}: adapters are not supported by the second engine (llama.cpp's server)"
+                self._calls.fail(call, ModelLoadError(text))
+            case Unload():
+                self._calls.answer(call, None)
+                self._ended.set()
+            case _:
+                close_all(asked.descriptors)
+                kind = type(message).__name__
+                self._calls.fail(call, ProtocolError(f"{kind} is no message for the second engine"))
+
+    def _run(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _load(self, asked: Asked) -> None:
+        message: Load = asked.message
+        try:
+            info = await self._loaded(message, asked.descriptors)
+        except ModelLoadError as error:
+            self._calls.fail(asked.call, error)
+        except Exception as error:  # a file must not end the worker, whatever it hits
+            log.exception("loading %s", message.name)
+            self._calls.fail(asked.call, ModelLoadError(f"{message.name}: {error!r}"))
+        else:
+            self._calls.answer(asked.call, info)
+            self._run(self._end_with_server())
+        finally:
+            close_all(asked.descriptors)
+
+    async def _loaded(self, message: Load, descriptors: list[int]) -> ModelInfo:
+        settings, model = self._settings, descriptors[0]
+        file = read_model_file(model, message.name)
+        self._context_length = min(settings.context_length, file.context_length or settings.context_length)
+        self._bos_id = file.bos_id
+        launch = Launch(
+            settings,
+            new_socket_name(),
+            self._context_length if file.is_embedding else self._context_length * settings.num_slots,
+            settings.num_threads or usable_cores(),
+            file.is_embedding,
+        )
+        self._client = await self._hosted.launch(launch, model)
+        listed = await self._client.get("/v1/models", _Models)
+        if not listed.data:
+            raise ServerError("the server has no model")
+        return self._describe(file, listed.data[0].meta)
+
+    def _describe(self, file: ModelFile, meta: _Meta) -> ModelInfo:
+        return ModelInfo(
+            architecture=file.architecture,
+            vocab_size=meta.n_vocab,
+            context_length=self._context_length,
+            num_layers=file.num_layers,
+            groups=(),
+            kv_type=self._settings.kv_type,
+            weight_bytes=file.weight_bytes,
+            can_shift=False,
+            hidden_size=meta.n_embd,
+            pooling=file.pooling,
+            scratch_bytes=self._hosted.private_bytes,
+            kernels="llama.cpp",
+            engine="llamacpp",
+            most_context=file.context_length,
+        )
+
+    async def _end_with_server(self) -> None:
+        await self._hosted.wait()
+        log.error("llama.cpp's server has ended")
+        self._status = 1
+        self._ended.set()
+
+    async def _serve(self, running: _Running) -> None:
+        """Tells outputs until the request is finished, or cancelled."""
+        request = running.request
+        reply = Reply(request)
+        try:
+            async with self._slots:
+                if request.pooling is not None:
+                    self._tell(await self._embedding(request))
+                else:
+                    await self._generate(running, reply)
+        except (ServerError, httpx.HTTPError) as error:
+            self._tell(reply.failed(str(error) or repr(error)))
+        except Exception as error:
+            log.exception("a request failed")
+            self._tell(reply.failed(repr(error)))
+        finally:
+            del self._running[request.id]
+
+    async def _generate(self, running: _Running, reply: Reply) -> None:
+        request = running.request
+        prompt = await self._tokens(request)
+        most = min(request.context_length or self._context_length, self._context_length)
+        if (room := most - len(prompt)) <= 0:
+            raise ServerError(f"the prompt has {len(prompt)} tokens, the context {most}")
+        max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
+        async with aclosing(self._client.complete(completion(request, prompt, max_tokens))) as chunks:
+            async for chunk in chunks:
+                if (output := reply.add(chunk)) is not None:
+                    self._tell(output)
+                    if output.finish_reason is not None:
+                        return
+                await running.may_go_on.wait()
+        raise ServerError("a reply has no end")
+
+    async def _tokens(self, request: Request) -> list[int]:
+        """Of the prompt: a text becomes tokens as the server has it, but never begins with BOS twice."""
+        if not request.text:
+            return request.prompt
+        body = {"content": request.text, "add_special": True, "parse_special": True}
+        tokens: list[int] = (await self._client.post("/tokenize", body, _Tokens)).tokens
+        return tokens[1:] if tokens[:2] == [self._bos_id, self._bos_id] else tokens
+
+    async def _embedding(self, request: Request) -> StepOutput:
+        prompt = await self._tokens(request)
+        body = {"content": prompt, "embd_normalize": -1}
+        (found,) = await self._client.post("/embedding", body, tuple[_Embedding])
+        (vector,) = found.embedding
+        stats = RequestStats(
+            prompt_tokens=len(prompt),
+            cached_tokens=0,
+            prompt_ns=0,
+            generated_tokens=0,
+            generation_ns=0,
+        )
+        return StepOutput(
+            request_id=request.id,
+            embedding=array("f", vector).tobytes(),
+            finish_reason="stop",
+            stats=stats,
+        )
+
+    def _tell(self, output: StepOutput) -> None:
+        self._calls.tell(Outputs([output]))

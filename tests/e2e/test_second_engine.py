@@ -1,0 +1,91 @@
+"""A daemon with models of both engines, llama.cpp's server being that of the xllamacpp package."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.foreign_model import write_jais
+from tests.e2e.launching import MODEL, PUNA, address_of, eventually, launch
+
+pytestmark = pytest.mark.e2e
+
+_OPTIONS = {"num_predict": 6, "temperature": 0, "num_ctx": 128}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    home = tmp_path_factory.mktemp("second")
+    (home / "models").mkdir()
+    variables = {"PUNA_KV_DISK": "0", "PUNA_NUM_THREADS": "1", "PUNA_ENGINE": "auto", "PATH": "/usr/bin:/bin"}
+    daemon = launch(home / "models", **variables)
+    yield daemon
+    daemon.send_signal(signal.SIGTERM)
+    daemon.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def client(
+    daemon: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory, smollm2_path: Path
+) -> Iterator[httpx.Client]:
+    address = address_of(daemon)
+    threading.Thread(target=daemon.stderr.read, daemon=True).start()  # it must not wait for a reader
+    directory = tmp_path_factory.mktemp("files")
+    for name, path in (("jais", write_jais(directory / "jais.gguf")), (MODEL, smollm2_path)):
+        (directory / "Modelfile").write_text(f"FROM {path}\n")
+        command = [*PUNA, "create", name, "-f", str(directory / "Modelfile")]
+        subprocess.run(command, env={**os.environ, "OLLAMA_HOST": address}, check=True, timeout=60)
+    with httpx.Client(base_url=f"http://{address}", timeout=60) as client:
+        yield client
+
+
+def generate(client: httpx.Client, model: str, **fields: object) -> dict[str, object]:
+    body = {
+        "model": model,
+        "prompt": "the the the",
+        "raw": True,
+        "stream": False,
+        "options": _OPTIONS,
+        **fields,
+    }
+    response = client.post("/api/generate", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def worker_of(client: httpx.Client, name: str) -> int | None:
+    processes = client.get("/api/ps").json()["processes"]
+    return next((process["pid"] for process in processes if process["name"] == name), None)
+
+
+def test_an_architecture_of_others_answers_beside_one_of_ours(client: httpx.Client):
+    foreign, ours = generate(client, "jais"), generate(client, MODEL)
+    assert foreign["eval_count"] == ours["eval_count"] == 6
+    assert foreign["done_reason"] == "length"
+    assert foreign["response"]
+    assert generate(client, "jais")["response"] == foreign["response"]
+    engines = {model["name"]: model["engine"] for model in client.get("/api/ps").json()["models"]}
+    assert engines == {"jais:latest": "llamacpp", MODEL: "native"}
+
+
+def test_its_death_harms_nobody_else_and_it_answers_again(client: httpx.Client):
+    generate(client, "jais"), generate(client, MODEL)
+    killed = worker_of(client, "llama.cpp")
+    ours = worker_of(client, "worker")
+    body = {"model": MODEL, "prompt": "Once", "options": {"num_predict": 100, "temperature": 0}}
+    with client.stream("POST", "/api/generate", json=body) as reply:
+        lines = reply.iter_lines()
+        next(lines)
+        os.kill(killed, signal.SIGKILL)
+        last = list(lines)[-1]
+    assert '"done":true' in last
+    assert generate(client, "jais")["eval_count"] == 6
+    assert worker_of(client, "worker") == ours
+    assert eventually(lambda: worker_of(client, "llama.cpp")) != killed
