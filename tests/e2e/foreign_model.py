@@ -1,4 +1,4 @@
-"""Tiny models of architectures that llama.cpp runs and puna's own engine does not."""
+"""A tiny model of an architecture that llama.cpp runs and puna's own engine does not: RWKV 7."""
 
 from __future__ import annotations
 
@@ -8,34 +8,43 @@ from tests.tiny.files import Tiny, write_tiny
 from tests.tiny.layer_norm import LAYER_NORM
 from tests.tiny.layers import Tensors
 
+_RANK = 8
+_RANKS = ("decay", "iclr", "value_residual_mix", "gate")
 
-def _jais_layer(tiny: Tiny, _layer: int) -> Tensors:
-    width, ffn = tiny.width, tiny.ffn
-    shapes = {
-        "attn_qkv": (3 * width, width),
-        "attn_output": (width, width),
-        "ffn_gate": (ffn, width),
-        "ffn_up": (ffn, width),
-        "ffn_down": (width, ffn),
+
+def _layer(tiny: Tiny, _layer: int) -> Tensors:
+    width = tiny.width
+    norms = ("attn_norm", "attn_norm_2", "time_mix_ln")
+    tensors: Tensors = {f"{norm}.{part}": (width,) for norm in norms for part in ("weight", "bias")}
+    for name in "wavg":
+        tensors[f"time_mix_{name}0.weight"] = (width,)
+        tensors[f"time_mix_{name}1.weight"] = (_RANK, width)
+        tensors[f"time_mix_{name}2.weight"] = (width, _RANK)
+    del tensors["time_mix_g0.weight"]
+    tensors |= {f"time_mix_{name}.weight": (width,) for name in ("k_k", "k_a", "r_k")}
+    for name in ("key", "value", "receptance", "output"):
+        tensors[f"time_mix_{name}.weight"] = (width, width)
+    return tensors | {
+        "time_mix_lerp_fused.weight": (6, 1, 1, width),
+        "channel_mix_lerp_k.weight": (1, 1, width),
+        "channel_mix_key.weight": (tiny.ffn, width),
+        "channel_mix_value.weight": (width, tiny.ffn),
     }
-    of_layer: Tensors = {}
-    for name, shape in shapes.items():
-        of_layer |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    for name in ("attn_norm", "ffn_norm"):
-        of_layer |= {f"{name}.{part}": (width,) for part in ("weight", "bias")}
-    return of_layer
 
 
-JAIS = Tiny(
-    "jais",
-    kv_heads=6,
+RWKV7 = Tiny(
+    "rwkv7",
+    heads=0,
     tied=False,
     context=512,
-    metadata=LAYER_NORM | {"attention.max_alibi_bias": 8.0},
-    layer_tensors=_jais_layer,
+    metadata=LAYER_NORM
+    | {"wkv.head_size": 16, "token_shift_count": 2}
+    | {f"attention.{name}_lora_rank": _RANK for name in _RANKS},
+    layer_tensors=_layer,
+    embedding_norm=True,
     norm_bias=True,
 )
 
 
-def write_jais(path: Path, seed: int = 0) -> Path:
-    return write_tiny(path, JAIS, seed=seed)
+def write_foreign(path: Path, seed: int = 0) -> Path:
+    return write_tiny(path, RWKV7, seed=seed)

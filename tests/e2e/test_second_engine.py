@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.foreign_model import write_jais
+from tests.e2e.foreign_model import write_foreign
 from tests.e2e.launching import MODEL, PUNA, address_of, eventually, launch
 
 pytestmark = pytest.mark.e2e
@@ -38,7 +38,7 @@ def client(
     address = address_of(daemon)
     threading.Thread(target=daemon.stderr.read, daemon=True).start()  # it must not wait for a reader
     directory = tmp_path_factory.mktemp("files")
-    for name, path in (("jais", write_jais(directory / "jais.gguf")), (MODEL, smollm2_path)):
+    for name, path in (("rwkv", write_foreign(directory / "rwkv.gguf")), (MODEL, smollm2_path)):
         (directory / "Modelfile").write_text(f"FROM {path}\n")
         command = [*PUNA, "create", name, "-f", str(directory / "Modelfile")]
         subprocess.run(command, env={**os.environ, "OLLAMA_HOST": address}, check=True, timeout=60)
@@ -66,17 +66,17 @@ def worker_of(client: httpx.Client, name: str) -> int | None:
 
 
 def test_an_architecture_of_others_answers_beside_one_of_ours(client: httpx.Client):
-    foreign, ours = generate(client, "jais"), generate(client, MODEL)
+    foreign, ours = generate(client, "rwkv"), generate(client, MODEL)
     assert foreign["eval_count"] == ours["eval_count"] == 6
     assert foreign["done_reason"] == "length"
     assert foreign["response"]
-    assert generate(client, "jais")["response"] == foreign["response"]
+    assert generate(client, "rwkv")["response"] == foreign["response"]
     engines = {model["name"]: model["engine"] for model in client.get("/api/ps").json()["models"]}
-    assert engines == {"jais:latest": "llamacpp", MODEL: "native"}
+    assert engines == {"rwkv:latest": "llamacpp", MODEL: "native"}
 
 
 def test_its_death_harms_nobody_else_and_it_answers_again(client: httpx.Client):
-    generate(client, "jais"), generate(client, MODEL)
+    generate(client, "rwkv"), generate(client, MODEL)
     killed = worker_of(client, "llama.cpp")
     ours = worker_of(client, "worker")
     body = {"model": MODEL, "prompt": "Once", "options": {"num_predict": 100, "temperature": 0}}
@@ -86,6 +86,6 @@ def test_its_death_harms_nobody_else_and_it_answers_again(client: httpx.Client):
         os.kill(killed, signal.SIGKILL)
         last = list(lines)[-1]
     assert '"done":true' in last
-    assert generate(client, "jais")["eval_count"] == 6
+    assert generate(client, "rwkv")["eval_count"] == 6
     assert worker_of(client, "worker") == ours
     assert eventually(lambda: worker_of(client, "llama.cpp")) != killed
