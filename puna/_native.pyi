@@ -395,10 +395,13 @@ class PrefixTree:
 class WordCutter:
     """Cuts text into words, in linear time. Thread-safe."""
 
-    def __init__(self, patterns: list[str], digits_in_threes: bool = False) -> None:
+    def __init__(
+        self, patterns: list[str], digits_in_threes: bool = False, numbers_in_threes: bool = False
+    ) -> None:
         """Regular expressions, a subset of Oniguruma's that native/words/pattern.h names; NativeError for
         others. Each cuts what those before it left: matches are words, and so is what lies between them.
         digits_in_threes: after that, runs of ASCII digits, in threes counted from their end.
+        numbers_in_threes: before that, runs of any digits, but what is before a run stays with its first ones.
         """
     def ends(self, text: bytes) -> list[int]:
         """Where each word ends. text: UTF-8, or NativeError. The GIL is released."""
@@ -427,6 +430,13 @@ class VocabularyBuilder:
         """The vocabulary. merges: "left right", by rank; NativeError for one that needs what is no token.
         word_pattern: how text is cut into words. The GIL is released for most of it.
         """
+    def character_pairs(self, merges: list[str] | GgufTexts, word_pattern: str) -> bytes:
+        """As byte_pairs, of a vocabulary written in characters; others become bytes, "<0x0A>"."""
+    def unigram(self, scores: bytes, unknown_score: float, char_map: bytes) -> bytes:
+        """scores: float32 of each token, finite, or -infinity if it is not to be found in text. char_map: as
+        SentencePiece compiles it; empty: none. NativeError if it is damaged, or for a token to be found of
+        more than 512 bytes. unknown_score: of a character that is no token.
+        """
     def sentencepiece(self, scores: bytes) -> bytes:
         """The vocabulary. scores: float32 of each token. The GIL is released for most of it."""
     def word_pieces(self) -> bytes:
@@ -454,7 +464,7 @@ class Vocabulary:
         """The flags."""
     @property
     def word_pattern(self) -> str:
-        """ "": not of byte pairs."""
+        """ "": not of pairs."""
     def traits(self) -> bytes: ...
     def text(self, token: int) -> bytes:
         """As the file has it."""
@@ -471,8 +481,8 @@ class Vocabulary:
     def encode(
         self, text: bytes, parse_special: bool, words: WordCutter | None, is_within: bool = False
     ) -> list[int]:
-        """Special tokens as in find_special; then what the vocabulary is made for. Byte pairs, and only they,
-        need `words`; the earliest merge of the list comes first, among equals the leftmost, and bytes without
+        """Special tokens as in find_special; then what the vocabulary is made for. Pairs, and only they, need
+        `words`; the earliest merge of the list comes first, among equals the leftmost, and bytes without
         a token are dropped. is_within: it is part of a longer text, and SentencePiece puts no space in front
         of anything. Neither BOS nor EOS is added. NativeError for wrong `words`. The GIL is released.
         """

@@ -93,10 +93,31 @@ nb::bytes byte_pairs_of_file(const VocabularyBuilder& builder, const GgufTexts& 
   return made([&] { return builder.byte_pairs(merges.items(), word_pattern); });
 }
 
-nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& bytes) {
-  std::vector<float> scores(bytes.size() / sizeof(float));
-  std::memcpy(scores.data(), bytes.c_str(), scores.size() * sizeof(float));
-  return made([&] { return builder.sentencepiece(std::move(scores)); });
+nb::bytes character_pairs(const VocabularyBuilder& builder, const nb::list& list,
+                          std::string_view word_pattern) {
+  std::vector<nb::object> kept;
+  const std::vector<std::string_view> merges = file_texts(list, kept);
+  return made([&] { return builder.character_pairs(merges, word_pattern); });
+}
+
+nb::bytes character_pairs_of_file(const VocabularyBuilder& builder, const GgufTexts& merges,
+                                  std::string_view word_pattern) {
+  return made([&] { return builder.character_pairs(merges.items(), word_pattern); });
+}
+
+std::vector<float> floats(const nb::bytes& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.c_str(), values.size() * sizeof(float));
+  return values;
+}
+
+nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& scores) {
+  return made([&] { return builder.sentencepiece(floats(scores)); });
+}
+
+nb::bytes unigram(const VocabularyBuilder& builder, const nb::bytes& scores, float unknown_score,
+                  const nb::bytes& char_map) {
+  return made([&] { return builder.unigram(floats(scores), unknown_score, view(char_map)); });
 }
 
 size_t checked(const Vocabulary& vocabulary, int64_t token) {
@@ -134,7 +155,7 @@ nb::list find_special(const HeldVocabulary& held, const nb::bytes& bytes, bool p
 nb::list encode_text(const HeldVocabulary& held, const nb::bytes& bytes, bool parse_special,
                      const WordCutter* words, bool is_within) {
   const std::string_view text = checked_text(bytes);
-  if ((held.vocabulary.algorithm() == Algorithm::kBytePairs) != (words != nullptr))
+  if (is_pairs(held.vocabulary.algorithm()) != (words != nullptr))
     throw Error("words are cut for byte pairs, and only for them");
   std::vector<int32_t> tokens;
   {
@@ -144,9 +165,9 @@ nb::list encode_text(const HeldVocabulary& held, const nb::bytes& bytes, bool pa
   return to_list(tokens);
 }
 
-void make_word_cutter(WordCutter* self, const nb::list& list, bool digits_in_threes) {
+void make_word_cutter(WordCutter* self, const nb::list& list, bool digits_in_threes, bool numbers_in_threes) {
   std::vector<nb::object> kept;
-  new (self) WordCutter(file_texts(list, kept), digits_in_threes);
+  new (self) WordCutter(file_texts(list, kept), digits_in_threes, numbers_in_threes);
 }
 
 nb::list word_ends(const WordCutter& words, const nb::bytes& bytes) {
@@ -211,7 +232,8 @@ void bind_vocabulary(nb::module_& m) {
 
 void bind_tokenizer(nb::module_& m) {
   nb::class_<WordCutter>(m, "WordCutter")
-      .def("__init__", &make_word_cutter, "patterns"_a, "digits_in_threes"_a = false)
+      .def("__init__", &make_word_cutter, "patterns"_a, "digits_in_threes"_a = false,
+           "numbers_in_threes"_a = false)
       .def("ends", &word_ends, "text"_a);
   nb::class_<VocabularyBuilder>(m, "VocabularyBuilder")
       .def("__init__", &make_builder, "texts"_a)
@@ -228,7 +250,10 @@ void bind_tokenizer(nb::module_& m) {
            "eos_id"_a = nb::none(), "separator_id"_a = nb::none(), "unknown_id"_a = nb::none())
       .def("byte_pairs", &byte_pairs, "merges"_a, "word_pattern"_a)
       .def("byte_pairs", &byte_pairs_of_file, "merges"_a, "word_pattern"_a)
+      .def("character_pairs", &character_pairs, "merges"_a, "word_pattern"_a)
+      .def("character_pairs", &character_pairs_of_file, "merges"_a, "word_pattern"_a)
       .def("sentencepiece", &sentencepiece, "scores"_a)
+      .def("unigram", &unigram, "scores"_a, "unknown_score"_a, "char_map"_a)
       .def("word_pieces",
            [](const VocabularyBuilder& builder) { return made([&] { return builder.word_pieces(); }); });
   bind_vocabulary(m);

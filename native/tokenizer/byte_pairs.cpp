@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "vocabulary/byte_alphabet.h"
 
 namespace puna {
@@ -11,23 +12,49 @@ void BytePairs::encode(std::string_view word, std::vector<int32_t>& tokens) {
     tokens.push_back(token);
     return;
   }
-  const auto length = static_cast<int32_t>(word.size());
-  symbols_.clear();
-  for (int32_t i = 0; i < length; ++i) {
-    const auto byte = static_cast<uint8_t>(word[static_cast<size_t>(i)]);
-    symbols_.push_back({vocabulary_.byte_token(byte), i - 1, i + 1 < length ? i + 1 : -1});
-  }
-  heap_.clear();
-  for (int32_t i = 0; i < length; ++i) offer(i);
-  std::make_heap(heap_.begin(), heap_.end());
+  begin(word);
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end());
     const Candidate best = heap_.back();
     heap_.pop_back();
     merge(best);
   }
-  for (int32_t i = 0; i >= 0 && i < length; i = symbols_[static_cast<size_t>(i)].behind)
-    if (const int32_t token = symbols_[static_cast<size_t>(i)].token; token >= 0) tokens.push_back(token);
+  append(word, tokens);
+}
+
+void BytePairs::begin(std::string_view word) {
+  const bool bytes = vocabulary_.algorithm() == Algorithm::kBytePairs;
+  symbols_.assign(word.size(), {-1, -1, -1});
+  int32_t before = -1;
+  for (size_t at = 0; at < word.size();) {
+    const size_t length = bytes ? 1 : decode_utf8(word, at).length;
+    symbols_[at].token = bytes ? vocabulary_.byte_token(static_cast<uint8_t>(word[at]))
+                               : vocabulary_.find(word.substr(at, length));
+    symbols_[at].before = before;
+    const auto here = static_cast<int32_t>(at);
+    if (before >= 0) symbols_[static_cast<size_t>(before)].behind = here;
+    before = here;
+    at += length;
+  }
+  heap_.clear();
+  for (int32_t i = word.empty() ? -1 : 0; i >= 0; i = symbols_[static_cast<size_t>(i)].behind) offer(i);
+  std::make_heap(heap_.begin(), heap_.end());
+}
+
+void BytePairs::append(std::string_view word, std::vector<int32_t>& tokens) const {
+  const bool bytes = vocabulary_.algorithm() == Algorithm::kBytePairs;
+  for (int32_t i = word.empty() ? -1 : 0; i >= 0;) {
+    const auto [token, before, behind] = symbols_[static_cast<size_t>(i)];
+    const auto at = static_cast<size_t>(i);
+    i = behind;
+    if (token >= 0) {
+      tokens.push_back(token);
+    } else if (!bytes) {
+      for (const char byte : word.substr(at, decode_utf8(word, at).length))
+        if (const int32_t found = vocabulary_.byte_token(static_cast<uint8_t>(byte)); found >= 0)
+          tokens.push_back(found);
+    }
+  }
 }
 
 // Unless one of the two has merged with another meanwhile. Symbols only grow, so equal tokens are still the

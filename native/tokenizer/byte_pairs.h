@@ -1,5 +1,5 @@
-// Byte-pair encoding of words: bytes become tokens, and neighbours merge, the earliest merge of the list
-// first, among equals the leftmost.
+// Byte-pair encoding of words: bytes, or characters, become tokens, and neighbours merge, the earliest merge
+// of the list first, among equals the leftmost.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ class BytePairs {
  public:
   explicit BytePairs(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
 
-  // Appends the tokens of a word; bytes without a token only keep their neighbours apart.
+  // Appends the tokens of a word; bytes without a token only keep their neighbours apart. Of characters
+  // without a token the bytes become tokens.
   void encode(std::string_view word, std::vector<int32_t>& tokens);
 
  private:
@@ -32,13 +33,15 @@ class BytePairs {
     }
   };
 
+  void begin(std::string_view word);
+  void append(std::string_view word, std::vector<int32_t>& tokens) const;
   int32_t whole_word(std::string_view word);
   bool offer(int32_t position);
   void merge(const Candidate& best);
 
   const Vocabulary& vocabulary_;
   // Of the word at hand.
-  std::vector<Symbol> symbols_;
+  std::vector<Symbol> symbols_;  // each where it begins
   std::vector<Candidate> heap_;
   std::string written_;
 };

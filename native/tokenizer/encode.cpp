@@ -1,7 +1,9 @@
 #include "tokenizer/encode.h"
 
 #include "tokenizer/byte_pairs.h"
+#include "tokenizer/character_pairs.h"
 #include "tokenizer/sentencepiece.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/word_piece.h"
 #include "vocabulary/token_finder.h"
 
@@ -38,8 +40,21 @@ std::vector<int32_t> encode(const Vocabulary& vocabulary, const WordCutter* word
       });
       break;
     }
+    case Algorithm::kCharacterPairs: {
+      CharacterPairs model(vocabulary, *words);
+      encode_pieces(vocabulary, text, parse_special, tokens,
+                    [&](std::string_view piece) { model.encode(piece, tokens); });
+      break;
+    }
     case Algorithm::kSentencePiece: {
       SentencePiece model(vocabulary);
+      const bool with_prefix = vocabulary.has(kAddSpacePrefix) && !is_within;
+      encode_pieces(vocabulary, text, parse_special, tokens,
+                    [&](std::string_view piece) { model.encode(piece, with_prefix, tokens); });
+      break;
+    }
+    case Algorithm::kUnigram: {
+      Unigram model(vocabulary);
       const bool with_prefix = vocabulary.has(kAddSpacePrefix) && !is_within;
       encode_pieces(vocabulary, text, parse_special, tokens,
                     [&](std::string_view piece) { model.encode(piece, with_prefix, tokens); });

@@ -3,36 +3,20 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "tokenizer/cut_at_spaces.h"
 
 namespace puna {
-namespace {
 
-constexpr std::string_view kSpace = "▁";
-
-}  // namespace
-
-// Words are merged alone: text is cut in front of a space where no token could ever reach across.
 void SentencePiece::encode(std::string_view text, bool with_prefix, std::vector<int32_t>& tokens) {
   written_.clear();
-  if (with_prefix) written_ += kSpace;
+  if (with_prefix) written_ += kSpaceSign;
   for (const char c : text) {
     if (c == ' ')
-      written_ += kSpace;
+      written_ += kSpaceSign;
     else
       written_ += c;
   }
-  const std::string_view all = written_;
-  size_t word = 0;
-  for (size_t at = all.find(kSpace, 1); at != std::string_view::npos;
-       at = all.find(kSpace, at + kSpace.size())) {
-    size_t before = at - 1;
-    while (is_continuation(all[before])) --before;
-    if (vocabulary_.joins_space(decode_utf8(all, before).code) || all.substr(before, at - before) == kSpace)
-      continue;
-    encode_word(all.substr(word, at - word), tokens);
-    word = at;
-  }
-  encode_word(all.substr(word), tokens);
+  cut_at_spaces(vocabulary_, written_, [&](std::string_view word) { encode_word(word, tokens); });
 }
 
 void SentencePiece::encode_word(std::string_view word, std::vector<int32_t>& tokens) {

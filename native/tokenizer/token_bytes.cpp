@@ -5,16 +5,15 @@
 #include <vector>
 
 #include "text/token_table.h"
+#include "tokenizer/cut_at_spaces.h"
 #include "vocabulary/byte_alphabet.h"
 
 namespace puna {
 namespace {
 
-constexpr std::string_view kSpace = "▁";
-
 void append_spaced(std::string_view text, std::string& bytes) {
-  for (size_t space; (space = text.find(kSpace)) != std::string_view::npos;
-       text.remove_prefix(space + kSpace.size()))
+  for (size_t space; (space = text.find(kSpaceSign)) != std::string_view::npos;
+       text.remove_prefix(space + kSpaceSign.size()))
     bytes.append(text.substr(0, space)) += ' ';
   bytes.append(text);
 }

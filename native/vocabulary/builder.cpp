@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "gguf/reader.h"
+#include "normalization/char_map.h"
 #include "vocabulary/byte_alphabet.h"
 #include "vocabulary/token_finder.h"
 
@@ -16,6 +17,11 @@ namespace puna {
 namespace {
 
 constexpr std::string_view kSpace = "▁";
+
+std::string byte_name(uint32_t byte) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  return {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
+}
 
 std::string too_many(const char* what, size_t count, size_t limit) {
   return std::to_string(count) + " " + what + " are more than the limit of " + std::to_string(limit);
@@ -62,6 +68,10 @@ struct VocabularyBuilder::Tables {
   std::vector<float> scores = {};
   std::vector<uint32_t> before_space = {};
   std::string_view word_pattern = {};
+  float unknown_score = 0;
+  std::vector<uint32_t> char_map = {};
+  std::string_view replacements = {};
+  std::vector<int32_t> user_defined = {};
 };
 
 VocabularyBuilder::VocabularyBuilder(const std::vector<std::string_view>& texts)
@@ -132,12 +142,20 @@ std::vector<uint8_t> VocabularyBuilder::byte_pairs(const std::vector<std::string
   return pack(tables);
 }
 
+std::vector<uint8_t> VocabularyBuilder::character_pairs(const std::vector<std::string_view>& merges,
+                                                        std::string_view word_pattern) const {
+  Tables tables{.algorithm = Algorithm::kCharacterPairs, .word_pattern = word_pattern};
+  for (uint32_t byte = 0; byte < 256; ++byte) tables.byte_tokens.push_back(find(byte_name(byte)));
+  tables.merges = merge_table(merges);
+  tables.before_space = characters_before_space();
+  return pack(tables);
+}
+
 std::vector<uint8_t> VocabularyBuilder::sentencepiece(std::vector<float> scores) const {
   if (scores.size() != size()) throw Error("there must be one score for each token");
   Tables tables{.algorithm = Algorithm::kSentencePiece};
-  constexpr char kHex[] = "0123456789ABCDEF";
   for (uint32_t byte = 0; byte < 256; ++byte) {
-    int32_t token = find(std::string{'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'});
+    int32_t token = find(byte_name(byte));
     if (token < 0 && byte < 0x80) token = find(std::string(1, static_cast<char>(byte)));
     tables.byte_tokens.push_back(token < 0 ? conventions_.unknown : token);
   }
@@ -148,15 +166,52 @@ std::vector<uint8_t> VocabularyBuilder::sentencepiece(std::vector<float> scores)
   return pack(tables);
 }
 
+std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float unknown_score,
+                                                std::string_view char_map) const {
+  if (scores.size() != size()) throw Error("there must be one score for each token");
+  check_sought(scores);
+  Tables tables{.algorithm = Algorithm::kUnigram,
+                .byte_tokens = std::vector<int32_t>(256, -1),
+                .scores = std::move(scores),
+                .before_space = characters_before_space(),
+                .unknown_score = unknown_score};
+  if (!char_map.empty()) {
+    uint32_t num_bytes = 0;  // of nodes
+    if (char_map.size() >= sizeof num_bytes) std::memcpy(&num_bytes, char_map.data(), sizeof num_bytes);
+    if (num_bytes == 0 || num_bytes >= char_map.size() - sizeof num_bytes)
+      throw Error("the map of characters is cut short");
+    tables.char_map.resize(num_bytes / sizeof(uint32_t));
+    std::memcpy(tables.char_map.data(), char_map.data() + sizeof num_bytes,
+                tables.char_map.size() * sizeof(uint32_t));
+    tables.replacements = char_map.substr(sizeof num_bytes + num_bytes);
+    CharMap(tables.char_map, tables.replacements);  // it says what is wrong
+    tables.user_defined = user_defined();
+  }
+  return pack(tables);
+}
+
 std::vector<uint8_t> VocabularyBuilder::word_pieces() const {
-  check_sought();
+  check_sought({});
   return pack({.algorithm = Algorithm::kWordPiece, .byte_tokens = std::vector<int32_t>(256, -1)});
 }
 
-void VocabularyBuilder::check_sought() const {
-  for (size_t token = 0; token < size(); ++token)
+// scores: of tokens that are not sought, -infinity; empty: all are.
+void VocabularyBuilder::check_sought(const std::vector<float>& scores) const {
+  for (size_t token = 0; token < size(); ++token) {
+    if (!scores.empty() && !std::isfinite(scores[token])) continue;
     if (const size_t bytes = text(token).size(); bytes > kMaxSoughtBytes)
       throw Error("token " + std::to_string(token) + ": " + too_many("bytes", bytes, kMaxSoughtBytes));
+  }
+}
+
+std::vector<int32_t> VocabularyBuilder::user_defined() const {
+  std::vector<int32_t> tokens;
+  for (size_t token = 0; token < size(); ++token)
+    if (static_cast<TokenKind>(traits_[token] & kKindMask) == TokenKind::kUserDefined)
+      tokens.push_back(static_cast<int32_t>(token));
+  const auto text_of = [this](int32_t token) { return text(static_cast<size_t>(token)); };
+  std::sort(tokens.begin(), tokens.end(), [&](int32_t a, int32_t b) { return text_of(a) < text_of(b); });
+  return tokens;
 }
 
 std::vector<MergeSlot> VocabularyBuilder::merge_table(const std::vector<std::string_view>& merges) const {
@@ -216,6 +271,7 @@ std::vector<uint8_t> VocabularyBuilder::pack(const Tables& tables) const {
   header.hash_key = hash_key_;
   header.algorithm = tables.algorithm;
   header.conventions = conventions_;
+  header.unknown_score = tables.unknown_score;
   Packer packer(header);
   packer.add(kTextEnds, ends_);
   packer.add(kTexts, texts_);
@@ -228,6 +284,9 @@ std::vector<uint8_t> VocabularyBuilder::pack(const Tables& tables) const {
   packer.add(kAlwaysFound, finder(false));
   packer.add(kAllFound, finder(true));
   packer.add(kWordPattern, tables.word_pattern);
+  packer.add(kCharMap, tables.char_map);
+  packer.add(kReplacements, tables.replacements);
+  packer.add(kUserDefined, tables.user_defined);
   return packer.finish();
 }
 

@@ -35,6 +35,16 @@ class VocabularyBuilder {
   // scores: of each token; the pair with the best one is merged first.
   std::vector<uint8_t> sentencepiece(std::vector<float> scores) const;
 
+  // As byte_pairs, of a vocabulary written in characters, not bytes; of what is no token, bytes become
+  // "<0x0A>".
+  std::vector<uint8_t> character_pairs(const std::vector<std::string_view>& merges,
+                                       std::string_view word_pattern) const;
+
+  // scores: of each token, all finite but those of tokens that are not sought in text. char_map: as
+  // SentencePiece compiles it; empty: none. Error: a map that is damaged, or as word_pieces.
+  std::vector<uint8_t> unigram(std::vector<float> scores, float unknown_score,
+                               std::string_view char_map) const;
+
   // Words begin with U+2581 in it, as llama.cpp's converter writes them. Error: a token that is too long to
   // be looked for at each place of a text.
   std::vector<uint8_t> word_pieces() const;
@@ -47,7 +57,8 @@ class VocabularyBuilder {
   std::vector<MergeSlot> merge_table(const std::vector<std::string_view>& merges) const;
   std::vector<FinderNode> finder(bool all) const;
   std::vector<uint32_t> characters_before_space() const;
-  void check_sought() const;
+  void check_sought(const std::vector<float>& scores) const;
+  std::vector<int32_t> user_defined() const;
   std::vector<uint8_t> pack(const Tables& tables) const;
 
   const uint64_t hash_key_ = KeyedHash::random_key();

@@ -26,17 +26,27 @@ constexpr uint8_t kStripsSpaceAfter = 16;  // swallows the whitespace behind it
 constexpr uint8_t kStripsSpaceBefore = 32;
 constexpr uint8_t kAllTraits = kKindMask | kEndsGeneration | kStripsSpaceAfter | kStripsSpaceBefore;
 
-enum class Algorithm : uint32_t { kBytePairs, kSentencePiece, kWordPiece };
+enum class Algorithm : uint32_t { kBytePairs, kCharacterPairs, kSentencePiece, kUnigram, kWordPiece };
+
+// Of words that patterns cut.
+constexpr bool is_pairs(Algorithm algorithm) {
+  return algorithm == Algorithm::kBytePairs || algorithm == Algorithm::kCharacterPairs;
+}
 
 enum Convention : uint32_t {
   kAddBos = 1,
   kAddEos = 2,
   kAddSeparator = 4,    // between two texts
-  kAddSpacePrefix = 8,  // SentencePiece: in front of text that follows nothing or a special token
+  kAddSpacePrefix = 8,  // SentencePiece, unigram: in front of text that follows nothing or a special token
   kWholeWords = 16,     // byte pairs: a word that is a token is that token, whatever merges
-  kLowercase = 32,      // WordPiece
+  kLowercase = 32,      // WordPiece, character pairs
   kStripAccents = 64,   // WordPiece
-  kEndWithSeparator = 128,
+  kEndWithSeparator = 128,  // a text, whatever is said of EOS
+  kMergeSpaces = 256,       // unigram: of several in a row one stays, and words begin with one
+  kWriteSpaces = 512,       // character pairs: as U+2581
+  kWholeNewlines = 1024,    // character pairs: as kWholeWords, of words of newlines
+  kBeginWithSpace = 2048,   // character pairs: each word
+  kDropSpaces = 4096,       // character pairs: words of white space
 };
 
 // Settings of a model's tokenizer besides its tokens.
@@ -80,17 +90,20 @@ struct FinderNode {
 };
 
 enum SectionId : size_t {
-  kTextEnds,     // uint32: where each token's text ends in kTexts
-  kTexts,        // char
-  kTraits,       // uint8 each token
-  kTextIndex,    // TextSlot
-  kByteTokens,   // int32[256]: what a byte becomes if nothing merges; -1: nothing
-  kMerges,       // MergeSlot, byte pairs only
-  kScores,       // float each token, SentencePiece only
-  kBeforeSpace,  // uint32: characters before a space within tokens, ascending, SentencePiece only
-  kAlwaysFound,  // FinderNode: tokens that are found in any text
-  kAllFound,     // FinderNode: and those that are found if asked for
-  kWordPattern,  // char: how text is cut into words, by name, byte pairs only
+  kTextEnds,      // uint32: where each token's text ends in kTexts
+  kTexts,         // char
+  kTraits,        // uint8 each token
+  kTextIndex,     // TextSlot
+  kByteTokens,    // int32[256]: what a byte becomes if nothing merges; -1: nothing
+  kMerges,        // MergeSlot, byte pairs only
+  kScores,        // float each token, SentencePiece and unigram only; -infinity: not sought in text
+  kBeforeSpace,   // uint32: characters before a space within tokens, ascending, unless it is byte pairs
+  kAlwaysFound,   // FinderNode: tokens that are found in any text
+  kAllFound,      // FinderNode: and those that are found if asked for
+  kWordPattern,   // char: how text is cut into words, by name, pairs only
+  kCharMap,       // uint32: nodes of a CharMap, unigram only
+  kReplacements,  // char: its replacements
+  kUserDefined,   // int32: tokens, by their text, unigram only
   kNumSections,
 };
 
@@ -108,6 +121,7 @@ struct Header {
   uint64_t hash_key = 0;
   Algorithm algorithm = Algorithm::kBytePairs;
   Conventions conventions;
+  float unknown_score = 0;  // unigram: of a character that is no token
   std::array<Section, kNumSections> sections;
 };
 

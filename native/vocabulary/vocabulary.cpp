@@ -52,27 +52,31 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
   index_ = section<TextSlot>(kTextIndex);
   byte_tokens_ = section<int32_t>(kByteTokens, 256);
   check(header_.algorithm <= Algorithm::kWordPiece, "algorithm");
-  const bool scored = header_.algorithm == Algorithm::kSentencePiece;
+  const bool unigram = header_.algorithm == Algorithm::kUnigram;
+  const bool scored = unigram || header_.algorithm == Algorithm::kSentencePiece;
   scores_ = section<float>(kScores, scored ? ends_.size() : 0);
   merges_ = section<MergeSlot>(kMerges);
   before_space_ = section<uint32_t>(kBeforeSpace);
   always_found_ = section<FinderNode>(kAlwaysFound);
   all_found_ = section<FinderNode>(kAllFound);
   word_pattern_ = as_text(section<char>(kWordPattern));
-  const bool cuts_words = header_.algorithm == Algorithm::kBytePairs;
-  check(word_pattern_.empty() != cuts_words && is_utf8(word_pattern_), "way of cutting words");
+  check(word_pattern_.empty() != is_pairs(header_.algorithm) && is_utf8(word_pattern_),
+        "way of cutting words");
+  char_map_ = CharMap(section<uint32_t>(kCharMap), as_text(section<char>(kReplacements)));
+  user_defined_ = section<int32_t>(kUserDefined);
   check_tokens();
   check_tables();
+  for (size_t token = 0; token < size(); ++token)
+    if (!unigram || is_sought(static_cast<int32_t>(token))) longest_ = std::max(longest_, text(token).size());
 }
 
-void Vocabulary::check_tokens() {
+void Vocabulary::check_tokens() const {
   const size_t count = size();
   check(count > 0 && count <= kMaxTokens && texts_.size() <= kMaxTextBytes, "size");
   uint32_t last = 0;
   bool ok = true;
   for (const uint32_t end : ends_) {
     ok = ok && last <= end && end - last <= kMaxTokenBytes;
-    longest_ = std::max<size_t>(longest_, end - last);
     last = end;
   }
   check(ok && last == texts_.size(), "table of texts");
@@ -84,6 +88,9 @@ void Vocabulary::check_tokens() {
   check(is_token(named.bos) && is_token(named.eos) && is_token(named.separator) && is_token(named.unknown),
         "header");
   check(std::all_of(byte_tokens_.begin(), byte_tokens_.end(), is_token), "table of bytes");
+  check(std::isfinite(header_.unknown_score), "header");
+  for (const int32_t token : user_defined_) ok = ok && token >= 0 && is_token(token);
+  check(ok, "list of user-defined tokens");
 }
 
 void Vocabulary::check_tables() const {
@@ -100,8 +107,7 @@ void Vocabulary::check_tables() const {
     ok = ok && slot.token >= -1 && slot.token < count && (slot.rank < 0 || slot.token >= 0);
     free += slot.rank < 0;
   }
-  const bool merges = header_.algorithm == Algorithm::kBytePairs;
-  check(ok && (free > 0) == merges && merges_.size() <= UINT32_MAX, "table of merges");
+  check(ok && (free > 0) == is_pairs(header_.algorithm) && merges_.size() <= UINT32_MAX, "table of merges");
   check_finder(always_found_, size());
   check_finder(all_found_, size());
 }

@@ -1,11 +1,13 @@
 // Reads a vocabulary in the form of format.h, in place.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "normalization/char_map.h"
 #include "vocabulary/format.h"
 #include "vocabulary/keyed_hash.h"
 
@@ -32,7 +34,7 @@ class Vocabulary {
     return texts_.substr(begin, ends_[token] - begin);
   }
   std::span<const uint8_t> traits() const { return traits_; }
-  size_t longest() const { return longest_; }  // bytes of a token
+  size_t longest() const { return longest_; }  // bytes of a token that is sought in text
   TokenKind kind(size_t token) const { return static_cast<TokenKind>(traits_[token] & kKindMask); }
 
   int32_t find(std::string_view text) const {  // -1: none
@@ -43,6 +45,10 @@ class Vocabulary {
   int32_t byte_token(uint8_t byte) const { return byte_tokens_[byte]; }
   Merge find_merge(int32_t left, int32_t right) const;
   float score(int32_t token) const { return scores_[static_cast<size_t>(token)]; }
+  bool is_sought(int32_t token) const { return std::isfinite(score(token)); }
+  float unknown_score() const { return header_.unknown_score; }
+  const CharMap& char_map() const { return char_map_; }
+  std::span<const int32_t> user_defined() const { return user_defined_; }  // by their text
   bool joins_space(char32_t character) const;  // some token has a space behind this character
 
   // Those that are found in any text, or also those that are found only if asked for.
@@ -53,7 +59,7 @@ class Vocabulary {
   std::span<const T> section(SectionId id, size_t count) const;
   template <typename T>
   std::span<const T> section(SectionId id) const;
-  void check_tokens();
+  void check_tokens() const;
   void check_tables() const;
 
   std::span<const uint8_t> bytes_;
@@ -70,6 +76,8 @@ class Vocabulary {
   std::span<const uint32_t> before_space_;
   std::span<const FinderNode> always_found_, all_found_;
   std::string_view word_pattern_;
+  std::span<const int32_t> user_defined_;
+  CharMap char_map_;
 };
 
 }  // namespace puna

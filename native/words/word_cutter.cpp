@@ -1,5 +1,7 @@
 #include "words/word_cutter.h"
 
+#include "base/utf8.h"
+#include "words/character_set.h"
 #include "words/matcher.h"
 
 namespace puna {
@@ -29,15 +31,34 @@ std::vector<uint32_t> with_digits_in_threes(std::string_view text, const std::ve
   return ends;
 }
 
+std::vector<uint32_t> cut_numbers(std::string_view text) {
+  static const CharacterSet numbers(property_ranges('N'));
+  std::vector<uint32_t> ends;
+  for (size_t at = 0; at < text.size();) {
+    size_t count = 0, end = at;
+    for (DecodedCharacter next; end < text.size(); end += next.length, ++count)
+      if (next = decode_utf8(text, end); !numbers.contains(next.code)) break;
+    for (; count > 0; --count) {
+      at += decode_utf8(text, at).length;
+      if ((count - 1) % 3 == 0) ends.push_back(static_cast<uint32_t>(at));
+    }
+    if (at < text.size()) at += decode_utf8(text, at).length;
+  }
+  if (ends.empty() || ends.back() < text.size()) ends.push_back(static_cast<uint32_t>(text.size()));
+  return ends;
+}
+
 }  // namespace
 
-WordCutter::WordCutter(const std::vector<std::string_view>& patterns, bool digits_in_threes)
-    : digits_in_threes_(digits_in_threes) {
+WordCutter::WordCutter(const std::vector<std::string_view>& patterns, bool digits_in_threes,
+                       bool numbers_in_threes)
+    : digits_in_threes_(digits_in_threes), numbers_in_threes_(numbers_in_threes) {
   for (const std::string_view pattern : patterns) patterns_.push_back(compile_pattern(pattern));
 }
 
 std::vector<uint32_t> WordCutter::ends(std::string_view text) const {
-  std::vector<uint32_t> words = {static_cast<uint32_t>(text.size())};
+  std::vector<uint32_t> words =
+      numbers_in_threes_ ? cut_numbers(text) : std::vector{static_cast<uint32_t>(text.size())};
   for (const Pattern& pattern : patterns_) {
     Matcher matcher(pattern);
     std::vector<uint32_t> pieces;

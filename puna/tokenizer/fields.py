@@ -71,6 +71,18 @@ class Fields:
             raise TokenizerError(f"{key}: {len(array)} entries for a vocabulary of {length}")
         return array[:length]
 
+    def octets(self, key: str, limit: int) -> bytes:
+        """An array of bytes; empty if the file has no such key."""
+        value = self._metadata.get(key)
+        if value is None:
+            return b""
+        array = np.asarray(value)
+        if array.ndim != 1 or array.dtype not in (np.uint8, np.int8):
+            raise self._wrong(key, "an array of bytes")
+        if len(array) > limit:
+            raise TokenizerError(f"{key}: {len(array)} bytes are more than the limit of {limit}")
+        return array.tobytes()
+
     def _wrong(self, key: str, expected: str) -> TokenizerError:
         if key not in self._metadata:
             return TokenizerError(f"{key} is missing")

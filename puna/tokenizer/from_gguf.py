@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from puna._native import NativeError, VocabularyBuilder
 from puna.tokenizer.errors import TokenizerError
@@ -27,6 +28,11 @@ from puna.tokenizer.well_known import mark_by_name
 log = logging.getLogger(__name__)
 
 _PREFIX = "tokenizer.ggml."
+MAX_CHAR_MAP = 4 << 20
+"""Bytes. SentencePiece's own take less than 1 MiB."""
+_MAX_SCORE = np.float32(1e30)
+_UNKNOWN_PENALTY = np.float32(10)
+"""How much less likely than any token a character is that is none."""
 _ROLE_KEYS = {
     "bos": ("cls_token_id", "bos_token_id"),
     "eos": ("eos_token_id",),
@@ -46,6 +52,7 @@ _FLAG_KEYS = {
     Convention.ADD_SPACE_PREFIX: "add_space_prefix",
     Convention.LOWERCASE: "normalizer.lowercase",
     Convention.STRIP_ACCENTS: "normalizer.strip_accents",
+    Convention.MERGE_SPACES: "remove_extra_whitespaces",
 }
 # These masks swallow the whitespace in front of them.
 _MASK_STRIPS = {
@@ -62,6 +69,8 @@ class _Defaults(NamedTuple):
 
     ids: Mapping[str, int] = MappingProxyType({})
     flags: Convention = Convention(0)
+    always: Convention = Convention(0)
+    """Whatever it says."""
 
 
 def load_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -75,16 +84,15 @@ def build_vocabulary(metadata: Mapping[str, Any]) -> bytes:
     """
     fields = Fields(metadata)
     model = fields.string(f"{_PREFIX}model")
-    if model == "gpt2":
-        return _byte_level_bpe(fields)
-    if model == "llama":
-        return _sentencepiece_bpe(fields)
-    if model == "bert":
-        return _word_pieces(fields)
-    raise TokenizerError(
-        f"{_PREFIX}model: {model[:40]!r} is not supported; "
-        "supported are 'gpt2' (byte-level BPE), 'llama' (SentencePiece) and 'bert' (WordPiece)"
-    )
+    pre = fields.string(f"{_PREFIX}pre", default="")
+    # Files in Ollama's own form call Gemma 4's vocabulary SentencePiece's.
+    if model == "gemma4" or (model == "llama" and pre == "gemma4"):
+        return _pairs(fields, "gemma4")
+    if model not in _MODELS:
+        raise TokenizerError(
+            f"{_PREFIX}model: {model[:40]!r} is not supported; supported are {', '.join(map(repr, _MODELS))}"
+        )
+    return _MODELS[model](fields)
 
 
 @contextmanager
@@ -96,22 +104,42 @@ def _naming(key: str) -> Iterator[None]:
         raise TokenizerError(f"{_PREFIX}{key}: {error}") from error
 
 
-def _byte_level_bpe(fields: Fields) -> bytes:
-    name = _pre_tokenizer(fields)
+def _byte_pairs(fields: Fields) -> bytes:
+    return _pairs(fields, _pre_tokenizer(fields))
+
+
+def _pairs(fields: Fields, name: str) -> bytes:
     pre_tokenizer = PRE_TOKENIZERS[name]
-    builder = _tokens(fields, _Defaults(flags=pre_tokenizer.conventions))
+    builder = _tokens(fields, _Defaults(flags=pre_tokenizer.conventions, always=pre_tokenizer.always))
     merges = fields.strings(f"{_PREFIX}merges")
     with _naming("merges"):
+        if pre_tokenizer.in_characters:
+            return builder.character_pairs(merges, name)
         return builder.byte_pairs(merges, name)
 
 
-def _sentencepiece_bpe(fields: Fields) -> bytes:
+def _sentencepiece(fields: Fields) -> bytes:
     flags = Convention.ADD_BOS | Convention.ADD_SPACE_PREFIX
     builder = _tokens(fields, _Defaults({"unknown": 0, "bos": 1, "eos": 2}, flags))
-    scores = fields.numbers(f"{_PREFIX}scores", builder.size)
-    if scores is None:
-        scores = np.zeros(builder.size)
-    return builder.sentencepiece(scores.astype(np.float32).tobytes())
+    return builder.sentencepiece(_scores(fields, builder.size).tobytes())
+
+
+def _scores(fields: Fields, vocab_size: int) -> NDArray[np.float32]:
+    scores = fields.numbers(f"{_PREFIX}scores", vocab_size)
+    return np.zeros(vocab_size, np.float32) if scores is None else scores.astype(np.float32)
+
+
+def _unigram(fields: Fields) -> bytes:
+    builder = _tokens(fields, _Defaults({"unknown": 2, "eos": 1}, Convention.ADD_EOS))
+    scores = _scores(fields, builder.size)
+    scores = np.nan_to_num(scores, nan=-_MAX_SCORE).clip(-_MAX_SCORE, _MAX_SCORE)
+    kinds = np.frombuffer(bytes(_kinds(fields, builder.size)), np.uint8)
+    lowest = scores[kinds == TokenKind.NORMAL].min(initial=_MAX_SCORE)
+    scores[kinds == TokenKind.USER_DEFINED] = 0
+    scores[~np.isin(kinds, (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED))] = -np.inf
+    char_map = fields.octets(f"{_PREFIX}precompiled_charsmap", MAX_CHAR_MAP)
+    with _naming("precompiled_charsmap" if char_map else "tokens"):
+        return builder.unigram(scores.tobytes(), float(lowest - _UNKNOWN_PENALTY), char_map)
 
 
 def _word_pieces(fields: Fields) -> bytes:
@@ -120,6 +148,15 @@ def _word_pieces(fields: Fields) -> bytes:
     builder = _tokens(fields, defaults)
     with _naming("tokens"):
         return builder.word_pieces()
+
+
+_MODELS = {
+    "gpt2": _byte_pairs,
+    "whitespace": _byte_pairs,
+    "llama": _sentencepiece,
+    "t5": _unigram,
+    "bert": _word_pieces,
+}
 
 
 def _pre_tokenizer(fields: Fields) -> str:
@@ -150,16 +187,17 @@ def _tokens(fields: Fields, defaults: _Defaults) -> VocabularyBuilder:
     with _naming("tokens"):
         builder.set_traits(bytes(traits))
     builder.set_conventions(
-        _flags(fields, named, defaults.flags),
+        _flags(fields, named, defaults),
         **{f"{role}_id": named[role] for role in ("bos", "eos", "separator", "unknown")},
     )
     return builder
 
 
-def _flags(fields: Fields, named: Mapping[str, int | None], flags: Convention) -> Convention:
-    """What a file says and what it leaves to `flags`."""
+def _flags(fields: Fields, named: Mapping[str, int | None], defaults: _Defaults) -> Convention:
+    flags = defaults.flags
     for flag, role in ((Convention.ADD_BOS, "bos"), (Convention.ADD_EOS, "eos")):
-        flags = _with(flags, flag, _adds(fields, role, named[role], flag in flags))
+        added = flag in defaults.always or _adds(fields, role, named[role], flag in flags)
+        flags = _with(flags, flag, added and named[role] is not None)
     for flag, key in _FLAG_KEYS.items():
         said = fields.boolean(_PREFIX + key)
         flags = _with(flags, flag, flag in flags if said is None else said)

@@ -39,3 +39,14 @@ class Convention(IntFlag):
     LOWERCASE = 32
     STRIP_ACCENTS = 64
     END_WITH_SEPARATOR = 128
+    """Whatever is said of EOS."""
+    MERGE_SPACES = 256
+    """Of several in a row one stays, and words begin with one."""
+    WRITE_SPACES = 512
+    """As U+2581."""
+    WHOLE_NEWLINES = 1024
+    """As WHOLE_WORDS, of words of newlines."""
+    BEGIN_WITH_SPACE = 2048
+    """Each word."""
+    DROP_SPACES = 4096
+    """Words of white space."""

@@ -14,6 +14,7 @@ from puna._native import WordCutter
 from puna.tokenizer.kinds import Convention
 
 _NONE, _WHOLE_WORDS, _ADD_BOS = Convention(0), Convention.WHOLE_WORDS, Convention.ADD_BOS
+_WRITE_SPACES, _WHOLE_NEWLINES = Convention.WRITE_SPACES, Convention.WHOLE_NEWLINES
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,14 @@ class PreTokenizer:
     """In the syntax of native/words/pattern.h."""
     digits_in_threes: bool = False
     """After the patterns, runs of digits are cut in threes, counted from their end."""
+    numbers_in_threes: bool = False
+    """Before the patterns, likewise, but what is before a run stays with its first digits."""
+    in_characters: bool = False
+    """The vocabulary is written in characters, not in those that stand for bytes."""
     conventions: Convention = _NONE
     """If the file does not say."""
+    always: Convention = _NONE
+    """Whatever the file says."""
 
 
 _CONTRACTION = r"'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
@@ -54,6 +61,7 @@ def _cased_words(upper: str, lower: str, contraction: str, digits: str) -> str:
 # Only ASCII letters have a case here; all others count as both.
 _UPPER, _LOWER = r"[\p{L}&&[^a-z]]", r"[\p{L}&&[^A-Z]]"
 _UPPER_OR_MARK, _LOWER_OR_MARK = r"[[\p{L}\p{M}]&&[^a-z]]", r"[[\p{L}\p{M}]&&[^A-Z]]"
+_LETTER_OR_MARK = r"[\p{L}\p{M}]"
 
 # What Kimi takes for Chinese.
 _HAN = (
@@ -69,6 +77,10 @@ _DEEPSEEK3 = (
     r"[一-龥぀-ゟ゠-ヿ]+",
     r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
     rf"|{_NEWLINES_AND_SPACES}",
+)
+# Scripts that are written without spaces, and Hangul.
+_ASIAN = (
+    "[一-鿿㐀-䶿豈-\ufaff぀-ゟ゠-ヿ･-ﾟ⼀-\u2fdf\u0e40-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-ꩿꧠ-\ua9ff가-\ud7afᄀ-ᇿ]+"
 )
 # Cased letters, as of some older Unicode.
 _DEEPSEEK_LETTERS = (
@@ -93,6 +105,10 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
         "gpt-2 phi-2 gigachat a.x-4.0 mellum modern-bert exaone4 mpt olmo jais trillion granite-docling "
         "jina-es jina-de jina-v2-es jina-v2-de",
         PreTokenizer((_GPT2,)),
+    ),
+    (
+        "jina-v1-en jina-v2-code roberta-bpe",
+        PreTokenizer((_GPT2,), conventions=Convention.ADD_SEPARATOR),
     ),
     (
         "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
@@ -150,6 +166,27 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
             (_cased_words(_UPPER_OR_MARK, _LOWER_OR_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),),
             conventions=_WHOLE_WORDS,
         ),
+    ),
+    (
+        "tiny_aya cohere2moe",
+        PreTokenizer(
+            (_cased_words(_LETTER_OR_MARK, _LETTER_OR_MARK, f"(?:{_CONTRACTION})?", r"\p{N}{1,3}"),),
+            numbers_in_threes=True,
+        ),
+    ),
+    (
+        "youtu",
+        PreTokenizer(
+            (
+                r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+                _cased_words(_LETTER_OR_MARK, _LETTER_OR_MARK, f"(?:{_CONTRACTION})?", r"\p{N}"),
+            ),
+            conventions=_WHOLE_WORDS,
+        ),
+    ),
+    (
+        "afmoe",
+        PreTokenizer((_ASIAN, _DEEPSEEK3[2]), numbers_in_threes=True),
     ),
     (
         "tekken",
@@ -213,11 +250,37 @@ _FAMILIES: tuple[tuple[str, PreTokenizer], ...] = (
     ),
 )
 
-PRE_TOKENIZERS = {name: pre for names, pre in _FAMILIES for name in names.split()}
+# Of vocabularies that are written in characters.
+_LINES = r"[^\n]+|[\n]+"
+_IN_CHARACTERS: tuple[tuple[str, PreTokenizer], ...] = (
+    (
+        "gemma4 granite-embed-multi-311m",
+        PreTokenizer(
+            (_LINES,),
+            in_characters=True,
+            conventions=_WRITE_SPACES | _WHOLE_NEWLINES | _ADD_BOS,
+            always=_ADD_BOS,
+        ),
+    ),
+    ("sarvam-moe", PreTokenizer((_LINES,), in_characters=True, conventions=_WRITE_SPACES)),
+    (
+        "mmbert",
+        PreTokenizer(
+            (_LINES,),
+            in_characters=True,
+            conventions=_WRITE_SPACES | _WHOLE_NEWLINES | Convention.BEGIN_WITH_SPACE,
+        ),
+    ),
+    ("whitespace", PreTokenizer((r"\S+",), in_characters=True, conventions=Convention.DROP_SPACES)),
+)
+
+PRE_TOKENIZERS = {name: pre for names, pre in (*_FAMILIES, *_IN_CHARACTERS) for name in names.split()}
 
 
 @cache
 def word_cutter(name: str) -> WordCutter:
     """Of one of PRE_TOKENIZERS."""
     pre_tokenizer = PRE_TOKENIZERS[name]
-    return WordCutter([*pre_tokenizer.patterns], pre_tokenizer.digits_in_threes)
+    return WordCutter(
+        [*pre_tokenizer.patterns], pre_tokenizer.digits_in_threes, pre_tokenizer.numbers_in_threes
+    )

@@ -15,13 +15,16 @@ from puna.gguf import GgufFile
 from puna.tokenizer import Tokenizer, load_tokenizer
 from puna.tokenizer.pre_tokenizers import PRE_TOKENIZERS
 from tests.oracle.llamacpp import LlamaCpp
+from tests.tokenizer.char_maps import REPLACEMENTS
 from tests.tokenizer.texts import HARD_TEXTS, random_texts
 from tests.tokenizer.vocabularies import (
     CONTROL,
     NORMAL,
     all_pairs_bpe,
     bpe,
+    character_pairs,
     sentencepiece,
+    unigram,
     word_pieces,
     write_model,
 )
@@ -53,6 +56,11 @@ VOCABULARIES = {
     "sentencepiece": sentencepiece(),
     "sentencepiece-no-prefix": sentencepiece(add_space_prefix=False),
     "sentencepiece-eos": sentencepiece(add_bos_token=False, add_eos_token=True),
+    "unigram": unigram(),
+    "unigram-keeps-spaces": unigram(remove_extra_whitespaces=False, add_bos_token=True),
+    "unigram-without-map": {k: v for k, v in unigram(add_space_prefix=False).items() if "charsmap" not in k},
+    "gemma4": character_pairs("", "gemma4", add_bos_token=False),
+    "whitespace-lower": character_pairs("whitespace", "whitespace", **{"normalizer.lowercase": True}),
     "word-pieces": word_pieces(),
     "word-pieces-with-case": word_pieces(**{"normalizer.lowercase": False}),
     "word-pieces-with-accents": word_pieces(**{"normalizer.strip_accents": False}),
@@ -96,16 +104,20 @@ def tokens_of(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("pre", PRE_NAMES)
 def test_words_are_cut_as_the_file_says(pre, tmp_path):
-    vocabulary = all_pairs_bpe(pre)
+    vocabulary = (
+        character_pairs(pre, "whitespace" if pre == "whitespace" else "gpt2")
+        if PRE_TOKENIZERS[pre].in_characters
+        else all_pairs_bpe(pre)
+    )
     with loaded(write_model(tmp_path / "model.gguf", vocabulary)) as pair:
-        pair.check_many(vocabulary["tokenizer.ggml.tokens"])
+        pair.check_many(vocabulary["tokenizer.ggml.tokens"], 300)  # llama.cpp takes long for some
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_vocabularies(name, tmp_path):
     vocabulary = VOCABULARIES[name]
     with loaded(write_model(tmp_path / "model.gguf", vocabulary)) as pair:
-        pair.check_many(vocabulary["tokenizer.ggml.tokens"])
+        pair.check_many([*vocabulary["tokenizer.ggml.tokens"], *REPLACEMENTS])
 
 
 def test_real_model(smollm2_path):

@@ -23,7 +23,7 @@ KINDS = METADATA["tokenizer.ggml.token_type"]
     [
         ("model", None, "model is missing"),
         ("model", 7, "model: expected a string, found int"),
-        ("model", "t5", "model: 't5' is not supported; supported are 'gpt2' .* 'llama'"),
+        ("model", "rwkv", "model: 'rwkv' is not supported; supported are 'gpt2'.*, 'bert'$"),
         ("pre", ["x"], "pre: expected a string, found list"),
         ("tokens", None, "tokens is missing"),
         ("tokens", "abc", "tokens: expected an array of strings, found str"),

@@ -25,6 +25,8 @@ RUNS = [*" \n\t\u00a01aA'!-日é\u0301٣", "\n ", "1٣", "a'", " '", "a ", "<sen
 
 def by_library(pre: PreTokenizer) -> library.PreTokenizer:
     patterns = [*pre.patterns]
+    if pre.numbers_in_threes:
+        patterns.insert(0, r"(?<=\p{N})(?=(\p{N}{3})*(?!\p{N}))")
     if pre.digits_in_threes:
         patterns.append("(?=([0-9]{3})+(?![0-9]))")
     return library.Sequence(

@@ -9,6 +9,8 @@ from typing import Any
 import gguf
 import numpy as np
 
+from tests.tokenizer.char_maps import compiled
+
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 WIDTH = 32
 # User-defined and control tokens, some inside others, some in the words around them.
@@ -119,6 +121,50 @@ def word_pieces(**extra: Any) -> dict[str, Any]:
     } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
 
 
+def unigram(**extra: Any) -> dict[str, Any]:
+    """With ties among its scores, a map of characters, and kinds of tokens that are not found in text."""
+    rng = np.random.default_rng(2)
+    special = {"<pad>": CONTROL, "</s>": CONTROL, "<unk>": UNKNOWN, "<s>": CONTROL, "<mask>": USER_DEFINED}
+    tail = {"<extra_id_0>": USER_DEFINED, "unused": UNUSED, "<0x41>": BYTE, "nothing": 0, "▁日本語": UNUSED}
+    letters = "abcdefghijklmnoprstuvwxyzAEHVIé日本語株🙂👩.,!'123⁄"
+    texts = list(dict.fromkeys([*special, *_WORDS.split(), *_PIECES.split(), *letters, *SPECIAL, *tail]))
+    kinds = {**SPECIAL, "ñandú": NORMAL, **special, **tail}
+    return {
+        "tokenizer.ggml.model": "t5",
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": np.array([kinds.get(text, NORMAL) for text in texts], np.int32),
+        "tokenizer.ggml.scores": -rng.integers(4, 40, len(texts)).astype(np.float32) / 4,
+        "tokenizer.ggml.precompiled_charsmap": np.frombuffer(compiled(), np.uint8),
+        "tokenizer.ggml.add_space_prefix": True,
+        "tokenizer.ggml.remove_extra_whitespaces": True,
+        "tokenizer.ggml.eos_token_id": 1,
+        "tokenizer.ggml.unknown_token_id": 2,
+        "tokenizer.ggml.bos_token_id": 3,
+        "tokenizer.ggml.seperator_token_id": 1,
+    } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
+
+
+def character_pairs(pre: str, model: str = "gpt2", **extra: Any) -> dict[str, Any]:
+    """Byte pairs written in characters, as Gemma 4's, of which any two merge that often meet."""
+    letters = "▁abcdehilmnorstuvw123.,'!<>_éñ日本語🙂👩"
+    pairs = [left + " " + right for left in letters for right in letters]
+    order = np.random.default_rng(3).permutation(len(pairs))
+    merges = [pairs[i] for i in order] + ["th e", "▁t he", "he l", "▁▁ ▁▁", "lo ▁w", "日 本語"]
+    unions = [merge.replace(" ", "") for merge in merges]
+    texts = [*letters, *"\nABxyzgkpHEVTµ©", *(f"<0x{b:02X}>" for b in range(250)), *unions, "\n\n", "\n\n\n"]
+    texts = list(dict.fromkeys([*texts, *SPECIAL]))
+    kinds = {**SPECIAL, **{f"<0x{b:02X}>": BYTE for b in range(256)}}
+    return {
+        "tokenizer.ggml.model": model,
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": np.array([kinds.get(text, NORMAL) for text in texts], np.int32),
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": texts.index("<|im_start|>"),
+        "tokenizer.ggml.eos_token_id": texts.index("<|im_end|>"),
+    } | {f"tokenizer.ggml.{key}": value for key, value in extra.items()}
+
+
 def write_model(path: Path, metadata: dict[str, Any]) -> Path:
     """A model with this vocabulary that llama.cpp loads."""
     writer = gguf.GGUFWriter(path, "llama")
@@ -152,5 +198,7 @@ def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
         writer.add_uint32(key, value)
     elif isinstance(value, str):
         writer.add_string(key, value)
+    elif isinstance(value, np.ndarray) and value.dtype == np.uint8:
+        writer.add_key_value(key, value.tolist(), gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT8)
     else:
         writer.add_array(key, list(value) if isinstance(value, list) else value.tolist())
