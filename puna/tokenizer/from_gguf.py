@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _PREFIX = "tokenizer.ggml."
 MAX_CHAR_MAP = 4 << 20
 """Bytes. SentencePiece's own take less than 1 MiB."""
-_MAX_SCORE = np.float32(1e30)
+_MAX_SCORE = 1e30
 _UNKNOWN_PENALTY = np.float32(10)
 """How much less likely than any token a character is that is none."""
 _ROLE_KEYS = {
