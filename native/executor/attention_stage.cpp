@@ -5,14 +5,17 @@
 namespace puna {
 namespace {
 
+const std::vector<QueryRun>& runs_of(const Step& step, const AttentionStage& stage) {
+  return step.query_runs[static_cast<size_t>(stage.domain)];
+}
+
 AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const AttentionTile& tile) {
-  const Batch& batch = step.batch;
-  const int64_t start = batch.sequence_starts[static_cast<size_t>(tile.sequence)];
+  const QueryRun& run = runs_of(step, stage)[static_cast<size_t>(tile.run)];
   const KvLayer& layer = step.plan.layers[static_cast<size_t>(stage.layer)];
-  const BlockTables& tables = batch.kv[static_cast<size_t>(layer.group)];
+  const BlockTables& tables = step.batch.kv[static_cast<size_t>(layer.group)];
   return {
-      .q = step.floats(stage.q, start),
-      .out = step.floats(stage.out, start),
+      .q = step.floats(stage.q, run.first_row),
+      .out = step.floats(stage.out, run.first_row),
       .num_heads = stage.num_heads,
       .num_kv_heads = stage.num_kv_heads,
       .head_dim = stage.head_dim,
@@ -20,8 +23,8 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
       .kv_head = static_cast<int>(tile.kv_head),
       .token_begin = tile.token_begin,
       .token_end = tile.token_end,
-      .first_position = batch.positions[static_cast<size_t>(start)],
-      .block_table = tables.of(tile.sequence),
+      .first_position = run.first_position,
+      .block_table = tables.of(run.sequence),
       .blocks = tables.blocks,
       .kv_type = step.plan.kv_type,
       .layout = &layer.layout,
@@ -52,7 +55,7 @@ void run_piece(const Step& step, const AttentionArgs& args, const AttentionTile&
 }  // namespace
 
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept {
-  AttentionTiles tiles(stage, step.batch, step.num_threads);
+  AttentionTiles tiles(stage, runs_of(step, stage), step.num_threads);
   int64_t end = 0;              // of the tile's tasks
   while (!step.is_stopped()) {  // a long context takes seconds
     const int64_t task = claimed.fetch_add(1, std::memory_order_relaxed);

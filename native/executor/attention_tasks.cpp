@@ -12,15 +12,33 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-AttentionTiles::AttentionTiles(const AttentionStage& stage, const Batch& batch, int num_threads)
+std::vector<QueryRun> query_runs(const Batch& batch, Domain domain) {
+  std::vector<QueryRun> runs;
+  int32_t next = -1, end = -1;  // the token behind the last run's, and the end of its sequence's
+  for (int64_t row = 0; row < num_rows(batch, domain); ++row) {
+    const int32_t token = token_of(batch, domain, row);
+    if (token == next && token < end) {
+      ++runs.back().num_tokens;
+    } else {
+      const auto starts = batch.sequence_starts;
+      const auto after = std::upper_bound(starts.begin(), starts.end(), token);
+      runs.push_back({after - starts.begin() - 1, row, 1, batch.positions[static_cast<size_t>(token)]});
+      end = *after;
+    }
+    next = token + 1;
+  }
+  return runs;
+}
+
+AttentionTiles::AttentionTiles(const AttentionStage& stage, std::span<const QueryRun> runs, int num_threads)
     : stage_(stage),
-      batch_(batch),
+      runs_(runs),
       heads_(stage.num_heads / stage.num_kv_heads),
       tile_tokens_(std::max(int64_t{1}, kMaxAttentionRows / heads_)) {
-  tile_.sequence = -1;
+  tile_.run = -1;
   tile_.kv_head = stage.num_kv_heads;
   if (num_threads == 1) return;  // all tiles in one piece
-  AttentionTiles all(stage, batch, 1);
+  AttentionTiles all(stage, runs, 1);
   int64_t total = 0;
   while (all.next()) total += all.work();
   share_ = divide_up(total, kTasksPerThread * num_threads);
@@ -29,16 +47,11 @@ AttentionTiles::AttentionTiles(const AttentionStage& stage, const Batch& batch, 
 
 void AttentionTiles::hold_back(int64_t total_work) {
   if (total_work * partial_floats(stage_.value_dim) <= kMostPartialFloats) return;
-  AttentionTiles all(stage_, batch_, 1);
+  AttentionTiles all(stage_, runs_, 1);
   all.share_ = share_;
   int64_t wanted = 0;
   while (all.next()) wanted += all.tile().partial_floats;
   undivided_floats_ = std::max(wanted - kMostPartialFloats, int64_t{0});
-}
-
-int64_t AttentionTiles::length() const {
-  const auto s = static_cast<size_t>(tile_.sequence);
-  return batch_.sequence_starts[s + 1] - batch_.sequence_starts[s];
 }
 
 int64_t AttentionTiles::work() const {
@@ -50,11 +63,9 @@ bool AttentionTiles::advance() {
   if (tile_index_ == 0) {
     if (++tile_.kv_head >= stage_.num_kv_heads) {
       tile_.kv_head = 0;
-      do {
-        if (++tile_.sequence >= batch_.num_sequences()) return false;
-      } while (length() == 0);
+      if (++tile_.run >= static_cast<int64_t>(runs_.size())) return false;
     }
-    tile_index_ = divide_up(length(), tile_tokens_);
+    tile_index_ = divide_up(runs_[static_cast<size_t>(tile_.run)].num_tokens, tile_tokens_);
   }
   --tile_index_;
   return true;
@@ -67,14 +78,15 @@ bool AttentionTiles::next() {
   }
   if (!advance()) return false;
   tile_.token_begin = tile_index_ * tile_tokens_;
-  tile_.token_end = std::min(tile_.token_begin + tile_tokens_, length());
+  const int64_t num_tokens = runs_[static_cast<size_t>(tile_.run)].num_tokens;
+  tile_.token_end = std::min(tile_.token_begin + tile_tokens_, num_tokens);
   see_segments();
   divide();
   return true;
 }
 
 void AttentionTiles::see_segments() {
-  const int64_t first = batch_.positions[batch_.sequence_starts[static_cast<size_t>(tile_.sequence)]];
+  const int64_t first = runs_[static_cast<size_t>(tile_.run)].first_position;
   const int64_t begin = first + tile_.token_begin + 1 - stage_.window;  // of the first token's view
   tile_.first_segment = stage_.window > 0 && begin > 0 ? begin / kSegmentTokens : 0;
   tile_.last_segment = divide_up(first + tile_.token_end, kSegmentTokens);
@@ -105,7 +117,8 @@ int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_th
   return std::min(most * kTasksPerThread * num_threads, kMostPartialFloats);
 }
 
-AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads) {
+AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumDomains> runs,
+                               int num_threads) {
   AttentionNeeds needs;
   if (num_threads == 1) return needs;
   const AttentionStage* last = nullptr;
@@ -113,7 +126,7 @@ AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_thr
     const auto* attention = std::get_if<AttentionStage>(&stage);
     if (attention == nullptr || (last != nullptr && attention->has_shape_of(*last))) continue;
     last = attention;
-    AttentionTiles tiles(*attention, batch, num_threads);
+    AttentionTiles tiles(*attention, runs[static_cast<size_t>(attention->domain)], num_threads);
     while (tiles.next()) {
       const AttentionTile& tile = tiles.tile();
       if (tile.pieces == 1) continue;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "executor/program.h"
 
@@ -12,11 +14,19 @@ namespace puna {
 // where there are more, the tiles that come first are not divided: then the later ones are what evens out.
 inline constexpr int64_t kMostPartialFloats = int64_t{16} << 20;
 
+// Neighbouring rows of a domain that are neighbouring tokens of one sequence.
+struct QueryRun {
+  int64_t sequence, first_row, num_tokens;
+  int64_t first_position;  // of its tokens
+};
+
+std::vector<QueryRun> query_runs(const Batch& batch, Domain domain);
+
 // A tile of query tokens under one KV head.
 struct AttentionTile {
-  int64_t sequence = 0;
+  int64_t run = 0;  // whose tokens they are
   int64_t kv_head = 0;
-  int64_t token_begin = 0, token_end = 0;       // of the sequence's new tokens
+  int64_t token_begin = 0, token_end = 0;       // of the run's
   int64_t first_segment = 0, last_segment = 0;  // that the tokens see
   int64_t pieces = 1;                           // tasks that the segments are shared out over
   // Of tiles in several pieces: memory for the sums of its segments, how much of it those before take, and
@@ -34,7 +44,7 @@ struct AttentionTile {
 // depend on how it is divided; see kSegmentTokens.
 class AttentionTiles {
  public:
-  AttentionTiles(const AttentionStage& stage, const Batch& batch, int num_threads);
+  AttentionTiles(const AttentionStage& stage, std::span<const QueryRun> runs, int num_threads);
 
   // False behind the last one.
   bool next();
@@ -42,19 +52,18 @@ class AttentionTiles {
 
  private:
   bool advance();
-  int64_t length() const;
   int64_t work() const;  // of the tile
   void see_segments();
   void divide();
   void hold_back(int64_t total_work);
 
   const AttentionStage& stage_;
-  const Batch& batch_;
+  const std::span<const QueryRun> runs_;
   const int64_t heads_;           // query heads of a KV head
   const int64_t tile_tokens_;     // query tokens of a tile
   int64_t share_ = 0;             // work that one task should not exceed by much
   int64_t undivided_floats_ = 0;  // sums that tiles still to come must do without
-  int64_t tile_index_ = 0;        // tiles of this sequence and head that are still to come
+  int64_t tile_index_ = 0;        // tiles of this run and head that are still to come
   AttentionTile tile_;
 };
 
@@ -67,6 +76,8 @@ struct AttentionNeeds {
 // The most partial_floats that a step can need in which no context is longer, whatever its batch.
 int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_threads);
 
-AttentionNeeds attention_needs(const Plan& plan, const Batch& batch, int num_threads);
+// runs: of each domain.
+AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumDomains> runs,
+                               int num_threads);
 
 }  // namespace puna

@@ -124,9 +124,16 @@ int ProgramBuilder::add_layer(int layer, int num_kv_heads, int head_dim, int64_t
   const auto turned = turned_.find(k);
   if (turned != turned_.end()) kv.rotation = turned->second;
   if ((turned != turned_.end() && !turned->second) || turned_.contains(v)) plan_.can_shift = false;
-  require(attention_layers_.insert(layer).second, "layer " + text(layer) + " has two attentions");
+  const auto place = static_cast<int>(plan_.layers.size());
+  require(attention_layers_.emplace(layer, place).second, "layer " + text(layer) + " has two attentions");
   plan_.layers.push_back(kv);
-  return static_cast<int>(plan_.layers.size()) - 1;
+  return place;
+}
+
+int ProgramBuilder::place_of(int layer) const {
+  const auto found = attention_layers_.find(layer);
+  require(found != attention_layers_.end(), "layer " + text(layer) + " keeps no keys and values");
+  return found->second;
 }
 
 int64_t ProgramBuilder::add_state(int layer, int64_t num_values) {
@@ -226,8 +233,8 @@ void ProgramBuilder::place_layers(bool by_window) {
 }
 
 void ProgramBuilder::check_layers() const {
-  std::set<int> layers = attention_layers_;
-  layers.insert(recurrent_layers_.begin(), recurrent_layers_.end());
+  std::set<int> layers = recurrent_layers_;
+  for (const auto& [layer, place] : attention_layers_) layers.insert(layer);
   int next = 0;
   for (const int layer : layers) {
     require(layer == next, "layer " + text(next) + " keeps nothing");

@@ -10,7 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "executor/op_call.h"
@@ -69,13 +69,15 @@ class ProgramBuilder {
   const float* values(const std::string& name, int64_t count);  // of one or two dimensions
   const float* constant(std::span<const float> values);
 
-  std::map<std::pair<std::vector<float>, float>, RopeTable> rope_tables;
+  std::map<std::tuple<Domain, std::vector<float>, float>, RopeTable> rope_tables;
   // The values of the buffer were just turned by their tokens' positions.
   void set_rotation(int buffer, const KeyRotation& rotation);
   // The values of the buffer hang on their tokens' positions in another way.
   void set_positioned(int buffer) { turned_[buffer] = std::nullopt; }
   // v: kNoBuffer where values are columns of the keys. Returns the layer's place in the plan.
   int add_layer(int layer, int num_kv_heads, int head_dim, int64_t window, int k, int v);
+  // The place in the plan of a layer that was added.
+  int place_of(int layer) const;
   // Returns where in a block of states the layer has so many values more: at a multiple of 64 bytes.
   int64_t add_state(int layer, int64_t num_values);
 
@@ -89,7 +91,8 @@ class ProgramBuilder {
   std::map<int, int> copies_;
   // The buffers whose values depend on their tokens' positions: by one rotation, or otherwise.
   std::map<int, std::optional<KeyRotation>> turned_;
-  std::set<int> attention_layers_, recurrent_layers_;
+  std::map<int, int> attention_layers_;  // the graph's -> their places in the plan
+  std::set<int> recurrent_layers_;
   int64_t state_bytes_ = 0;
 };
 

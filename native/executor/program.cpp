@@ -151,10 +151,12 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
     reserve(memory_[d], plan_.row_bytes[d], num_rows(batch, static_cast<Domain>(d)));
   reserve(replicas_, plan_.replica_bytes(), num_threads);
   find_kv_slots(batch, plan_.groups, kv_slots_);
+  for (const Domain domain : {Domain::kTokens, Domain::kRows})
+    query_runs_[static_cast<size_t>(domain)] = query_runs(batch, domain);
   if (plan_.kept_row_bytes > 0) find_states(batch, states_);
   reserve(kept_inputs_, plan_.kept_row_bytes, num_drafts(states_));
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
-  const AttentionNeeds needs = attention_needs(plan_, batch, num_threads);
+  const AttentionNeeds needs = attention_needs(plan_, query_runs_, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
   reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads, most_expert_results(batch));
   if (static_cast<int64_t>(work_->attention_arrivals.size()) < needs.split_tiles)
@@ -204,6 +206,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
       .memory = {memory_[0].bytes.get(), memory_[1].bytes.get(), memory_[2].bytes.get()},
       .replicas = replicas_.bytes.get(),
       .kv_slots = kv_slots_,
+      .query_runs = query_runs_,
       .states = states_,
       .kept_inputs = kept_inputs_.bytes.get(),
       .adapted = adapted_,

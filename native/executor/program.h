@@ -36,6 +36,13 @@ inline int64_t num_rows(const Batch& batch, Domain domain) {
   return static_cast<int64_t>(batch.rows.size() + (domain == Domain::kRows ? batch.hidden.size() : 0));
 }
 
+// The token that a row of the domain is of.
+inline int32_t token_of(const Batch& batch, Domain domain, int64_t row) {
+  const auto at = static_cast<size_t>(row);
+  if (domain == Domain::kTokens) return static_cast<int32_t>(row);
+  return at < batch.rows.size() ? batch.rows[at] : batch.hidden[at - batch.rows.size()];
+}
+
 struct Buffer {
   int64_t row_bytes;
   int64_t width = 0;  // floats per row; 0 for a private layout (quantized activations, rotation tables)
@@ -93,7 +100,9 @@ struct AdapterStage {
   size_t linear;  // index of that stage
 };
 
+// layer: of the plan's, whose keys and values are attended to.
 struct AttentionStage {
+  Domain domain;
   int layer, num_heads, num_kv_heads, head_dim, value_dim;
   float scale, softcap;
   int64_t window;
@@ -103,7 +112,7 @@ struct AttentionStage {
 
   // Whether the work falls into the same tasks.
   bool has_shape_of(const AttentionStage& other) const {
-    return num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
+    return domain == other.domain && num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
            value_dim == other.value_dim && window == other.window;
   }
 };
@@ -187,6 +196,7 @@ struct KvSlot {
 };
 
 struct AdaptedRows;
+struct QueryRun;
 struct SequenceState;
 struct SharedWork;
 class ExpertPaging;
@@ -267,6 +277,7 @@ class Program {
   std::vector<AdaptedRows> adapted_;
   std::vector<std::weak_ptr<Adapter>> adapters_;
   std::vector<KvSlot> kv_slots_;  // [groups][T]
+  std::array<std::vector<QueryRun>, kNumDomains> query_runs_;
   std::vector<SequenceState> states_;
   std::unique_ptr<SharedWork> work_;
   std::unique_ptr<ExpertPaging> paging_;

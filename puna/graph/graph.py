@@ -53,6 +53,8 @@ class Tracer:
     shapes: Shapes
     nodes: list[Node] = field(default_factory=list)
     states: dict[tuple[int, bool], StateSpec] = field(default_factory=dict)  # by layer and whether recurrent
+    left_out: set[str] = field(default_factory=set)
+    """Tensors that files may have and no op reads."""
 
     def op(self, op: Op, *inputs: Value) -> Value:
         """What the op makes of the inputs. Raises GraphError if it cannot."""
@@ -61,6 +63,10 @@ class Tracer:
             self._keep(op.layer, op.state(self.shapes))
         self.nodes.append(Node(op, inputs, op.tensors(self.shapes), output))
         return output
+
+    def leave_out(self, tensor: str) -> None:
+        """Of a tensor that changes nothing."""
+        self.left_out.add(tensor)
 
     def _keep(self, layer: int, state: StateSpec) -> None:
         """Recurrent states of a layer are one; an attention may stand beside them."""

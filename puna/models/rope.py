@@ -42,16 +42,19 @@ def rope(
         return Rope(head_dim, style=style, inv_freq=inv_freq.astype(np.float32), scale=scale)
 
 
-def unscaled_rope(p: Hyperparameters, style: Literal["normal", "neox"], head_dim: int, base: float) -> Rope:
-    """A rotation that the file's scaling leaves alone."""
-    inv_freq = _frequencies(p, _rotary_dim(p, head_dim), base)
+def unscaled_rope(
+    p: Hyperparameters, style: Literal["normal", "neox"], head_dim: int, base: float, *, suffix: str = ""
+) -> Rope:
+    """A rotation that the file's scaling leaves alone. suffix: of the key with the number of dimensions."""
+    inv_freq = _frequencies(p, _rotary_dim(p, head_dim, suffix), base)
     return Rope(head_dim, style=style, inv_freq=inv_freq.astype(np.float32))
 
 
-def _rotary_dim(p: Hyperparameters, head_dim: int) -> int:
-    dim = p.integer("rope.dimension_count", head_dim, maximum=head_dim)
+def _rotary_dim(p: Hyperparameters, head_dim: int, suffix: str = "") -> int:
+    name = f"rope.dimension_count{suffix}"
+    dim = p.integer(name, head_dim, maximum=head_dim)
     if dim % 2:
-        raise HyperparameterError(f"metadata {p.key('rope.dimension_count')} is {dim}, which is odd")
+        raise HyperparameterError(f"metadata {p.key(name)} is {dim}, which is odd")
     return dim
 
 

@@ -41,6 +41,8 @@ class Layer:
     gated: bool = True
     biased: bool = False
     choice_biased: bool = False
+    scaled: bool = False
+    weighs_input: bool = False
     types: tuple[str, str] = ("F32", "F32")  # of gate and up, of down
 
     def tensors(self) -> Tensors:
@@ -56,6 +58,8 @@ class Layer:
                 tensors[f"{name}.bias"] = random(EXPERTS, rows, seed=len(name))
         if self.choice_biased:
             tensors["exp_probs_b.bias"] = random(EXPERTS, seed=9)
+        if self.scaled:
+            tensors["ffn_down_exps.scale"] = random(EXPERTS, seed=10)
         return _fused(tensors) if self.fused else tensors
 
     def define(self, b: ProgramBuilder, x: int, logits: int, known: Mapping[str, object]) -> int:
@@ -63,10 +67,11 @@ class Layer:
         if not self.gated:
             weights = ["ffn_up_exps", None]
         names = [*weights, "ffn_down_exps"]
-        names += [f"{name}.bias" for name in (*names, "exp_probs_b")]
+        names += [*(f"{name}.bias" for name in (*names, "exp_probs_b")), "ffn_down_exps.scale"]
         tensors = [name if name in known else None for name in names]
         out = b.buffer(self.width)
-        attributes = {key: getattr(self, key) for key in ("num_used", "scores", "normalized", "scale")}
+        keys = ("num_used", "scores", "normalized", "scale", "weighs_input")
+        attributes = {key: getattr(self, key) for key in keys}
         sizes = {"gated": int(self.gated), "num_groups": self.groups[0], "num_groups_used": self.groups[1]}
         b.op("Moe", [x, logits], [out], tensors, activation=self.activation, **attributes, **sizes)
         return out
@@ -83,6 +88,8 @@ class Layer:
             groups=self.groups,
             choice_bias=w.get("exp_probs_b.bias"),
         )
+        if self.scaled:
+            weights = weights * w["ffn_down_exps.scale"][experts]
         out = np.zeros(x.shape)
         for t, e, weight in zip(
             np.repeat(np.arange(len(x)), self.num_used), experts.ravel(), weights.ravel(), strict=True
@@ -91,10 +98,11 @@ class Layer:
             def product(name: str, vector: NDArray, e: int = e) -> NDArray:
                 return w[name][e] @ vector + (w[f"{name}.bias"][e] if self.biased else 0)
 
-            gate, up = product("ffn_gate_exps", x[t]), product("ffn_up_exps", x[t])
+            before, behind = (weight, 1) if self.weighs_input else (1, weight)
+            gate, up = (product(f"ffn_{part}_exps", before * x[t]) for part in ("gate", "up"))
             f = self.activation
             hidden = reference.gated(f, gate, up) if self.gated else reference.activation(f, up)
-            out[t] += weight * product("ffn_down_exps", hidden)
+            out[t] += behind * product("ffn_down_exps", hidden)
         return out
 
 
@@ -172,6 +180,8 @@ LAYERS = {
     "all used": Layer(num_used=EXPERTS, activation="gelu"),
     "gpt-oss": Layer(scores="chosen_softmax", normalized=False, activation="swiglu_oai", biased=True),
     "deepseek": Layer(scores="sigmoid", scale=2.5, choice_biased=True, groups=(4, 2)),
+    "gemma4": Layer(fused=True, activation="gelu", scaled=True),
+    "llama4": Layer(scores="sigmoid", normalized=False, weighs_input=True),
     "fused biases": Layer(fused=True, biased=True),
     "without a gate": Layer(gated=False, biased=True, activation="relu_squared"),
 }

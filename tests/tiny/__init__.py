@@ -3,10 +3,11 @@
 from tests.tiny.alibi import ALIBI
 from tests.tiny.dense import DENSE
 from tests.tiny.files import SPECIAL_TOKENS, Quantize, Tiny, byte_level_vocabulary, write_tiny
+from tests.tiny.gemmas import GEMMAS
 from tests.tiny.hybrids import HYBRIDS
 from tests.tiny.layer_norm import LAYER_NORM_MODELS
 from tests.tiny.mixtures import MIXTURES
 
-TINY: dict[str, Tiny] = {**DENSE, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS, **ALIBI}
+TINY: dict[str, Tiny] = {**DENSE, **GEMMAS, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS, **ALIBI}
 
 __all__ = ["SPECIAL_TOKENS", "TINY", "Quantize", "Tiny", "byte_level_vocabulary", "write_tiny"]

@@ -44,6 +44,8 @@ class Tiny:
     one_projection: bool = False
     """Of what a delta net is made of, as in older files of Qwen3-Next."""
     layer_tensors: Callable[[Tiny, int], Tensors] = transformer
+    model_tensors: Callable[[Tiny, int], Tensors] = lambda _tiny, _vocab: {}
+    """Further ones that are no layer's."""
     output_norm: str = "output_norm.weight"
     embedding_norm: bool = False
     norm_bias: bool = False
@@ -83,7 +85,7 @@ def write_tiny(
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
         weight = weights.values(name, shape, rng)
-        if name.endswith("ffn_down.weight"):
+        if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", "norm_2.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
@@ -101,7 +103,8 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_block_count(tiny.layers)
     writer.add_context_length(tiny.context)
     writer.add_embedding_length(tiny.width)
-    writer.add_feed_forward_length(tiny.ffn)
+    if "feed_forward_length" not in tiny.metadata:
+        writer.add_feed_forward_length(tiny.ffn)
     writer.add_head_count(tiny.heads)
     if "attention.layer_norm_epsilon" not in tiny.metadata:
         writer.add_layer_norm_rms_eps(1e-5)
@@ -156,6 +159,7 @@ def _tensors(tiny: Tiny) -> Tensors:
     if tiny.long_factors:
         names = ("rope_factors_long.weight", "rope_factors_short.weight")
         tensors |= dict.fromkeys(names, (tiny.head_dim // 2,))
+    tensors |= tiny.model_tensors(tiny, vocab)
     for layer in range(tiny.layers):
         shapes = tiny.layer_tensors(tiny, layer)
         tensors |= {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}

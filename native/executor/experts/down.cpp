@@ -1,10 +1,21 @@
 // The products with `down`, and their sums. A thread takes some columns of the output for all visits of the
 // step, so that what its rows of `down` give is summed up while it is in cache.
 #include <algorithm>
+#include <array>
 
 #include "executor/experts/expert_step.h"
+#include "executor/experts/routing.h"
 
 namespace puna {
+
+const float* ExpertStep::sum_weights(int64_t row) const {
+  static constexpr auto kOnes = [] {
+    std::array<float, kMaxExperts> ones{};
+    ones.fill(1.0f);
+    return ones;
+  }();
+  return layer.weighs_input ? kOnes.data() : weights(row);
+}
 
 int64_t down_rows(int64_t num_visits) {
   constexpr int64_t kCachedFloats = int64_t{1} << 17, kMostUnits = 4;
@@ -41,7 +52,7 @@ void ExpertStep::run_down(WorkShares& shares, const uint8_t* next) const {
       });
     }
     for (int64_t t = 0; t < num_rows; ++t)
-      kernels().weighted_sum(results, end - row, visit_of_choice(t), weights(t), layer.num_used, end - row,
+      kernels().weighted_sum(results, end - row, visit_of_choice(t), sum_weights(t), layer.num_used, end - row,
                              step.floats(layer.out, t) + row);
     step.activity.finish_task(step.thread);
   }

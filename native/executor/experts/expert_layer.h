@@ -37,6 +37,7 @@ struct ExpertLayer {
   ExpertWeights gate, up, down;
   bool is_gated;  // if not, gate is all there is before down
   Activation activation;
+  bool weighs_input;  // a visit's weight is a factor of what its expert gets, not of what it gives
 
   // Buffers. Those of visits have num_used for each row, and are used from the first row's on.
   int gate_x, up_x;

@@ -28,6 +28,9 @@ struct ExpertStep {
   const float* weights(int64_t row) const {
     return reinterpret_cast<const float*>(experts(row) + layer.num_used);
   }
+  float weight_of_visit(int64_t visit) const;
+  // What the sum over a token's experts weighs them by.
+  const float* sum_weights(int64_t row) const;
   int32_t* row_of_visit() const { return ints(layer.row_of_visit, 0); }
   int32_t* visit_of_choice(int64_t row) const { return ints(layer.visit_of_choice, row); }
   uint8_t* hidden(int64_t visit) const { return step.bytes(layer.hidden, 0) + visit * layer.hidden_bytes; }

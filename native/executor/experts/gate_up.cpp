@@ -38,9 +38,13 @@ struct Unit {
   }
 
   // Into columns [row, row + num_rows) of what is hidden.
-  void activate(float* gate, const float* up, int64_t visit) const {
+  void activate(float* gate, float* up, int64_t visit) const {
     const ExpertLayer& layer = experts.layer;
     const Kernels& kernels = experts.kernels();
+    if (layer.weighs_input) {
+      const float weight = experts.weight_of_visit(visit);
+      for (float* results : {gate, up}) kernels.scale(results, weight, num_rows, results);
+    }
     uint8_t* hidden = experts.hidden(visit);
     const bool is_quantized = needs_quantized_input(layer.down.stack.first.type);
     float* out = is_quantized ? gate : reinterpret_cast<float*>(hidden) + row;
@@ -66,6 +70,12 @@ struct Unit {
 };
 
 }  // namespace
+
+float ExpertStep::weight_of_visit(int64_t visit) const {
+  const int64_t row = row_of_visit()[visit];
+  const int32_t* visits = visit_of_choice(row);
+  return weights(row)[std::find(visits, visits + layer.num_used, visit) - visits];
+}
 
 // Units go expert by expert: the activations of one's visits stay in the cache.
 void ExpertStep::run_gate_up(WorkShares& shares) const {

@@ -77,7 +77,10 @@ void choose_experts(const Routing& routing, const float* logits, int32_t* expert
     for (int i = 0; i < used; ++i) sum += weights[i];
     divisor = std::max(sum, kSmallestSum);
   }
-  for (int i = 0; i < used; ++i) weights[i] = weights[i] / divisor * routing.scale;
+  for (int i = 0; i < used; ++i) {
+    weights[i] = weights[i] / divisor * routing.scale;
+    if (routing.expert_scales != nullptr) weights[i] *= routing.expert_scales[experts[i]];
+  }
 }
 
 }  // namespace puna

@@ -16,7 +16,7 @@ struct Routing {
   int num_groups, num_groups_used;
   bool normalized;
   float scale;
-  const float* choice_bias;  // [num_experts], or nullptr
+  const float *choice_bias, *expert_scales;  // [num_experts], or nullptr
 };
 
 // experts, weights: [num_used], the highest first. Whatever the logits are, even not numbers, the experts are

@@ -8,8 +8,8 @@ namespace {
 
 // function(inputs..., n, out) for any n neighbouring places.
 template <size_t kInputs, typename Function>
-void elementwise(ProgramBuilder& builder, const OpCall& call, Function function) {
-  call.expect(kInputs, 1, 0);
+void elementwise(ProgramBuilder& builder, const OpCall& call, Function function, size_t num_tensors = 0) {
+  call.expect(kInputs, 1, num_tensors);
   const int out = call.outputs[0];
   const int64_t width = builder.width(out);
   for (const int input : call.inputs) builder.expect_width(input, width);
@@ -68,14 +68,23 @@ void add_vector(ProgramBuilder& builder, const OpCall& call) {
   with_vector(builder, call, builder.kernels().add);
 }
 
+void scale_by(ProgramBuilder& builder, const OpCall& call, float factor) {
+  const auto run = [scale = builder.kernels().scale, factor](const float* x, int64_t n, float* out) {
+    scale(x, factor, n, out);
+  };
+  elementwise<1>(builder, call, run, call.tensors.size());
+}
+
 void mul_vector(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 1);
+  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  if (shape.cols * shape.rows == 1) return scale_by(builder, call, *builder.values(call.tensor(0), 1));
   with_vector(builder, call, builder.kernels().mul);
 }
 
 void scale(ProgramBuilder& builder, const OpCall& call) {
-  const auto run = [scale = builder.kernels().scale, factor = call.number("factor")](
-                       const float* x, int64_t n, float* out) { scale(x, factor, n, out); };
-  elementwise<1>(builder, call, run);
+  call.expect(1, 1, 0);
+  scale_by(builder, call, call.number("factor"));
 }
 
 void softcap(ProgramBuilder& builder, const OpCall& call) {

@@ -10,7 +10,7 @@
 namespace puna {
 namespace {
 
-enum Tensor : size_t { kGate, kUp, kDown, kGateBias, kUpBias, kDownBias, kChoiceBias, kTensors };
+enum Tensor : size_t { kGate, kUp, kDown, kGateBias, kUpBias, kDownBias, kChoiceBias, kDownScale, kTensors };
 
 // Of a token's experts together: several times those of any real model.
 constexpr int64_t kMaxHidden = int64_t{1} << 18;
@@ -37,6 +37,7 @@ Routing routing_of(ProgramBuilder& builder, const OpCall& call) {
       .normalized = call.integer("normalized", 0, 1) == 1,
       .scale = call.number("scale"),
       .choice_bias = nullptr,
+      .expert_scales = nullptr,
   };
   routing.num_groups_used = integer("num_groups_used", 1, routing.num_groups);
   const int group = routing.num_experts / routing.num_groups;
@@ -47,6 +48,8 @@ Routing routing_of(ProgramBuilder& builder, const OpCall& call) {
               " groups of " + text(group));
   if (call.tensors[kChoiceBias])
     routing.choice_bias = builder.vector(call.tensor(kChoiceBias), routing.num_experts);
+  if (call.tensors[kDownScale])
+    routing.expert_scales = builder.vector(call.tensor(kDownScale), routing.num_experts);
   return routing;
 }
 
@@ -86,8 +89,11 @@ ExpertLayer layer_of(ProgramBuilder& builder, const OpCall& call, int64_t num_us
   ExpertLayer layer{};
   layer.num_experts = experts, layer.num_used = num_used, layer.out = out;
   layer.is_gated = call.integer("gated", 0, 1) == 1;
+  layer.weighs_input = call.integer("weighs_input", 0, 1) == 1;
   layer.activation = (layer.is_gated ? activation_named : function_named)(call.text("activation"));
   find_gate_and_up(builder, call, width, layer);
+  require(!layer.weighs_input || (layer.is_gated && !call.tensors[kGateBias] && !call.tensors[kUpBias]),
+          "weights can only be put on inputs of experts with a gate and without biases");
   const int64_t hidden = layer.num_hidden();
   require_range("the hidden values of a token's experts", hidden * num_used, 1, kMaxHidden);
   layer.down = {builder.matrices(call.tensor(kDown), hidden, width, experts),

@@ -7,9 +7,20 @@
 namespace puna {
 namespace {
 
-// Cosines, then sines, of each token's position. Layers with the same frequencies share a table.
-RopeTable rope_table(ProgramBuilder& builder, const std::vector<float>& inv_freq, float scale) {
-  const std::pair<std::vector<float>, float> key{inv_freq, scale};
+int64_t position_of(const RowRun& row, Domain domain) {
+  const Batch& batch = row.step.batch;
+  return batch.positions[static_cast<size_t>(token_of(batch, domain, row.row))];
+}
+
+// Where a table for such rows is made: for tokens in what embeds them, which comes first.
+int table_stage(ProgramBuilder& builder, Domain domain) {
+  return domain == Domain::kTokens ? 0 : builder.token_stage(domain);
+}
+
+// Cosines, then sines, of the position of each row's token. Layers with the same frequencies share a table.
+RopeTable rope_table(ProgramBuilder& builder, Domain domain, const std::vector<float>& inv_freq,
+                     float scale) {
+  const std::tuple<Domain, std::vector<float>, float> key{domain, inv_freq, scale};
   if (const auto found = builder.rope_tables.find(key); found != builder.rope_tables.end())
     return found->second;
   const auto half = static_cast<int64_t>(inv_freq.size());
@@ -17,15 +28,14 @@ RopeTable rope_table(ProgramBuilder& builder, const std::vector<float>& inv_freq
   const int out = builder.scratch(2 * half * static_cast<int64_t>(sizeof(float)));
   const auto run = [=](const RowRun& row) {
     float* table = row.at(out);
-    const double position = row.step.batch.positions[static_cast<size_t>(row.row)];
+    const auto position = static_cast<double>(position_of(row, domain));
     for (int64_t i = 0; i < half; ++i) {
       const double angle = position * static_cast<double>(frequencies[i]);
       table[i] = static_cast<float>(std::cos(angle)) * scale;
       table[half + i] = static_cast<float>(std::sin(angle)) * scale;
     }
   };
-  constexpr int kStage = 0;  // what embeds the tokens: there is one, since something has been written
-  builder.append(kStage, {{}, out, 1, run});
+  builder.append(table_stage(builder, domain), {{}, out, 1, run});
   return builder.rope_tables.emplace(key, RopeTable{out, frequencies}).first->second;
 }
 
@@ -45,15 +55,15 @@ void rope(ProgramBuilder& builder, const OpCall& call) {
     require(std::isfinite(frequency), "a rotary frequency is not finite");
   const std::string& style = call.text("style");
   require(style == "normal" || style == "neox", "unknown rotation \"" + style + "\" (normal, neox)");
-  require(builder.domain(x) == Domain::kTokens, "rotation after the choice of rows");
-  const RopeTable table = rope_table(builder, inv_freq, call.number("scale"));
+  const Domain domain = builder.domain(x);
+  const RopeTable table = rope_table(builder, domain, inv_freq, call.number("scale"));
   const auto rotate = style == "neox" ? builder.kernels().rope_neox : builder.kernels().rope_normal;
   const auto run = [=](const RowRun& row) {
     const float* cos = row.at(table.buffer);
     rotate(row.at(x) + row.first(num_heads) * head_dim + begin, row.count(num_heads), head_dim, rotary_dim,
            cos, cos + rotary_dim / 2);
   };
-  builder.append(builder.token_stage(Domain::kTokens), {{x, table.buffer}, x, num_heads, run});
+  builder.append(builder.token_stage(domain), {{x, table.buffer}, x, num_heads, run});
   builder.set_rotation(x, {rotate, num_heads, head_dim, begin, rotary_dim, table.inv_freq});
 }
 
@@ -64,14 +74,14 @@ void temperature(ProgramBuilder& builder, const OpCall& call) {
   const int64_t width = builder.width(out), length = call.integer("length", 1, INT32_MAX);
   const double scale = call.number("scale");
   builder.expect_width(x, width);
-  require(builder.domain(x) == Domain::kTokens, "a temperature after the choice of rows");
+  const Domain domain = builder.domain(x);
   const auto run = [=](const RowRun& row) {
     const int64_t first = row.first(width);
-    const auto stretch = row.step.batch.positions[static_cast<size_t>(row.row)] / length;
+    const int64_t stretch = position_of(row, domain) / length;
     const auto factor = static_cast<float>(1.0 + scale * std::log1p(static_cast<double>(stretch)));
     row.kernels.scale(row.at(x) + first, factor, row.count(width), row.at(out) + first);
   };
-  builder.append(builder.token_stage(Domain::kTokens), {{x}, out, pieces_of_columns(width), run});
+  builder.append(builder.token_stage(domain), {{x}, out, pieces_of_columns(width), run});
 }
 
 constexpr OpDefinition kOps[] = {{"Rope", rope}, {"Temperature", temperature}};

@@ -4,7 +4,7 @@ What an op computes is in the first line of its description: (inputs) -> output.
 attributes, which a device gets by their names.
 """
 
-from puna.graph.ops.attention import Attention, LatentAttention, Rope, Temperature
+from puna.graph.ops.attention import Attention, LatentAttention, Rope, SharedAttention, Temperature
 from puna.graph.ops.elementwise import (
     Activation,
     Add,
@@ -52,6 +52,7 @@ __all__ = [
     "SampledRows",
     "Scale",
     "SelectiveScan",
+    "SharedAttention",
     "ShortConv",
     "Softcap",
     "Standardize",

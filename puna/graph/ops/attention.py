@@ -90,6 +90,30 @@ class Attention(Stateful):
 
 
 @dataclass(frozen=True, slots=True)
+class SharedAttention(Op):
+    """(q) -> as Attention, over what it keeps in an earlier layer; nothing is kept.
+
+    layer: that one, with the same KV heads, head_dim and window. Queries may be those of chosen rows alone.
+    """
+
+    layer: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int = 0
+    softcap: float = 0.0
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        if tuple(inputs) != (self.num_heads * self.head_dim,):
+            raise GraphError(
+                f"queries of layer {self.layer}'s keys are {inputs[0]} wide, where {self.num_heads} heads of "
+                f"{self.head_dim} need {self.num_heads * self.head_dim}"
+            )
+        return inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
 class LatentAttention(Stateful):
     """(q, k) -> softmax(scale * q k^T) v over all tokens, where v is the first value_dim columns of k.
 

@@ -48,9 +48,12 @@ class AddVector(_WithVector):
 
 @dataclass(frozen=True, slots=True)
 class MulVector(_WithVector):
-    """(x) -> x * the tensor's values"""
+    """(x) -> x * the tensor's values; a tensor of one value multiplies all columns."""
 
     tensor: str
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        return inputs[0] if shapes.size(self.tensor) == 1 else _WithVector.width(self, shapes, inputs)
 
 
 @dataclass(frozen=True, slots=True)

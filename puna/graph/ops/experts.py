@@ -17,8 +17,9 @@ class Moe(Op):
     or the logits themselves, softmaxed over the chosen ("chosen_softmax"). The `num_used` highest are chosen,
     after `{name}.exp_probs_b.bias` is added where the file has it, ties by index; with num_groups > 1 only
     among the num_groups_used groups whose two highest sum up highest (DeepSeek-V3). Their weights are the
-    scores without that bias, divided by their sum if `normalized`, times `scale`, and are applied to what the
-    experts give. Sums go in the order of choice, the highest first.
+    scores without that bias, divided by their sum if `normalized`, times `scale`, and times their value of
+    `{name}.ffn_down_exps.scale` where the file has it. They are applied to what the experts give, or to what
+    they get if `weighs_input` (Llama 4). Sums go in the order of choice, the highest first.
 
     activation: as of Glu; or without a gate, if not `gated`, as of Activation: down(activation(up(x))).
 
@@ -35,6 +36,7 @@ class Moe(Op):
     num_groups: int = 1
     num_groups_used: int = 1
     gated: bool = True
+    weighs_input: bool = False
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         (width, num_experts), names = inputs, self.tensors(shapes)
@@ -52,15 +54,18 @@ class Moe(Op):
         return width
 
     def tensors(self, shapes: Shapes) -> tuple[str | None, ...]:
-        """(gate or gate and up, up, down, their biases, the choice's bias); without a gate, up is first"""
+        """(gate or gate and up, up, down, their biases, the choice's bias, the experts' scales); without a gate,
+        up is first
+        """
         is_fused = f"{self.name}.ffn_gate_up_exps.weight" in shapes
         parts: tuple[str | None, ...] = ("gate_up", None, "down") if is_fused else ("gate", "up", "down")
         if not self.gated:
             parts = ("up", None, "down")
         names = [None if part is None else f"{self.name}.ffn_{part}_exps" for part in parts]
         weights = [None if name is None else f"{name}.weight" for name in names]
-        biases = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]
-        return (*weights, *(bias if bias in shapes else None for bias in biases))
+        more = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]
+        more.append(f"{self.name}.ffn_down_exps.scale")
+        return (*weights, *(tensor if tensor in shapes else None for tensor in more))
 
     @staticmethod
     def matrices(tensors: Sequence[str | None]) -> list[str]:

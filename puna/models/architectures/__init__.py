@@ -23,6 +23,7 @@ ARCHITECTURES = {
     "gemma": "gemma.gemma",
     "gemma2": "gemma.gemma2",
     "gemma3": "gemma.gemma3",
+    "gemma4": "gemma.gemma4",
     "glm4": "post_norm.glm4",
     "glm4moe": "mixtures.glm4moe",
     "gpt-oss": "mixtures.gpt_oss",

@@ -1,0 +1,114 @@
+"""Gemma's models whose layers differ in their heads, or share what they keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.tiny.files import Tiny
+from tests.tiny.layers import Tensors, experts, gated, transformer
+from tests.tiny.parts import EXPERTS
+
+WINDOWED_HEAD = 16
+OWN = 32  # values of a layer's own embedding
+
+# The fourth and fifth keep for those behind them.
+SHARED_WINDOWS = [True, True, False, True, False, True, True, False]
+SHARED = 3
+
+
+def gemma4(tiny: Tiny, layer: int) -> Tensors:
+    """Heads of two kinds; layers without a window have no values but their keys."""
+    of = tiny.metadata
+    is_windowed = of["attention.sliding_window_pattern"][layer]
+    kv_heads = of["attention.head_count_kv"][layer]
+    size = replace(tiny, kv_heads=kv_heads, head_dim=WINDOWED_HEAD if is_windowed else tiny.head_dim)
+    tensors = transformer(size, layer) | {"layer_output_scale.weight": (1,)}
+    if not is_windowed:
+        del tensors["attn_v.weight"]
+    return tensors
+
+
+def gemma4_experts(tiny: Tiny, layer: int) -> Tensors:
+    tensors = gemma4(tiny, layer) | experts(tiny)
+    gate = tensors.pop("ffn_gate_exps.weight")
+    del tensors["ffn_up_exps.weight"]
+    norms = ("post_ffw_norm_1", "pre_ffw_norm_2", "post_ffw_norm_2")
+    return (
+        tensors
+        | {f"{name}.weight": (tiny.width,) for name in norms}
+        | {
+            "ffn_gate_up_exps.weight": (gate[0], 2 * gate[1], gate[2]),
+            "ffn_gate_inp.scale": (tiny.width,),
+            "ffn_down_exps.scale": (gate[0],),
+        }
+    )
+
+
+def gemma4_small(tiny: Tiny, layer: int) -> Tensors:
+    """Later layers have wider feed-forward parts, and keys and values that nobody reads."""
+    head_dim = WINDOWED_HEAD if SHARED_WINDOWS[layer] else tiny.head_dim
+    ffn = tiny.metadata["feed_forward_length"][layer]
+    tensors = transformer(replace(tiny, head_dim=head_dim, ffn=ffn), layer)
+    return tensors | {
+        "layer_output_scale.weight": (1,),
+        "inp_gate.weight": (OWN, tiny.width),
+        "proj.weight": (tiny.width, OWN),
+        "post_norm.weight": (tiny.width,),
+    }
+
+
+def per_layer_embeddings(tiny: Tiny, vocab: int) -> Tensors:
+    return {
+        "per_layer_token_embd.weight": (vocab, tiny.layers * OWN),
+        "per_layer_model_proj.weight": (tiny.layers * OWN, tiny.width),
+        "per_layer_proj_norm.weight": (OWN,),
+    }
+
+
+HEADS = {
+    "attention.key_length_swa": WINDOWED_HEAD,
+    "attention.value_length_swa": WINDOWED_HEAD,
+    "rope.dimension_count_swa": WINDOWED_HEAD,
+    "rope.freq_base": 50000.0,
+    "rope.freq_base_swa": 5000.0,
+    "attention.sliding_window": 37,
+    "final_logit_softcapping": 6.0,
+    "embedding_length_per_layer_input": 0,
+    "attention.shared_kv_layers": 0,
+}
+GEMMA4 = Tiny(
+    "gemma4",
+    layers=4,
+    head_dim=32,
+    qk_norm=True,
+    post_norm=True,
+    freq_factors=True,
+    metadata=HEADS
+    | {
+        "attention.sliding_window_pattern": [True, True, False, True],
+        "attention.head_count_kv": [3, 3, 2, 3],
+    },
+    layer_tensors=gemma4,
+)
+
+GEMMAS = {
+    "gemma4": GEMMA4,
+    "gemma4-experts": replace(
+        GEMMA4, metadata=GEMMA4.metadata | EXPERTS, layer_tensors=gemma4_experts, tied=False, ffn_scale=0.3
+    ),
+    "gemma4-small": replace(
+        GEMMA4,
+        layers=len(SHARED_WINDOWS),
+        ffn_scale=0.2,
+        metadata=HEADS
+        | {
+            "attention.sliding_window_pattern": SHARED_WINDOWS,
+            "attention.head_count_kv": [2] * len(SHARED_WINDOWS),
+            "attention.shared_kv_layers": SHARED,
+            "embedding_length_per_layer_input": OWN,
+            "feed_forward_length": [160] * (len(SHARED_WINDOWS) - SHARED) + [192] * SHARED,
+        },
+        layer_tensors=gemma4_small,
+        model_tensors=per_layer_embeddings,
+    ),
+}
