@@ -112,8 +112,8 @@ struct AttentionStage {
 
   // Whether the work falls into the same tasks.
   bool has_shape_of(const AttentionStage& other) const {
-    return domain == other.domain && num_heads == other.num_heads && num_kv_heads == other.num_kv_heads && head_dim == other.head_dim &&
-           value_dim == other.value_dim && window == other.window;
+    return domain == other.domain && num_heads == other.num_heads && num_kv_heads == other.num_kv_heads &&
+           head_dim == other.head_dim && value_dim == other.value_dim && window == other.window;
   }
 };
 

@@ -20,8 +20,8 @@ struct Step {
   const Batch& batch;
   int thread, num_threads;
   std::array<uint8_t*, kNumDomains> memory;
-  uint8_t* replicas;                      // this thread's own row of each domain
-  std::span<const KvSlot> kv_slots;       // [groups][T]
+  uint8_t* replicas;                 // this thread's own row of each domain
+  std::span<const KvSlot> kv_slots;  // [groups][T]
   std::span<const std::vector<QueryRun>, kNumDomains> query_runs;
   std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
   uint8_t* kept_inputs;                   // of drafts

@@ -1,4 +1,6 @@
-"""Heads of attention that differ from layer to layer: those of layers with a window may have a size of their own."""
+"""Heads of attention that differ from layer to layer: those of layers with a window may have a size of their
+own.
+"""
 
 from __future__ import annotations
 

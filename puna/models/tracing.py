@@ -62,7 +62,9 @@ def trace_model(
     used: set[str] = set()
     result = trace(tracer, p, _freq_factors(p, tensors, read_floats, used))
     graph, stack = tracer.graph(result), Stack.read(p)
-    _check_all_are_used(p.architecture, tensors, used | graph.tensors() | tracer.left_out | _of_prediction(stack, tensors))
+    _check_all_are_used(
+        p.architecture, tensors, used | graph.tensors() | tracer.left_out | _of_prediction(stack, tensors)
+    )
     return TracedModel(
         architecture=p.architecture,
         graph=graph,

@@ -157,7 +157,7 @@ def test_a_text_may_fill_the_context_and_no_more() -> None:
     assert results.last["longer"].finish_reason == results.last["held"].finish_reason == "error"
 
 
-@pytest.mark.parametrize("name", ["smollm2", "gemma3", "qwen3moe", "qwen3next", "mamba2"])
+@pytest.mark.parametrize("name", ["smollm2", "gemma3", "gemma4-small", "qwen3moe", "qwen3next", "mamba2"])
 def test_real_layers_give_the_same_bits_in_any_company(name: str, smollm2_path: Path, tmp_path: Path) -> None:
     path = smollm2_path if name == "smollm2" else write_tiny(tmp_path / "tiny.gguf", TINY[name], "Q8_0")
     prompts = [[i * k % 250 + 1 for i in range(n)] for k, n in ((3, 90), (7, 33), (11, 1))]

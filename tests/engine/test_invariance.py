@@ -39,7 +39,7 @@ TEXTS = [
     f"Text: {SENTENCE}\nCopy: {SENTENCE}\n\nText: Rain fell on the harbour all night.\nCopy:",
     " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
 ]
-MODELS = ["smollm2", "gemma2", "gemma3", "mixtral", "qwen3moe", "gpt-oss", "deepseek2"]
+MODELS = ["smollm2", "gemma2", "gemma3", "mixtral", "qwen3moe", "gpt-oss", "deepseek2", "gemma4-small"]
 RECURRENT = [
     "qwen35",
     "qwen3next",

@@ -179,6 +179,70 @@ def test_any_mix_of_groups_gives_the_bits_of_all_blocks_kept(
             np.testing.assert_array_equal(part, alone[s][starts[s] : starts[s] + step[s]])
 
 
+def sharing(file: GgufFile, windows: list[int], *, on_rows: bool) -> Program:
+    """The sum of what layers with these windows make of the rows; `on_rows`: of these queries alone."""
+
+    def define(b: ProgramBuilder) -> int:
+        q, k, v = (embedded(b, name, width) for name, width in WIDTHS.items())
+        outs = []
+        for layer, window in enumerate(windows):
+            kind: dict = {"layer": layer, "window": window, "scale": HEAD_DIM**-0.5}
+            own = attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM, **kind)
+            queries = rows_of(b, q, WIDTHS["q"]) if on_rows else q
+            shared = b.buffer(WIDTHS["q"])
+            heads = {"num_heads": HEADS, "num_kv_heads": KV_HEADS, "head_dim": HEAD_DIM}
+            b.op("SharedAttention", [queries], [shared], [], softcap=0.0, **heads, **kind)
+            outs.append(shared if on_rows else rows_of(b, own, WIDTHS["q"]))
+        for out in outs[1:]:
+            b.op("Add", [outs[0], out], [outs[0]])
+        return outs[0]
+
+    return build(file, "auto", define)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("windows", [[0, 24], [600]])
+def test_rows_that_attend_to_what_a_layer_keeps_give_the_same_bits(
+    file: GgufFile, windows: list[int], num_threads: int
+) -> None:
+    tokens = np.random.default_rng(8).integers(0, VOCABULARY, 700)
+    chunks = [
+        Chunk(tokens, tables=[range(45)] * len(windows)),
+        Chunk(tokens[:9], tables=[[50]] * len(windows)),
+    ]
+    rows = [3, 4, 5, 250, 698, 699, 700, 701, 708, 2]
+    own, shared = (
+        Runner(sharing(file, windows, on_rows=on_rows), NUM_BLOCKS).run(
+            chunks, rows=rows, num_threads=num_threads
+        )
+        for on_rows in (False, True)
+    )
+    np.testing.assert_array_equal(own, shared)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer": 1}, "layer 1 keeps no"),
+        ({"window": 8}, "keeps other"),
+        ({"num_kv_heads": 4}, "keeps other"),
+    ],
+)
+def test_only_what_is_kept_can_be_read(file: GgufFile, change: dict, message: str) -> None:
+    heads = {"num_heads": HEADS, "num_kv_heads": KV_HEADS, "head_dim": HEAD_DIM}
+    kind = heads | {"layer": 0, "window": 0, "scale": 1.0, "softcap": 0.0} | change
+
+    def define(b: ProgramBuilder) -> int:
+        q, k, v = (embedded(b, name, width) for name, width in WIDTHS.items())
+        attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM)
+        out = b.buffer(WIDTHS["q"])
+        b.op("SharedAttention", [q], [out], [], **kind)
+        return rows_of(b, out, WIDTHS["q"])
+
+    with pytest.raises(NativeError, match=message):
+        build(file, "auto", define)
+
+
 def test_entries_that_a_token_sees_must_be_blocks(file: GgufFile) -> None:
     runner = Runner(layered(file, [0, 40]), NUM_BLOCKS)
     tokens, full = np.arange(100), list(range(7))

@@ -43,7 +43,13 @@ def test_gemma3(gemma3_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "pooling"),
-    [("qwen3", "mean"), ("deepseek2", "last"), ("qwen3next", "mean"), ("granitehybrid", "cls")],
+    [
+        ("qwen3", "mean"),
+        ("gemma4-small", "mean"),
+        ("deepseek2", "last"),
+        ("qwen3next", "mean"),
+        ("granitehybrid", "cls"),
+    ],
 )
 def test_architectures(name: str, pooling: Pooling, tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", TINY[name])

@@ -83,6 +83,8 @@ QUANTIZED = [("llama", name) for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1",
 OTHERS = [
     ("gemma2", "Q8_0"),
     ("gemma3", "Q4_0"),
+    ("gemma4-experts", "Q8_0"),
+    ("gemma4-small", "Q8_0"),
     ("granitehybrid", "Q8_0"),
     ("granitehybrid-experts", "Q8_0"),
     ("lfm2", "Q4_0"),

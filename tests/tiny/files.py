@@ -85,7 +85,7 @@ def write_tiny(
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
         weight = weights.values(name, shape, rng)
-        if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", "norm_2.weight", ".post_norm.weight")):
+        if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.tiny.files import Tiny
-from tests.tiny.layers import Tensors, experts, gated, transformer
+from tests.tiny.layers import Tensors, experts, transformer
 from tests.tiny.parts import EXPERTS
 
 WINDOWED_HEAD = 16
@@ -83,6 +83,7 @@ GEMMA4 = Tiny(
     qk_norm=True,
     post_norm=True,
     freq_factors=True,
+    ffn_scale=0.1,
     metadata=HEADS
     | {
         "attention.sliding_window_pattern": [True, True, False, True],
@@ -94,12 +95,11 @@ GEMMA4 = Tiny(
 GEMMAS = {
     "gemma4": GEMMA4,
     "gemma4-experts": replace(
-        GEMMA4, metadata=GEMMA4.metadata | EXPERTS, layer_tensors=gemma4_experts, tied=False, ffn_scale=0.3
+        GEMMA4, metadata=GEMMA4.metadata | EXPERTS, layer_tensors=gemma4_experts, tied=False
     ),
     "gemma4-small": replace(
         GEMMA4,
         layers=len(SHARED_WINDOWS),
-        ffn_scale=0.2,
         metadata=HEADS
         | {
             "attention.sliding_window_pattern": SHARED_WINDOWS,

@@ -30,6 +30,8 @@ def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
     if name.startswith("rope_f"):
         return np.linspace(1.0, 3.0 if "short" in name else 8.0, shape[0])
     noise = rng.standard_normal(shape)
+    if name.endswith("ffn_gate_inp.scale"):  # of values whose squares add up to 1
+        return np.sqrt(shape[0]) * (1.0 + 0.1 * noise)
     if name.endswith("ssm_a"):
         return -rng.uniform(1.0, 8.0, shape)
     if name.endswith("ssm_dt.bias"):  # a state loses between a thousandth and most of itself with each token

@@ -52,8 +52,8 @@ void ExpertStep::run_down(WorkShares& shares, const uint8_t* next) const {
       });
     }
     for (int64_t t = 0; t < num_rows; ++t)
-      kernels().weighted_sum(results, end - row, visit_of_choice(t), sum_weights(t), layer.num_used, end - row,
-                             step.floats(layer.out, t) + row);
+      kernels().weighted_sum(results, end - row, visit_of_choice(t), sum_weights(t), layer.num_used,
+                             end - row, step.floats(layer.out, t) + row);
     step.activity.finish_task(step.thread);
   }
 }

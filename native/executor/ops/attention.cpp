@@ -104,9 +104,8 @@ void latent_attention(ProgramBuilder& builder, const OpCall& call) {
                   kNoBuffer);
 }
 
-constexpr OpDefinition kOps[] = {{"Attention", attention},
-                                 {"SharedAttention", shared_attention},
-                                 {"LatentAttention", latent_attention}};
+constexpr OpDefinition kOps[] = {
+    {"Attention", attention}, {"SharedAttention", shared_attention}, {"LatentAttention", latent_attention}};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 """The text part of Gemma 4, in all its forms: dense or with experts; the small ones with embeddings of each
 layer's own, and with later layers that attend to what earlier ones keep.
 
-Layers with a window have a head size and a rotation of their own. In the others only some of a head's pairs turn:
-the file's factors make the frequencies of the rest next to nothing.
+Layers with a window have a head size and a rotation of their own. In the others only some of a head's pairs
+turn: the file's factors make the frequencies of the rest next to nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import math
 
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Embed, L2Norm, Linear, Moe, MulVector, Rows, Scale, Softcap
+from puna.models.architectures.gemma.per_layer_embeddings import PerLayerEmbeddings
+from puna.models.architectures.gemma.shared_kv import kept_by, normed_attention
 from puna.models.blocks import gated, logits, norm
 from puna.models.decoder import Stack
 from puna.models.heads import layer_heads
 from puna.models.hyperparameters import MAX_CONTEXT, Hyperparameters
-from puna.models.per_layer_embeddings import PerLayerEmbeddings
 from puna.models.rope import FreqFactors, rope, unscaled_rope
-from puna.models.shared_kv import kept_by, normed_attention
 from puna.models.windows import layer_windows
 
 
@@ -40,7 +40,9 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
     for layer in range(d.num_layers):
         block = f"blk.{layer}"
         normed = rows = norm(g, d, x, f"{block}.attn_norm")
-        if layer == num_keeping - 1:  # what follows keeps nothing of the tokens: only rows that are asked for need it
+        if (
+            layer == num_keeping - 1
+        ):  # what follows keeps nothing of the tokens: only rows that are asked for need it
             rows, x = g.op(Rows(), normed), g.op(Rows(), x)
             if own is not None:
                 own.narrow()

@@ -1,5 +1,5 @@
-"""Embeddings that each layer has of its own (Gemma 3n, Gemma 4): a table's row for the token, and what a matrix
-makes of the first layer's input, added up.
+"""Embeddings that each layer has of its own (Gemma 3n, Gemma 4): a table's row for the token, and what a
+matrix makes of the first layer's input, added up.
 
 The table is far larger than the rest of the model, but only the rows of tokens that occur are read.
 """

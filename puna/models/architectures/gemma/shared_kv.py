@@ -1,4 +1,6 @@
-"""Attention with q, k and v normalised, whose later layers attend to what earlier ones keep (Gemma 3n, Gemma 4)."""
+"""Attention with q, k and v normalised, whose later layers attend to what earlier ones keep (Gemma 3n, Gemma
+4).
+"""
 
 from __future__ import annotations
 
