@@ -242,6 +242,16 @@ void ProgramBuilder::check_layers() const {
   }
 }
 
+// Of a table that no product reads, a step needs a few rows that lie anywhere.
+void ProgramBuilder::expect_random_rows() const {
+  for (const AdapterSite& site : plan_.sites) {
+    if (!site.is_embedding || site.is_linear) continue;
+    const Weight table = plan_.file->weight(site.tensor);
+    const auto bytes = static_cast<size_t>(table.rows) * table.row_bytes;
+    plan_.file->mapping().expect_random_reads(table.data, bytes, true);
+  }
+}
+
 std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int hidden) {
   require(at(result).width > 0 && at(result).domain.value_or(Domain::kTokens) != Domain::kTokens,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
@@ -254,6 +264,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int h
   check_layers();
   place_layers(by_window);
   plan_.file->mapping().check_whole();
+  expect_random_rows();
   plan_.result = result;
   link_linear_stages();
   share_out_token_stages(plan_);

@@ -86,6 +86,7 @@ class ProgramBuilder {
   void link_linear_stages();
   void check_layers() const;
   void place_layers(bool by_window);
+  void expect_random_rows() const;
 
   Plan plan_;
   std::map<int, int> copies_;

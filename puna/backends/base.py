@@ -112,6 +112,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     can_shift: whether tokens in the KV memory can move to other positions.
     hidden_size: values of a hidden state; 0: there are none to be had.
     pooling: how hidden states become a text's embedding; None: the model has no embeddings.
+    weight_bytes: without tables of which only the rows of tokens that occur are read.
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.

@@ -68,6 +68,20 @@ def test_a_single_expert_needs_no_dimension(backend: CpuBackend, tmp_path: Path)
     model.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "table"), [("gemma4-small", "per_layer_token_embd"), ("llama-untied", "token_embd")]
+)
+def test_tables_of_which_rows_are_read_are_not_counted(
+    name: str, table: str, backend: CpuBackend, tmp_path: Path
+) -> None:
+    path = write_tiny(tmp_path / "tiny.gguf", TINY[name])
+    model = load_file(backend, path)
+    with GgufFile(path) as file:
+        sizes = {tensor: info.num_bytes for tensor, info in file.tensors.items()}
+    assert model.info.weight_bytes == sum(sizes.values()) - sizes[f"{table}.weight"]
+    model.close()
+
+
 PLACED = ("hunyuan-dense", "hunyuan-moe", "gpt2", "starcoder")
 """Keys are normalised after their rotation, or tokens are embedded with their positions."""
 

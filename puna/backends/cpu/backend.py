@@ -36,7 +36,7 @@ from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
 from puna.backends.cpu.lower import lower
 from puna.gguf import GgufError, GgufFile
 from puna.graph import Graph, GraphError
-from puna.graph.ops import Moe
+from puna.graph.ops import Embed, Moe
 from puna.models import TracedModel, trace_model
 from puna.models.adapters import read_alpha
 from puna.models.hyperparameters import HyperparameterError
@@ -181,7 +181,7 @@ def _describe(
             for g in program.groups
         ),
         kv_type=kv_type,
-        weight_bytes=sum(tensor.num_bytes for tensor in file.tensors.values()),
+        weight_bytes=_weight_bytes(file, traced.graph),
         idle_weight_bytes=_idle_weight_bytes(file, traced.graph),
         can_shift=program.can_shift,
         hidden_size=0 if traced.graph.hidden is None else traced.graph.hidden.width,
@@ -189,6 +189,13 @@ def _describe(
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )
+
+
+def _weight_bytes(file: GgufFile, graph: Graph) -> int:
+    """But for tables of which only the rows of tokens that occur are ever read."""
+    tables = {name for node in graph.nodes if isinstance(node.op, Embed) for name in node.tensors}
+    read = {name for node in graph.nodes if not isinstance(node.op, Embed) for name in node.tensors}
+    return sum(tensor.num_bytes for name, tensor in file.tensors.items() if name not in tables - read)
 
 
 def _idle_weight_bytes(file: GgufFile, graph: Graph) -> int:
