@@ -232,16 +232,6 @@ void ProgramBuilder::place_layers(bool by_window) {
                           .is_state = true});
 }
 
-void ProgramBuilder::check_layers() const {
-  std::set<int> layers = recurrent_layers_;
-  for (const auto& [layer, place] : attention_layers_) layers.insert(layer);
-  int next = 0;
-  for (const int layer : layers) {
-    require(layer == next, "layer " + text(next) + " keeps nothing");
-    ++next;
-  }
-}
-
 // Of a table that no product reads, a step needs a few rows that lie anywhere.
 void ProgramBuilder::expect_random_rows() const {
   for (const AdapterSite& site : plan_.sites) {
@@ -261,7 +251,6 @@ std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int h
   read(result, end);
   if (hidden != kNoBuffer) read(hidden, end);
   plan_.hidden = hidden;
-  check_layers();
   place_layers(by_window);
   plan_.file->mapping().check_whole();
   expect_random_rows();

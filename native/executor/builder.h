@@ -84,7 +84,6 @@ class ProgramBuilder {
  private:
   Buffer& at(int buffer);
   void link_linear_stages();
-  void check_layers() const;
   void place_layers(bool by_window);
   void expect_random_rows() const;
 

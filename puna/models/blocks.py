@@ -9,6 +9,7 @@ from puna.graph import GraphError, Tracer, Value
 from puna.graph.ops import (
     Activation,
     Add,
+    AddVector,
     Attention,
     Clamp,
     Columns,
@@ -71,7 +72,7 @@ def pre_norm_decoder(
         x = normed(g, d, x, embedding_norm)
     if positions:
         x = g.op(Add(), x, _positions(g, d, positions))
-    return logits(g, normed(g, d, _layers(g, d, x, mix, feed), output_norm))
+    return logits(g, normed(g, d, stacked(g, d, x, mix, feed), output_norm))
 
 
 def _positions(g: Tracer, d: Decoder, name: str) -> Value:
@@ -84,23 +85,32 @@ def _positions(g: Tracer, d: Decoder, name: str) -> Value:
 
 
 def parallel_decoder(
-    g: Tracer, d: Decoder, mixer: Part, feed_forward: Part, *, mixer_norm: str, ffn_norm: str
+    g: Tracer,
+    d: Decoder,
+    mixer: Part,
+    feed_forward: Part,
+    *,
+    mixer_norm: str,
+    ffn_norm: str,
+    normalize: Norm | None = None,
 ) -> Value:
-    """Logits of a stack of layers x + mixer(layer_norm(x)) + feed_forward(layer_norm(x)).
+    """Logits of a stack of layers x + mixer(normalize(x)) + feed_forward(normalize(x)).
 
-    mixer_norm, ffn_norm: names of the norms of a layer, or of the one that both read.
+    mixer_norm, ffn_norm: names of the norms of a layer, or of the one that both read. normalize: without one,
+    layer_norm().
     """
+    normed = layer_norm if normalize is None else normalize
     x = g.op(Embed("token_embd"))
     for layer in range(d.num_layers):
         block = f"blk.{layer}"
-        for_mixer = for_ffn = layer_norm(g, d, x, f"{block}.{mixer_norm}")
+        for_mixer = for_ffn = normed(g, d, x, f"{block}.{mixer_norm}")
         if ffn_norm != mixer_norm:
-            for_ffn = layer_norm(g, d, x, f"{block}.{ffn_norm}")
+            for_ffn = normed(g, d, x, f"{block}.{ffn_norm}")
         mixed = mixer(layer, for_mixer)
         if layer == d.num_layers - 1:
             x, mixed, for_ffn = (g.op(Rows(), value) for value in (x, mixed, for_ffn))
         x = g.op(Add(), g.op(Add(), x, mixed), feed_forward(layer, for_ffn))
-    return logits(g, layer_norm(g, d, x, "output_norm"))
+    return logits(g, normed(g, d, x, "output_norm"))
 
 
 def sandwich_decoder(g: Tracer, d: Decoder, x: Value, mixer: Part, feed_forward: Part) -> Value:
@@ -117,7 +127,7 @@ def sandwich_decoder(g: Tracer, d: Decoder, x: Value, mixer: Part, feed_forward:
         y = feed_forward(layer, norm(g, d, x, f"blk.{layer}.ffn_norm"))
         return norm(g, d, y, f"blk.{layer}.post_ffw_norm")
 
-    return logits(g, norm(g, d, _layers(g, d, x, mix, feed), "output_norm"))
+    return logits(g, norm(g, d, stacked(g, d, x, mix, feed), "output_norm"))
 
 
 def gemma_decoder(g: Tracer, d: Decoder, attention: Part, softcap: float) -> Value:
@@ -136,10 +146,10 @@ def post_norm_decoder(g: Tracer, d: Decoder, attention: Part) -> Value:
     def feed(layer: int, x: Value) -> Value:
         return norm(g, d, gated(g, x, f"blk.{layer}", "silu"), f"blk.{layer}.post_ffw_norm")
 
-    return logits(g, norm(g, d, _layers(g, d, g.op(Embed("token_embd")), mix, feed), "output_norm"))
+    return logits(g, norm(g, d, stacked(g, d, g.op(Embed("token_embd")), mix, feed), "output_norm"))
 
 
-def _layers(g: Tracer, d: Stack, x: Value, mix: Part, feed: Part) -> Value:
+def stacked(g: Tracer, d: Stack, x: Value, mix: Part, feed: Part) -> Value:
     """Layers x + mix(x), x + feed(x)."""
     for layer in range(d.num_layers):
         x = g.op(Add(), x, mix(layer, x))
@@ -152,6 +162,10 @@ def _layers(g: Tracer, d: Stack, x: Value, mix: Part, feed: Part) -> Value:
 def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
     """Over the whole width, or over each head where the weight is as long as a head."""
     return g.op(RmsNorm(name, d.norm_eps), x)
+
+
+def biased_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
+    return g.op(AddVector(f"{name}.bias"), norm(g, d, x, name))
 
 
 def layer_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
@@ -270,10 +284,10 @@ def gated_as_one(g: Tracer, x: Value, block: str, activation: str) -> Value:
     return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))
 
 
-def two_layers(g: Tracer, x: Value, block: str, activation: str) -> Value:
-    """down(activation(up(x)))"""
-    y = g.op(Activation(activation), g.op(Linear(f"{block}.ffn_up"), x))
-    return g.op(Linear(f"{block}.ffn_down"), y)
+def two_layers(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:
+    """down(activation(up(x))); suffix: as of gated()."""
+    y = g.op(Activation(activation), g.op(Linear(f"{block}.ffn_up{suffix}"), x))
+    return g.op(Linear(f"{block}.ffn_down{suffix}"), y)
 
 
 def experts(g: Tracer, x: Value, moe: Moe) -> Value:

@@ -19,6 +19,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     norm_eps: float
     context_length: int
 
+    @property
+    def num_blocks(self) -> int:
+        """Layers of both kinds, as arrays in metadata count them."""
+        return self.num_layers + self.num_prediction_layers
+
     @classmethod
     def read(cls, p: Hyperparameters) -> Stack:
         num_blocks = p.integer("block_count", maximum=1024)
@@ -53,6 +58,31 @@ class Decoder(Stack, frozen=True, kw_only=True):
         return self.width // self.num_heads
 
     @classmethod
+    def read_layers(cls, p: Hyperparameters) -> list[Decoder]:
+        """Of each layer, where numbers of heads differ from layer to layer; some may have no heads at all."""
+        stack = Stack.read(p)
+        heads, kv_heads = (
+            p.integers(f"attention.{name}", stack.num_blocks, maximum=1024)[: stack.num_layers]
+            for name in ("head_count", "head_count_kv")
+        )
+        for layer, (num_heads, num_kv_heads) in enumerate(zip(heads, kv_heads, strict=True)):
+            if num_heads % max(num_kv_heads, 1) or num_kv_heads > num_heads:
+                raise HyperparameterError(
+                    f"layer {layer}: {num_heads} heads cannot be shared out over {num_kv_heads} KV heads"
+                )
+        head_dim = _head_dim(p, stack, max(heads))
+        return [
+            cls(
+                **msgspec.structs.asdict(stack),
+                num_heads=num_heads,
+                num_kv_heads=num_kv_heads,
+                head_dim=head_dim,
+                has_attention=tuple(count > 0 for count in kv_heads),
+            )
+            for num_heads, num_kv_heads in zip(heads, kv_heads, strict=True)
+        ]
+
+    @classmethod
     def read(cls, p: Hyperparameters) -> Decoder:
         stack = Stack.read(p)
         num_heads = p.integer("attention.head_count", maximum=1024)
@@ -60,12 +90,7 @@ class Decoder(Stack, frozen=True, kw_only=True):
         num_kv_heads = max(kv_heads)
         if num_kv_heads == 0 or num_heads % num_kv_heads:
             raise HyperparameterError(f"{num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
-        head_dim = p.integer("attention.key_length", max(1, stack.width // num_heads), maximum=1024)
-        has_latents = p.has("attention.value_length_mla")
-        if not has_latents and p.integer("attention.value_length", head_dim) != head_dim:
-            raise HyperparameterError(
-                f"metadata {p.key('attention.value_length')} differs from the key length"
-            )
+        head_dim = _head_dim(p, stack, num_heads)
         return cls(
             **msgspec.structs.asdict(stack),
             num_heads=num_heads,
@@ -75,10 +100,18 @@ class Decoder(Stack, frozen=True, kw_only=True):
         )
 
 
+def _head_dim(p: Hyperparameters, stack: Stack, num_heads: int) -> int:
+    head_dim = p.integer("attention.key_length", max(1, stack.width // max(num_heads, 1)), maximum=1024)
+    has_latents = p.has("attention.value_length_mla")
+    if not has_latents and p.integer("attention.value_length", head_dim) != head_dim:
+        raise HyperparameterError(f"metadata {p.key('attention.value_length')} differs from the key length")
+    return head_dim
+
+
 def _kv_heads(p: Hyperparameters, stack: Stack, num_heads: int) -> list[int]:
     """Of each layer: as many in all that have attention; 0 where a layer has none."""
-    name, num_blocks = "attention.head_count_kv", stack.num_layers + stack.num_prediction_layers
-    counts = p.integers(name, num_blocks, num_heads, maximum=num_heads)[: stack.num_layers]
+    name = "attention.head_count_kv"
+    counts = p.integers(name, stack.num_blocks, num_heads, maximum=num_heads)[: stack.num_layers]
     if len(set(counts) - {0}) > 1:
         raise HyperparameterError(f"metadata {p.key(name)} differs from layer to layer")
     return counts

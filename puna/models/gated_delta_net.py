@@ -53,7 +53,7 @@ class DeltaNet(msgspec.Struct, frozen=True):
 
 def attention_layers(p: Hyperparameters, d: Decoder) -> list[bool]:
     """For each layer, whether it is attention: the last of every few, or as the file says."""
-    recurrent = p.flags("attention.recurrent_layers", d.num_layers + d.num_prediction_layers)
+    recurrent = p.flags("attention.recurrent_layers", d.num_blocks)
     if recurrent is not None:
         return [not flag for flag in recurrent[: d.num_layers]]
     interval = p.integer("full_attention_interval", 4)

@@ -66,6 +66,15 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} is {described(value)}, not a finite number")
         return float(value)
 
+    def common_numbers(self, name: str, count: int) -> list[float]:
+        """So many finite numbers, or one for all, under a key that is not below the architecture's."""
+        value = self._metadata.get(name)
+        is_one = isinstance(value, int | float) and not isinstance(value, bool)
+        values = np.full(count, value) if is_one else np.asarray(value)
+        if values.dtype.kind not in "iuf" or values.shape != (count,) or not np.isfinite(values).all():
+            raise HyperparameterError(f"metadata {name} is {described(value)}, not {count} finite numbers")
+        return [float(number) for number in values]
+
     def multiplier(self, name: str, default: float = 1.0) -> float:
         """A finite number; 1 where it is 0, with which some converters say that there is none."""
         return self.number(name, default) or 1.0

@@ -31,11 +31,11 @@ def mixture(g: Tracer, p: Hyperparameters, *, scores: str, normalized: bool) -> 
     return feed_forward
 
 
-def moe(p: Hyperparameters, block: str, *, scores: str, normalized: bool) -> Moe:
-    """As the file describes it; scores, normalized: where it does not."""
+def moe(p: Hyperparameters, block: str, *, scores: str, normalized: bool, num_used: int | None = None) -> Moe:
+    """As the file describes it; scores, normalized: where it does not. num_used: where layers differ."""
     return Moe(
         name=block,
-        num_used=p.integer("expert_used_count"),
+        num_used=p.integer("expert_used_count") if num_used is None else num_used,
         scores=_scores(p, scores),
         normalized=p.flag("expert_weights_norm", normalized),
         scale=p.multiplier("expert_weights_scale"),

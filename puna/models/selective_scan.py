@@ -54,7 +54,9 @@ def mamba2(g: Tracer, d: Stack, sizes: Mamba2, layer: int, x: Value) -> Value:
         state_dim=sizes.state_dim,
     )
     y = g.op(Glu("silu"), gate, g.op(op, y, b, c, dt))
-    return g.op(Linear(f"{block}.ssm_out"), norm(g, d, y, f"{block}.ssm_norm"))
+    if f"{block}.ssm_norm.weight" in g.shapes:
+        y = norm(g, d, y, f"{block}.ssm_norm")
+    return g.op(Linear(f"{block}.ssm_out"), y)
 
 
 def _cut(g: Tracer, x: Value, *sizes: int) -> list[Value]:

@@ -128,5 +128,52 @@ DENSE = {
             "rope.scaling.yarn_log_multiplier": 0.5,
         },
     ),
+    "apertus": Tiny(
+        "apertus",
+        tied=False,
+        qk_norm=True,
+        freq_factors=True,
+        shared_metadata={
+            "xielu.alpha_n": [0.3, -0.2],
+            "xielu.alpha_p": [0.1, 0.5],
+            "xielu.beta": [0.5, 0.4],
+            "xielu.eps": [-1e-6, -1e-6],
+        },
+        layer_tensors=layers.without_gate,
+    ),
+    "chatglm": Tiny("chatglm", metadata={"rope.dimension_count": 8}, layer_tensors=layers.chatglm),
+    "deci": Tiny(
+        "deci",
+        layers=5,
+        metadata={
+            "attention.head_count": [6, 6, 0, 6, 6],
+            "attention.head_count_kv": [2, 0, 0, 3, 1],
+            "feed_forward_length": [64, 160, 96, 96, 96],
+        },
+        layer_tensors=layers.deci,
+    ),
+    "maincoder": Tiny("maincoder", qk_norm=True),
+    "olmo": Tiny(
+        "olmo",
+        output_norm="",
+        metadata={"attention.layer_norm_epsilon": 1e-5, "attention.clamp_kqv": 1.2},
+        layer_tensors=layers.olmo,
+    ),
+    "openelm": Tiny(
+        "openelm",
+        qk_norm=True,
+        metadata={
+            "attention.head_count": [4, 6],
+            "attention.head_count_kv": [1, 2],
+            "feed_forward_length": [64, 96],
+        },
+        layer_tensors=layers.openelm,
+    ),
+    "paddleocr": Tiny("paddleocr", metadata={"rope.dimension_sections": [3, 3, 2, 0]}),
+    "pangu-embedded": Tiny("pangu-embedded", qkv_bias=True, layer_tensors=layers.pangu),
+    "plamo": Tiny("plamo", tied=False, layer_tensors=layers.plamo),
+    "qwen": Tiny(
+        "qwen", kv_heads=6, tied=False, metadata={"feed_forward_length": 320}, layer_tensors=layers.qwen
+    ),
     "bitnet": Tiny("bitnet", layer_tensors=layers.bitnet),
 }

@@ -34,6 +34,8 @@ class Tiny:
     post_norm: bool = False
     tied: bool = True
     metadata: dict[str, Any] = field(default_factory=dict)
+    shared_metadata: dict[str, Any] = field(default_factory=dict)
+    """Whose keys do not begin with the architecture."""
     freq_factors: bool = False
     long_factors: bool = False
     """Of frequencies, and others for short contexts."""
@@ -47,6 +49,9 @@ class Tiny:
     model_tensors: Callable[[Tiny, int], Tensors] = lambda _tiny, _vocab: {}
     """Further ones that are no layer's."""
     output_norm: str = "output_norm.weight"
+    """"": without one."""
+    embedding_scale: float = 1.0
+    """Of the values of token_embd."""
     embedding_norm: bool = False
     norm_bias: bool = False
     """Of the last norm."""
@@ -87,6 +92,8 @@ def write_tiny(
         weight = weights.values(name, shape, rng)
         if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
+        if name == "token_embd.weight":
+            weight *= tiny.embedding_scale
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
         else:
@@ -105,7 +112,8 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_embedding_length(tiny.width)
     if "feed_forward_length" not in tiny.metadata:
         writer.add_feed_forward_length(tiny.ffn)
-    writer.add_head_count(tiny.heads)
+    if "attention.head_count" not in tiny.metadata:
+        writer.add_head_count(tiny.heads)
     if "attention.layer_norm_epsilon" not in tiny.metadata:
         writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(tokens))
@@ -136,14 +144,18 @@ def _write_hyperparameters(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
         list: writer.add_array,
         str: writer.add_string,
     }
-    for key, value in ((of_attention if tiny.heads else {}) | tiny.metadata).items():
-        add[type(value)](f"{tiny.architecture}.{key}", value)
+    of_architecture = (of_attention if tiny.heads else {}) | tiny.metadata
+    prefixed = {f"{tiny.architecture}.{key}": value for key, value in of_architecture.items()}
+    for key, value in (prefixed | tiny.shared_metadata).items():
+        add[type(value)](key, value)
 
 
 def _tensors(tiny: Tiny) -> Tensors:
     """Name -> shape in numpy order."""
     vocab = len(byte_level_vocabulary()[0])
-    tensors: Tensors = {"token_embd.weight": (vocab, tiny.width), tiny.output_norm: (tiny.width,)}
+    tensors: Tensors = {"token_embd.weight": (vocab, tiny.width)}
+    if tiny.output_norm:
+        tensors[tiny.output_norm] = (tiny.width,)
     if tiny.embedding_norm:
         tensors |= {f"token_embd_norm.{kind}": (tiny.width,) for kind in ("weight", "bias")}
     if tiny.norm_bias:

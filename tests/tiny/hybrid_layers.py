@@ -93,3 +93,37 @@ def granite_hybrid(tiny: Tiny, layer: int) -> Tensors:
     if tiny.metadata["attention.head_count_kv"][layer]:
         return tensors | {"attn_norm.weight": (tiny.width,)} | attention(tiny)
     return tensors | mamba2(tiny, layer)
+
+
+def nemotron_h(tiny: Tiny, layer: int) -> Tensors:
+    of, width = tiny.metadata, tiny.width
+    norm: Tensors = {"attn_norm.weight": (width,)}
+    if of["attention.head_count_kv"][layer]:
+        return norm | attention(tiny)
+    if not (ffn := of["feed_forward_length"][layer]):
+        return norm | mamba2(tiny, layer)
+    if "expert_count" not in of:
+        return norm | {"ffn_up.weight": (ffn, width), "ffn_down.weight": (width, ffn)}
+    inner, count, hidden = (
+        of.get("moe_latent_size", width),
+        of["expert_count"],
+        of["expert_feed_forward_length"],
+    )
+    shared = of["expert_shared_feed_forward_length"]
+    tensors = norm | {
+        "ffn_gate_inp.weight": (count, width),
+        "exp_probs_b.bias": (count,),
+        "ffn_up_exps.weight": (count, hidden, inner),
+        "ffn_down_exps.weight": (count, inner, hidden),
+        "ffn_up_shexp.weight": (shared, width),
+        "ffn_down_shexp.weight": (width, shared),
+    }
+    if inner != width:
+        tensors |= {"ffn_latent_down.weight": (inner, width), "ffn_latent_up.weight": (width, inner)}
+    return tensors
+
+
+def falcon_h1(tiny: Tiny, layer: int) -> Tensors:
+    tensors = mamba2(tiny, layer) | attention(tiny) | gated(tiny) | {"ffn_norm": (tiny.width,)}
+    del tensors["ssm_norm.weight"]
+    return tensors

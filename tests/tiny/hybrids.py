@@ -25,6 +25,12 @@ MAMBA2 = {
 }
 GRANITE = MAMBA2 | MULTIPLIERS | {"attention.head_count_kv": [0, 2, 0]}
 
+NEMOTRON = {
+    "attention.head_count_kv": [0, 0, 2, 0],
+    "attention.layer_norm_epsilon": 1e-5,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+}
+
 HYBRIDS = {
     "qwen35": Tiny(
         "qwen35", layers=6, qk_norm=True, head_dim=32, metadata=QWEN35, layer_tensors=hybrid_layers.qwen35
@@ -88,6 +94,49 @@ HYBRIDS = {
         tied=False,
         metadata=GRANITE | EXPERTS | {"expert_shared_feed_forward_length": 64, "ssm.group_count": 1},
         layer_tensors=hybrid_layers.granite_hybrid,
+    ),
+    "nemotron_h": Tiny(
+        "nemotron_h",
+        layers=4,
+        tied=False,
+        metadata=MAMBA2 | NEMOTRON | {"feed_forward_length": [0, 160, 0, 160]},
+        layer_tensors=hybrid_layers.nemotron_h,
+    ),
+    "nemotron_h_moe": Tiny(
+        "nemotron_h_moe",
+        layers=5,
+        tied=False,
+        metadata=MAMBA2
+        | NEMOTRON
+        | EXPERTS
+        | {
+            "attention.head_count_kv": [0, 0, 2, 0, 0],
+            "feed_forward_length": [0, 64, 0, 64, 0],
+            "expert_group_count": 1,
+            "expert_shared_count": 1,
+            "expert_shared_feed_forward_length": 96,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 2.5,
+        },
+        layer_tensors=hybrid_layers.nemotron_h,
+    ),
+    "nemotron_h_moe-latent": Tiny(
+        "nemotron_h_moe",
+        layers=4,
+        metadata=MAMBA2
+        | NEMOTRON
+        | EXPERTS
+        | {
+            "expert_used_count": [0, 3, 0, 2],
+            "feed_forward_length": [0, 64, 0, 64],
+            "expert_shared_feed_forward_length": 96,
+            "expert_weights_norm": True,
+            "moe_latent_size": 64,
+        },
+        layer_tensors=hybrid_layers.nemotron_h,
+    ),
+    "falcon-h1": Tiny(
+        "falcon-h1", layers=3, tied=False, metadata=MAMBA2, layer_tensors=hybrid_layers.falcon_h1
     ),
     "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=hybrid_layers.mamba2),
 }

@@ -79,6 +79,22 @@ LAYER_NORM_MODELS = {
         norm_bias=True,
     ),
     "orion": Tiny("orion", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm, norm_bias=True),
+    "jais2": Tiny(
+        "jais2",
+        tied=False,
+        qkv_bias=True,
+        metadata=LAYER_NORM,
+        layer_tensors=layers.with_biases,
+        norm_bias=True,
+    ),
+    "codeshell": Tiny(
+        "codeshell",
+        tied=False,
+        metadata=LAYER_NORM,
+        layer_tensors=layers.fused,
+        norm_bias=True,
+        ffn_scale=0.03,
+    ),
     "gpt2": Tiny(
         "gpt2",
         kv_heads=6,

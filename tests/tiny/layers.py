@@ -238,3 +238,88 @@ def mpt(tiny: Tiny, layer: int) -> Tensors:
 
 def jais(tiny: Tiny, layer: int) -> Tensors:
     return fused(tiny, layer) | {"ffn_gate.weight": (tiny.ffn, tiny.width), "ffn_gate.bias": (tiny.ffn,)}
+
+
+def per_layer(tiny: Tiny, layer: int) -> Tiny:
+    """With this layer's numbers of heads and of columns."""
+    of = tiny.metadata
+    heads, kv_heads = of["attention.head_count"][layer], of["attention.head_count_kv"][layer]
+    return replace(tiny, heads=heads, kv_heads=kv_heads, ffn=of["feed_forward_length"][layer])
+
+
+def deci(tiny: Tiny, layer: int) -> Tensors:
+    of_layer = per_layer(tiny, layer)
+    tensors: Tensors = {}
+    if of_layer.heads:
+        tensors = {"attn_norm.weight": (tiny.width,)}
+        output = {"attn_output.weight": (tiny.width, tiny.width)}
+        tensors |= attention(of_layer) if of_layer.kv_heads else output
+    if of_layer.ffn:
+        tensors |= {"ffn_norm.weight": (tiny.width,)} | gated(of_layer)
+    return tensors
+
+
+def openelm(tiny: Tiny, layer: int) -> Tensors:
+    return fused_without_biases(per_layer(tiny, layer), layer)
+
+
+def olmo(tiny: Tiny, _: int) -> Tensors:
+    return attention(tiny) | gated(tiny)
+
+
+def phimoe(tiny: Tiny, layer: int) -> Tensors:
+    tensors, width = with_experts(tiny, layer), (tiny.width,)
+    names = ("attn_norm", "ffn_norm", "attn_output")
+    return tensors | {f"{name}.bias": width for name in names}
+
+
+def chatglm(tiny: Tiny, layer: int) -> Tensors:
+    size = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim
+    return phi3(tiny, layer) | {"attn_qkv.bias": (size,)}
+
+
+def dbrx(tiny: Tiny, layer: int) -> Tensors:
+    tensors = fused_without_biases(tiny, layer) | experts(tiny)
+    for name in ("gate", "up", "down"):
+        del tensors[f"ffn_{name}.weight"]
+    return tensors | {"attn_output_norm.weight": tensors.pop("ffn_norm.weight")}
+
+
+def arctic(tiny: Tiny, layer: int) -> Tensors:
+    dense = transformer(replace(tiny, ffn=tiny.width), layer)
+    return dense | experts(tiny) | {"ffn_norm_exps.weight": (tiny.width,)}
+
+
+def grok(tiny: Tiny, layer: int) -> Tensors:
+    """Of Grok 1: without a dense part."""
+    names = ("attn_output_norm.weight", "layer_output_norm.weight")
+    return with_experts(tiny, layer) | dict.fromkeys(names, (tiny.width,))
+
+
+def grok_2(tiny: Tiny, layer: int) -> Tensors:
+    names = ("attn_output_norm.weight", "post_ffw_norm.weight")
+    return with_experts(tiny, layer) | gated(tiny) | dict.fromkeys(names, (tiny.width,))
+
+
+def afmoe(tiny: Tiny, layer: int) -> Tensors:
+    q = tiny.heads * tiny.head_dim
+    return mixture(tiny, layer) | {
+        "attn_gate.weight": (q, tiny.width),
+        "post_attention_norm.weight": (tiny.width,),
+        "post_ffw_norm.weight": (tiny.width,),
+    }
+
+
+def plamo(tiny: Tiny, layer: int) -> Tensors:
+    tensors = transformer(tiny, layer)
+    del tensors["ffn_norm.weight"]
+    return tensors
+
+
+def qwen(tiny: Tiny, layer: int) -> Tensors:
+    size = (tiny.heads + 2 * tiny.kv_heads) * tiny.head_dim
+    return fused_without_biases(tiny, layer) | {"attn_qkv.bias": (size,)}
+
+
+def pangu(tiny: Tiny, layer: int) -> Tensors:
+    return transformer(tiny, layer) | {"attn_output.bias": (tiny.width,)}

@@ -10,11 +10,24 @@ _FLOATS = (
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "norm.weight",
+    "norm_exps.weight",
     "shortconv.conv.weight",
     "ssm_conv1d.weight",
     "ssm_a",
     "ssm_d",
 )
+_NORMS = (
+    "ffn_norm",
+    "norm.weight",
+    "norm_1.weight",
+    "norm_2.weight",
+    "norm_exps.weight",
+    "scale",
+    "scale.weight",
+    "ssm_d",
+)
+# llama.cpp rounds GELU to half precision: let little come of it
+_SMALL_NORMS = (".post_ffw_norm.weight", ".post_norm.weight", ".layer_output_norm.weight")
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
@@ -38,9 +51,8 @@ def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
         return np.log(np.expm1(np.exp(rng.uniform(np.log(0.001), np.log(0.2), shape))))
     if name.endswith(("conv1d.weight", "conv.weight")):
         return noise * 0.5
-    if name.endswith(("norm.weight", "norm_1.weight", "norm_2.weight", "ssm_d", "scale", "scale.weight")):
-        # llama.cpp rounds GELU to half precision: let little come of it
-        return (0.1 if name.endswith((".post_ffw_norm.weight", ".post_norm.weight")) else 1.0) + 0.1 * noise
+    if name.endswith(_NORMS):
+        return (0.1 if name.endswith(_SMALL_NORMS) else 1.0) + 0.1 * noise
     if name.endswith("attn_sinks.weight"):
         return noise
     if name.endswith(".bias") or (len(shape) == 1 and not name.endswith("gate_inp_shexp.weight")):

@@ -54,11 +54,12 @@ class Temperature(Op):
 class Attention(Stateful):
     """(q, k, v) -> softmax(scale * q k^T) v over the tokens kept; k and v join the paged cache first.
 
-    window: 0, or how many of the latest tokens are seen. softcap: scores become softcap * tanh(score /
-    softcap); 0 for none. sinks: "", or a tensor with a score for each head, which takes weight and has no
-    value (gpt-oss). alibi: 0, or how steeply scores fall with distance (ALiBi, Press et al., 2022): for each
-    position that lies between, by 2^(-alibi h / n) under the h-th of n heads, where n is a power of two; of
-    other numbers, heads behind the largest such n lie half-way between those slopes.
+    window: 0, or how many of the latest tokens are seen.
+    softcap: scores become softcap * tanh(score / softcap); 0 for none.
+    sinks: "", or a tensor with a score for each head, which takes weight and has no value (gpt-oss).
+    alibi: 0, or how steeply scores fall with distance (ALiBi, Press et al., 2022): for each position between
+    by 2^(-alibi h / n) under the h-th of n heads, where n is a power of two; heads behind the largest such n
+    lie half-way between those slopes.
     """
 
     layer: int

@@ -1,4 +1,4 @@
-"""Nemotron and Minitron: norms that take away the mean, a feed-forward part without a gate."""
+"""Nemotron, Minitron and Jais 2: norms that take away the mean, a feed-forward part without a gate."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""StarCoder 2: norms that take away the mean, a feed-forward part of two layers, biases everywhere."""
+"""StarCoder 2, CodeShell: norms that take away the mean, feed-forward parts of two layers, many biases."""
 
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, layer_norm, pre_norm_decoder, qkv, two_layers
+from puna.models.blocks import causal_attention, fused_qkv, layer_norm, pre_norm_decoder, two_layers
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors, rope
@@ -14,7 +14,7 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
     rotation = rope(p, "neox", d.head_dim, freq_factors)
 
     def attention(layer: int, x: Value) -> Value:
-        return causal_attention(g, d, layer, rotation, qkv(g, x, layer))
+        return causal_attention(g, d, layer, rotation, fused_qkv(g, d, x, layer))
 
     def feed_forward(layer: int, x: Value) -> Value:
         return two_layers(g, x, f"blk.{layer}", "gelu")
