@@ -39,16 +39,8 @@ TEXTS = [
     f"Text: {SENTENCE}\nCopy: {SENTENCE}\n\nText: Rain fell on the harbour all night.\nCopy:",
     " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
 ]
-MODELS = ["smollm2", "gemma2", "gemma3", "mixtral", "qwen3moe", "gpt-oss", "deepseek2", "gemma4-small"]
-RECURRENT = [
-    "qwen35",
-    "qwen3next",
-    "lfm2",
-    "lfm2moe",
-    "granitehybrid",
-    "granitehybrid-experts",
-    "mamba2",
-]
+MODELS = ["smollm2", "gemma2", "mixtral", "gpt-oss", "deepseek2", "gemma4-small", "bloom"]
+RECURRENT = ["qwen35", "lfm2", "granitehybrid-experts", "falcon-h1", "mamba2"]
 ADAPTERS = ["first", "second"]
 Answer = list[tuple[int, float, list[tuple[int, float]]]]
 """(token, log-probability, the two most likely) one after the other."""
@@ -66,7 +58,7 @@ def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """SmolLM2, or a random model: with windows that are shorter than the prompts, with experts, with latents,
-    with recurrent layers beside attention or alone. Two adapters lie beside it.
+    without rotation, with recurrent layers beside attention or alone. Two adapters lie beside it.
     """
     path = tmp_path_factory.mktemp("model") / "model.gguf"
     if request.param == "smollm2":

@@ -18,9 +18,9 @@ from tests.tiny import TINY, Quantize, Tiny, write_tiny
 
 pytestmark = pytest.mark.oracle
 
-NUM_PROMPTS = 5
+NUM_PROMPTS = 2
 PROMPT_TOKENS = 200
-STRIDE = 5
+STRIDE = 4
 VOCAB = 270
 
 
@@ -74,34 +74,23 @@ def test_the_largest_of_gemma_scale_scores_in_their_own_way(
     assert difference < 1e-3
 
 
-OTHERS = [
-    *[(name, "Q8_0") for name in ("gemma2", "deepseek2", "qwen3moe")],
-    *[(name, "Q4_0") for name in ("gemma3", "mixtral")],
-    ("gpt-oss", "MXFP4"),
-]
-QUANTIZED = [("llama", name) for name in ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")]
-OTHERS = [
-    ("gemma2", "Q8_0"),
+QUANTIZED = [
+    *[("llama", name) for name in ("F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1")],
     ("gemma3", "Q4_0"),
-    ("gemma4-experts", "Q8_0"),
-    ("gemma4-small", "Q8_0"),
-    ("granitehybrid", "Q8_0"),
-    ("granitehybrid-experts", "Q8_0"),
+    ("gpt-oss", "MXFP4"),
     ("lfm2", "Q4_0"),
-    ("lfm2moe", "Q8_0"),
     ("mamba2", "Q5_0"),
-    ("qwen35", "Q8_0"),
-    ("qwen35moe", "Q8_0"),
     ("qwen3next", "Q4_1"),
+    *[(name, "Q8_0") for name in TINY],
 ]
 
 
-@pytest.mark.parametrize(("name", "weight_type"), [*QUANTIZED, *OTHERS])
+@pytest.mark.parametrize(("name", "weight_type"), QUANTIZED)
 def test_quantized_weights_agree_almost_everywhere(
     name: str, weight_type: str, tmp_path: Path, prompts: list[list[int]]
 ) -> None:
     path = write_tiny(tmp_path / "tiny.gguf", TINY[name], weight_type)
-    agreement, _ = compare(path, prompts[:3], kv_type="f16")
+    agreement, _ = compare(path, prompts, kv_type="f16")
     assert agreement >= 0.98
 
 
@@ -122,5 +111,5 @@ def test_weights_of_few_bits_agree_almost_everywhere(
 ) -> None:
     tiny = Tiny("llama", width=256, heads=16, ffn=512)
     path = write_tiny(tmp_path / "tiny.gguf", tiny, weight_type, quantize=quantize)
-    agreement, _ = compare(path, prompts[:2], kv_type="f16")
+    agreement, _ = compare(path, prompts, kv_type="f16")
     assert agreement >= 0.9  # of few positions; where it differs, rounding of activations decides

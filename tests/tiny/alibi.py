@@ -6,7 +6,7 @@ from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.layer_norm import LAYER_NORM
 
-DEEP = {"width": 48, "heads": 3, "kv_heads": 3, "ffn": 32, "tied": False}
+DEEP = {"width": 64, "heads": 4, "kv_heads": 4, "ffn": 32, "tied": False, "embedding_scale": 3.0}
 
 ALIBI = {
     "bloom": Tiny(

@@ -93,7 +93,10 @@ def write_tiny(
         if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
         if name == "token_embd.weight":
-            weight *= tiny.embedding_scale
+            embedding = weight
+            weight = weight * np.float32(tiny.embedding_scale)
+        if name == "output.weight":  # as if tied, or what is likeliest would hang on roundings
+            weight += embedding
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
         else:

@@ -16,6 +16,7 @@ LAYER_NORM_MODELS = {
         layers=5,
         metadata=LAYER_NORM | {"logit_scale": 0.25, "attention.sliding_window": 37},
         layer_tensors=layers.one_norm,
+        embedding_scale=3.0,
     ),
     "starcoder2": Tiny(
         "starcoder2",
@@ -77,6 +78,7 @@ LAYER_NORM_MODELS = {
         metadata=LAYER_NORM | {"rope.dimension_count": 8},
         layer_tensors=layers.with_biases,
         norm_bias=True,
+        ffn_scale=0.2,
     ),
     "orion": Tiny("orion", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm, norm_bias=True),
     "jais2": Tiny(
@@ -86,6 +88,7 @@ LAYER_NORM_MODELS = {
         metadata=LAYER_NORM,
         layer_tensors=layers.with_biases,
         norm_bias=True,
+        ffn_scale=0.2,
     ),
     "codeshell": Tiny(
         "codeshell",

@@ -77,6 +77,7 @@ MIXTURES = {
         tied=False,
         metadata=EXPERTS | YARN | LATENTS,
         layer_tensors=layers.deepseek2,
+        embedding_scale=3.0,
     ),
     "deepseek": Tiny("deepseek", metadata=SHARED, layer_tensors=layers.mixture),
     "bailingmoe": Tiny(
@@ -194,7 +195,7 @@ MIXTURES = {
         choice_bias=True,
         metadata=SHARED | {"attention.sliding_window": 37, "expert_weights_norm": True},
         layer_tensors=layers.afmoe,
-        embedding_scale=0.1,
+        embedding_scale=0.3,
     ),
     "olmoe": Tiny("olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=layers.olmoe),
     "qwen3vlmoe": Tiny(
