@@ -401,7 +401,8 @@ class WordCutter:
         """Regular expressions, a subset of Oniguruma's that native/words/pattern.h names; NativeError for
         others. Each cuts what those before it left: matches are words, and so is what lies between them.
         digits_in_threes: after that, runs of ASCII digits, in threes counted from their end.
-        numbers_in_threes: before that, runs of any digits, but what is before a run stays with its first ones.
+        numbers_in_threes: before that, runs of any digits, but what is before a run stays with its first
+        ones.
         """
     def ends(self, text: bytes) -> list[int]:
         """Where each word ends. text: UTF-8, or NativeError. The GIL is released."""
