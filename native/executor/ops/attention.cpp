@@ -58,8 +58,9 @@ AttentionStage attention_stage(const OpCall& call) {
   require(softcap >= 0, "Attention.softcap is negative");
   const auto layer = static_cast<int>(call.integer("layer", 0, kMaxHeads));
   const int64_t window = call.integer("window", 0, INT32_MAX);
-  return {Domain::kTokens, layer,   num_heads, num_kv_heads, head_dim,       head_dim,
-          call.number("scale"), softcap, window, nullptr, 0.0f, call.inputs[0],  call.outputs[0]};
+  return {Domain::kTokens,      layer,   num_heads, num_kv_heads, head_dim, head_dim,
+          call.number("scale"), softcap, window,    nullptr,      0.0f,     call.inputs[0],
+          call.outputs[0]};
 }
 
 void attention(ProgramBuilder& builder, const OpCall& call) {

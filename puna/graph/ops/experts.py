@@ -54,7 +54,7 @@ class Moe(Op):
         return width
 
     def tensors(self, shapes: Shapes) -> tuple[str | None, ...]:
-        """(gate or gate and up, up, down, their biases, the choice's bias, scales); without a gate, up is first"""
+        """(gate or both, up, down, their biases, the choice's bias, scales); without a gate, up is first"""
         is_fused = f"{self.name}.ffn_gate_up_exps.weight" in shapes
         parts: tuple[str | None, ...] = ("gate_up", None, "down") if is_fused else ("gate", "up", "down")
         if not self.gated:
