@@ -177,7 +177,8 @@ class LLM:
         Raises PromptError for a text that cannot be embedded, GenerationError if the model has no embeddings.
         """
         engine = self.engine
-        if (pooling := pooling or engine.info.pooling) is None:
+        pooling = pooling or engine.info.pooling
+        if pooling == "rank":
             raise GenerationError("the model has no embeddings: it ranks texts")
         request = InputsRequest(
             texts=[texts] if isinstance(texts, str) else list(texts),

@@ -157,4 +157,19 @@ void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup
   for (size_t g = 0; g < groups.size(); ++g) check_group(batch, static_cast<int64_t>(g), groups[g]);
 }
 
+void check_texts(const Batch& batch) {
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    const int64_t begin = batch.sequence_starts[s];
+    if (begin < batch.sequence_starts[s + 1] && batch.positions[begin] != 0)
+      throw Error("sequence " + text(s) + " begins in the midst of its text, which an encoder needs whole");
+  }
+}
+
+int64_t longest_sequence(const Batch& batch) {
+  int64_t longest = 0;
+  for (int64_t s = 0; s < batch.num_sequences(); ++s)
+    longest = std::max(longest, int64_t{batch.sequence_starts[s + 1]} - batch.sequence_starts[s]);
+  return longest;
+}
+
 }  // namespace puna

@@ -53,4 +53,9 @@ struct KvGroup;
 // tokens are not looked up.
 void check_batch(const Batch& batch, int64_t vocab_size, std::span<const KvGroup> groups);
 
+// Of an encoder: throws Error unless each sequence begins with its first token.
+void check_texts(const Batch& batch);
+
+int64_t longest_sequence(const Batch& batch);
+
 }  // namespace puna

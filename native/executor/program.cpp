@@ -10,6 +10,7 @@
 #include "executor/adapters/adapted_rows.h"
 #include "executor/attention_tasks.h"
 #include "executor/barrier.h"
+#include "executor/encoder_tasks.h"
 #include "executor/experts/expert_paging.h"
 #include "executor/experts/expert_step.h"
 #include "executor/move_kv.h"
@@ -73,22 +74,25 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  int64_t total = replicas_.size + attention_partials_.size + expert_results_.size + kept_inputs_.size +
-                  adapter_sums_.size + adapter_low_.size;
+  int64_t total = replicas_.size + attention_partials_.size + encoder_scratch_.size + expert_results_.size +
+                  kept_inputs_.size + adapter_sums_.size + adapter_low_.size;
   for (const Memory& memory : memory_) total += memory.size;
   return total;
 }
 
 int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) const {
   constexpr int64_t kDrafts = 64;  // no step of the engine has more: see speculation/drafting.py
-  return most_partial_floats(plan_, context_length, num_threads) * static_cast<int64_t>(sizeof(float)) +
+  return (most_partial_floats(plan_, context_length, num_threads) +
+          num_threads * encoder_scratch(plan_, context_length)) *
+             static_cast<int64_t>(sizeof(float)) +
          kDrafts * plan_.kept_row_bytes;
 }
 
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
   memory_ = {};
-  replicas_ = attention_partials_ = expert_results_ = kept_inputs_ = adapter_sums_ = adapter_low_ = {};
+  replicas_ = attention_partials_ = encoder_scratch_ = expert_results_ = kept_inputs_ = adapter_sums_ =
+      adapter_low_ = {};
   states_.clear();
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
@@ -158,6 +162,8 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, query_runs_, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
+  reserve(encoder_scratch_, static_cast<int64_t>(sizeof(float)) * num_threads,
+          encoder_scratch(plan_, longest_sequence(batch)));
   reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads, most_expert_results(batch));
   if (static_cast<int64_t>(work_->attention_arrivals.size()) < needs.split_tiles)
     work_->attention_arrivals = std::vector<std::atomic<int32_t>>(static_cast<size_t>(needs.split_tiles));
@@ -177,6 +183,8 @@ void Program::run_stages(const Step& step) const noexcept {
       run_stage(step, *experts, work_->shares);
     } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
       run_stage(step, *recurrence, work_->shares);
+    } else if (const auto* encoder = std::get_if<EncoderAttentionStage>(&stage)) {
+      run_stage(step, *encoder, work_->claimed);
     } else {
       run_stage(step, std::get<AttentionStage>(stage), work_->claimed);
     }
@@ -190,6 +198,7 @@ void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_k
 
 Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
   check_batch(batch, plan_.vocab_size, plan_.groups);
+  if (plan_.is_encoder) check_texts(batch);
   if (!batch.hidden.empty() && plan_.hidden == kNoBuffer) throw Error("the model gives no hidden states");
   const std::lock_guard<std::mutex> lock(one_run_);
   plan_.file->mapping().check_whole();
@@ -197,6 +206,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   prepare(pool, batch, threads);
   const int64_t expert_results = most_expert_results(batch);
   const int64_t adapter_low = most_adapter_floats(plan_, adapted_).low;
+  const int64_t scratch = encoder_scratch(plan_, longest_sequence(batch));
   work_->begin(control);
   Step shared{
       .plan = plan_,
@@ -214,6 +224,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
       .adapter_low = reinterpret_cast<float*>(adapter_low_.bytes.get()),
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
+      .encoder_scratch = reinterpret_cast<float*>(encoder_scratch_.bytes.get()),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
       .reads_experts_ahead = paging_->is_on(),
       .activity = pool.activity(),
@@ -222,6 +233,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   const auto body = [&](int thread) {
     Step step = shared;
     step.thread = thread;
+    step.encoder_scratch += scratch * thread;
     step.expert_results += expert_results * thread;
     step.adapter_low += adapter_low * thread;
     step.replicas += plan_.replica_bytes() * thread;

@@ -117,6 +117,20 @@ struct AttentionStage {
   }
 };
 
+// Every token of a text sees the others.
+struct EncoderAttentionStage {
+  int num_heads, num_kv_heads, head_dim;
+  float scale;
+  int64_t window;  // tokens on either side; -1: all
+  // What a head's scores gain by distance, in base 2: [heads][2 * kMostDistance + 1], or a slope of each head
+  // times the distance; nullptr for none.
+  const float *by_distance, *slopes;
+  int q, k, v, out;
+};
+
+// Tokens further away are as those at this distance.
+inline constexpr int64_t kMostDistance = 128;
+
 enum class ExpertPhase { kOrderVisits, kGateUp, kDown };
 
 struct ExpertStage {
@@ -138,8 +152,8 @@ struct RecurrenceStage {
   std::function<void(const RecurrenceRun&)> run;
 };
 
-using Stage =
-    std::variant<TokenStage, LinearStage, AdapterStage, AttentionStage, ExpertStage, RecurrenceStage>;
+using Stage = std::variant<TokenStage, LinearStage, AdapterStage, AttentionStage, EncoderAttentionStage,
+                           ExpertStage, RecurrenceStage>;
 
 // How a layer's keys were turned by their positions.
 struct KeyRotation {
@@ -184,7 +198,8 @@ struct Plan {
   std::vector<AdapterSite> sites;
   int64_t kept_row_bytes = 0;  // inputs of all recurrence stages for one token
   int result = -1;
-  int hidden = kNoBuffer;  // what the result is made of, if that can be asked for
+  int hidden = kNoBuffer;   // what the result is made of, if that can be asked for
+  bool is_encoder = false;  // texts are in a step as a whole
 
   int64_t replica_bytes() const { return std::accumulate(row_bytes.begin(), row_bytes.end(), int64_t{0}); }
 };
@@ -271,6 +286,7 @@ class Program {
   std::array<Memory, kNumDomains> memory_;
   Memory replicas_;                    // one row of every domain for each thread
   Memory attention_partials_;          // sums over segments of contexts that several threads share
+  Memory encoder_scratch_;             // of each thread
   Memory expert_results_;              // of each thread
   Memory kept_inputs_;                 // of drafts, for recurrence stages
   Memory adapter_sums_, adapter_low_;  // of one linear stage

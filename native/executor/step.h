@@ -32,7 +32,8 @@ struct Step {
   // done.
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
-  float* expert_results;  // this thread's own
+  float* encoder_scratch;  // this thread's own
+  float* expert_results;   // this thread's own
   bool reads_experts_ahead;
   ThreadActivity& activity;    // told of each task, in stages whose shares take long
   const StepControl* control;  // null: nobody stops the step
@@ -78,6 +79,7 @@ void run_stage(const Step& step, const TokenStage& stage) noexcept;
 void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const AdapterStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const AttentionStage& stage, std::atomic<int64_t>& claimed) noexcept;
+void run_stage(const Step& step, const EncoderAttentionStage& stage, std::atomic<int64_t>& claimed) noexcept;
 void run_stage(const Step& step, const ExpertStage& stage, WorkShares& shares) noexcept;
 void run_stage(const Step& step, const RecurrenceStage& stage, WorkShares& shares) noexcept;
 

@@ -123,6 +123,8 @@ void activate(Activation activation, const float* x, int64_t n, float* out) {
       return all([](f32x16 v) { return softplus(v); });
     case Activation::kReluSquared:
       return all([](f32x16 v) { return relu_squared(v); });
+    case Activation::kTanh:
+      return all([](f32x16 v) { return tanh(v); });
     case Activation::kSwigluOai:
       break;
   }
@@ -145,6 +147,7 @@ void glu(Activation activation, const float* gate, const float* up, int64_t n, f
     case Activation::kSigmoid:
     case Activation::kSoftplus:
     case Activation::kReluSquared:
+    case Activation::kTanh:
       break;
   }
 }

@@ -15,6 +15,7 @@
   X(attention)           \
   X(attention_segments)  \
   X(combine_segments)    \
+  X(encoder_attention)   \
   X(rms_norm)            \
   X(layer_norm)          \
   X(rope_normal)         \

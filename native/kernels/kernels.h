@@ -13,7 +13,7 @@ namespace puna {
 
 inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
-enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus, kReluSquared };
+enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus, kReluSquared, kTanh };
 
 // x > 0: beta x + positive x^2, else beta x + negative (e^min(x, eps) - 1 - x).
 struct Xielu {
@@ -100,6 +100,27 @@ struct AttentionArgs {
 
 // Floats that attention_segments writes for one segment and query row.
 constexpr int64_t partial_floats(int64_t value_dim) { return (value_dim + 15) / 16 * 16 + 16; }
+
+// Queries of a head of a whole text, whose tokens see each other. Pointers are to what the head has of the
+// text's first token.
+struct EncoderAttentionArgs {
+  const float *q, *k, *v;
+  float* out;
+  int64_t q_stride, kv_stride;  // floats from a token's to the next; of out as of q
+  int64_t num_tokens, head_dim;
+  int64_t query_begin, query_end;
+  float scale;
+  int64_t window;     // tokens seen on either side; -1: all
+  const float* bias;  // nullptr, or what scores in base 2 gain where a key is [i] tokens behind the query
+  float* scratch;     // encoder_scratch_floats()
+};
+
+constexpr int64_t padded_tokens(int64_t count) { return (count + 15) / 16 * 16; }
+inline constexpr int64_t kMostRegisterRows = 8;  // of any instruction set
+
+constexpr int64_t encoder_scratch_floats(int64_t num_tokens, int64_t head_dim) {
+  return padded_tokens(num_tokens) * (head_dim + padded_tokens(head_dim) + kMostRegisterRows);
+}
 
 // Rows of floats, one for each of a sequence's tokens.
 template <typename Float>
@@ -202,6 +223,9 @@ struct Kernels {
   void (*attention_segments)(const AttentionArgs& args, int64_t segment_begin, int64_t segment_end);
   void (*combine_segments)(const AttentionArgs& args);
 
+  // --- encoder_attention.cpp ---
+  void (*encoder_attention)(const EncoderAttentionArgs& args);
+
   // --- elementwise.cpp --- rows of n floats
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   // bias: nullptr for none.
@@ -214,7 +238,7 @@ struct Kernels {
   void (*l2_norm)(const float* x, float eps, int64_t n, float* out);
   // Of one value: not swiglu_oai.
   void (*activate)(Activation activation, const float* x, int64_t n, float* out);
-  // Not of sigmoid, softplus and relu_squared.
+  // Not of sigmoid, softplus, relu_squared and tanh.
   void (*glu)(Activation activation, const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
   // The sum of `count` rows of x, each times its weight, in order: row rows[i] begins at x + rows[i] *

@@ -27,7 +27,6 @@ KvBlocks::KvBlocks(const std::vector<GroupSpec>& groups, std::shared_ptr<Release
       supply_(std::move(supply)),
       runs_low_(std::move(runs_low)),
       move_(std::move(move)) {
-  require(!groups_.empty(), "a model without layers");
   for (const LayerGroup& group : groups_) {
     require(!group.is_state || &group == &groups_.back(), "states come last");
     if (!group.is_state) block_bytes_ += group.pool.spec().block_bytes;

@@ -43,7 +43,7 @@ class KvBlocks {
   size_t num_groups() const { return groups_.size(); }
   // Those whose blocks hold tokens; the group behind them, if there is one, holds states.
   size_t num_token_groups() const { return num_groups() - has_states(); }
-  bool has_states() const { return groups_.back().is_state; }
+  bool has_states() const { return !groups_.empty() && groups_.back().is_state; }
   LayerGroup& states() { return groups_.back(); }
   LayerGroup& group(size_t index) { return groups_[index]; }
   const LayerGroup& group(size_t index) const { return groups_[index]; }

@@ -169,7 +169,7 @@ class _Embedder:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _pooling(self) -> Pooling:
-        if self._resident.info.pooling is None:
+        if self._resident.info.pooling == "rank":
             raise ApiError(400, f'"{self._request.model}" does not support embeddings')
         return self._resident.info.pooling
 

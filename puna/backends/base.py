@@ -56,7 +56,7 @@ class Batch:
         sequence is in the step), and the block that gets the state behind the step's tokens and those of its
         drafts that are accepted; both may be the same, and only the second is written.
     rows: [R], indexes into tokens, ascending, whose next token is wanted.
-    hidden: [H], indexes into tokens whose hidden state is wanted; None: none.
+    hidden: [H], indexes into tokens whose hidden state is wanted; None: none. Of an encoder's text, the last.
     drafts, draft_starts: what sequences are thought to go on with. Of those that have rows, the i-th has the
         drafts [draft_starts[i], draft_starts[i + 1]) as its last tokens, and rows for the token before them
         and for each of them. None: each has one row.
@@ -111,8 +111,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: what keys and values are stored as.
     can_shift: whether tokens in the KV memory can move to other positions.
     hidden_size: values of a hidden state; 0: there are none to be had.
-    pooling: how hidden states become a text's embedding; None: the model has no embeddings.
+    pooling: how hidden states become a text's embedding; rank: there are scores in place of them.
     weight_bytes: without tables of which only the rows of tokens that occur are read.
+    is_encoder: it gives embeddings, or scores, and nothing else: of whole texts, each in one step.
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
     scratch_bytes: what its longest steps need beside weights, KV and activations, at most.
     kernels: what computes it; the results of others may differ in the last bits.
@@ -129,7 +130,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     weight_bytes: int
     can_shift: bool
     hidden_size: int = 0
-    pooling: Pooling | None = None
+    pooling: Pooling = "last"
+    is_encoder: bool = False
     idle_weight_bytes: int = 0
     scratch_bytes: int = 0
     kernels: str = ""

@@ -43,6 +43,8 @@ def new_sequence(
     info = model.device.info
     prompt = prompt_array(request.prompt, info.vocab_size)
     check_request(request, info)
+    if request.pooling is not None and (info.is_encoder or info.pooling == "rank"):
+        request = replace(request, pooling="last")  # what comes out there is all that is wanted
     if request.adapter and request.adapter not in model.adapters:
         raise InvalidRequest(f"adapter {request.adapter} is not loaded")
     if request.session is not None and settings.cache_policy != "prefix":

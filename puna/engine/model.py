@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceAdapter, DeviceModel
-from puna.engine.caching.cache_policy import CachePolicy, PrefixPolicy
+from puna.engine.caching.cache_policy import CachePolicy, NoPolicy, PrefixPolicy
 from puna.engine.caching.slot_policy import SlotPolicy
 from puna.engine.caching.state_policy import StatePolicy
 from puna.engine.grammars.compiling import ModelGrammars
@@ -146,6 +146,8 @@ class Model:
         )
 
     def _new_policy(self, kv: ModelKv, settings: EngineSettings) -> CachePolicy:
+        if not kv.groups:
+            return NoPolicy()
         if settings.cache_policy == "prefix":
             return StatePolicy(kv) if kv.has_states else PrefixPolicy(kv)
         info, num_slots = self.device.info, settings.num_places

@@ -50,6 +50,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of one step; if more are running, they take turns. Bounds a step's logits."""
     prefill_tokens: int = 256
     """Prompt tokens computed in one step. More gains little speed and delays arrivals and cancels."""
+    most_text_tokens: int = 2048
+    """The same of an encoder's texts, where the step then takes no longer than text_step_s."""
+    text_step_s: float = 0.025
     min_prefill_tokens: int = 8
     """Fewest prompt tokens of a step, however many streams wait for it: prompts must get on, too."""
     max_slowdown: float = 1.8

@@ -40,6 +40,15 @@ def check_request(request: Request, info: ModelInfo) -> None:
     """All but its prompt. Raises InvalidRequest."""
     if request.pooling is not None and not info.hidden_size:
         raise InvalidRequest("the model has no hidden states to make an embedding of")
+    if info.is_encoder and request.pooling is None:
+        raise InvalidRequest(
+            "the model is an encoder: it makes embeddings, or ranks texts, and does not reply"
+        )
+    if request.pooling is not None and request.pooling != info.pooling:
+        if info.pooling == "rank":
+            raise InvalidRequest("the model ranks texts, and has no embeddings")
+        if info.is_encoder or request.pooling == "rank":
+            raise InvalidRequest(f"the model's embeddings are of type {info.pooling!r}")
     if request.pooling is not None and request.grammar:
         raise InvalidRequest("an embedding is no reply that a grammar could hold")
     if any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-Pooling: TypeAlias = Literal["mean", "cls", "last"]
-"""The mean of all tokens', the first token's, or the last token's."""
-
-POOLING_TYPES: tuple[Pooling | None, ...] = ("last", "mean", "cls", "last", None)
-"""By the number that `<architecture>.pooling_type` has. The first says nothing: the last token has seen all
-others, so it stands for the text. None: the model ranks texts instead.
+Pooling: TypeAlias = Literal["mean", "cls", "last", "rank"]
+"""The mean of all tokens', the first token's, or the last token's; or the scores of a model that ranks texts.
 """
+
+POOLING_TYPES: tuple[Pooling | None, ...] = (None, "mean", "cls", "last", "rank")
+"""By the number that `<architecture>.pooling_type` has. None: the file says nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from puna.graph.ops import Op, SampledRows, Stateful
+from puna.graph.ops import EncoderAttention, Op, Stateful
 from puna.graph.shapes import GraphError, Shapes
 from puna.graph.states import Recurrent, StateSpec
 
@@ -29,17 +29,21 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in execution order, the value that holds the logits, and what layers keep, in their order."""
+    """Nodes in execution order, the value that holds the logits, and what layers keep, in their order.
+
+    hidden: the value that may be asked for in place of logits, None: there is none. Of decoders hidden
+    states, of encoders a whole text's embedding, of models that rank its scores.
+    """
 
     nodes: tuple[Node, ...]
     result: Value
     states: tuple[StateSpec, ...]
+    hidden: Value | None
 
     @property
-    def hidden(self) -> Value | None:
-        """The value that holds hidden states, of which logits are made; None: they cannot be asked for."""
-        nodes = (node for node in self.nodes if isinstance(node.op, SampledRows))
-        return next((node.inputs[0] for node in nodes), None)
+    def is_encoder(self) -> bool:
+        """Whether texts are computed whole, and give no logits."""
+        return any(isinstance(node.op, EncoderAttention) for node in self.nodes)
 
     def tensors(self) -> set[str]:
         """The names of all tensors that ops read."""
@@ -55,6 +59,8 @@ class Tracer:
     states: dict[tuple[int, bool], StateSpec] = field(default_factory=dict)  # by layer and whether recurrent
     left_out: set[str] = field(default_factory=set)
     """Tensors that files may have and no op reads."""
+    hidden: Value | None = None
+    """See Graph."""
 
     def op(self, op: Op, *inputs: Value) -> Value:
         """What the op makes of the inputs. Raises GraphError if it cannot."""
@@ -80,4 +86,4 @@ class Tracer:
 
     def graph(self, result: Value) -> Graph:
         states = tuple(self.states[place] for place in sorted(self.states))
-        return Graph(nodes=tuple(self.nodes), result=result, states=states)
+        return Graph(nodes=tuple(self.nodes), result=result, states=states, hidden=self.hidden)

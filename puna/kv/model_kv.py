@@ -253,6 +253,8 @@ class ModelKv:
         """The part of it that blocks could fill: whole extents, if these are not too coarse for it."""
         if self._supply.is_static:
             return sum(memory.num_blocks * memory.block_bytes for _, memory, *_ in self.groups)
+        if not self.groups:
+            return 0
         num_bytes = min(max(num_bytes, 0), self.reserved_bytes)
         if self._is_too_coarse_for(num_bytes):
             return num_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from puna.gguf.pooling import Pooling
 from puna.graph import GraphError, Tracer, Value
 from puna.graph.ops import (
     Activation,
@@ -26,6 +27,7 @@ from puna.graph.ops import (
     SampledRows,
     Scale,
     Softcap,
+    Softmax,
 )
 from puna.models.decoder import Decoder, Stack
 
@@ -174,6 +176,7 @@ def layer_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
 
 def logits(g: Tracer, x: Value) -> Value:
     """Of the rows to be sampled. The output matrix is the embedding where the file has no other."""
+    g.hidden = x
     x = g.op(SampledRows(), x)
     if "output.weight" not in g.shapes:
         return g.op(Linear("token_embd"), x)
@@ -181,6 +184,14 @@ def logits(g: Tracer, x: Value) -> Value:
     if result.width != num_tokens:
         raise GraphError(f"tensor output.weight is for {result.width} tokens, token_embd for {num_tokens}")
     return result
+
+
+def ranked(g: Tracer, logits: Value, pooling: Pooling | None) -> Value:
+    """The logits. A model that ranks texts has, in place of hidden states, how likely its labels are."""
+    if pooling == "rank":
+        assert g.hidden is not None, "logits come from hidden states"
+        g.hidden = g.op(Softmax(), g.op(Linear("cls.output"), g.hidden))
+    return logits
 
 
 def qkv(g: Tracer, x: Value, layer: int) -> tuple[Value, Value, Value]:

@@ -11,10 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from puna.gguf.pooling import POOLING_TYPES, Pooling
+from puna.gguf.pooling import Pooling
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
 from puna.models.architectures import ARCHITECTURES
 from puna.models.decoder import Stack
+from puna.models.encoder import pooling_of
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
 from puna.models.rope import FreqFactors, uses_long_factors
@@ -33,12 +34,9 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
     graph: Graph
     context_length: int
     num_layers: int
-    pooling: Pooling | None
-    """How a text becomes one vector; None: the model ranks texts instead."""
-
-    @property
-    def vocab_size(self) -> int:
-        return self.graph.result.width
+    vocab_size: int
+    pooling: Pooling
+    """How a text becomes one vector."""
 
 
 def trace_model(
@@ -62,15 +60,16 @@ def trace_model(
     used: set[str] = set()
     result = trace(tracer, p, _freq_factors(p, tensors, read_floats, used))
     graph, stack = tracer.graph(result), Stack.read(p)
-    _check_all_are_used(
-        p.architecture, tensors, used | graph.tensors() | tracer.left_out | _of_prediction(stack, tensors)
-    )
+    pooling = pooling_of(p) or ("mean" if graph.is_encoder else "last")
+    used |= graph.tensors() | tracer.left_out | _of_prediction(stack, tensors) | _of_scores(pooling, tensors)
+    _check_all_are_used(p.architecture, tensors, used)
     return TracedModel(
         architecture=p.architecture,
         graph=graph,
         context_length=stack.context_length,
         num_layers=stack.num_layers,
-        pooling=POOLING_TYPES[p.integer("pooling_type", 0, minimum=0, maximum=len(POOLING_TYPES) - 1)],
+        vocab_size=tracer.shapes.matrix("token_embd.weight")[1] if graph.is_encoder else graph.result.width,
+        pooling=pooling,
     )
 
 
@@ -115,6 +114,11 @@ def _of_prediction(stack: Stack, tensors: Mapping[str, TensorShape]) -> set[str]
     layers = range(stack.num_layers, stack.num_layers + stack.num_prediction_layers)
     prefixes = tuple(f"blk.{layer}." for layer in layers)
     return {name for name in tensors if name.startswith(prefixes)}
+
+
+def _of_scores(pooling: Pooling, tensors: Mapping[str, TensorShape]) -> set[str]:
+    """What files have to rank texts with, if they are not to be used for that."""
+    return set() if pooling == "rank" else {name for name in tensors if name.startswith("cls.")}
 
 
 def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], used: set[str]) -> None:

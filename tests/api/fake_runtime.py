@@ -78,7 +78,7 @@ class FakeRuntime:
         """By name, of models of which it is known."""
         self.has_states = False
         """Whether models have recurrent layers."""
-        self.pooling: Pooling | None = "last"
+        self.pooling: Pooling = "last"
         self.embedding = array("f", [3, 0, 4, 0])
         """Of every prompt, but that the second value is its number of tokens."""
         self.num_loads = 0

@@ -103,7 +103,7 @@ def test_what_is_no_number_is_an_error(client: Client, runtime: FakeRuntime) -> 
 
 
 def test_models_that_rank_have_no_embeddings(client: Client, runtime: FakeRuntime) -> None:
-    runtime.pooling = None
+    runtime.pooling = "rank"
     response = client.post("/api/embed", {"model": "m", "input": "a"})
     assert (response.status_code, response.json()) == (400, {"error": '"m" does not support embeddings'})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import httpx
 import numpy as np
@@ -24,11 +25,11 @@ class LlamaCpp:
         context: int = 2048,
         kv_type: str = "f16",
         shift: bool = False,
-        pooling: Pooling | None = None,
+        pooling: Pooling | Literal["unspecified"] | None = None,
         adapter: Path | None = None,
     ) -> None:
         """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
-        gives embeddings, and nothing else.
+        gives embeddings, and nothing else; unspecified: as the file says.
         """
         p = xllamacpp.CommonParams()
         if pooling is not None:
@@ -87,8 +88,15 @@ class LlamaCpp:
                 found[-1].append(token)
         return found[:-1]
 
-    def embedding(self, text: str) -> list[float]:
-        """Of length 1."""
+    def score(self, query: str, text: str) -> float:
+        """Of a model that ranks texts."""
+        body = {"query": query, "documents": [text]}
+        (found,) = self._http.post("/rerank", json=body).raise_for_status().json()["results"]
+        score: float = found["relevance_score"]
+        return score
+
+    def embedding(self, text: str | list[int]) -> list[float]:
+        """Of length 1. text: or tokens."""
         (found,) = self._http.post("/embedding", json={"content": text}).raise_for_status().json()
         (vector,) = found["embedding"]
         values: list[float] = vector

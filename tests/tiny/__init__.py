@@ -2,6 +2,7 @@
 
 from tests.tiny.alibi import ALIBI
 from tests.tiny.dense import DENSE
+from tests.tiny.encoders import ENCODERS, RANKERS
 from tests.tiny.files import SPECIAL_TOKENS, Quantize, Tiny, byte_level_vocabulary, write_tiny
 from tests.tiny.gemmas import GEMMAS
 from tests.tiny.hybrids import HYBRIDS
@@ -10,4 +11,13 @@ from tests.tiny.mixtures import MIXTURES
 
 TINY: dict[str, Tiny] = {**DENSE, **GEMMAS, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS, **ALIBI}
 
-__all__ = ["SPECIAL_TOKENS", "TINY", "Quantize", "Tiny", "byte_level_vocabulary", "write_tiny"]
+__all__ = [
+    "ENCODERS",
+    "RANKERS",
+    "SPECIAL_TOKENS",
+    "TINY",
+    "Quantize",
+    "Tiny",
+    "byte_level_vocabulary",
+    "write_tiny",
+]

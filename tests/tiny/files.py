@@ -48,6 +48,7 @@ class Tiny:
     layer_tensors: Callable[[Tiny, int], Tensors] = transformer
     model_tensors: Callable[[Tiny, int], Tensors] = lambda _tiny, _vocab: {}
     """Further ones that are no layer's."""
+    blocks: str = "blk"
     output_norm: str = "output_norm.weight"
     """"": without one."""
     embedding_scale: float = 1.0
@@ -130,6 +131,8 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     writer.add_bos_token_id(start)
     writer.add_eos_token_id(end)
     writer.add_add_bos_token(False)
+    if "token_types.weight" in _tensors(tiny):
+        writer.add_token_type_count(2)
 
 
 def _write_hyperparameters(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
@@ -177,5 +180,5 @@ def _tensors(tiny: Tiny) -> Tensors:
     tensors |= tiny.model_tensors(tiny, vocab)
     for layer in range(tiny.layers):
         shapes = tiny.layer_tensors(tiny, layer)
-        tensors |= {f"blk.{layer}.{name}": shape for name, shape in shapes.items()}
+        tensors |= {f"{tiny.blocks}.{layer}.{name}": shape for name, shape in shapes.items()}
     return tensors

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 # What files keep in F32 though it has several dimensions.
 _FLOATS = (
+    "attn_rel_b.weight",
+    "token_types.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "norm.weight",

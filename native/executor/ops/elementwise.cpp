@@ -75,6 +75,24 @@ void scale_by(ProgramBuilder& builder, const OpCall& call, float factor) {
   elementwise<1>(builder, call, run, call.tensors.size());
 }
 
+// x plus the first row of a matrix.
+void add_first_row(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 1);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(out);
+  builder.expect_width(x, width);
+  const Weight weight = builder.plan().file->weight(call.tensor(0));
+  builder.matrix(call.tensor(0), width, weight.rows);
+  std::vector<float> row(static_cast<size_t>(width));
+  dequantize(weight.type, weight.data, row.data(), width);
+  const float* values = builder.constant(row);
+  const auto run = [=](const RowRun& row) {
+    const int64_t first = row.first(width);
+    row.kernels.add(row.at(x) + first, values + first, row.count(width), row.at(out) + first);
+  };
+  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, pieces_of_columns(width), run});
+}
+
 void mul_vector(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 1);
   const Weight shape = builder.plan().file->weight(call.tensor(0));
@@ -129,6 +147,7 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
 
 constexpr OpDefinition kOps[] = {
     {"Add", add},
+    {"AddFirstRow", add_first_row},
     {"AddVector", add_vector},
     {"Mul", mul},
     {"MulVector", mul_vector},
@@ -154,6 +173,7 @@ Activation function_named(const std::string& name) {
   if (name == "sigmoid") return Activation::kSigmoid;
   if (name == "softplus") return Activation::kSoftplus;
   if (name == "relu_squared") return Activation::kReluSquared;
+  if (name == "tanh") return Activation::kTanh;
   const Activation activation = activation_named(name);
   require(activation != Activation::kSwigluOai, name + " is a function of two values");
   return activation;

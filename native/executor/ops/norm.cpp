@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "executor/check.h"
@@ -90,8 +91,26 @@ void l2_norm(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, width / group, run});
 }
 
-constexpr OpDefinition kOps[] = {
-    {"RmsNorm", rms_norm}, {"LayerNorm", layer_norm}, {"Standardize", standardize}, {"L2Norm", l2_norm}};
+// Of few values, such as labels.
+void softmax(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(x);
+  builder.expect_width(out, width);
+  const auto run = [=](const RowRun& row) {
+    const float *from = row.at(x), highest = *std::max_element(from, from + width);
+    float *to = row.at(out), total = 0.0f;
+    for (int64_t i = 0; i < width; ++i) total += to[i] = std::exp(from[i] - highest);
+    for (int64_t i = 0; i < width; ++i) to[i] /= total;
+  };
+  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, 1, run});
+}
+
+constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm},
+                                 {"LayerNorm", layer_norm},
+                                 {"Standardize", standardize},
+                                 {"L2Norm", l2_norm},
+                                 {"Softmax", softmax}};
 
 }  // namespace
 

@@ -62,6 +62,32 @@ void choose_rows(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(Domain::kRows), {{x}, out, 1, run});
 }
 
+// For each chosen row what its text's tokens up to it have together: sums in their order, or the first one's.
+void pool_rows(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(x);
+  builder.expect_width(out, width);
+  require(builder.domain(x) == Domain::kTokens, "the rows have been chosen already");
+  const std::string& kind = call.text("kind");
+  require(kind == "mean" || kind == "first", "unknown pooling \"" + kind + "\" (mean, first)");
+  builder.plan().is_encoder = true;
+  const auto run = [=, is_mean = kind == "mean"](const RowRun& row) {
+    const Batch& batch = row.step.batch;
+    const size_t index = static_cast<size_t>(row.row), num_sampled = batch.rows.size();
+    const int64_t last = index < num_sampled ? batch.rows[index] : batch.hidden[index - num_sampled];
+    const int64_t first = last - batch.positions[static_cast<size_t>(last)], begin = row.first(width);
+    const int64_t count = row.count(width);
+    float* to = row.at(out) + begin;
+    std::copy_n(row.step.floats(x, first) + begin, count, to);
+    if (!is_mean) return;
+    for (int64_t token = first + 1; token <= last; ++token)
+      row.kernels.add(to, row.step.floats(x, token) + begin, count, to);
+    row.kernels.scale(to, 1.0f / static_cast<float>(last - first + 1), count, to);
+  };
+  builder.append(builder.token_stage(Domain::kRows), {{x}, out, pieces_of_columns(width), run});
+}
+
 // Of the chosen rows, the first ones are those to be sampled.
 void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 0);
@@ -78,6 +104,7 @@ void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
 constexpr OpDefinition kOps[] = {{"Embed", embed},
                                  {"EmbedPosition", embed_position},
                                  {"Rows", choose_rows},
+                                 {"PooledRows", pool_rows},
                                  {"SampledRows", choose_sampled}};
 
 }  // namespace

@@ -14,7 +14,7 @@ uint16_t saved_bit(size_t group) { return static_cast<uint16_t>(1U << std::min<s
 
 PrefixTree::PrefixTree(LayerGroups& groups)
     : groups_(groups),
-      has_states_(groups.back().is_state),
+      has_states_(!groups.empty() && groups.back().is_state),
       num_token_groups_(groups.size() - has_states_),
       siblings_(nodes_) {}
 

@@ -186,6 +186,7 @@ def _describe(
         can_shift=program.can_shift,
         hidden_size=0 if traced.graph.hidden is None else traced.graph.hidden.width,
         pooling=traced.pooling,
+        is_encoder=traced.graph.is_encoder,
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )

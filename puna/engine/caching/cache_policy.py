@@ -42,6 +42,37 @@ class CachePolicy(Protocol):
         """Gives all of that up."""
 
 
+class NoPolicy:
+    """Nothing is kept: of an encoder's texts."""
+
+    def admit(self, sequence: Sequence) -> bool:  # noqa: ARG002
+        return True
+
+    def catch_up(self, sequence: Sequence, claimed: set[Hashable]) -> bool:  # noqa: ARG002
+        return True
+
+    def reuse_part(self, sequence: Sequence) -> None:
+        pass
+
+    def computed(self, sequence: Sequence) -> None:
+        pass
+
+    def shift(self, sequence: Sequence) -> bool:  # noqa: ARG002
+        return False
+
+    def release(self, sequence: Sequence, *, goes_on: bool) -> None:  # noqa: ARG002
+        sequence.table.release()
+
+    def abandon(self, sequence: Sequence) -> None:
+        sequence.table.release()
+
+    def idle_tables(self) -> list[SequenceTable]:
+        return []
+
+    def empty_idle(self) -> None:
+        pass
+
+
 class PrefixPolicy:
     """All computed KV is found by its content, as long as memory lasts."""
 

@@ -71,7 +71,7 @@ class WarmPrefixes:
         self, identity: KvIdentity, kernels: str, kv: ModelKv, policy: CachePolicy, costs: StepCosts
     ) -> ModelOffload:
         """Of a model that is awake now. kernels: what computes its KV."""
-        files = None if self._store is None else self._store.files(identity, kernels)
+        files = self._store.files(identity, kernels) if self._store is not None and kv.groups else None
         model = ModelOffload(identity, kernels, kv, policy, files, costs, self._clock())
         self.models.append(model)
         if self._behind is not None and files is not None:

@@ -108,6 +108,8 @@ class Contention:
     def missing_bytes(self, model: Model, sequence: Sequence) -> int:
         """The bytes that are missing for it to start and grow, with the others, without being preempted."""
         kv = model.kv
+        if not kv.groups:
+            return 0
         others = [other for other in self._models.values() if other.running and other.kv.competes_with(kv)]
         if not others:
             return 0
@@ -122,6 +124,8 @@ class Contention:
 
     def is_guaranteed(self, model: Model, sequence: Sequence) -> bool:
         """Whether the sequence, with those before it, stays within what is guaranteed to the model."""
+        if not model.kv.groups:
+            return True
         if model.guaranteed_bytes == 0:
             return False
         earlier = [other for other in model.running if other.order < sequence.order]

@@ -29,6 +29,31 @@ def prefill_budget(model: Model, models: Iterable[Model], settings: EngineSettin
     return settings.min_prefill_tokens
 
 
+def text_budget(model: Model, models: Iterable[Model], settings: EngineSettings) -> int:
+    """Tokens of an encoder's texts that a step takes: as many as its models compute in a moment, which is a
+    lot of small ones; beside streams, no more than are a prompt's share of a step.
+    """
+    if any(other.num_streams for other in models):
+        return prefill_budget(model, models, settings, 0)
+    for num_tokens in range(settings.most_text_tokens, settings.prefill_tokens, -settings.prefill_tokens):
+        estimate_s = model.costs.estimate(num_tokens)
+        if estimate_s is not None and estimate_s <= settings.text_step_s:
+            return num_tokens
+    return settings.prefill_tokens
+
+
+def whole_texts(texts: list[Sequence], budget: int, most: int) -> list[Sequence]:
+    """The encoder's texts of a step: the first in order, and others as far as there is room for them."""
+    taken: list[Sequence] = []
+    for sequence in texts:
+        if len(taken) == most:
+            break
+        if not taken or sequence.num_pending <= budget:
+            taken.append(sequence)
+            budget -= sequence.num_pending
+    return taken
+
+
 def shorter_prompts(prompts: list[Sequence]) -> list[Sequence]:
     """Those that may pass the first in order, the shortest first: less is to be computed of them, and their
     priority is no lower.

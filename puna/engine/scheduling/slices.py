@@ -7,7 +7,14 @@ from collections.abc import Hashable
 from puna.engine.model import Model
 from puna.engine.scheduling.contention import Contention, half_chunk, needed_bytes
 from puna.engine.scheduling.lifecycle import Lifecycle
-from puna.engine.scheduling.prefills import next_chunk, passing_share, prefill_budget, shorter_prompts
+from puna.engine.scheduling.prefills import (
+    next_chunk,
+    passing_share,
+    prefill_budget,
+    shorter_prompts,
+    text_budget,
+    whole_texts,
+)
 from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
@@ -24,6 +31,8 @@ class Slices:
 
     def of(self, model: Model) -> list[Slice]:
         """Of those that run then: some are preempted for others."""
+        if model.device.info.is_encoder:
+            return self._texts(model)
         slices = [s for stream in self._streams(model) if (s := self._decode_slice(model, stream))]
         slices += self._prefills(model, len(slices))
         return [s for s in slices if s.sequence.is_running]  # the others were preempted for the later slices
@@ -60,6 +69,12 @@ class Slices:
         if share and budget > 0:
             self._use_rest(model, first, budget, most, claimed, slices)
         return slices
+
+    def _texts(self, model: Model) -> list[Slice]:
+        """Of an encoder: whole, since nothing is kept from step to step."""
+        budget = text_budget(model, self._models.values(), self._settings)
+        texts = whole_texts([s for s in model.running if s.num_computable], budget, self._settings.max_batch)
+        return [s for text in texts if (s := self._slice(model, text, text.num_pending))]
 
     def _use_rest(
         self,

@@ -4,10 +4,18 @@ What an op computes is in the first line of its description: (inputs) -> output.
 attributes, which a device gets by their names.
 """
 
-from puna.graph.ops.attention import Attention, LatentAttention, Rope, SharedAttention, Temperature
+from puna.graph.ops.attention import (
+    Attention,
+    EncoderAttention,
+    LatentAttention,
+    Rope,
+    SharedAttention,
+    Temperature,
+)
 from puna.graph.ops.elementwise import (
     Activation,
     Add,
+    AddFirstRow,
     AddVector,
     Clamp,
     Columns,
@@ -20,14 +28,15 @@ from puna.graph.ops.elementwise import (
     Xielu,
 )
 from puna.graph.ops.experts import Moe
-from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, Rows, SampledRows
-from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm, Standardize
+from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, PooledRows, Rows, SampledRows
+from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm, Softmax, Standardize
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
 
 __all__ = [
     "Activation",
     "Add",
+    "AddFirstRow",
     "AddVector",
     "Attention",
     "Clamp",
@@ -35,6 +44,7 @@ __all__ = [
     "Concat",
     "Embed",
     "EmbedPosition",
+    "EncoderAttention",
     "GatedDeltaNet",
     "Glu",
     "HeadLinear",
@@ -46,6 +56,7 @@ __all__ = [
     "Mul",
     "MulVector",
     "Op",
+    "PooledRows",
     "RmsNorm",
     "Rope",
     "Rows",
@@ -55,6 +66,7 @@ __all__ = [
     "SharedAttention",
     "ShortConv",
     "Softcap",
+    "Softmax",
     "Standardize",
     "Stateful",
     "Temperature",

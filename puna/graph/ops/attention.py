@@ -115,6 +115,43 @@ class SharedAttention(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class EncoderAttention(Op):
+    """(q, k, v) -> softmax(scale * q k^T + bias) v over the tokens of the same text, before and behind.
+
+    The text is in the step as a whole, and nothing is kept of it.
+
+    window: 0, or how many tokens are seen: half of them on either side.
+    alibi: 0, or the largest of the heads' slopes' exponents (Press et al., 2021): scores lose in proportion
+        to the distance of tokens.
+    buckets: "", or a tensor [heads, buckets] with what scores gain by distance: half of the buckets are for
+        tokens behind. The first half of those are for one distance each, the others for ranges that grow up
+        to 128, and whatever is further away (T5, Raffel et al., 2019).
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int = 0
+    alibi: float = 0.0
+    buckets: str = ""
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
+        if tuple(inputs) != (q, kv, kv):
+            raise GraphError(
+                f"q, k, v are {', '.join(map(str, inputs))} wide, where {self.num_heads} heads and "
+                f"{self.num_kv_heads} KV heads of {self.head_dim} need {q}, {kv}, {kv}"
+            )
+        if self.buckets and (heads := shapes.matrix(self.buckets)[0]) != self.num_heads:
+            raise GraphError(f"tensor {self.buckets} is for {heads} heads where there are {self.num_heads}")
+        return q
+
+    def tensors(self, _: Shapes) -> tuple[str, ...]:
+        return (self.buckets,) if self.buckets else ()
+
+
+@dataclass(frozen=True, slots=True)
 class LatentAttention(Stateful):
     """(q, k) -> softmax(scale * q k^T) v over all tokens, where v is the first value_dim columns of k.
 

@@ -47,6 +47,22 @@ class AddVector(_WithVector):
 
 
 @dataclass(frozen=True, slots=True)
+class AddFirstRow(Op):
+    """(x) -> x + the first row of the tensor"""
+
+    tensor: str
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        (width,), (columns, _) = inputs, shapes.matrix(self.tensor)
+        if columns != width:
+            raise GraphError(f"tensor {self.tensor} has {columns} columns where the model needs {width}")
+        return width
+
+    def tensors(self, _: Shapes) -> tuple[str, ...]:
+        return (self.tensor,)
+
+
+@dataclass(frozen=True, slots=True)
 class MulVector(_WithVector):
     """(x) -> x * the tensor's values; a tensor of one value multiplies all columns."""
 
@@ -79,7 +95,7 @@ class Clamp(Op):
 
 @dataclass(frozen=True, slots=True)
 class Activation(Op):
-    """(x) -> function(x). function: silu, gelu, relu, relu_squared, sigmoid or softplus."""
+    """(x) -> function(x). function: silu, gelu, relu, relu_squared, sigmoid, softplus or tanh."""
 
     function: str
 

@@ -73,5 +73,16 @@ class Rows(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class PooledRows(Op):
+    """(x) -> for each of the rows of which something is wanted, what its text's tokens up to it have
+    together.
+
+    kind: "mean", or "first": the first token's row. Texts begin with their first token.
+    """
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class SampledRows(Op):
     """(x) -> of the rows that were chosen, those to be sampled. The others want x itself: hidden states."""

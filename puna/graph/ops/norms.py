@@ -45,6 +45,11 @@ class Standardize(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Softmax(Op):
+    """(x) -> e^x / sum of e^x over the whole row"""
+
+
+@dataclass(frozen=True, slots=True)
 class L2Norm(Op):
     """(x) -> x / sqrt(|x|^2 + eps) over consecutive groups of `size` columns."""
 

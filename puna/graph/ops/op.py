@@ -8,7 +8,7 @@ from typing import Any
 from puna.graph.shapes import GraphError, Shapes
 from puna.graph.states import StateSpec
 
-_NAMES = ("name", "sinks", "tensor")
+_NAMES = ("buckets", "name", "sinks", "tensor")
 
 
 class Op:

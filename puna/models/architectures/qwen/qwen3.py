@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, normed_qkv, pre_norm_decoder
+from puna.models.blocks import causal_attention, normed_qkv, pre_norm_decoder, ranked
 from puna.models.decoder import Decoder
+from puna.models.encoder import pooling_of
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.rope import FreqFactors, rope
 
@@ -16,4 +17,4 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
     def attention(layer: int, x: Value) -> Value:
         return causal_attention(g, d, layer, rotation, normed_qkv(g, d, x, layer))
 
-    return pre_norm_decoder(g, d, attention)
+    return ranked(g, pre_norm_decoder(g, d, attention), pooling_of(p))
