@@ -110,3 +110,31 @@ def test_idle_adapters_make_room_for_others_of_their_model(daemon: Daemon) -> No
         assert len(daemon.workers[0].adapters) == 1
 
     run(main, daemon)
+
+
+def test_stopping_a_name_leaves_what_others_use(daemon: Daemon) -> None:
+    async def main() -> None:
+        for name in ("base", "first", "second"):
+            assert await daemon.say(name, "hi") == "hi"
+        await daemon.runtime.unload("first")
+        assert sorted(await daemon.names()) == ["base:latest", "second:latest"]
+        await daemon.runtime.unload("base")
+        assert await daemon.names() == ["second:latest"]
+        assert len(daemon.workers[0].models) == len(daemon.workers[0].adapters) == 1
+        await daemon.runtime.unload("second")
+        assert await daemon.names() == []
+        assert not daemon.workers[0].models
+
+    run(main, daemon)
+
+
+def test_stopping_a_name_in_use_unloads_it_behind_its_last_request(daemon: Daemon) -> None:
+    async def main() -> None:
+        assert await daemon.say("base", "hi") == "hi"
+        async with daemon.runtime.resident("first"):
+            await daemon.runtime.unload("first")
+            assert sorted(await daemon.names()) == ["base:latest", "first:latest"]
+        await until(lambda: not daemon.workers[0].adapters)
+        assert await daemon.names() == ["base:latest"]
+
+    run(main, daemon)

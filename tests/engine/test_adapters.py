@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from puna._native import catch_bus_errors
 from puna.backends.base import ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
@@ -120,3 +122,23 @@ def test_requests_end_with_their_adapter(engine: EngineCore, files: Path) -> Non
         outputs += engine.step()
     errors = {output.request_id: output.error for output in outputs if output.finish_reason}
     assert errors == {"": None, "a": "the adapter was unloaded", "b": "adapter b is not loaded"}
+
+
+def test_an_adapter_that_is_cut_short_fails_its_own_requests_alone(
+    engine: EngineCore, tmp_path: Path, files: Path
+) -> None:
+    catch_bus_errors()
+    (tmp_path / "a").write_bytes((files / "a").read_bytes())
+    expected = run(engine)[0]
+    load(engine, tmp_path, "a"), load(engine, files, "b")
+    os.truncate(tmp_path / "a", 4096)
+    ask(engine), ask(engine, "a"), ask(engine, "b")
+    outputs = list[StepOutput]()
+    while engine.has_work:
+        outputs += engine.step()
+    errors = {output.request_id: output.error for output in outputs if output.finish_reason}
+    assert errors["a"] == "the adapter cannot be used: the model's file was cut short while it was in use"
+    assert errors[""] is errors["b"] is None
+    found = [drawn.logprob for o in outputs if o.request_id == "" for drawn in o.logprobs or []]
+    assert found == expected
+    engine.adapters.unload("m", "a")

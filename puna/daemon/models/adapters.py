@@ -77,6 +77,13 @@ class ModelAdapters:
     def loaded(self) -> list[AdapterEntry]:
         return [entry for entry in self._entries.values() if entry.ready.done()]
 
+    async def unload(self, adapter_id: str) -> None:
+        """Now or when its last request ends; nothing if it is not there."""
+        if entry := self._entries.get(adapter_id):
+            entry.keep_alive_s = 0.0
+            self._expire(adapter_id, entry)
+        await asyncio.gather(*self._unloads)
+
     async def unload_deleted(self) -> None:
         """Unloads idle ones whose file is deleted: they would keep its space on disk."""
         for adapter_id, entry in list(self._entries.items()):

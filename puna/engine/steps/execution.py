@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     logprobs: Mapping[Slice, list[TokenLogprob]] = MappingProxyType({})
     """One per drawn token, for the sequences that want them."""
     was_interrupted: bool = False
-    """Nothing was computed: nobody waited for it any more."""
+    """Nothing was computed: nobody waited for it any more, or only those that fail were in its way."""
 
 
 class StepRunner:
@@ -71,6 +71,8 @@ class StepRunner:
             _pool(slices, result.hidden)
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             _lose_states(slices)
+            if damaged := _with_damaged_adapters(slices, parts):
+                return Outcome([], failures + damaged, was_interrupted=True)
             # The device refused this batch: its requests fail, all others go on.
             text = f"the model failed to run: {str(error) or 'out of memory'}"
             return Outcome([], failures + [Failure(s.sequence, text) for s in slices])
@@ -128,6 +130,18 @@ def _prepare(slices: Items[Slice]) -> tuple[list[Slice], list[Part], list[Failur
         except Exception as error:  # is its own
             failures.append(Failure(s.sequence, unforeseen(s.sequence.id, error)))
     return prepared, parts, failures
+
+
+def _with_damaged_adapters(slices: Items[Slice], parts: Items[Part]) -> list[Failure]:
+    """Those whose adapter's file was cut short, whatever else a step of them hit."""
+    failures = []
+    for s, part in zip(slices, parts, strict=True):
+        try:
+            if part.adapter is not None:
+                part.adapter.check_whole()
+        except NativeError as error:
+            failures.append(Failure(s.sequence, f"the adapter cannot be used: {error}"))
+    return failures
 
 
 def _lose_states(slices: Items[Slice]) -> None:
