@@ -48,7 +48,7 @@ class GgufTexts:
 class GgufFile:
     """A GGUF file, mapped. Use puna.gguf.GgufFile."""
 
-    def __init__(self, descriptor: int) -> None: ...
+    def __init__(self, descriptors: Sequence[int]) -> None: ...
     @property
     def metadata(self) -> GgufMetadata: ...
     def data(self, name: str) -> NDArray[np.uint8]: ...
@@ -935,6 +935,8 @@ class Adapter:
     @property
     def num_bytes(self) -> int:
         """Memory that it takes from its first run until Program.release_memory()."""
+    def check_whole(self) -> None:
+        """Raises NativeError if its file was cut short, and zeros were read instead."""
 
 class Program:
     """A compiled graph. Keeps its file mapped."""

@@ -153,7 +153,9 @@ void bind_program(nb::module_& m) {
       .def_ro("block_bytes", &KvGroup::block_bytes)
       .def_ro("window", &KvGroup::window)
       .def_ro("is_state", &KvGroup::is_state);
-  nb::class_<Adapter>(m, "Adapter").def_prop_ro("num_bytes", &Adapter::num_bytes);
+  nb::class_<Adapter>(m, "Adapter")
+      .def_prop_ro("num_bytes", &Adapter::num_bytes)
+      .def("check_whole", &Adapter::check_whole);
   nb::class_<Program>(m, "Program")
       .def_prop_ro("isa", &Program::isa)
       .def_prop_ro("groups", &Program::groups)

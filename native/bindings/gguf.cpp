@@ -3,6 +3,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
@@ -157,9 +158,10 @@ std::shared_ptr<GgufMetadata> read_metadata(int descriptor) {
   return GgufMetadata::read(descriptor);
 }
 
-std::shared_ptr<GgufFile> open(int descriptor) {
+std::shared_ptr<GgufFile> open(const std::vector<int>& descriptors) {
+  if (descriptors.empty()) throw Error("no descriptor");
   const nb::gil_scoped_release release;
-  return GgufFile::open(descriptor);
+  return GgufFile::open(descriptors);
 }
 
 nb::list entries(const GgufMetadata& metadata) {
@@ -216,7 +218,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
   {
     const nb::gil_scoped_release release;
     dequantize(tensor.type, file.data(tensor), values.get(), static_cast<int64_t>(count));
-    file.mapping().check_whole();
+    file.check_whole();
   }
   nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
   return FloatArray(values.release(), shape.size(), shape.data(), owner);
@@ -261,10 +263,10 @@ void bind_gguf(nb::module_& m) {
   });
   nb::class_<ArrayItems>(m, "GgufArrayItems").def("read", &ArrayItems::read, nb::arg("max_items"));
   nb::class_<GgufFile>(m, "GgufFile")
-      .def(nb::new_(&open), nb::arg("descriptor"))
+      .def(nb::new_(&open), nb::arg("descriptors"))
       .def_prop_ro("metadata", &GgufFile::metadata)
       .def("data", &data, nb::arg("name"))
-      .def("check_whole", [](const GgufFile& file) { file.mapping().check_whole(); })
+      .def("check_whole", &GgufFile::check_whole)
       .def("dequantize", &to_floats, nb::arg("name"));
 }
 

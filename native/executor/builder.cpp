@@ -238,7 +238,7 @@ void ProgramBuilder::expect_random_rows() const {
     if (!site.is_embedding || site.is_linear) continue;
     const Weight table = plan_.file->weight(site.tensor);
     const auto bytes = static_cast<size_t>(table.rows) * table.row_bytes;
-    plan_.file->mapping().expect_random_reads(table.data, bytes, true);
+    expect_random_reads(table.data, bytes, true);
   }
 }
 
@@ -252,7 +252,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int h
   if (hidden != kNoBuffer) read(hidden, end);
   plan_.hidden = hidden;
   place_layers(by_window);
-  plan_.file->mapping().check_whole();
+  plan_.file->check_whole();
   expect_random_rows();
   plan_.result = result;
   link_linear_stages();

@@ -96,7 +96,7 @@ void Program::release_memory() {
   states_.clear();
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
-  plan_.file->mapping().release_pages();
+  plan_.file->release_pages();
 }
 
 void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
@@ -201,7 +201,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   if (plan_.is_encoder) check_texts(batch);
   if (!batch.hidden.empty() && plan_.hidden == kNoBuffer) throw Error("the model gives no hidden states");
   const std::lock_guard<std::mutex> lock(one_run_);
-  plan_.file->mapping().check_whole();
+  plan_.file->check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(pool, batch, threads);
   const int64_t expert_results = most_expert_results(batch);
@@ -242,7 +242,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   paging_->begin_step();
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
   paging_->end_step(plan_);
-  plan_.file->mapping().check_whole();
+  plan_.file->check_whole();
   for (const AdaptedRows& group : adapted_) group.adapter->check_whole();
   if (work_->is_cut) {
     states_.clear();  // they are lost

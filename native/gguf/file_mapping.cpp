@@ -41,11 +41,11 @@ void advise(const uint8_t* begin, size_t size, int advice) {
 
 }  // namespace
 
-void FileMapping::expect_random_reads(const uint8_t* begin, size_t size, bool is_random) const {
+void expect_random_reads(const uint8_t* begin, size_t size, bool is_random) {
   advise(begin, size, is_random ? MADV_RANDOM : MADV_NORMAL);
 }
 
-void FileMapping::read_ahead(const uint8_t* begin, size_t size) const {
+void read_ahead(const uint8_t* begin, size_t size) {
   constexpr size_t kPiece = size_t{1} << 19;  // the system reads no more ahead at once than suits the disk
   for (size_t at = 0; at < size; at += kPiece) advise(begin + at, std::min(kPiece, size - at), MADV_WILLNEED);
 }

@@ -25,11 +25,6 @@ class FileMapping {
   // Error if something was read behind the end of the file, where it has been cut short.
   void check_whole() const;
 
-  // How pages of a range come that are not in memory: with their neighbours, or alone.
-  void expect_random_reads(const uint8_t* begin, size_t size, bool is_random) const;
-  // Has the system read a range that is about to be used; returns at once.
-  void read_ahead(const uint8_t* begin, size_t size) const;
-
   // The pages are no longer this process's: the system keeps them in its page cache as long as it likes, and
   // whoever reads them has them back.
   void release_pages() const;
@@ -39,5 +34,10 @@ class FileMapping {
   size_t size_ = 0;
   std::optional<GuardedRange> guard_;
 };
+
+// How pages of a mapped range come that are not in memory: with their neighbours, or alone.
+void expect_random_reads(const uint8_t* begin, size_t size, bool is_random);
+// Has the system read a mapped range that is about to be used; returns at once.
+void read_ahead(const uint8_t* begin, size_t size);
 
 }  // namespace puna

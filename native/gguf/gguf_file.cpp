@@ -4,8 +4,34 @@
 
 namespace puna {
 
-std::shared_ptr<GgufFile> GgufFile::open(int descriptor) {
-  return std::shared_ptr<GgufFile>(new GgufFile(GgufMetadata::read(descriptor)));
+std::shared_ptr<GgufFile> GgufFile::open(std::span<const int> descriptors) {
+  return std::shared_ptr<GgufFile>(new GgufFile(descriptors));
+}
+
+GgufFile::GgufFile(std::span<const int> descriptors) : metadata_(GgufMetadata::read(descriptors[0])) {
+  mappings_.push_back(std::make_unique<FileMapping>(metadata_->file()));
+  for (const int descriptor : descriptors.subspan(1))
+    mappings_.push_back(std::make_unique<FileMapping>(RegularFile(descriptor)));
+  check_places();
+}
+
+void GgufFile::check_places() const {
+  for (const TensorEntry& tensor : metadata_->tensors().entries()) {
+    const std::string where = "tensor " + quoted(tensor.name) + ": ";
+    if (tensor.file >= mappings_.size()) throw Error(where + "its data lie in a file that is not there");
+    const uint64_t size = mappings_[tensor.file]->bytes().size();
+    if (tensor.offset > size || tensor.num_bytes > size - tensor.offset)
+      throw Error(where + "its " + std::to_string(tensor.num_bytes) + " bytes at " +
+                  std::to_string(tensor.offset) + " reach beyond the end of their file");
+  }
+}
+
+void GgufFile::check_whole() const {
+  for (const auto& mapping : mappings_) mapping->check_whole();
+}
+
+void GgufFile::release_pages() const {
+  for (const auto& mapping : mappings_) mapping->release_pages();
 }
 
 const TensorEntry& GgufFile::tensor(std::string_view name) const {

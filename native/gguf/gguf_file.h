@@ -1,9 +1,12 @@
-// A model's file: its metadata and tensor index, and its tensors' data, mapped read-only.
+// A model's file: its metadata and tensor index, and its tensors' data, mapped read-only. They may lie in
+// other files (TensorEntry::file), which come with it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "gguf/file_mapping.h"
 #include "gguf/metadata.h"
@@ -13,15 +16,22 @@ namespace puna {
 
 class GgufFile {
  public:
-  // The caller keeps its descriptor. Throws Error, as GgufMetadata::read does.
-  static std::shared_ptr<GgufFile> open(int descriptor);
+  // descriptors: of the file, then of those that its tensors lie in besides, which stay the caller's. Throws
+  // Error, as GgufMetadata::read does, and for a tensor that does not lie within its file.
+  static std::shared_ptr<GgufFile> open(std::span<const int> descriptors);
+  GgufFile(const GgufFile&) = delete;
+  GgufFile& operator=(const GgufFile&) = delete;
 
   const std::shared_ptr<GgufMetadata>& metadata() const { return metadata_; }
-  const FileMapping& mapping() const { return mapping_; }
+  // As FileMapping has them, of all files.
+  void check_whole() const;
+  void release_pages() const;
 
   // Throws Error if there is none of that name.
   const TensorEntry& tensor(std::string_view name) const;
-  const uint8_t* data(const TensorEntry& tensor) const { return mapping_.bytes().data() + tensor.offset; }
+  const uint8_t* data(const TensorEntry& tensor) const {
+    return mappings_[tensor.file]->bytes().data() + tensor.offset;
+  }
 
   // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, or a type
   // that cannot be dequantized.
@@ -32,11 +42,11 @@ class GgufFile {
  private:
   const TensorEntry& known_type(std::string_view name) const;
 
-  explicit GgufFile(std::shared_ptr<GgufMetadata> metadata)
-      : metadata_(std::move(metadata)), mapping_(metadata_->file()) {}
+  explicit GgufFile(std::span<const int> descriptors);
+  void check_places() const;
 
   std::shared_ptr<GgufMetadata> metadata_;
-  FileMapping mapping_;
+  std::vector<std::unique_ptr<FileMapping>> mappings_;
 };
 
 }  // namespace puna

@@ -8,6 +8,9 @@ namespace puna {
 namespace {
 
 constexpr uint32_t kDefaultAlignment = 32;
+// puna's own, of headers for weights that lie in files of other formats: for each tensor, in their order.
+constexpr const char* kFiles = "puna.tensors.file";
+constexpr const char* kOffsets = "puna.tensors.offset";
 constexpr size_t kMinEntryBytes = 8 + 4 + 1;
 constexpr size_t kMinTensorBytes = 8 + 4 + 4 + 8;
 
@@ -69,7 +72,7 @@ void GgufMetadata::read() {
   const uint64_t num_tensors = read_count(reader, "the number of tensors", kMaxTensors, kMinTensorBytes);
   const uint64_t num_keys = read_count(reader, "the number of metadata keys", kMaxKeys, kMinEntryBytes);
   read_entries(reader, num_keys);
-  tensors_ = TensorIndex(reader, num_tensors, alignment(), file_.size());
+  tensors_ = TensorIndex(reader, num_tensors, alignment(), file_.size(), places(num_tensors));
 }
 
 void GgufMetadata::read_entries(Reader& reader, uint64_t count) {
@@ -96,6 +99,27 @@ uint64_t GgufMetadata::alignment() const {
   if (alignment < 8 || !std::has_single_bit(alignment))
     reader.fail("is " + std::to_string(alignment) + ", not a power of two of at least 8");
   return alignment;
+}
+
+std::vector<TensorPlace> GgufMetadata::places(uint64_t num_tensors) const {
+  if (find(kFiles) == nullptr) return {};
+  const auto files = numbers<uint32_t>(kFiles, ValueType::kUint32, num_tensors);
+  const auto offsets = numbers<uint64_t>(kOffsets, ValueType::kUint64, num_tensors);
+  std::vector<TensorPlace> places(num_tensors);
+  for (size_t i = 0; i < places.size(); ++i) places[i] = {files[i], offsets[i]};
+  return places;
+}
+
+template <typename T>
+std::vector<T> GgufMetadata::numbers(const char* key, ValueType type, uint64_t count) const {
+  const MetadataEntry& entry = at(key);
+  Reader reader = value(entry);
+  if (entry.type != ValueType::kArray || entry.array.type != type || entry.array.count != count)
+    reader.fail(std::string("is not an array of ") + type_name(type) + " with one for each tensor");
+  reader.array_header();
+  std::vector<T> found(count);
+  reader.numbers(std::span<T>(found), "an array");
+  return found;
 }
 
 const MetadataEntry* GgufMetadata::find(std::string_view key) const {

@@ -1,6 +1,7 @@
 #include "gguf/tensor_index.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 
@@ -47,11 +48,13 @@ TensorEntry read_entry(Reader& reader, uint64_t number) {
 
 }  // namespace
 
-TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size) {
+TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size,
+                         std::span<const TensorPlace> places) {
   for (uint64_t i = 0; i < count; ++i) {
     entries_.push_back(read_entry(reader, i));
     if (!index_.emplace(entries_.back().name, i).second) reader.fail("appears twice");
   }
+  place_elsewhere(places);
   // The header is at most kMaxMetadataBytes long and the alignment has 32 bits: rounding up cannot overflow.
   place((reader.offset() + alignment - 1) / alignment * alignment, alignment, file_size);
   check_overlaps();
@@ -60,6 +63,7 @@ TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uin
 void TensorIndex::place(uint64_t data_begin, uint64_t alignment, uint64_t file_size) {
   const uint64_t data_size = file_size > data_begin ? file_size - data_begin : 0;
   for (TensorEntry& tensor : entries_) {
+    if (tensor.file != 0) continue;
     const std::string where = "tensor " + quoted(tensor.name) + ": ";
     const std::string offset = std::to_string(tensor.offset);
     if (tensor.offset % alignment != 0)
@@ -73,15 +77,30 @@ void TensorIndex::place(uint64_t data_begin, uint64_t alignment, uint64_t file_s
   }
 }
 
+void TensorIndex::place_elsewhere(std::span<const TensorPlace> places) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    TensorEntry& tensor = entries_[i];
+    const TensorPlace& place = places[i];
+    if (place.file == 0) continue;
+    const std::string where = "tensor " + quoted(tensor.name) + ": ";
+    if (!is_float(tensor.type)) throw Error(where + type_name(tensor.type) + " cannot lie in another file");
+    const auto bytes = static_cast<uint64_t>(type_traits(tensor.type)->block_bytes);
+    if (place.offset % bytes != 0 || place.offset > UINT64_MAX - tensor.num_bytes)
+      throw Error(where + "its data cannot lie at " + std::to_string(place.offset));
+    tensor.file = place.file;
+    tensor.offset = place.offset;
+  }
+}
+
 void TensorIndex::check_overlaps() const {
   std::vector<const TensorEntry*> placed;
   for (const TensorEntry& tensor : entries_) placed.push_back(&tensor);
   std::sort(placed.begin(), placed.end(), [](const TensorEntry* a, const TensorEntry* b) {
-    return std::pair(a->offset, a->num_bytes) < std::pair(b->offset, b->num_bytes);
+    return std::tuple(a->file, a->offset, a->num_bytes) < std::tuple(b->file, b->offset, b->num_bytes);
   });
   for (size_t i = 1; i < placed.size(); ++i) {
     const TensorEntry &before = *placed[i - 1], &tensor = *placed[i];
-    if (before.offset + before.num_bytes > tensor.offset)
+    if (before.file == tensor.file && before.offset + before.num_bytes > tensor.offset)
       throw Error("tensor " + quoted(tensor.name) + ": its data overlaps that of " + quoted(before.name));
   }
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,16 +18,25 @@ struct TensorEntry {
   std::string name;            // valid UTF-8
   TensorType type;             // perhaps one without traits
   std::vector<int64_t> shape;  // fastest first; all >= 1
-  uint64_t offset;             // of the data, from the start of the file: a multiple of at least 8
-  uint64_t num_bytes;          // 0 if the type is unknown
+  uint32_t file;               // that the data lie in: 0: this one; else one that comes with it
+  uint64_t offset;     // of the data, from the start of that file; a multiple of at least 8 in this one
+  uint64_t num_bytes;  // 0 if the type is unknown
+};
+
+// Where the data of a tensor lie that are in another file.
+struct TensorPlace {
+  uint32_t file;  // 0: in this file, after all
+  uint64_t offset;
 };
 
 class TensorIndex {
  public:
   TensorIndex() = default;
-  // Reads `count` entries, the last thing before the data. Error unless every tensor has a name of its own, a
-  // shape, and data that lies within the file and in no other's.
-  TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size);
+  // Reads `count` entries, the last thing before the data. places: of all of them, or empty: all are in this
+  // file. Error unless every tensor has a name of its own, a shape, and data that lies within the file and in
+  // no other's; whether data in other files lies within them is not looked at.
+  TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size,
+              std::span<const TensorPlace> places);
 
   // Leaves the tensors that have a new name here, by their names; the others cannot be found any more. Error
   // if two of them get the same name.
@@ -38,6 +48,7 @@ class TensorIndex {
 
  private:
   void place(uint64_t data_begin, uint64_t alignment, uint64_t file_size);
+  void place_elsewhere(std::span<const TensorPlace> places);
   void check_overlaps() const;
 
   std::vector<TensorEntry> entries_;

@@ -40,7 +40,8 @@ constexpr int kNumBlocks = 16;
 
 std::shared_ptr<GgufFile> open_file(const std::string& path) {
   const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  return GgufFile::open(descriptor.get());
+  const int number = descriptor.get();
+  return GgufFile::open({&number, 1});
 }
 
 struct Driver {

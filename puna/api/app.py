@@ -27,7 +27,9 @@ def create_app(runtime: Runtime) -> Starlette:
     """All HTTP faces of one runtime, which the caller starts and closes."""
     settings = runtime.settings
     context = ApiContext(
-        runtime, Inspector(runtime.text, settings.prefers_go_template), BodyBudget(settings.max_body_bytes)
+        runtime,
+        Inspector(runtime.text, runtime.opener, settings.prefers_go_template),
+        BodyBudget(settings.max_body_bytes),
     )
     app = Starlette(
         routes=ROUTES,

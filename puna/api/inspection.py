@@ -13,7 +13,7 @@ from puna.backends.base import ModelSource
 from puna.chat.errors import TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.templates.model_templates import ModelTemplates
-from puna.daemon.opening import open_projector, opened_model
+from puna.daemon.opening import ModelOpener, open_projector
 from puna.daemon.text.pool import TextPool
 from puna.gguf import GgufError
 from puna.registry import ModelEntry, StoredModel
@@ -35,8 +35,9 @@ class Inspector:
     be used.
     """
 
-    def __init__(self, text: TextPool, prefers_go: bool | None = None) -> None:
+    def __init__(self, text: TextPool, opener: ModelOpener, prefers_go: bool | None = None) -> None:
         self._text = text
+        self._opener = opener
         self._prefers_go = prefers_go
         self._records: dict[str, ModelRecord] = {}
         self._template_errors: dict[str, str] = {}
@@ -57,7 +58,7 @@ class Inspector:
         """Raises MissingBlob, StoreError."""
         digest = model.digest
         if digest not in self._records:
-            async with opened_model(model) as source:
+            async with self._opener.opened(model) as source:
                 go = await asyncio.to_thread(model.read_template)
                 record = await self._text.inspect(source, self.templates(model, go))
             _keep(self._records, digest, _configured(record, model))
@@ -83,7 +84,7 @@ class Inspector:
         )
 
     async def _template_error(self, model: StoredModel) -> str:
-        async with opened_model(model) as source:
+        async with self._opener.opened(model) as source:
             try:
                 await self._text.check_template(source, self.templates(model, model.template or ""))
             except TemplateError as error:
@@ -96,7 +97,7 @@ class Inspector:
     ) -> AsyncIterator[int]:
         """A file with members of a JSON object, see TextPool.describe(). Raises MissingBlob, StoreError."""
         async with (
-            opened_model(model) as source,
+            self._opener.opened(model) as source,
             self._text.describe(
                 source, verbose=verbose, with_template=with_template, basename=basename
             ) as descriptor,

@@ -240,6 +240,9 @@ class DeviceAdapter(Protocol):
     def num_bytes(self) -> int:
         """Memory that it takes while its model is awake."""
 
+    def check_whole(self) -> None:
+        """Raises NativeError if its file was cut short, and steps with it cannot be trusted."""
+
 
 class DeviceModel(Protocol):
     """A model ready to run on a device."""
@@ -272,8 +275,8 @@ class DeviceModel(Protocol):
 class ModelSource:
     """A model's file, opened for reading by somebody who closes it once load() has returned.
 
-    name: for error texts.
-    descriptors: of a split file's parts, in order; of any other file exactly one.
+    name: for error texts. descriptors: the GGUF file, then files that its tensors lie in besides, in the
+    order in which it counts them.
     """
 
     name: str
@@ -296,6 +299,11 @@ class ModelSource:
             yield source
         finally:
             source.close()
+
+    @property
+    def header(self) -> tuple[int, ...]:
+        """Of descriptors, that of the GGUF file, which has all but some weights."""
+        return self.descriptors[:1]
 
     def close(self) -> None:
         """Once."""

@@ -37,6 +37,8 @@ class Settings:
     """(host of a registry, URL) that its models are rather pulled from; several of one host in order."""
     local_models: tuple[Path | None, Path | None] = (None, None)
     """Where Hugging Face's programs, and LM Studio, keep theirs; None: they do not."""
+    in_place: Path | None = None
+    """What is needed of directories of safetensors that are used where they are; None: they are not."""
     keep_alive_s: float = 300.0
     context_length: int = 0
     load_timeout_s: float = 300.0
@@ -96,6 +98,7 @@ class Settings:
         values: dict[str, Any] = {
             "sessions": ours / "sessions",
             "kv_dir": ours / "kv",
+            "in_place": ours / "in-place",
             "state_key": ours / "state.key",
             "registry_key": home / ".ollama" / "id_ed25519",
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,18 @@ def write_model(
     types: Mapping[str, str],
     report: Report,
     pool: ThreadPool,
+    outside: Collection[str] = (),
 ) -> None:
-    """types: of each tensor, by name. Raises ConversionError, OSError."""
+    """types: of each tensor, by name. outside: tensors whose data is elsewhere. Raises ConversionError,
+    OSError.
+    """
     tensors = [NewTensor(tensor.name, types[tensor.name], tensor.shape[::-1]) for tensor in planned]
     with open(output, "r+b", closefd=False) as file:
-        layout = write_header(file, metadata, tensors)
+        layout = write_header(file, metadata, tensors, outside)
         check_space(output, layout.num_bytes)
         for tensor, offset in zip(planned, layout.offsets, strict=True):
+            if tensor.name in outside:
+                continue
             for chunk, dtype in _chunks(files, tensor):
                 offset += _write(pool, chunk, dtype, types[tensor.name], output, offset)
                 report(ConvertProgress(_STATUS, offset, layout.num_bytes))

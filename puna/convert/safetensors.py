@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from puna._native import ThreadPool
 from puna.convert.job import Report
@@ -38,6 +39,21 @@ def convert_safetensors(
     they are. Raises ConversionError, OSError.
     """
     given = Files(files)
+    model = plan_safetensors(given, quantize)
+    write_model(given, output, model.metadata, model.tensors, model.types, report, pool)
+
+
+class PlannedModel(NamedTuple):
+    """What a GGUF file of the model has."""
+
+    metadata: dict[str, GgufValue]
+    tensors: list[PlannedTensor]
+    types: dict[str, str]
+    """Of tensors, by name."""
+
+
+def plan_safetensors(given: Files, quantize: str) -> PlannedModel:
+    """As convert_safetensors() would write it. Raises ConversionError."""
     config = Config(given.object(model_config.NAME))
     family = family_of(config)
     config = config.with_defaults(family.defaults)
@@ -55,7 +71,7 @@ def convert_safetensors(
     }
     types, name = _types(planned, metadata, quantize)
     metadata["general.file_type"] = uint32(FILE_TYPES[name])
-    write_model(given, output, metadata, planned, types, report, pool)
+    return PlannedModel(metadata, planned, types)
 
 
 def _types(

@@ -2,22 +2,90 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
 
-from puna.backends.base import ModelSource
+from puna.backends.base import ModelLoadError, ModelSource
+from puna.convert.errors import ConversionError
+from puna.convert.job import ConvertJob
+from puna.daemon.converting import Converter
 from puna.registry import ModelEntry
 from puna.registry.in_thread import in_thread
+from puna.registry.local.local_directory import LocalDirectory
+from puna.registry.local.local_models import LocalModels
+from puna.registry.store.files.reported import reported
 
 
-async def open_model(model: ModelEntry) -> ModelSource:
-    """For the caller to close. Raises MissingBlob, StoreError."""
-    return await _opened(model, model.open)
+class ModelOpener:
+    """Of directories of safetensors it makes the headers, once for all who wait for one."""
+
+    def __init__(self, converter: Converter, local: LocalModels) -> None:
+        self._converter = converter
+        self._local = local
+        self._making: dict[Path, asyncio.Task[None]] = {}
+
+    async def open(self, model: ModelEntry) -> ModelSource:
+        """For the caller to close. Raises MissingBlob, StoreError, ModelLoadError."""
+        if isinstance(model, LocalDirectory):
+            return await self._open_directory(model)
+        return await _opened(model, model.open)
+
+    @asynccontextmanager
+    async def opened(self, model: ModelEntry) -> AsyncIterator[ModelSource]:
+        """The same, closed at the end."""
+        source = await self.open(model)
+        try:
+            yield source
+        finally:
+            source.close()
+
+    async def close(self) -> None:
+        for task in self._making.values():
+            task.cancel()
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
+
+    async def _open_directory(self, model: LocalDirectory) -> ModelSource:
+        try:
+            descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
+        except FileNotFoundError:
+            if (making := self._making.get(model.header)) is None:
+                making = self._making[model.header] = asyncio.create_task(self._make_header(model))
+                making.add_done_callback(lambda _: self._making.pop(model.header))
+            await asyncio.shield(making)  # others may wait for it, too
+            descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
+        return ModelSource(model.name.short, descriptors)
+
+    async def _make_header(self, model: LocalDirectory) -> None:
+        files = await asyncio.to_thread(model.open_files)
+        try:
+            temporary, output = await asyncio.to_thread(_new_file, model.header.parent)
+            try:
+                async with aclosing(self._converter.convert(files, output, ConvertJob("header"))) as steps:
+                    async for _ in steps:
+                        pass
+                model.check_same(files)
+                await asyncio.to_thread(self._put, temporary, model.header)
+            except ConversionError as error:
+                raise ModelLoadError(f"{model.name.short}: {error}") from error
+            finally:
+                os.close(output)
+                with suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+        finally:
+            _close_all(tuple(files.values()))
+
+    def _put(self, temporary: Path, header: Path) -> None:
+        with reported("cannot write a header"):
+            temporary.replace(header)
+            self._local.remove_unused_headers()
 
 
 async def open_adapter(model: ModelEntry) -> ModelSource:
-    """The same, of the adapter of a model that has one."""
+    """The adapter of a model that has one, for the caller to close. Raises MissingBlob, StoreError."""
     return await _opened(model, model.open_adapter)
 
 
@@ -31,11 +99,14 @@ async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSourc
     return ModelSource(model.name.short, (descriptor,))
 
 
-@asynccontextmanager
-async def opened_model(model: ModelEntry) -> AsyncIterator[ModelSource]:
-    """The same, closed at the end."""
-    source = await open_model(model)
-    try:
-        yield source
-    finally:
-        source.close()
+def _close_all(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _new_file(directory: Path) -> tuple[Path, int]:
+    """Raises StoreError."""
+    with reported("cannot write a header"):
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor, path = tempfile.mkstemp(".tmp", "puna-", directory)
+        return Path(path), descriptor

@@ -13,9 +13,11 @@ from datetime import datetime
 
 from puna.backends.base import Engine, ModelInfo
 from puna.config.settings import Settings
+from puna.daemon.converting import Converter
 from puna.daemon.models.drafts import DraftModels
 from puna.daemon.models.loading import LoadedModel, ModelLoader
 from puna.daemon.odd_settings import odd_settings
+from puna.daemon.opening import ModelOpener
 from puna.daemon.request_context import REQUEST_ID
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
@@ -104,12 +106,14 @@ class Runtime:
         text: TextPool | None = None,
     ) -> None:
         self.settings = settings
-        self.store = Store(settings.models, settings.read_only_models, LocalModels(*settings.local_models))
+        local = LocalModels(*settings.local_models, settings.in_place)
+        self.store = Store(settings.models, settings.read_only_models, local)
         self._memory = WorkersMemory()
         self.worker = WorkerSupervisor(spawn or self._spawn, self._memory, self._lost)
         self._engines = Engines(settings, self.worker, self._memory, self._lost)
         self.text = text or TextPool()
-        self._loader = ModelLoader(settings, self._engines, self.text)
+        self.opener = ModelOpener(Converter(), local)
+        self._loader = ModelLoader(settings, self._engines, self.text, self.opener)
         self._residency = self._loader.residency
         self._drafts = DraftModels(self.store, self._loader)
         self.sessions = SessionManager(
@@ -137,6 +141,7 @@ class Runtime:
         await self._memory.close()
         await self._engines.close()
         await self._residency.close()
+        await self.opener.close()
         await self.text.close()
 
     @asynccontextmanager
@@ -203,7 +208,9 @@ class Runtime:
         """From the store and from memory, and its cached KV on disk; requests that run may finish.
         Raises the registry's errors.
         """
+        local = await asyncio.to_thread(self.store.local.find, name)
         model_ids = await asyncio.to_thread(self.store.delete, name)
+        model_ids.update(self._ids_of(local.name if local else name))
         await self._loader.unload_deleted()
         kept = {model.weights_id for model in await asyncio.to_thread(self.store.list)}
         for model_id in model_ids - kept:
@@ -214,17 +221,27 @@ class Runtime:
             await self._residency.unload(model_id)  # it would keep the disk from having its space
 
     async def unload(self, name: str) -> None:
-        """Unloads a model, now or when its last request ends. Raises the registry's errors."""
+        """Unloads a model, now or when its last request ends; of what other names share with it, nothing.
+        Raises the registry's errors.
+        """
         model_name = ModelName.parse(name)
         try:
-            model_id = (await asyncio.to_thread(self.store.find, model_name)).weights_id
+            model = await asyncio.to_thread(self.store.find, model_name)
+            model_id = model.weights_id
+            for entry in self._residency.loaded():
+                if entry.key == model_id and await entry.ready.result().leave(model):
+                    return
         except ModelNotFound:
-            there = [*(entry.ready.result() for entry in self._residency.loaded()), *self._residency.asleep()]
-            deleted = [other.id for other in there if other.model.name.key == model_name.key]
+            deleted = self._ids_of(model_name)
             if not deleted:
                 raise
             model_id = deleted[0]
         await self._residency.unload(model_id)
+
+    def _ids_of(self, name: ModelName) -> list[str]:
+        """Of what was loaded by this name and is still there, also of what it meant before."""
+        there = [*(entry.ready.result() for entry in self._residency.loaded()), *self._residency.asleep()]
+        return [other.id for other in there if other.model.name.key == name.key]
 
     def processes(self) -> list[ProcessStatus]:
         """Those that run for the daemon."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -48,19 +48,23 @@ class GgufFile:
 
     def __init__(self, path: Path | str) -> None:
         with open_file(path) as descriptor:
-            self._open(descriptor, str(path))
+            self._open([descriptor], str(path))
 
     @classmethod
-    def from_descriptor(cls, descriptor: int, name: str, *, as_published: bool = False) -> GgufFile:
-        """The caller keeps its descriptor. name: for error texts. as_published: see Metadata."""
+    def from_descriptor(
+        cls, descriptor: int, name: str, others: Sequence[int] = (), *, as_published: bool = False
+    ) -> GgufFile:
+        """others: of files that its tensors lie in besides. The caller keeps its descriptors. name: for error
+        texts. as_published: see Metadata.
+        """
         file = cls.__new__(cls)
-        file._open(descriptor, name, as_published=as_published)
+        file._open([descriptor, *others], name, as_published=as_published)
         return file
 
-    def _open(self, descriptor: int, name: str, *, as_published: bool = False) -> None:
+    def _open(self, descriptors: Sequence[int], name: str, *, as_published: bool = False) -> None:
         self.name = name
         try:
-            self._native: _native.GgufFile | None = _native.GgufFile(descriptor)
+            self._native: _native.GgufFile | None = _native.GgufFile(descriptors)
         except _native.NativeError as error:
             raise self._error(error) from error
         self.metadata = Metadata(self._native.metadata, name, as_published=as_published)

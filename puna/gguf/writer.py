@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -107,9 +107,15 @@ def row_bytes(type_name: str, num_columns: int) -> int:
     return num_columns // block_elements * block_bytes
 
 
-def write_header(file: BinaryIO, metadata: Mapping[str, GgufValue], tensors: Sequence[NewTensor]) -> Layout:
+def write_header(
+    file: BinaryIO,
+    metadata: Mapping[str, GgufValue],
+    tensors: Sequence[NewTensor],
+    outside: Collection[str] = (),
+) -> Layout:
     """Writes everything but the data, and makes the file as long as it will be; the data come into their
-    places in whatever order. Raises OSError.
+    places in whatever order. outside: tensors that get no place, as metadata says where they are. Raises
+    OSError.
     """
     file.write(struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(metadata)))
     for key, value in metadata.items():
@@ -117,7 +123,7 @@ def write_header(file: BinaryIO, metadata: Mapping[str, GgufValue], tensors: Seq
         file.write(struct.pack("<I", _CODES[value.type]))
         for part in _encoded(value):
             file.write(part)
-    begins = list(_begins(tensors))
+    begins = list(_begins(tensors, outside))
     for tensor, begin in zip(tensors, begins, strict=False):
         file.write(_text(tensor.name))
         file.write(struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape))
@@ -127,12 +133,13 @@ def write_header(file: BinaryIO, metadata: Mapping[str, GgufValue], tensors: Seq
     return Layout([start + begin for begin in begins[:-1]], start + begins[-1])
 
 
-def _begins(tensors: Sequence[NewTensor]) -> Iterator[int]:
+def _begins(tensors: Sequence[NewTensor], outside: Collection[str]) -> Iterator[int]:
     """Of each tensor's data, and the end of all, from the first on."""
     begin = 0
     for tensor in tensors:
         yield begin
-        begin = _aligned(begin + tensor.num_bytes)
+        if tensor.name not in outside:
+            begin = _aligned(begin + tensor.num_bytes)
     yield begin
 
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from puna.backends.base import KvGroup, ModelInfo, ModelSource
 from puna.config.settings import Settings
+from puna.daemon.converting import Converter
+from puna.daemon.opening import ModelOpener
 from puna.daemon.runtime import LoadedStatus, Observation, ResidentModel
 from puna.daemon.sessions import SessionManager
 from puna.daemon.text.model import TextModel
@@ -65,6 +67,7 @@ class FakeRuntime:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = Store(settings.models)
+        self.opener = ModelOpener(Converter(), self.store.local)
         self.worker_sessions = FakeSessions(settings.sessions)
         self.sessions = SessionManager(
             settings.sessions, settings.state_key, self.store, self.worker_sessions, self.resident

@@ -257,6 +257,7 @@ def safetensors(tensors: Mapping[str, tuple[str, NDArray[Any]]]) -> bytes:
         }
         data += content
     encoded = json.dumps(header).encode()
+    encoded += b" " * (-len(encoded) % 8)
     return struct.pack("<Q", len(encoded)) + encoded + data
 
 

@@ -32,7 +32,7 @@ def puna(address: str, directory: Path, *arguments: str) -> str:
     done = subprocess.run(
         [*PUNA, *arguments],
         cwd=directory,
-        env={**os.environ, "OLLAMA_HOST": address},
+        env={**os.environ, "OLLAMA_HOST": address, "HOME": str(directory)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -42,14 +42,27 @@ def puna(address: str, directory: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_directory_runs_and_gets_an_adapter(address: str, tmp_path: Path):
-    tiny = DIRECTORIES["llama"]
+def test_a_directory_runs_where_it_is_and_gets_an_adapter(address: str, tmp_path: Path):
+    tiny, ask = DIRECTORIES["llama"], ("--format", '{"enum": ["the"]}', "the")
     write_directory(tmp_path / "tiny", tiny, random_weights(tiny), num_parts=2)
     write_adapter(tmp_path / "adapter", {"self_attn.q_proj": (192, 96)})
     (tmp_path / "Modelfile").write_text("FROM local/tiny\nADAPTER ./adapter\nPARAMETER num_predict 8\n")
-    answer = puna(address, tmp_path, "run", "./tiny", "--format", '{"enum": ["the"]}', "the")
-    assert answer.strip() == '"the"'
+    headers = tmp_path / ".puna" / "in-place" / "headers"
+    assert puna(address, tmp_path, "run", "./tiny", *ask).strip() == '"the"'
+    assert not list((tmp_path / "models").rglob("sha256-*"))
+    (first,) = headers.iterdir()
+    assert first.stat().st_size < (tmp_path / "tiny" / "model-00001-of-00002.safetensors").stat().st_size
+
     puna(address, tmp_path, "create", "tuned", "-f", "Modelfile")
-    listed = puna(address, tmp_path, "show", "tuned", "--modelfile")
-    assert "ADAPTER" in listed
-    assert "local/tiny" in puna(address, tmp_path, "list")
+    assert "ADAPTER" in puna(address, tmp_path, "show", "tuned", "--modelfile")
+    assert puna(address, tmp_path, "run", "tuned", *ask).strip() == '"the"'
+
+    write_directory(tmp_path / "tiny", tiny, random_weights(tiny, 1), num_parts=2)
+    assert puna(address, tmp_path, "run", "local/tiny", *ask).strip() == '"the"'
+    (second,) = headers.iterdir()
+    assert second != first
+    assert "local/tiny:safetensors" in puna(address, tmp_path, "list", "--local")
+    puna(address, tmp_path, "rm", "local/tiny")
+    assert "local/tiny" not in puna(address, tmp_path, "list", "--local") + puna(address, tmp_path, "ps")
+    assert not list(headers.iterdir())
+    assert (tmp_path / "tiny" / "config.json").exists()

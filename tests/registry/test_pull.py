@@ -23,7 +23,7 @@ from puna.registry.remote.registry_pull import RegistryAccess
 from puna.registry.sources import pinned
 from puna.registry.sources import pip_download as pip_download_module
 from puna.registry.sources.pinned import PackageSource, Pin
-from puna.registry.store.free_space import RESERVE_BYTES
+from puna.registry.store.files.free_space import RESERVE_BYTES
 from tests.descriptions import TINY_WEIGHTS
 
 pytestmark = pytest.mark.native

@@ -140,14 +140,14 @@ void Adapter::prepare(ThreadPool& pool) {
     const Part& part = parts[static_cast<size_t>(i)];
     pack(*part.from, *part.weight, part.to);
   });
-  file_->mapping().check_whole();
+  file_->check_whole();
   packed_ = std::move(packed);
-  file_->mapping().release_pages();
+  file_->release_pages();
 }
 
 void Adapter::release() {
   packed_ = {};
-  file_->mapping().release_pages();
+  file_->release_pages();
 }
 
 }  // namespace puna

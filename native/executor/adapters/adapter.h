@@ -60,7 +60,7 @@ class Adapter {
   // if the file was cut short. Not while another thread uses it.
   void prepare(ThreadPool& pool);
   // Throws Error if the file was cut short.
-  void check_whole() const { file_->mapping().check_whole(); }
+  void check_whole() const { file_->check_whole(); }
   // Gives that memory back.
   void release();
 

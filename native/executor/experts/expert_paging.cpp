@@ -33,7 +33,7 @@ void read_expert(const ExpertStep& experts, int64_t index) {
   if (index >= static_cast<int64_t>(runs.size())) return;
   const int32_t expert = runs[static_cast<size_t>(index)].expert;
   for (const ExpertWeights* part : {&experts.layer.gate, &experts.layer.up, &experts.layer.down})
-    experts.step.plan.file->mapping().read_ahead(part->stack.at(expert).data, matrix_bytes(*part));
+    read_ahead(part->stack.at(expert).data, matrix_bytes(*part));
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ void ExpertPaging::advise(const Plan& plan, bool is_random) const {
     const auto* experts = std::get_if<ExpertStage>(&stage);
     if (experts == nullptr) continue;
     for (const ExpertWeights* part : {&experts->layer->gate, &experts->layer->up, &experts->layer->down})
-      plan.file->mapping().expect_random_reads(
+      expect_random_reads(
           part->stack.first.data,
           part->stack.stride * static_cast<size_t>(part->stack.count - 1) + matrix_bytes(*part), is_random);
   }

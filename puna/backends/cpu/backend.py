@@ -126,10 +126,9 @@ class CpuBackend:
 
     def load(self, source: ModelSource) -> CpuModel:
         """Raises ModelLoadError."""
-        if len(source.descriptors) != 1:
-            raise ModelLoadError(f"{source.name}: split files are not supported")
+        header, *others = source.descriptors
         try:
-            with GgufFile.from_descriptor(source.descriptors[0], source.name) as file:
+            with GgufFile.from_descriptor(header, source.name, others) as file:
                 traced, program = self._compile(file, source.name)
                 info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
                 return CpuModel(info, program, self.threads)

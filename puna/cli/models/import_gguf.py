@@ -11,9 +11,8 @@ from puna.cli.create.files import model_files
 from puna.cli.create.upload import upload
 from puna.cli.errors import CliError, ServerError
 from puna.cli.output.progress import progress_display, show_statuses
-
-NAMESPACE = "local"
-"""Of imported files, so that `./llama3.gguf` never replaces the model `llama3`."""
+from puna.registry.local.directory_files import directory_files
+from puna.registry.local.linked import NAMESPACE, link, unlink
 
 
 def is_path(model: str) -> bool:
@@ -30,14 +29,32 @@ def model_name_of(path: Path) -> str:
 
 
 def name_in_place(client: Client, path: Path) -> str | None:
-    """The name of a file that the server finds by itself, on this machine, and uses without a copy."""
+    """The name of a file or directory that the server finds by itself, on this machine, and uses without a
+    copy.
+    """
     if not is_local(client.host):
         return None
     with suppress(ServerError, OSError):
         wanted = path.resolve()
         for model in client.get("/api/local")["models"]:
-            if [Path(file).resolve() for file in model["files"]] == [wanted]:
+            places = [model["directory"]] if model.get("directory") else model["files"]
+            if [Path(place).resolve() for place in places] == [wanted]:
                 return str(model["name"])
+    return None
+
+
+def link_in_place(client: Client, path: Path, links: Path) -> str | None:
+    """Links to a directory of safetensors from where a server of the same user finds it: its name there.
+    None, and no link, if the server does not find it.
+    """
+    if not is_local(client.host) or not directory_files(path):
+        return None
+    name = model_name_of(path.absolute()).removeprefix(f"{NAMESPACE}/")
+    with suppress(OSError):
+        link(links, name, path.resolve())
+        if found := name_in_place(client, path):
+            return found
+        unlink(links, name)
     return None
 
 

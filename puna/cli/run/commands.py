@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Run a model: answer PROMPT, or converse.
 
-    MODEL may be a GGUF file.
+    MODEL may be a GGUF file, or a directory of safetensors.
     """
     from puna.cli.connection import connect_or_start
     from puna.cli.run.options import RunOptions, parse_format, parse_keep_alive, parse_think, parse_truncate

@@ -10,7 +10,7 @@ import msgspec
 
 from puna.cli.client import Client, Json
 from puna.cli.errors import CliError, ServerError
-from puna.cli.models.import_gguf import import_gguf, is_path, name_in_place
+from puna.cli.models.import_gguf import import_gguf, is_path, link_in_place, name_in_place
 from puna.cli.models.pull import pull
 from puna.cli.repl.repl import Repl
 from puna.cli.run.attachments import attach_files
@@ -25,7 +25,7 @@ def run(client: Client, model: str, words: list[str], options: RunOptions, setti
     """Answers the prompt that words and piped standard input make, or converses if there is none."""
     if is_path(model):
         path = Path(model).expanduser()
-        model = name_in_place(client, path) or import_gguf(client, path)
+        model = _name_of(client, path, settings)
     information = find_or_pull(client, model, insecure=options.insecure)
     capabilities = information.get("capabilities") or []
     piped = "" if sys.stdin.isatty() else sys.stdin.read()
@@ -36,6 +36,15 @@ def run(client: Client, model: str, words: list[str], options: RunOptions, setti
         answer(client, model, prompt, options, capabilities)
     else:
         converse(client, model, information, options, settings)
+
+
+def _name_of(client: Client, path: Path, settings: Settings) -> str:
+    """Of a file or directory, which the server uses where it is, or else gets a copy of."""
+    if found := name_in_place(client, path):
+        return found
+    if settings.in_place and (linked := link_in_place(client, path, settings.in_place / "links")):
+        return linked
+    return import_gguf(client, path)
 
 
 def find_or_pull(client: Client, model: str, *, insecure: bool = False) -> Json:

@@ -15,7 +15,7 @@ from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.models.adapters import ModelAdapters
 from puna.daemon.models.residency import Residency
-from puna.daemon.opening import open_model
+from puna.daemon.opening import ModelOpener
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.worker.engines import Engines, LoadWishes
@@ -44,6 +44,18 @@ class LoadedModel:
     plain: StoredModel | None = None
     """The first name without an adapter by which it was asked for."""
 
+    async def leave(self, model: StoredModel) -> bool:
+        """Unloads what nobody but the name `model` needs of it, now or when its last request ends. False:
+        that is all of it, and left to the caller.
+        """
+        path = model.adapter_path
+        others = [entry for entry in self.adapters.loaded() if entry.model.adapter_path != path]
+        if path is None:
+            self.plain = None
+        else:
+            await self.adapters.unload(path.name)
+        return bool(others or self.plain)
+
 
 class ModelLoader:
     """Loads, wakes, puts to sleep and unloads.
@@ -51,10 +63,11 @@ class ModelLoader:
     Raises SettingsError for what is set about something that cannot be a model.
     """
 
-    def __init__(self, settings: Settings, engines: Engines, text: TextPool) -> None:
+    def __init__(self, settings: Settings, engines: Engines, text: TextPool, opener: ModelOpener) -> None:
         self._timeout_s = None if settings.load_timeout_s == math.inf else settings.load_timeout_s
         self._engines = engines
         self._text = text
+        self._opener = opener
         self._keep_alive_s = settings.keep_alive_s
         self._shares = _by_model("PUNA_MODEL_SHARES", settings.model_shares)
         self._guarantees = _by_model("PUNA_MODEL_KV_MIN", settings.kv_guarantees)
@@ -126,7 +139,7 @@ class ModelLoader:
 
     async def _load_parts(self, model: StoredModel, wishes: LoadWishes) -> LoadedModel:
         """Both sides at the same time."""
-        source = await open_model(model)
+        source = await self._opener.open(model)
         try:
             return await self._load_open(model, source, wishes)
         except BaseException:

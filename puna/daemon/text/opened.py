@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from puna.daemon.opening import opened_model
+from puna.daemon.opening import ModelOpener
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.registry import ModelEntry
 
 
 @asynccontextmanager
-async def opened_text(pool: TextPool, model: ModelEntry) -> AsyncIterator[TextModel]:
-    """Raises GgufError, TokenizerError, MissingBlob, StoreError, WorkerDied."""
-    async with opened_model(model) as source:
+async def opened_text(opener: ModelOpener, pool: TextPool, model: ModelEntry) -> AsyncIterator[TextModel]:
+    """Raises GgufError, TokenizerError, ModelLoadError, MissingBlob, StoreError, WorkerDied."""
+    async with opener.opened(model) as source:
         text = await pool.open_model(source)
     try:
         yield text

@@ -75,14 +75,14 @@ class TextPool:
         """Also of a file that cannot be used: the record says why."""
         message = Inspect(source.name, templates)
         try:
-            return await self._workers.run(Job(message, source.descriptors, key=source.name))
+            return await self._workers.run(Job(message, source.header, key=source.name))
         except GgufError as error:
             return ModelRecord(error=str(error))
 
     async def check_template(self, source: ModelSource, templates: ModelTemplates) -> None:
         """Raises TemplateError if the template of choice cannot be used, GgufError."""
         message = CheckTemplate(source.name, templates)
-        await self._workers.run(Job(message, source.descriptors, key=source.name))
+        await self._workers.run(Job(message, source.header, key=source.name))
 
     @asynccontextmanager
     async def describe(
@@ -102,7 +102,7 @@ class TextPool:
         descriptor = memory_file.create("description")
         try:
             message = Describe(source.name, verbose, with_template, basename, is_projector)
-            descriptors = [*source.descriptors, descriptor]
+            descriptors = [*source.header, descriptor]
             await self._workers.run(Job(message, descriptors, key=source.name, is_long=True))
             memory_file.seal(descriptor)
             with self._counted(os.fstat(descriptor).st_size):
@@ -124,14 +124,14 @@ class TextPool:
 
     async def open_model(self, source: ModelSource) -> TextModel:
         """It is the caller's, who closes it with close_model(). Raises GgufError, TokenizerError."""
-        files = identity_of(source.descriptors)
+        files = identity_of(source.header)
         if (unused := self._unused.take(files)) is not None:
             return unused
         with ExitStack() as opened:
             made = [memory_file.create(name) for name in ("vocabulary", "token table")]
             for file in made:
                 opened.callback(os.close, file)
-            job = Job(OpenModel(source.name), [*source.descriptors, *made], key=source.name)
+            job = Job(OpenModel(source.name), [*source.header, *made], key=source.name)
             side = await self._workers.run(job)
             for file in made:
                 memory_file.seal(file)

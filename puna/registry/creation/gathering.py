@@ -17,13 +17,15 @@ from puna.registry.creation.tools import Conversion, Tools
 from puna.registry.digest import Digest
 from puna.registry.errors import CreationError, QuantizationError
 from puna.registry.in_thread import in_thread
+from puna.registry.local.local_directory import LocalDirectory
 from puna.registry.local.local_model import LocalModel
 from puna.registry.progress import Progress
 from puna.registry.store.blob_copy import copy_blob, copy_file
 from puna.registry.store.blob_reader import open_blob
-from puna.registry.store.blob_writer import BlobWriter, reported
-from puna.registry.store.free_space import check_free_space
-from puna.registry.store.regular_file import open_regular
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.files.free_space import check_free_space
+from puna.registry.store.files.regular_file import open_regular
+from puna.registry.store.files.reported import reported
 from puna.registry.store.store import Store
 from puna.registry.store.stored_model import StoredModel
 
@@ -71,6 +73,12 @@ class Gathering:
 
     async def _from_local(self, base: LocalModel, quantize: str) -> AsyncGenerator[Progress, None]:
         """Files that were used in place so far."""
+        if isinstance(base, LocalDirectory):
+            shards = {base.relative(path): path for path in base.paths}
+            async with aclosing(self._from_safetensors(shards, Part("model", b""), quantize)) as statuses:
+                async for progress in statuses:
+                    yield progress
+            return
         yield Progress("parsing GGUF")
         found, part = await self._describe(base.model_path), Part("model", b"", base.name.short)
         files: dict[str, Blob] = {path.name: path for path in base.paths}
@@ -98,7 +106,7 @@ class Gathering:
                 yield progress
 
     async def _from_safetensors(
-        self, files: Files, part: Part, quantize: str
+        self, files: Mapping[str, Blob], part: Part, quantize: str
     ) -> AsyncGenerator[Progress, None]:
         noun = "adapter" if part.kind == "adapter" else "model"
         yield Progress(f"converting {noun}")

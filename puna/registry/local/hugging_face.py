@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from puna.registry.local.local_file import LocalFile, gguf_files, named_files, sorted_entries
+from puna.registry.local.directory_files import directory_files
+from puna.registry.local.local_file import (
+    DIRECTORY_TAG,
+    LocalFile,
+    fitting,
+    gguf_files,
+    named_files,
+    sorted_entries,
+)
 from puna.registry.name import ModelName
-from puna.registry.store.regular_file import read_regular
+from puna.registry.store.files.regular_file import read_regular
 
 HOSTS = ("hf.co", "huggingface.co")
 _SOURCE = "Hugging Face"
@@ -32,7 +40,8 @@ def repositories(cache: Path, wanted: ModelName | None = None) -> Iterator[list[
             continue
         if wanted is not None and (match[1].lower(), match[2].lower()) != wanted.key[1:3]:
             continue
-        yield named_files(HOSTS[0], match[1], match[2], _SOURCE, _files(directory))
+        files = named_files(HOSTS[0], match[1], match[2], _SOURCE, _files(directory))
+        yield [*files, *_directories(directory, match[1], match[2])]
 
 
 def _files(directory: Path) -> Iterator[Path]:
@@ -43,6 +52,15 @@ def _files(directory: Path) -> Iterator[Path]:
             if (name := path.relative_to(snapshot)) not in seen:
                 seen.add(name)
                 yield path
+
+
+def _directories(directory: Path, user: str, repository: str) -> Iterator[LocalFile]:
+    """The newest revision that is a whole model in safetensors, if any is."""
+    name = ModelName.from_parts((HOSTS[0], fitting(user, "-"), fitting(repository, ".-"), DIRECTORY_TAG))
+    for snapshot in _snapshots(directory):
+        if name and (files := directory_files(snapshot)):
+            yield LocalFile(name, _SOURCE, files, snapshot)
+            return
 
 
 def _snapshots(directory: Path) -> list[Path]:

@@ -18,12 +18,19 @@ _PREFERRED = "q4_k_m"
 _MAX_FILES = 1000
 
 
+DIRECTORY_TAG = "safetensors"
+
+
 class LocalFile(NamedTuple):
-    """Of a model. `paths`: the parts of a split file, in order; of any other file exactly one."""
+    """Of a model. `paths`: the parts of a split file, in order; all files of a directory of safetensors; of
+    any other file exactly one.
+    """
 
     name: ModelName
     source: str
     paths: tuple[Path, ...]
+    directory: Path | None = None
+    """Of safetensors."""
 
 
 def named_files(
@@ -42,7 +49,7 @@ def named_files(
         tag = tags.get(stem, "")
         if seen.count(tag.lower()) != 1:
             tag = stem
-        parts = (host, _fit(namespace, "-"), _fit(repository, ".-"), _fit(tag, ".-"))
+        parts = (host, fitting(namespace, "-"), fitting(repository, ".-"), fitting(tag, ".-"))
         if name := ModelName.from_parts(parts):
             files.append(LocalFile(name, source, group))
     return files
@@ -50,7 +57,7 @@ def named_files(
 
 def choose(files: list[LocalFile], name: ModelName) -> LocalFile | None:
     """The one of a repository's files that a name asks for: by its tag, or by its file's name; without a tag,
-    the only one there is, or the one that is quantized as most are.
+    the only one there is, or the one that is quantized as most are. GGUF files come before a directory.
     """
     wanted = name.tag.lower()
     for file in files:
@@ -58,6 +65,7 @@ def choose(files: list[LocalFile], name: ModelName) -> LocalFile | None:
             return file
     if wanted != DEFAULT_TAG:
         return None
+    files = [file for file in files if file.directory is None] or files
     preferred = [file for file in files if file.name.tag.lower() == _PREFERRED]
     return next(iter(files if len(files) == 1 else preferred), None)
 
@@ -111,6 +119,6 @@ def _groups(paths: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     }
 
 
-def _fit(text: str, more: str) -> str:
+def fitting(text: str, more: str) -> str:
     """As a part of a model's name, which may have `more` than letters, digits and `_`."""
     return re.sub(rf"[^A-Za-z0-9_{re.escape(more)}]+", "-", text).lstrip(".-")

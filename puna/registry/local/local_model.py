@@ -7,12 +7,13 @@ import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import StoreError, UnsupportedModel
 from puna.registry.local.local_file import LocalFile
+from puna.registry.store.files.regular_file import open_regular
 from puna.registry.store.manifest import CONFIG_TYPE, LAYER_TYPE, Layer, Manifest, ModelConfig
-from puna.registry.store.regular_file import open_regular
 from puna.registry.store.stored_model import StoredModel
 
 
@@ -49,27 +50,32 @@ class LocalModel(StoredModel):
 
 
 def local_model(file: LocalFile) -> LocalModel:
-    """Raises OSError if it is gone."""
+    """Of GGUF files. Raises OSError if it is gone."""
+    return LocalModel(**description_of(file))
+
+
+def description_of(file: LocalFile) -> dict[str, Any]:
+    """Fields of a LocalModel. Raises OSError."""
     statuses = [path.stat() for path in file.paths]
     digest = identity_of(statuses)
     size = sum(status.st_size for status in statuses)
-    return LocalModel(
-        name=file.name,
-        digest=digest,
-        size=size,
-        modified_at=datetime.fromtimestamp(max(status.st_mtime for status in statuses)).astimezone(),
-        manifest=Manifest(
+    return {
+        "name": file.name,
+        "digest": digest,
+        "size": size,
+        "modified_at": datetime.fromtimestamp(max(status.st_mtime for status in statuses)).astimezone(),
+        "manifest": Manifest(
             config=Layer(CONFIG_TYPE, f"sha256:{hashlib.sha256().hexdigest()}", 0),
             layers=[Layer(LAYER_TYPE + "model", f"sha256:{digest}", size)],
         ),
-        config=ModelConfig(format="gguf"),
-        model_path=file.paths[0],
-        params={},
-        messages=[],
-        licenses=[],
-        source=file.source,
-        paths=file.paths,
-    )
+        "config": ModelConfig(format="gguf" if file.directory is None else "safetensors"),
+        "model_path": file.directory or file.paths[0],
+        "params": {},
+        "messages": [],
+        "licenses": [],
+        "source": file.source,
+        "paths": file.paths,
+    }
 
 
 def identity_of(statuses: list[os.stat_result]) -> str:

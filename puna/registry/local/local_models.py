@@ -1,4 +1,4 @@
-"""All models that other programs keep on this machine."""
+"""All models that other programs, or the user, keep on this machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from puna.registry.local import hugging_face, lm_studio
+import puna
+from puna.registry.local import hugging_face, linked, lm_studio
+from puna.registry.local.local_directory import LocalDirectory
 from puna.registry.local.local_file import LocalFile, choose
-from puna.registry.local.local_model import LocalModel, local_model
+from puna.registry.local.local_model import LocalModel, description_of, local_model
 from puna.registry.name import ModelName
+
+_HEADERS = "headers"
 
 
 class LocalModels(NamedTuple):
@@ -19,13 +23,21 @@ class LocalModels(NamedTuple):
 
     hugging_face: Path | None = None
     lm_studio: Path | None = None
+    in_place: Path | None = None
+    """Our own, for directories of safetensors: links to them, and headers for their weights. None: they are
+    not used in place.
+    """
+
+    @property
+    def links(self) -> Path | None:
+        return self.in_place and self.in_place / "links"
 
     def find(self, name: ModelName) -> LocalModel | None:
         """Looks into the directory of its repository alone."""
         for files in self._repositories(name):
             if file := choose(files, name):
                 with suppress(OSError):
-                    return local_model(file)
+                    return self._model(file)
         return None
 
     def find_all(self) -> list[LocalModel]:
@@ -33,11 +45,40 @@ class LocalModels(NamedTuple):
         models = []
         for file in chain.from_iterable(self._repositories(None)):
             with suppress(OSError):  # gone meanwhile
-                models.append(local_model(file))
+                models.append(self._model(file))
         return sorted(models, key=lambda model: model.name.key)
 
+    def forget(self, model: LocalModel) -> bool:
+        """Whether it was only a link, and is removed now, as its header is. Raises OSError."""
+        if self.links is None or model.source != linked.SOURCE or not isinstance(model, LocalDirectory):
+            return False
+        linked.unlink(self.links, model.name.model)
+        model.header.unlink(missing_ok=True)
+        return True
+
+    def remove_unused_headers(self) -> None:
+        """What is left of directories that have changed or are gone. Raises OSError."""
+        if self.in_place is None:
+            return
+        used = {model.header for model in self.find_all() if isinstance(model, LocalDirectory)}
+        for path in (self.in_place / _HEADERS).glob("*.gguf"):
+            if path not in used:
+                path.unlink(missing_ok=True)
+
+    def _model(self, file: LocalFile) -> LocalModel:
+        if file.directory is None or self.in_place is None:
+            return local_model(file)
+        description = description_of(file)
+        header = f"{description['digest']}-{puna.__version__}.gguf"
+        return LocalDirectory(**description, header=self.in_place / _HEADERS / header)
+
     def _repositories(self, wanted: ModelName | None) -> Iterator[list[LocalFile]]:
+        found = []
         if self.hugging_face:
-            yield from hugging_face.repositories(self.hugging_face, wanted)
+            found.append(hugging_face.repositories(self.hugging_face, wanted))
         if self.lm_studio:
-            yield from lm_studio.repositories(self.lm_studio, wanted)
+            found.append(lm_studio.repositories(self.lm_studio, wanted))
+        if self.links:
+            found.append(linked.repositories(self.links, wanted))
+        for files in chain.from_iterable(found):
+            yield [file for file in files if file.directory is None or self.in_place]

@@ -24,8 +24,8 @@ from puna.registry.remote.client import STALL_S, RegistryClient, connect
 from puna.registry.remote.download import NUM_STREAMS, BlobDownload, Patience
 from puna.registry.remote.manifests import fetch_manifest
 from puna.registry.store.blob_holds import BlobHolds
-from puna.registry.store.blob_writer import reported
-from puna.registry.store.free_space import check_free_space
+from puna.registry.store.files.free_space import check_free_space
+from puna.registry.store.files.reported import reported
 from puna.registry.store.manifest import Layer, Manifest
 from puna.registry.store.origin import Origin, read_origin
 from puna.registry.store.part_files import completed_bytes, partial_path

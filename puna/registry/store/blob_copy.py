@@ -8,8 +8,9 @@ from pathlib import Path
 
 from puna.registry.errors import StoreError
 from puna.registry.store.blob_reader import open_blob
-from puna.registry.store.blob_writer import BlobWriter, reported
-from puna.registry.store.free_space import check_free_space
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.files.free_space import check_free_space
+from puna.registry.store.files.reported import reported
 
 _CHUNK_BYTES = 1 << 20
 

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from puna.registry.store.file_lock import share_lock, try_lock
-from puna.registry.store.regular_file import open_regular
+from puna.registry.store.files.file_lock import share_lock, try_lock
+from puna.registry.store.files.regular_file import open_regular
 
 
 class BlobHolds:

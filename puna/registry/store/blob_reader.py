@@ -6,7 +6,7 @@ from pathlib import Path
 
 from puna.registry.digest import parse_digest
 from puna.registry.errors import MissingBlob, StoreError
-from puna.registry.store.regular_file import open_regular
+from puna.registry.store.files.regular_file import open_regular
 
 
 def open_blob(path: Path) -> int:

@@ -7,28 +7,17 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from puna.registry.digest import Digest, blob_file_name
-from puna.registry.errors import DigestMismatch, StoreError
+from puna.registry.errors import DigestMismatch
+from puna.registry.store.files.reported import reported
 
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-
-
-@contextmanager
-def reported(action: str) -> Iterator[None]:
-    """Turns an OSError into a StoreError that says what failed and why; only the log says where."""
-    try:
-        yield
-    except OSError as error:
-        log.warning("%s: %s", action, error)
-        raise StoreError(f"{action}: {error.strerror or error}") from error
 
 
 class BlobWriter:

@@ -10,7 +10,7 @@ import msgspec
 
 from puna.registry.digest import parse_digest
 from puna.registry.errors import CorruptManifest, InvalidDigest
-from puna.registry.store.regular_file import read_regular
+from puna.registry.store.files.regular_file import read_regular
 
 MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG_TYPE = "application/vnd.docker.container.image.v1+json"

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from puna.registry.name import ModelName
+from puna.registry.store.files.regular_file import read_regular
 from puna.registry.store.manifest import MAX_MANIFEST_BYTES
-from puna.registry.store.regular_file import read_regular
 
 
 def manifest_files(root: Path) -> Iterator[tuple[Path, ModelName]]:

@@ -16,9 +16,9 @@ import msgspec
 from puna.registry.digest import blob_file_name, parse_digest
 from puna.registry.errors import CorruptManifest, MissingBlob
 from puna.registry.name import ModelName
+from puna.registry.store.files.regular_file import read_regular
 from puna.registry.store.manifest import Layer, ModelConfig, read_manifest
 from puna.registry.store.origin import read_origin
-from puna.registry.store.regular_file import read_regular
 from puna.registry.store.stored_model import ModelEntry, StoredMessage, StoredModel
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from puna.registry.digest import Digest, blob_file_name
-from puna.registry.store.regular_file import read_regular
+from puna.registry.store.files.regular_file import read_regular
 
 ORIGINS = "origins"
 """Name of the directory."""

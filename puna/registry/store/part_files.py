@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from puna.registry.store.regular_file import read_regular
+from puna.registry.store.files.regular_file import read_regular
 
 PARTIAL = "-partial"
 """What the name of an unfinished download ends with."""

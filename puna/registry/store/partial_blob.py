@@ -13,9 +13,9 @@ from types import TracebackType
 from puna.registry.digest import Digest, blob_file_name
 from puna.registry.errors import DigestMismatch
 from puna.registry.store.blob_holds import is_at
-from puna.registry.store.blob_writer import reported
-from puna.registry.store.file_lock import try_lock, unlock
-from puna.registry.store.free_space import check_free_space
+from puna.registry.store.files.file_lock import try_lock, unlock
+from puna.registry.store.files.free_space import check_free_space
+from puna.registry.store.files.reported import reported
 from puna.registry.store.part_files import (
     Part,
     delete_parts,

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from puna.registry.digest import Digest, parse_digest
 from puna.registry.errors import InvalidDigest, StoreError
-from puna.registry.store.file_lock import try_lock
+from puna.registry.local.local_models import LocalModels
+from puna.registry.store.files.file_lock import try_lock
+from puna.registry.store.files.regular_file import open_regular
 from puna.registry.store.part_files import PARTIAL
-from puna.registry.store.regular_file import open_regular
 from puna.registry.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ _TEMPORARY = re.compile(r"puna-.*\.tmp|sha256-\d{1,20}|sha256-[0-9a-f]{64}\.tmp"
 def clear_up(store: Store, *, prunes: bool) -> None:
     """prunes: false keeps blobs that no model needs, downloads that were broken off, and what Ollama left."""
     _rename_blobs(store.blobs)
+    _clear_headers(store.local)
     for pattern in ("manifests/puna-*.tmp", "origins/puna-*.tmp", "blobs/puna-*.tmp", "puna-pull-*"):
         _remove_old(store.root.glob(pattern))
     if not prunes:
@@ -45,6 +47,13 @@ def clear_up(store: Store, *, prunes: bool) -> None:
     _remove_old_downloads(store.blobs)
     _remove_unused(store)
     _remove_empty_directories(store.root / "manifests")
+
+
+def _clear_headers(local: LocalModels) -> None:
+    with suppress(OSError):
+        local.remove_unused_headers()
+    if local.in_place is not None:
+        _remove_old(local.in_place.rglob("puna-*.tmp"))
 
 
 def _rename_blobs(blobs: Path) -> None:

@@ -25,15 +25,16 @@ from puna.registry.errors import (
     MissingBlob,
     ModelNotFound,
     ReadOnlyModel,
-    RegistryError,
     StoreError,
 )
+from puna.registry.local.local_model import LocalModel
 from puna.registry.local.local_models import LocalModels
 from puna.registry.name import ModelName
-from puna.registry.store.atomic_file import remove_empty_directories, write_atomically
 from puna.registry.store.blob_holds import BlobHolds, unheld
 from puna.registry.store.blob_reader import open_blob
-from puna.registry.store.blob_writer import BlobWriter, reported
+from puna.registry.store.blob_writer import BlobWriter
+from puna.registry.store.files.atomic_file import remove_empty_directories, write_atomically
+from puna.registry.store.files.reported import reported
 from puna.registry.store.manifest import Manifest, decode_manifest, read_manifest, read_manifest_bytes
 from puna.registry.store.manifest_files import find_manifest, find_revision, is_file, manifest_files
 from puna.registry.store.model_reader import read_entry, read_model
@@ -83,7 +84,9 @@ class Store:
     def default(cls) -> Store:
         """The store that the environment names."""
         settings = Settings.from_environment()
-        return cls(settings.models, settings.read_only_models, LocalModels(*settings.local_models))
+        return cls(
+            settings.models, settings.read_only_models, LocalModels(*settings.local_models, settings.in_place)
+        )
 
     # Models
 
@@ -169,7 +172,7 @@ class Store:
         with self._lock:
             found = find_manifest(self.root, name)
             if found is None:
-                raise self._not_deletable(name)
+                return {self._forget_local(name).weights_id}
             path = found[0]
             digests, weights_ids = _digests(path), _weights_ids(path)
             with reported("cannot delete the manifest"):
@@ -178,13 +181,17 @@ class Store:
             self.remove_unused_blobs(digests)
         return weights_ids
 
-    def _not_deletable(self, name: ModelName) -> RegistryError:
+    def _forget_local(self, name: ModelName) -> LocalModel:
+        """A directory that is used in place is no model any more, and stays what it is."""
         for root in self._roots[1:]:
             if find_manifest(root, name):
-                return ReadOnlyModel(f"model '{name.short}' is in a store that puna only reads")
-        if model := self.local.find(name):
-            return ReadOnlyModel(f"model '{name.short}' is a file of {model.source}, which puna only reads")
-        return ModelNotFound(name.short)
+                raise ReadOnlyModel(f"model '{name.short}' is in a store that puna only reads")
+        if (model := self.local.find(name)) is None:
+            raise ModelNotFound(name.short)
+        with reported(f"cannot remove {name.short}"):
+            if self.local.forget(model):
+                return model
+        raise ReadOnlyModel(f"model '{name.short}' is a file of {model.source}, which puna only reads")
 
     # Blobs
 

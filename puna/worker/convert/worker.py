@@ -12,6 +12,7 @@ from puna._native import ThreadPool
 from puna.backends.cpu.cores import usable_cores
 from puna.convert.adapter import convert_adapter
 from puna.convert.errors import ConversionError
+from puna.convert.in_place import make_header
 from puna.convert.job import ConvertJob, ConvertProgress
 from puna.convert.requantize import requantize
 from puna.convert.safetensors import convert_safetensors
@@ -23,7 +24,12 @@ from puna.worker.convert.messages import CROSSING, MAX_FILES, TakeFiles, ToConve
 log = logging.getLogger(__name__)
 
 _REPORT_INTERVAL_S = 0.1
-_CONVERSIONS = {"safetensors": convert_safetensors, "adapter": convert_adapter, "gguf": requantize}
+_CONVERSIONS = {
+    "safetensors": convert_safetensors,
+    "header": make_header,
+    "adapter": convert_adapter,
+    "gguf": requantize,
+}
 
 
 def run(channel: Channel) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from puna.registry import ModelName, ModelNotFound, ReadOnlyModel, Store, StoreError, UnsupportedModel
+from puna.registry.local.linked import link
 from puna.registry.local.local_models import LocalModels
 
 pytestmark = pytest.mark.unit
@@ -163,3 +164,66 @@ def test_the_store_finds_them_but_neither_lists_nor_deletes_nor_copies_them(
     assert path.read_bytes() == b"GGUF"
     add_model(store, "hf.co/u/r:Q8_0")
     assert store.find(name("hf.co/u/r:Q8_0")).model_path.parent == store.blobs
+
+
+def directory_of(path: Path, *names: str) -> Path:
+    for name in names or ("config.json", "tokenizer.json", "model.safetensors", "1_Pooling/config.json"):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(b"{}")
+    return path
+
+
+@pytest.fixture
+def in_place(tmp_path, cache):
+    return LocalModels(cache, None, tmp_path / "in-place")
+
+
+def test_directories_are_found_by_links_and_forgotten(in_place, tmp_path):
+    directory = directory_of(tmp_path / "My model")
+    link(in_place.links, "My-model", directory)
+    link(in_place.links, "nothing", directory_of(tmp_path / "else", "config.json", "model.safetensors"))
+    store = Store(tmp_path / "store", local=in_place)
+    assert listed(in_place) == ["local/My-model:safetensors"]
+    model = store.find(name("local/my-MODEL"))
+    assert [model.relative(path) for path in model.paths] == [
+        *("1_Pooling/config.json", "config.json", "model.safetensors", "tokenizer.json")
+    ]
+    with pytest.raises(FileNotFoundError):
+        model.open_weights()
+    model.header.parent.mkdir()
+    model.header.write_bytes(b"GGUF")
+    old = model.header.with_name("old.gguf")
+    old.write_bytes(b"GGUF")
+    in_place.remove_unused_headers()
+    assert (model.header.exists(), old.exists()) == (True, False)
+    descriptors = model.open_weights()
+    assert [os.pread(descriptor, 4, 0) for descriptor in descriptors] == [b"GGUF", b"{}"]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert store.delete(name("local/my-model")) == {model.weights_id}
+    assert not model.header.exists()
+    assert (directory / "config.json").exists()
+    with pytest.raises(ModelNotFound):
+        store.find(name("local/my-model"))
+
+
+@pytest.mark.parametrize("changed", ["config.json", "model.safetensors"])
+def test_a_directory_that_changes_is_another_model(in_place, tmp_path, changed):
+    directory = directory_of(tmp_path / "model")
+    link(in_place.links, "model", directory)
+    model = in_place.find(name("local/model"))
+    (directory / changed).write_bytes(b"[ ]")
+    with pytest.raises(StoreError, match="just been changed"):
+        model.open_files()
+    other = in_place.find(name("local/model"))
+    assert (other.weights_id, other.header) != (model.weights_id, model.header)
+
+
+def test_snapshots_of_safetensors_are_models_too(in_place, cache):
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        cache_file(cache, "user/repo", file)
+    assert in_place.find(name("hf.co/user/repo")).name.short == "hf.co/user/repo:safetensors"
+    path = cache_file(cache, "user/repo", "repo-Q8_0.gguf")
+    assert in_place.find(name("hf.co/user/repo")).model_path == path
+    with pytest.raises(ReadOnlyModel, match="Hugging Face"):
+        Store(cache, local=in_place).delete(name("hf.co/user/repo:safetensors"))

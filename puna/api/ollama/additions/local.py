@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from datetime import datetime
+from pathlib import Path
 
 import msgspec
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from puna.api.context import context_of
 from puna.api.replying.replies import json_response
+from puna.registry.local.local_directory import LocalDirectory
 
 
 class ListedLocalModel(msgspec.Struct):
@@ -25,11 +27,13 @@ class ListedLocalModel(msgspec.Struct):
     source: str
     """The program."""
     files: list[str]
-    """More than one for a split file, which cannot be used in place."""
+    """More than one for a split file, which cannot be used in place, and for a directory."""
+    directory: str = ""
+    """Of safetensors."""
 
 
 async def list_local(request: Request) -> Response:
-    """GGUF files of Hugging Face's cache and of LM Studio, by the names under which they can be run."""
+    """GGUF files and directories of safetensors, by the names under which they can be run."""
     models = await asyncio.to_thread(context_of(request).runtime.store.local.find_all)
     listed = [
         ListedLocalModel(
@@ -38,8 +42,13 @@ async def list_local(request: Request) -> Response:
             size=model.size,
             modified_at=model.modified_at,
             source=model.source,
-            files=[os.fsencode(path).decode(errors="replace") for path in model.paths],
+            files=[_shown(path) for path in model.paths],
+            directory=_shown(model.model_path) if isinstance(model, LocalDirectory) else "",
         )
         for model in models
     ]
     return json_response({"models": listed})
+
+
+def _shown(path: Path) -> str:
+    return os.fsencode(path).decode(errors="replace")

@@ -75,5 +75,6 @@ async def _text(request: Request, name: str) -> AsyncIterator[tuple[TextPool, Te
     if not name:
         raise ApiError(400, "model is required")
     runtime = context_of(request).runtime
-    async with opened_text(runtime.text, await find_model(runtime.store, name)) as text:
+    model = await find_model(runtime.store, name)
+    async with opened_text(runtime.opener, runtime.text, model) as text:
         yield runtime.text, text

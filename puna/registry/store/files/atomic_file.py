@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from puna.registry.store.blob_writer import reported
+from puna.registry.store.files.reported import reported
 
 _NUM_ATTEMPTS = 10
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from puna.config.sizes import human_size
 from puna.registry.errors import StoreError
-from puna.registry.store.blob_writer import reported
+from puna.registry.store.files.reported import reported
 
 RESERVE_BYTES = 256 << 20
 """A full disk hurts everything else on the machine: so much is never taken."""

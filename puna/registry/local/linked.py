@@ -1,0 +1,46 @@
+"""Directories that the user has run: links to them, below the user's own directory of puna.
+
+<links>/<name>    a link to a directory of safetensors
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from puna.registry.local.directory_files import directory_files
+from puna.registry.local.local_file import DIRECTORY_TAG, LocalFile, sorted_entries
+from puna.registry.name import DEFAULT_HOST, ModelName
+
+NAMESPACE = "local"
+"""Of what was named by a path, so that `./llama3` never replaces the model `llama3`."""
+SOURCE = "a directory"
+
+
+def repositories(links: Path, wanted: ModelName | None = None) -> Iterator[list[LocalFile]]:
+    """Each has one model; only the one that is `wanted`, if there is such a name."""
+    for link in sorted_entries(links):
+        name = ModelName.from_parts((DEFAULT_HOST, NAMESPACE, link.name, DIRECTORY_TAG))
+        if name is None or (wanted is not None and wanted.key[:3] != name.key[:3]):
+            continue
+        if files := directory_files(link):
+            yield [LocalFile(name, SOURCE, files, link)]
+
+
+def link(links: Path, name: str, directory: Path) -> None:
+    """In place of an earlier one of that name. Raises OSError."""
+    links.mkdir(parents=True, exist_ok=True)
+    temporary = links / f".{name}-{os.getpid()}"
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    temporary.symlink_to(directory)
+    temporary.replace(links / name)
+
+
+def unlink(links: Path, name: str) -> None:
+    """Raises OSError, also for what is no link."""
+    path = links / name
+    path.readlink()
+    path.unlink()

@@ -1,0 +1,76 @@
+"""A directory of safetensors as a model that can be loaded: its weights stay where they are."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from puna.registry.errors import StoreError, UnsupportedModel
+from puna.registry.local.directory_files import SUFFIX
+from puna.registry.local.local_model import LocalModel, identity_of
+from puna.registry.store.files.regular_file import open_regular
+
+_MAX_SHARDS = 60
+"""As many descriptors are handed over at once, and some more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDirectory(LocalModel):
+    """`paths`: all its files, in order of their names. The engine reads the shards of its weights by a
+    header, a GGUF file that is made once of the other files.
+    """
+
+    header: Path
+    """Where it is, or is to be."""
+
+    def relative(self, path: Path) -> str:
+        return str(path.relative_to(self.model_path))
+
+    def open_files(self) -> dict[str, int]:
+        """Descriptors by their names in the directory, in order, the caller's to close. Raises StoreError,
+        also if a file is not any more what it was when it was found.
+        """
+        files: dict[str, int] = {}
+        with ExitStack() as opened:
+            for path in self.paths:
+                try:
+                    files[self.relative(path)] = descriptor = open_regular(path)
+                except OSError as error:
+                    raise StoreError(f"cannot read {path.name}: {error.strerror or error}") from error
+                opened.callback(os.close, descriptor)
+            self.check_same(files)
+            opened.pop_all()
+        return files
+
+    def check_same(self, files: dict[str, int]) -> None:
+        """Raises StoreError if open files have changed."""
+        if identity_of([os.fstat(descriptor) for descriptor in files.values()]) != self.digest:
+            raise StoreError(f"{self.model_path.name} has just been changed")
+
+    def open_weights(self) -> tuple[int, ...]:
+        """The header, then the shards, as the header counts them. Raises FileNotFoundError if there is no
+        header yet, StoreError.
+        """
+        with ExitStack() as opened:
+            descriptors = [os.open(self.header, os.O_RDONLY | os.O_CLOEXEC)]
+            opened.callback(os.close, descriptors[0])
+            for name, descriptor in self.open_files().items():
+                if name.endswith(SUFFIX):
+                    descriptors.append(descriptor)
+                    opened.callback(os.close, descriptor)
+                else:
+                    os.close(descriptor)
+            opened.pop_all()
+        return tuple(descriptors)
+
+    def open(self) -> int:
+        raise UnsupportedModel(f"model '{self.name.short}' is no GGUF file: create a model from it")
+
+    def check_loadable(self) -> None:
+        num_shards = sum(path.suffix == SUFFIX for path in self.paths)
+        if num_shards > _MAX_SHARDS:
+            raise UnsupportedModel(
+                f"model '{self.name.short}' has its weights in {num_shards} files: create a model from it"
+            )
