@@ -14,7 +14,7 @@ from puna.convert.models.config import Config
 from puna.convert.models.family import Family
 from puna.convert.models.hyperparameters import first_position, head_dim, num_experts, num_layers
 from puna.convert.models.names import Place, is_left_out, place_of
-from puna.convert.models.rope import frequency_factors
+from puna.convert.models.rope import rope_tensors
 from puna.convert.sources.header import SourceTensor
 from puna.convert.sources.values import Rows, all_rows, can_read
 
@@ -51,10 +51,8 @@ def plan_model(
     """By name. Raises ConversionError for tensors that are not known or do not fit each other."""
     planned: dict[str, PlannedTensor] = {}
     experts: dict[str, dict[int, Rows]] = {}
-    if (factors := frequency_factors(config, head_dim(config))) is not None:
-        _add(
-            planned, PlannedTensor(name="rope_freqs.weight", shape=factors.shape, dtype="F32", values=factors)
-        )
+    for name, factors in rope_tensors(config, head_dim(config)).items():
+        _add(planned, PlannedTensor(name=name, shape=factors.shape, dtype="F32", values=factors))
     for name, tensor in sources.items():
         if is_left_out(name, family) or name.endswith((*_SCALES, *_OF_ACTIVATIONS)):
             continue

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from puna.convert.errors import ConversionError
 
 NAME = "config.json"
@@ -57,7 +60,7 @@ class Config:
     def number(self, *names: str, default: float | None = None) -> float:
         """What fits into 32 bits."""
         name, value = self._find(names, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
+        if not _is_number(value):
             raise ConversionError(f"{NAME}: {name} is {_shown(value)}, not a number")
         return float(value)
 
@@ -82,6 +85,13 @@ class Config:
             raise ConversionError(f"{NAME}: {name} is {_shown(value)}, not {count} texts")
         return value[:count]
 
+    def numbers(self, name: str) -> NDArray[np.float32]:
+        """A list of them, of any length but 0."""
+        value = self._values.get(name)
+        if not isinstance(value, list) or not value or not all(map(_is_number, value)):
+            raise ConversionError(f"{NAME}: {name} is no list of numbers")
+        return np.array(value, dtype=np.float32)
+
     def labels(self, name: str) -> list[str] | None:
         """What an object of texts has, in order of their keys; None if there is no such object."""
         if not self.has(name):
@@ -105,6 +115,10 @@ class Config:
         if default is None:
             raise ConversionError(f"{NAME}: {names[0]} is missing")
         return names[0], default
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER
 
 
 def _shown(value: Any) -> str:

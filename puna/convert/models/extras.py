@@ -5,6 +5,7 @@ from __future__ import annotations
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Hyperparameters
+from puna.convert.models.rope import rotary_dims
 from puna.gguf.writer import array, float32, uint32
 
 
@@ -63,6 +64,16 @@ def granite(config: Config, values: Hyperparameters) -> None:
     ):
         if factor := config.number(name, default=0.0):
             values[key] = float32(factor)
+
+
+def glm4(config: Config, values: Hyperparameters) -> None:
+    values["rope.dimension_count"] = rotary_dims(config, 0.5)
+
+
+def phi3(config: Config, values: Hyperparameters) -> None:
+    values["rope.dimension_count"] = rotary_dims(config, 1.0)
+    # Phi-4 has no window, and says so by 0.
+    values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=0))
 
 
 def some_windows(config: Config, values: Hyperparameters) -> None:

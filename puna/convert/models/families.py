@@ -17,6 +17,7 @@ from puna.convert.models.family import (
     PROJECTIONS,
     Family,
 )
+from puna.convert.models.layer_norm import LAYER_NORM_FAMILIES
 
 _TRANSFORMER = PROJECTIONS | PRE_NORMS | FEED_FORWARD
 _MIXTRAL = {
@@ -67,7 +68,52 @@ _OLMO2 = Family(
     hyperparameters=extras.some_windows,
 )
 
-FAMILIES = ENCODERS | {
+_PHI3 = Family(
+    architecture="phi3",
+    layer_names=PRE_NORMS
+    | {
+        "self_attn.qkv_proj": "attn_qkv",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    },
+    hyperparameters=extras.phi3,
+)
+
+FAMILIES = {
+    **ENCODERS,
+    **LAYER_NORM_FAMILIES,
+    "ArceeForCausalLM": Family(
+        architecture="arcee",
+        layer_names=PROJECTIONS | PRE_NORMS | {"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"},
+        hyperparameters=extras.llama,
+        pairs_halves=True,
+    ),
+    "Ernie4_5ForCausalLM": Family(architecture="ernie4_5", layer_names=_TRANSFORMER),
+    "Glm4ForCausalLM": Family(
+        architecture="glm4",
+        layer_names=PROJECTIONS
+        | PRE_NORMS
+        | {
+            "post_self_attn_layernorm": "post_attention_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+            "mlp.gate_up_proj": "ffn_up",
+            "mlp.down_proj": "ffn_down",
+        },
+        hyperparameters=extras.glm4,
+    ),
+    "OlmoeForCausalLM": Family(
+        architecture="olmoe",
+        layer_names=PROJECTIONS | PRE_NORMS | NORMED_HEADS | EXPERTS,
+        defaults={"rms_norm_eps": 1e-5},
+    ),
+    "Phi3ForCausalLM": _PHI3,
+    "SeedOssForCausalLM": Family(
+        architecture="seed_oss",
+        layer_names=PROJECTIONS
+        | FEED_FORWARD
+        | {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"},
+    ),
     "LlamaForCausalLM": _LLAMA,
     "MistralForCausalLM": _LLAMA,
     "MixtralForCausalLM": _LLAMA,

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Hyperparameters
-from puna.gguf.writer import float32, string, uint32
+from puna.gguf.writer import GgufValue, float32, string, uint32
 
 _LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
+_LONG = ("longrope", "su")
 _UNSCALED = ("", "default", "mrope")
 
 
@@ -43,9 +44,11 @@ def rope_values(config: Config) -> Hyperparameters:
     if kind in ("linear", "yarn"):
         values["rope.scaling.type"] = string(kind)
         values["rope.scaling.factor"] = float32(parameters.number("factor"))
+    elif kind in _LONG:
+        values |= _long_rope_values(config, parameters)
     elif kind not in (*_UNSCALED, "llama3"):
         raise ConversionError(
-            f"config.json: rope scaling {kind[:40]!r} is not known (linear, yarn, llama3 are)"
+            f"config.json: rope scaling {kind[:40]!r} is not known (linear, yarn, llama3, longrope are)"
         )
     if kind == "yarn":
         original = parameters.integer(
@@ -60,6 +63,48 @@ def rope_values(config: Config) -> Hyperparameters:
             if parameters.has(name):
                 values[f"rope.scaling.{key}"] = float32(parameters.number(name))
     return values
+
+
+def _long_rope_values(config: Config, parameters: Config) -> Hyperparameters:
+    longest = config.integer("max_position_embeddings")
+    original = _original_length(config, parameters)
+    scale = longest / max(1, original)
+    attention = math.sqrt(1 + math.log(scale) / math.log(original)) if scale > 1 and original > 1 else 1.0
+    return {
+        "rope.scaling.original_context_length": uint32(original),
+        "rope.scaling.attn_factor": float32(attention),
+    }
+
+
+def _original_length(config: Config, parameters: Config) -> int:
+    name = "original_max_position_embeddings"
+    said = config.integer(name, default=config.integer("max_position_embeddings"))
+    return parameters.integer(name, default=said)
+
+
+def rotary_dims(config: Config, default: float) -> GgufValue:
+    """Of a head's, how many are rotated: the share that the configuration says, else `default`."""
+    head_dim = config.integer(
+        "head_dim",
+        default=config.integer("hidden_size") // max(1, config.integer("num_attention_heads")),
+    )
+    said = config.number("partial_rotary_factor", "rotary_pct", "rope_pct", default=default)
+    share = _parameters(config).number("partial_rotary_factor", default=said)
+    if not 0 <= share <= 1:
+        raise ConversionError(f"config.json: a share of {share} of a head cannot be rotated")
+    return uint32(int(share * head_dim))
+
+
+def rope_tensors(config: Config, head_dim: int) -> dict[str, NDArray[np.float32]]:
+    """By GGUF's names: what frequencies are divided by, for scalings that say it for each."""
+    parameters = _parameters(config)
+    if (factors := frequency_factors(config, head_dim)) is not None:
+        return {"rope_freqs.weight": factors}
+    if _kind(parameters) in _LONG:
+        return {
+            f"rope_factors_{name}.weight": parameters.numbers(f"{name}_factor") for name in ("long", "short")
+        }
+    return {}
 
 
 def frequency_factors(config: Config, head_dim: int) -> NDArray[np.float32] | None:

@@ -134,6 +134,8 @@ class Engines:
             raise UnsupportedModelFile(f"{error}; {other}") from error
 
     async def _host(self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes) -> ModelInfo:
+        if len(source.descriptors) > 1:
+            raise ModelLoadError(f"{name}: llama.cpp runs GGUF files only: create a model from the directory")
         settings = await asyncio.to_thread(self._server_settings, wishes)
         supervisor = WorkerSupervisor(lambda: self._spawn(settings), None, self._on_lost, name="llama.cpp")
         hosted = self._hosted[model_id] = _Hosted(supervisor)
