@@ -54,7 +54,7 @@ def plan_model(
     for name, factors in rope_tensors(config, head_dim(config)).items():
         _add(planned, PlannedTensor(name=name, shape=factors.shape, dtype="F32", values=factors))
     for name, tensor in sources.items():
-        if is_left_out(name, family) or name.endswith((*_SCALES, *_OF_ACTIVATIONS)):
+        if is_left_out(name, family, num_layers(config)) or name.endswith((*_SCALES, *_OF_ACTIVATIONS)):
             continue
         place = place_of(name, family)
         if place is None:

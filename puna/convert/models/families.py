@@ -18,6 +18,7 @@ from puna.convert.models.family import (
     Family,
 )
 from puna.convert.models.layer_norm import LAYER_NORM_FAMILIES
+from puna.convert.models.mixtures import GLM_SPECIAL, MIXTURES
 
 _TRANSFORMER = PROJECTIONS | PRE_NORMS | FEED_FORWARD
 _MIXTRAL = {
@@ -83,6 +84,7 @@ _PHI3 = Family(
 FAMILIES = {
     **ENCODERS,
     **LAYER_NORM_FAMILIES,
+    **MIXTURES,
     "ArceeForCausalLM": Family(
         architecture="arcee",
         layer_names=PROJECTIONS | PRE_NORMS | {"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"},
@@ -101,6 +103,7 @@ FAMILIES = {
             "mlp.down_proj": "ffn_down",
         },
         hyperparameters=extras.glm4,
+        special_tokens=GLM_SPECIAL,
     ),
     "OlmoeForCausalLM": Family(
         architecture="olmoe",

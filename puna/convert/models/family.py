@@ -44,6 +44,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """The tokenizer's file says how many kinds of texts tokens can belong to."""
     skips_padding: bool = False
     """Positions are numbered from behind the padding token's number on, and GGUF's from 0."""
+    has_more_layers: bool = False
+    """Behind the last one that the configuration counts: they predict further tokens, and are left out."""
+    special_tokens: Mapping[str, str] = {}
+    """By their parts, where files do not say which of their tokens play them."""
     has_output: bool = True
     """Otherwise an output matrix is the embedding once more, and left out."""
     defaults: Mapping[str, float] = {}

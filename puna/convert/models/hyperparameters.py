@@ -34,7 +34,8 @@ def head_dim(config: Config) -> int:
 
 def num_experts(config: Config) -> int:
     """0: layers have none."""
-    return config.integer("num_local_experts", "num_experts", default=0, maximum=MAX_HEADS)
+    names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    return config.integer(*names, default=0, maximum=MAX_HEADS)
 
 
 def first_position(family: Family, config: Config) -> int:

@@ -38,12 +38,15 @@ class Place(NamedTuple):
     """Of a tensor that has one expert's values; GGUF has all of a layer in one."""
 
 
-def is_left_out(name: str, family: Family) -> bool:
+def is_left_out(name: str, family: Family, num_layers: int) -> bool:
     """Whether nothing that the engine runs needs it."""
     plain = plain_name(name, family)
     if not family.has_output and plain == "lm_head.weight":
         return True
     if family.left_out and plain.startswith(family.left_out):
+        return True
+    layer = _IN_LAYER.fullmatch(plain.removeprefix(family.layers))
+    if family.has_more_layers and layer and int(layer[1]) >= num_layers:
         return True
     return name.startswith(_OF_IMAGES) or name.endswith(_COMPUTED)
 
@@ -58,7 +61,7 @@ def plain_name(name: str, family: Family) -> str:
 
 def place_of(name: str, family: Family) -> Place | None:
     """None: no such tensor is known. Experts' names may lack an ending."""
-    plain = plain_name(name, family)
+    plain = plain_name(name, family).replace("_correction_bias", "_correction.bias")
     stem, dot, ending = plain.rpartition(".")
     if ending in _OLD_ENDINGS:
         ending = _OLD_ENDINGS[ending]

@@ -42,7 +42,8 @@ def vocabulary_values(files: Files, config: Config, family: Family, size: int) -
         raise ConversionError(f"neither {sentencepiece.NAME} nor {tokenizer_json.NAME} is there")
     if vocabulary.model == "llama" and family.architecture in _WITHOUT_PREFIX:
         vocabulary.add_space_prefix = False
-    values = {**vocabulary.values(size), **special_values(files, config, vocabulary, tokenizer, size)}
+    special = special_values(files, config, vocabulary, tokenizer, size, family.special_tokens)
+    values = {**vocabulary.values(size), **special}
     if tokenizer is not None:
         values |= normalizer_values(tokenizer)
     if family.has_token_types:

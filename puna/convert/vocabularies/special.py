@@ -6,6 +6,7 @@ config.json, which token plays a part, as in llama.cpp's converter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from puna.convert.errors import ConversionError
@@ -22,6 +23,7 @@ _ROLES = {
     "bos": "bos_token_id",
     "eos": "eos_token_id",
     "eot": "eot_token_id",
+    "eom": "eom_token_id",
     "unk": "unknown_token_id",
     "sep": "seperator_token_id",  # as GGUF spells it
     "pad": "padding_token_id",
@@ -31,10 +33,17 @@ _ADDED = ("bos", "eos", "sep")
 
 
 def special_values(
-    files: Files, config: Config, vocabulary: Vocabulary, tokenizer: TokenizerJson | None, size: int
+    files: Files,
+    config: Config,
+    vocabulary: Vocabulary,
+    tokenizer: TokenizerJson | None,
+    size: int,
+    known: Mapping[str, str],
 ) -> dict[str, GgufValue]:
-    """Metadata; size: of the vocabulary. Raises ConversionError."""
-    settings = files.object(CONFIG)
+    """Metadata; size: of the vocabulary. known: tokens by their parts, whatever files say. Raises
+    ConversionError.
+    """
+    settings = files.object(CONFIG) | {f"{role}_token": text for role, text in known.items()}
     added = {} if tokenizer is None else _added(settings, tokenizer)
     for role in _ADDED:
         if isinstance(says := settings.get(f"add_{role}_token"), bool):

@@ -1,0 +1,74 @@
+"""Families of decoders with experts besides those that each token shares."""
+
+from __future__ import annotations
+
+from puna.convert.errors import ConversionError
+from puna.convert.models.config import Config
+from puna.convert.models.family import (
+    EXPERTS,
+    FEED_FORWARD,
+    NORMED_HEADS,
+    PRE_NORMS,
+    PROJECTIONS,
+    Family,
+    Hyperparameters,
+)
+from puna.convert.models.rope import rotary_dims
+from puna.gguf.writer import boolean, float32, uint32
+
+_COUNTS = {
+    "expert_feed_forward_length": ("moe_intermediate_size",),
+    "leading_dense_block_count": ("first_k_dense_replace", "moe_layer_start_index"),
+    "expert_shared_count": ("n_shared_experts", "moe_num_shared_experts"),
+    "expert_group_count": ("n_group",),
+    "expert_group_used_count": ("topk_group",),
+    "interleave_moe_layer_step": ("moe_layer_interval",),
+}
+"""By GGUF's key, the names that configurations have for it, if they say it."""
+_GATING = {"softmax": 1, "sigmoid": 2}
+_SHARED = {
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}
+_CHOICE_BIAS = {"mlp.gate.e_score_correction": "exp_probs_b"}
+_LAYER = PROJECTIONS | NORMED_HEADS | EXPERTS | FEED_FORWARD | _SHARED | _CHOICE_BIAS
+_GLM_END = "<|endoftext|>"
+GLM_SPECIAL = {"bos": _GLM_END, "eos": _GLM_END, "unk": _GLM_END, "eot": "<|user|>"}
+
+
+def _mixture(config: Config, values: Hyperparameters) -> None:
+    for key, names in _COUNTS.items():
+        if any(map(config.has, names)):
+            values[key] = uint32(config.integer(*names))
+    if config.has("routed_scaling_factor"):
+        values["expert_weights_scale"] = float32(config.number("routed_scaling_factor"))
+    if config.has("norm_topk_prob"):
+        values["expert_weights_norm"] = boolean(config.flag("norm_topk_prob"))
+    if config.has("scoring_func"):
+        kind = config.text("scoring_func")
+        if kind not in _GATING:
+            raise ConversionError(f"config.json: scoring_func {kind[:40]!r} is not known")
+        values["expert_gating_func"] = uint32(_GATING[kind])
+
+
+def _glm4moe(config: Config, values: Hyperparameters) -> None:
+    _mixture(config, values)
+    values["rope.dimension_count"] = rotary_dims(config, 0.5)
+    values["expert_gating_func"] = uint32(_GATING["sigmoid"])
+
+
+MIXTURES = {
+    "Dots1ForCausalLM": Family(
+        architecture="dots1", layer_names=_LAYER | PRE_NORMS, hyperparameters=_mixture
+    ),
+    "Glm4MoeForCausalLM": Family(
+        architecture="glm4moe",
+        layer_names=_LAYER
+        | {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"},
+        hyperparameters=_glm4moe,
+        special_tokens={"bos": "[gMASK]", "unk": _GLM_END, "eot": "<|user|>", "eom": "<|observation|>"},
+        has_more_layers=True,
+    ),
+}
+"""By the class that config.json names."""
