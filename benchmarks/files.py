@@ -81,6 +81,11 @@ def synthetic_file(name: str, model: SyntheticModel) -> BenchFile:
     return _made(Store(STORE), model.title, name, partial(write_model, model))
 
 
+def made_file(name: str, title: str, write: Callable[[Path], None]) -> BenchFile:
+    """A model that `write` writes if it is not there. name: in the store."""
+    return _made(Store(STORE), title, name, write)
+
+
 def own_file(path: Path, store: Path) -> BenchFile:
     """A user's GGUF file, copied into the store."""
     _add(Store(store), ModelName.parse("bench"), path)
