@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,29 +15,35 @@ from puna._native import quantize as quantize_rows
 from tests.tiny import Tiny, write_tiny
 
 _WEIGHT_TYPES = ("Q4_K", "Q8_0")  # the second where rows are no whole numbers of the first one's blocks
-_WIDTH, _HEADS = 24, 4
+_WIDTH, _HEADS = 24, 6
 _HEAD_DIM = 4
 _FACTORS = {
     "attention.key_length": _HEAD_DIM,
     "attention.key_length_mla": _HEAD_DIM,
+    "attention.key_length_swa": _HEAD_DIM,
     "attention.kv_lora_rank": _HEAD_DIM,
     "attention.q_lora_rank": _WIDTH,
     "attention.value_length": _HEAD_DIM,
     "attention.value_length_mla": _HEAD_DIM,
+    "attention.value_length_swa": _HEAD_DIM,
+    "embedding_length_per_layer_input": _WIDTH,
     "expert_feed_forward_length": _WIDTH,
     "expert_shared_feed_forward_length": _WIDTH,
+    "feed_forward_length": _WIDTH,
+    "moe_latent_size": _WIDTH,
     "rope.dimension_count": _HEAD_DIM,
+    "rope.dimension_count_swa": _HEAD_DIM,
     "ssm.inner_size": _HEADS * _HEAD_DIM,
     "ssm.state_size": _HEAD_DIM,
     "ssm.time_step_rank": _HEADS,
 }
 """What grows with the model; all else is a count of layers or experts, or a constant."""
-_LISTED = {"attention.head_count_kv": _HEADS}
+_LISTED = {"attention.head_count": _HEADS, "attention.head_count_kv": _HEADS}
 """Where it is a list with a number for each layer. One for all is that of latents, which have one KV head."""
 
 
 def write_enlarged(path: Path, tiny: Tiny) -> str:
-    """Rows of matrices grow by 24, heads and their dimensions by 4. The type of its weights."""
+    """Rows of matrices grow by 24, heads by 6 and their dimensions by 4. The type of its weights."""
     large = replace(
         tiny,
         width=tiny.width * _WIDTH,
@@ -59,13 +66,14 @@ def write_enlarged(path: Path, tiny: Tiny) -> str:
     raise AssertionError(f"rows of {tiny.architecture} cannot be quantized")
 
 
-def _grown(key: str, value: object) -> object:
+def _grown(key: str, value: Any) -> Any:
     factor = _FACTORS.get(key, 1)
     if key == "rope.dimension_sections":
-        return _sections(sum(value) * _HEAD_DIM) if isinstance(value, list) else value
+        return _sections(sum(value) * _HEAD_DIM)
     if isinstance(value, list):
-        return [item * _LISTED.get(key, factor) for item in value]
-    return value * factor if isinstance(value, int) and not isinstance(value, bool) else value
+        factor = _LISTED.get(key, factor)
+        return value if factor == 1 else [item * factor for item in value]
+    return value if factor == 1 else value * factor
 
 
 def _sections(num_pairs: int) -> list[int]:
