@@ -20,7 +20,7 @@ _LOT = 64
 
 _SYSTEM = (
     """You answer questions about the company's handbook. Use only the passages that are given. If they do
-not say, say that you do not know. Answer in two sentences, in plain words, without lists, and name the passage.
+not say, say that you do not know. Answer in two sentences, in plain words, without lists.
 """
     * 3
 )
