@@ -24,8 +24,8 @@ ProgramBuilder::ProgramBuilder(std::shared_ptr<GgufFile> file, const std::string
 }
 
 void ProgramBuilder::op(const OpCall& call) {
-  for (const OpFamily family : {kAttentionOps, kColumnOps, kElementwiseOps, kEncoderOps, kExpertOps,
-                                kLinearOps, kNormOps, kRecurrenceOps, kRopeOps, kRowOps}) {
+  for (const OpFamily family : {kAltUpOps, kAttentionOps, kColumnOps, kElementwiseOps, kEncoderOps,
+                                kExpertOps, kLinearOps, kNormOps, kRecurrenceOps, kRopeOps, kRowOps}) {
     for (const OpDefinition& definition : family)
       if (definition.name == call.name) return definition.build(*this, call);
   }

@@ -75,6 +75,14 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
   if (bias != nullptr) add(out, bias, n, out);
 }
 
+void gaussian_top_k(const float* x, float deviations, int64_t n, float* out) {
+  const float mean = sum(x, n, 0, [](f32x16 v, f32x16 total) { return total + v; }) / (float)n;
+  const float squares =
+      sum(x, n, mean, [mean](f32x16 v, f32x16 total) { return fma(v - mean, v - mean, total); });
+  const float least = mean + deviations * std::sqrt(squares / (float)(n - 1));
+  map(x, x, n, out, [least](f32x16 v, f32x16) { return relu(v - least); });
+}
+
 void rope_normal(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                  const float* sin) {
   const int64_t half = rotary_dim / 2;

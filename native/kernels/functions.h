@@ -28,6 +28,7 @@
   X(mul)                 \
   X(scale)               \
   X(softcap)             \
+  X(gaussian_top_k)      \
   X(clamp)               \
   X(xielu)               \
   X(short_conv)          \

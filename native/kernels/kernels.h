@@ -248,6 +248,8 @@ struct Kernels {
   void (*mul)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+  // How far each value exceeds the mean by more than so many standard deviations; 0 for the others.
+  void (*gaussian_top_k)(const float* x, float deviations, int64_t n, float* out);
   // Into [-limit, limit].
   void (*clamp)(const float* x, float limit, int64_t n, float* out);
   void (*xielu)(const Xielu& f, const float* x, int64_t n, float* out);

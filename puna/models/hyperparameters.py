@@ -59,6 +59,17 @@ class Hyperparameters:
             raise HyperparameterError(f"metadata {self.key(name)} has values beyond 0 and {maximum}")
         return [int(value) for value in values]
 
+    def numbers(self, name: str, count: int) -> list[float] | None:
+        """An array of so many finite numbers; None if there is no array of that name."""
+        values = self._metadata.get(self.key(name))
+        if not isinstance(values, np.ndarray):
+            return None
+        if values.dtype.kind != "f" or values.shape != (count,) or not np.isfinite(values).all():
+            raise HyperparameterError(
+                f"metadata {self.key(name)} is {described(values)}, not {count} finite numbers"
+            )
+        return [float(value) for value in values]
+
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number."""
         value = self._get(name, default)

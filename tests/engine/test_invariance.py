@@ -39,7 +39,7 @@ TEXTS = [
     f"Text: {SENTENCE}\nCopy: {SENTENCE}\n\nText: Rain fell on the harbour all night.\nCopy:",
     " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
 ]
-MODELS = ["smollm2", "gemma2", "mixtral", "gpt-oss", "deepseek2", "gemma4-small", "jais"]
+MODELS = ["smollm2", "gemma2", "gemma3n", "gemma4-small", "mixtral", "gpt-oss", "deepseek2", "jais"]
 RECURRENT = ["qwen35", "lfm2", "granitehybrid-experts", "falcon-h1", "mamba2"]
 ADAPTERS = ["first", "second"]
 Answer = list[tuple[int, float, list[tuple[int, float]]]]

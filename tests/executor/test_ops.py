@@ -168,6 +168,70 @@ def test_binary(evaluate, op: str) -> None:
     np.testing.assert_array_equal(evaluate([a, b], define), a + b if op == "Add" else a * b)
 
 
+def test_what_exceeds_the_mean_by_some_deviations(evaluate) -> None:
+    x = random(TOKENS, 111, scale=3) + 2
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(111)
+        b.op("GaussianTopK", [x], [out], [], deviations=0.7)
+        return out, 111
+
+    exact = x.astype(float)
+    least = exact.mean(1, keepdims=True) + 0.7 * exact.std(1, ddof=1, keepdims=True)
+    np.testing.assert_allclose(evaluate([x], define), np.maximum(exact - least, 0), rtol=1e-5, atol=1e-5)
+
+
+def test_groups_are_brought_to_a_magnitude(evaluate) -> None:
+    x, like = random(TOKENS, 3 * WIDTH), random(TOKENS, WIDTH, scale=5)
+    x[0, :WIDTH] = 0
+
+    def define(b: ProgramBuilder, x: int, like: int) -> tuple[int, int]:
+        out = b.buffer(3 * WIDTH)
+        b.op("MatchMagnitude", [x, like], [out], [])
+        return out, 3 * WIDTH
+
+    groups = x.reshape(TOKENS, 3, WIDTH).astype(float)
+    wanted = np.linalg.norm(like.astype(float), axis=1)[:, None, None]
+    size = np.maximum(np.linalg.norm(groups, axis=2, keepdims=True), 1e-30)
+    expected = (groups * (wanted / size)).reshape(TOKENS, -1)
+    np.testing.assert_allclose(evaluate([x, like], define), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["AltUpPredict", "AltUpCorrect", "AltUpAddToOthers"])
+def test_streams(evaluate, op: str) -> None:
+    num_streams = 3
+    x, y = random(TOKENS, num_streams * WIDTH), random(TOKENS, WIDTH, seed=1)
+    weights = random(TOKENS, num_streams ** (2 if op == "AltUpPredict" else 1), seed=2)
+    inputs = {"AltUpPredict": [x, weights], "AltUpCorrect": [x, y, weights], "AltUpAddToOthers": [x, y]}[op]
+
+    def define(b: ProgramBuilder, *buffers: int) -> tuple[int, int]:
+        out = b.buffer(num_streams * WIDTH)
+        attributes = {"num_streams": num_streams} if op == "AltUpPredict" else {}
+        b.op(op, list(buffers), [out], [], **attributes)
+        return out, num_streams * WIDTH
+
+    streams, one = x.reshape(TOKENS, num_streams, WIDTH).astype(float), y[:, None].astype(float)
+    if op == "AltUpPredict":
+        mixed = weights.reshape(TOKENS, num_streams, num_streams).astype(float) @ streams
+        expected = streams + mixed
+    elif op == "AltUpCorrect":
+        expected = streams + (1 + weights.astype(float))[:, :, None] * (one - streams[:, :1])
+    else:
+        expected = streams + one * np.array([0, 1, 1])[None, :, None]
+    np.testing.assert_allclose(evaluate(inputs, define), expected.reshape(TOKENS, -1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_tensor_of_one_value_multiplies_all(evaluate) -> None:
+    x, factor = random(TOKENS, 111), random(1)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(111)
+        b.op("MulVector", [x], [out], ["factor"])
+        return out, 111
+
+    np.testing.assert_array_equal(evaluate([x], define, {"factor": factor}), x * factor)
+
+
 def test_one_column_multiplies_all(evaluate) -> None:
     x, factors = random(TOKENS, WIDTH), random(TOKENS, 1)
 

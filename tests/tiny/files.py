@@ -59,6 +59,8 @@ class Tiny:
     output_bias: bool = False
     ffn_scale: float = 1.0
     """Of what the feed-forward part adds: little of GELU, which llama.cpp rounds to half precision."""
+    attention_scale: float = 1.0
+    """Of what attention adds, where a norm says how much."""
 
 
 def byte_level_vocabulary() -> tuple[list[str], list[int], list[str]]:
@@ -98,6 +100,8 @@ def write_tiny(
             weight = weight * np.float32(tiny.embedding_scale)
         if name == "output.weight":  # as if tied, or what is likeliest would hang on roundings
             weight += embedding
+        if name.endswith(("post_attention_norm.weight", "laurel_post_norm.weight")):
+            weight *= tiny.attention_scale
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
         else:

@@ -11,6 +11,9 @@ from tests.tiny.parts import EXPERTS
 WINDOWED_HEAD = 16
 OWN = 32  # values of a layer's own embedding
 
+# Of Gemma 3n, in which llama.cpp has the first 20 layers keep keys and values, whatever the file says.
+OWN_3N, STREAMS, LAYERS_3N = 256, 4, 23
+
 # The fourth and fifth keep for those behind them.
 SHARED_WINDOWS = [True, True, False, True, False, True, True, False]
 SHARED = 3
@@ -65,6 +68,34 @@ def per_layer_embeddings(tiny: Tiny, vocab: int) -> Tensors:
     }
 
 
+def gemma3n(tiny: Tiny, layer: int) -> Tensors:
+    width, rank = tiny.width, 64
+    return transformer(tiny, layer) | {
+        "inp_gate.weight": (OWN_3N, width),
+        "proj.weight": (width, OWN_3N),
+        "post_norm.weight": (width,),
+        "altup_correct_coef.weight": (STREAMS, STREAMS),
+        "altup_correct_scale.weight": (width,),
+        "altup_predict_coef.weight": (STREAMS**2, STREAMS),
+        "altup_router.weight": (STREAMS, width),
+        "altup_router_norm.weight": (width,),
+        "laurel_l.weight": (rank, width),
+        "laurel_r.weight": (width, rank),
+        "laurel_post_norm.weight": (width,),
+    }
+
+
+def streams(tiny: Tiny, vocab: int) -> Tensors:
+    own = OWN_3N
+    return {
+        "altup_proj.weight": (STREAMS - 1, tiny.width, tiny.width),
+        "altup_unembd_proj.weight": (STREAMS - 1, tiny.width, tiny.width),
+        "per_layer_token_embd.weight": (vocab, tiny.layers * own),
+        "per_layer_model_proj.weight": (tiny.layers * own, tiny.width),
+        "per_layer_proj_norm.weight": (own,),
+    }
+
+
 HEADS = {
     "attention.key_length_swa": WINDOWED_HEAD,
     "attention.value_length_swa": WINDOWED_HEAD,
@@ -110,5 +141,28 @@ GEMMAS = {
         },
         layer_tensors=gemma4_small,
         model_tensors=per_layer_embeddings,
+    ),
+    "gemma3n": Tiny(
+        "gemma3n",
+        layers=LAYERS_3N,
+        width=64,
+        heads=4,
+        head_dim=32,
+        ffn=96,
+        qk_norm=True,
+        post_norm=True,
+        ffn_scale=0.1,
+        attention_scale=0.2,
+        metadata={
+            "attention.sliding_window": 37,
+            "attention.sliding_window_pattern": [layer % 5 != 4 for layer in range(LAYERS_3N)],
+            "attention.shared_kv_layers": LAYERS_3N - 20,
+            "activation_sparsity_scale": [1.6448533535003662] * 10 + [0.0] * (LAYERS_3N - 10),
+            "altup.num_inputs": STREAMS,
+            "embedding_length_per_layer_input": OWN_3N,
+            "rope.freq_base": 50000.0,
+        },
+        layer_tensors=gemma3n,
+        model_tensors=streams,
     ),
 }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 _FLOATS = (
     "attn_rel_b.weight",
     "token_types.weight",
+    "_coef.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "norm.weight",

@@ -137,6 +137,19 @@ void activate(ProgramBuilder& builder, const OpCall& call) {
   elementwise<1>(builder, call, run);
 }
 
+// Over the whole row.
+void gaussian_top_k(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t width = builder.width(out);
+  builder.expect_width(x, width);
+  require(width > 1, "a single value has no deviation");
+  const auto run = [=, deviations = call.number("deviations")](const RowRun& row) {
+    row.kernels.gaussian_top_k(row.at(x), deviations, width, row.at(out));
+  };
+  builder.append(builder.token_stage(builder.domain(x)), {{x}, out, 1, run});
+}
+
 void glu(ProgramBuilder& builder, const OpCall& call) {
   const auto run = [glu = builder.kernels().glu, activation = activation_named(call.text("activation"))](
                        const float* gate, const float* up, int64_t n, float* out) {
@@ -146,17 +159,10 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
 }
 
 constexpr OpDefinition kOps[] = {
-    {"Add", add},
-    {"AddFirstRow", add_first_row},
-    {"AddVector", add_vector},
-    {"Mul", mul},
-    {"MulVector", mul_vector},
-    {"Scale", scale},
-    {"Softcap", softcap},
-    {"Clamp", clamp},
-    {"Xielu", xielu},
-    {"Activation", activate},
-    {"Glu", glu},
+    {"Add", add},         {"AddFirstRow", add_first_row},   {"AddVector", add_vector},
+    {"Mul", mul},         {"MulVector", mul_vector},        {"Scale", scale},
+    {"Softcap", softcap}, {"GaussianTopK", gaussian_top_k}, {"Clamp", clamp},
+    {"Xielu", xielu},     {"Activation", activate},         {"Glu", glu},
 };
 
 }  // namespace

@@ -106,11 +106,33 @@ void softmax(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.domain(x)), {{x}, out, 1, run});
 }
 
-constexpr OpDefinition kOps[] = {{"RmsNorm", rms_norm},
-                                 {"LayerNorm", layer_norm},
-                                 {"Standardize", standardize},
-                                 {"L2Norm", l2_norm},
-                                 {"Softmax", softmax}};
+float magnitude(const float* x, int64_t n) {
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return static_cast<float>(std::sqrt(squares));
+}
+
+// Groups as wide as `like`, each brought to its magnitude.
+void match_magnitude(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(2, 1, 0);
+  const int x = call.inputs[0], like = call.inputs[1], out = call.outputs[0];
+  const int64_t width = builder.width(x), group = builder.width(like);
+  builder.expect_width(out, width);
+  require(width % group == 0, "groups of " + text(group) + " do not divide a width of " + text(width));
+  const auto run = [=](const RowRun& row) {
+    constexpr float kSmallest = 1e-30f;
+    const float wanted = magnitude(row.at(like), group);
+    for (int64_t i = 0; i < width; i += group) {
+      const float factor = wanted / std::max(magnitude(row.at(x) + i, group), kSmallest);
+      row.kernels.scale(row.at(x) + i, factor, group, row.at(out) + i);
+    }
+  };
+  builder.append(builder.token_stage(builder.common_domain(call.inputs)), {call.inputs, out, 1, run});
+}
+
+constexpr OpDefinition kOps[] = {
+    {"RmsNorm", rms_norm}, {"LayerNorm", layer_norm},           {"Standardize", standardize},
+    {"L2Norm", l2_norm},   {"MatchMagnitude", match_magnitude}, {"Softmax", softmax}};
 
 }  // namespace
 

@@ -15,8 +15,8 @@ struct OpDefinition {
 };
 
 using OpFamily = std::span<const OpDefinition>;
-extern const OpFamily kAttentionOps, kColumnOps, kElementwiseOps, kEncoderOps, kExpertOps, kLinearOps,
-    kNormOps, kRecurrenceOps, kRopeOps, kRowOps;
+extern const OpFamily kAltUpOps, kAttentionOps, kColumnOps, kElementwiseOps, kEncoderOps, kExpertOps,
+    kLinearOps, kNormOps, kRecurrenceOps, kRopeOps, kRowOps;
 
 // What ops of several families use.
 Activation activation_named(const std::string& name);

@@ -4,6 +4,7 @@ What an op computes is in the first line of its description: (inputs) -> output.
 attributes, which a device gets by their names.
 """
 
+from puna.graph.ops.altup import AltUpAddToOthers, AltUpCorrect, AltUpPredict
 from puna.graph.ops.attention import (
     Attention,
     EncoderAttention,
@@ -20,6 +21,7 @@ from puna.graph.ops.elementwise import (
     Clamp,
     Columns,
     Concat,
+    GaussianTopK,
     Glu,
     Mul,
     MulVector,
@@ -29,7 +31,7 @@ from puna.graph.ops.elementwise import (
 )
 from puna.graph.ops.experts import Moe
 from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, PooledRows, Rows, SampledRows
-from puna.graph.ops.norms import L2Norm, LayerNorm, RmsNorm, Softmax, Standardize
+from puna.graph.ops.norms import L2Norm, LayerNorm, MatchMagnitude, RmsNorm, Softmax, Standardize
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
 
@@ -38,6 +40,9 @@ __all__ = [
     "Add",
     "AddFirstRow",
     "AddVector",
+    "AltUpAddToOthers",
+    "AltUpCorrect",
+    "AltUpPredict",
     "Attention",
     "Clamp",
     "Columns",
@@ -46,12 +51,14 @@ __all__ = [
     "EmbedPosition",
     "EncoderAttention",
     "GatedDeltaNet",
+    "GaussianTopK",
     "Glu",
     "HeadLinear",
     "L2Norm",
     "LatentAttention",
     "LayerNorm",
     "Linear",
+    "MatchMagnitude",
     "Moe",
     "Mul",
     "MulVector",

@@ -94,6 +94,13 @@ class Clamp(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class GaussianTopK(Op):
+    """(x) -> max(0, x - mean - deviations * standard deviation), over all columns (Gemma 3n's sparsity)."""
+
+    deviations: float
+
+
+@dataclass(frozen=True, slots=True)
 class Activation(Op):
     """(x) -> function(x). function: silu, gelu, relu, relu_squared, sigmoid, softplus or tanh."""
 

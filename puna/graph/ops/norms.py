@@ -50,6 +50,17 @@ class Softmax(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class MatchMagnitude(Op):
+    """(x, like) -> x * |like| / |x|, over consecutive groups as wide as `like`."""
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        width, group = inputs
+        if width % group:
+            raise GraphError(f"groups of {group} do not divide a width of {width}")
+        return width
+
+
+@dataclass(frozen=True, slots=True)
 class L2Norm(Op):
     """(x) -> x / sqrt(|x|^2 + eps) over consecutive groups of `size` columns."""
 

@@ -34,6 +34,7 @@ ARCHITECTURES = {
     "gemma-embedding": "encoders.gemma_embedding",
     "gemma2": "gemma.gemma2",
     "gemma3": "gemma.gemma3",
+    "gemma3n": "gemma.gemma3n",
     "gemma4": "gemma.gemma4",
     "glm4": "post_norm.glm4",
     "glm4moe": "mixtures.glm4moe",

@@ -12,7 +12,7 @@ import math
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Embed, L2Norm, Linear, Moe, MulVector, Rows, Scale, Softcap
 from puna.models.architectures.gemma.per_layer_embeddings import PerLayerEmbeddings
-from puna.models.architectures.gemma.shared_kv import kept_by, normed_attention
+from puna.models.architectures.gemma.shared_kv import keeping_layers, kept_by, normed_attention
 from puna.models.blocks import gated, logits, norm
 from puna.models.decoder import Stack
 from puna.models.heads import layer_heads
@@ -25,9 +25,7 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
     d = Stack.read(p)
     window = p.integer("attention.sliding_window", maximum=MAX_CONTEXT)
     heads = layer_heads(p, layer_windows(p, d.num_layers, period=6, size=window))
-    num_keeping = d.num_layers - p.integer(
-        "attention.shared_kv_layers", 0, minimum=0, maximum=max(0, d.num_layers - 2)
-    )
+    num_keeping = keeping_layers(p, d.num_layers, num_sharing=0)
     rotations = [
         unscaled_rope(p, "neox", of.head_dim, p.number("rope.freq_base_swa", 10000.0), suffix="_swa")
         if of.window

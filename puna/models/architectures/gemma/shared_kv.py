@@ -11,6 +11,16 @@ from puna.graph.ops import Attention, L2Norm, Linear, Rope, Scale, SharedAttenti
 from puna.models.blocks import norm
 from puna.models.decoder import Stack
 from puna.models.heads import Heads
+from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+
+
+def keeping_layers(p: Hyperparameters, num_layers: int, *, num_sharing: int) -> int:
+    """How many layers, the first ones, keep keys and values. num_sharing: where the file is silent."""
+    name = "attention.shared_kv_layers"
+    num_sharing = p.integer(name, num_sharing, minimum=0)
+    if num_sharing and num_layers - num_sharing < 2:
+        raise HyperparameterError(f"metadata {p.key(name)} is {num_sharing} of {num_layers} layers")
+    return num_layers - num_sharing
 
 
 def kept_by(layer: int, num_keeping: int, window: int) -> int:
