@@ -46,9 +46,10 @@ void Unigram::go_on(std::string_view word, uint32_t from) {
     ways_[to].token = token;
   };
   bool known = false;
+  const size_t reach = vocabulary_.reach(word.substr(way.place));
   for (uint32_t to = from + 1; to < ways_.size(); ++to) {
     const size_t length = ways_[to].place - way.place;
-    if (length > vocabulary_.longest()) break;
+    if (length > reach) break;
     const uint64_t hash = vocabulary_.hash().part(way.hash, ways_[to].hash, powers_[length]);
     const int32_t token = vocabulary_.find(word.substr(way.place, length), hash);
     if (token < 0 || !vocabulary_.is_sought(token)) continue;

@@ -75,7 +75,7 @@ bool WordPiece::append_tokens(std::vector<int32_t>& tokens) {
   hashes_.assign(1, 0);
   for (size_t at = 0; at < word.size(); ++at) hashes_.push_back(hash.extend(hashes_[at], word.substr(at, 1)));
   for (size_t begin = 0; begin < word.size();) {
-    size_t length = std::min(word.size() - begin, vocabulary_.longest());
+    size_t length = vocabulary_.reach(word.substr(begin));
     int32_t token = -1;
     for (; length > 0; --length) {
       const size_t end = begin + length;

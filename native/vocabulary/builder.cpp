@@ -72,6 +72,7 @@ struct VocabularyBuilder::Tables {
   std::vector<uint32_t> char_map = {};
   std::string_view replacements = {};
   std::vector<int32_t> user_defined = {};
+  std::vector<uint16_t> reaches = {};
 };
 
 VocabularyBuilder::VocabularyBuilder(const std::vector<std::string_view>& texts)
@@ -169,12 +170,13 @@ std::vector<uint8_t> VocabularyBuilder::sentencepiece(std::vector<float> scores)
 std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float unknown_score,
                                                 std::string_view char_map) const {
   if (scores.size() != size()) throw Error("there must be one score for each token");
-  check_sought(scores);
+  std::vector<uint16_t> reaches = this->reaches(scores);
   Tables tables{.algorithm = Algorithm::kUnigram,
                 .byte_tokens = std::vector<int32_t>(256, -1),
                 .scores = std::move(scores),
                 .before_space = characters_before_space(),
-                .unknown_score = unknown_score};
+                .unknown_score = unknown_score,
+                .reaches = std::move(reaches)};
   if (!char_map.empty()) {
     uint32_t num_bytes = 0;  // of nodes
     if (char_map.size() >= sizeof num_bytes) std::memcpy(&num_bytes, char_map.data(), sizeof num_bytes);
@@ -191,17 +193,25 @@ std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float
 }
 
 std::vector<uint8_t> VocabularyBuilder::word_pieces() const {
-  check_sought({});
-  return pack({.algorithm = Algorithm::kWordPiece, .byte_tokens = std::vector<int32_t>(256, -1)});
+  return pack({.algorithm = Algorithm::kWordPiece,
+               .byte_tokens = std::vector<int32_t>(256, -1),
+               .reaches = reaches({})});
 }
 
 // scores: of tokens that are not sought, -infinity; empty: all are.
-void VocabularyBuilder::check_sought(const std::vector<float>& scores) const {
+std::vector<uint16_t> VocabularyBuilder::reaches(const std::vector<float>& scores) const {
+  std::vector<uint16_t> reaches(kReachPlaces, kReachBytes - 1);
   for (size_t token = 0; token < size(); ++token) {
     if (!scores.empty() && !std::isfinite(scores[token])) continue;
-    if (const size_t bytes = text(token).size(); bytes > kMaxSoughtBytes)
-      throw Error("token " + std::to_string(token) + ": " + too_many("bytes", bytes, kMaxSoughtBytes));
+    const std::string_view sought = text(token);
+    if (sought.size() > kMaxSoughtBytes)
+      throw Error("token " + std::to_string(token) + ": " +
+                  too_many("bytes", sought.size(), kMaxSoughtBytes));
+    if (sought.size() < kReachBytes) continue;
+    uint16_t& reach = reaches[reach_place(sought)];
+    reach = std::max(reach, static_cast<uint16_t>(sought.size()));
   }
+  return reaches;
 }
 
 std::vector<int32_t> VocabularyBuilder::user_defined() const {
@@ -287,6 +297,7 @@ std::vector<uint8_t> VocabularyBuilder::pack(const Tables& tables) const {
   packer.add(kCharMap, tables.char_map);
   packer.add(kReplacements, tables.replacements);
   packer.add(kUserDefined, tables.user_defined);
+  packer.add(kReaches, tables.reaches);
   return packer.finish();
 }
 

@@ -57,7 +57,7 @@ class VocabularyBuilder {
   std::vector<MergeSlot> merge_table(const std::vector<std::string_view>& merges) const;
   std::vector<FinderNode> finder(bool all) const;
   std::vector<uint32_t> characters_before_space() const;
-  void check_sought(const std::vector<float>& scores) const;
+  std::vector<uint16_t> reaches(const std::vector<float>& scores) const;
   std::vector<int32_t> user_defined() const;
   std::vector<uint8_t> pack(const Tables& tables) const;
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace puna {
 
@@ -89,6 +90,15 @@ struct FinderNode {
   uint32_t label = 0;         // the byte that leads here
 };
 
+// Where it is noted how long the tokens are that begin as a text does; several beginnings share a place.
+constexpr size_t kReachBytes = 3, kReachPlaces = size_t{1} << 16;
+
+constexpr size_t reach_place(std::string_view text) {
+  uint32_t beginning = 0;
+  for (size_t i = 0; i < kReachBytes; ++i) beginning = beginning << 8 | static_cast<uint8_t>(text[i]);
+  return beginning * 0x9e3779b1u >> 16;
+}
+
 enum SectionId : size_t {
   kTextEnds,      // uint32: where each token's text ends in kTexts
   kTexts,         // char
@@ -104,6 +114,7 @@ enum SectionId : size_t {
   kCharMap,       // uint32: nodes of a CharMap, unigram only
   kReplacements,  // char: its replacements
   kUserDefined,   // int32: tokens, by their text, unigram only
+  kReaches,       // uint16 each place: bytes of the longest token that is sought, unigram and WordPiece only
   kNumSections,
 };
 

@@ -66,8 +66,10 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
   user_defined_ = section<int32_t>(kUserDefined);
   check_tokens();
   check_tables();
-  for (size_t token = 0; token < size(); ++token)
-    if (!unigram || is_sought(static_cast<int32_t>(token))) longest_ = std::max(longest_, text(token).size());
+  const bool seeks = unigram || header_.algorithm == Algorithm::kWordPiece;
+  reaches_ = section<uint16_t>(kReaches, seeks ? kReachPlaces : 0);
+  for (const uint16_t reach : reaches_) longest_ = std::max<size_t>(longest_, reach);
+  check(longest_ <= kMaxSoughtBytes, "list of lengths");
 }
 
 void Vocabulary::check_tokens() const {

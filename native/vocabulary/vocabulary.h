@@ -1,6 +1,7 @@
 // Reads a vocabulary in the form of format.h, in place.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -34,7 +35,13 @@ class Vocabulary {
     return texts_.substr(begin, ends_[token] - begin);
   }
   std::span<const uint8_t> traits() const { return traits_; }
-  size_t longest() const { return longest_; }  // bytes of a token that is sought in text
+  // Unigram and WordPiece: bytes of a token that is sought in text, of any or of those that the text begins
+  // with, or more.
+  size_t longest() const { return longest_; }
+  size_t reach(std::string_view text) const {
+    return text.size() < kReachBytes ? text.size()
+                                     : std::min<size_t>(text.size(), reaches_[reach_place(text)]);
+  }
   TokenKind kind(size_t token) const { return static_cast<TokenKind>(traits_[token] & kKindMask); }
 
   int32_t find(std::string_view text) const {  // -1: none
@@ -78,6 +85,7 @@ class Vocabulary {
   std::string_view word_pattern_;
   std::span<const int32_t> user_defined_;
   CharMap char_map_;
+  std::span<const uint16_t> reaches_;
 };
 
 }  // namespace puna

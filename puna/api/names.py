@@ -38,3 +38,10 @@ async def find_model(store: Store, text: str, *, missing: ApiError | None = None
         return await asyncio.to_thread(store.find, name)
     except ModelNotFound as error:
         raise missing or ApiError(404, f"model '{text}' not found") from error
+
+
+def missing_model(model: str) -> ApiError:
+    """For those who ask a model for vectors."""
+    if not model:
+        return ApiError(404, "model '' not found")
+    return ApiError(404, f'model "{model}" not found, try pulling it first')

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # who only asks for inputs need not load it
     from puna.tokenizer import Tokenizer
 
 _TOO_LONG = "the input length exceeds the context length"
-_NO_ROOM = "input after truncation exceeds maximum context length"
+NO_ROOM = "input after truncation exceeds maximum context length"
 _EMPTY = "an input is empty, and the model puts no token of its own before it"
 
 
@@ -40,7 +40,7 @@ def _encode(text: str, request: InputsRequest, tokenizer: Tokenizer) -> list[int
     begin, end = _missing(tokenizer.begin_id, tokens[:1]), _missing(tokenizer.end_id, tokens[-1:])
     room = request.context_length - len(begin) - len(end)
     if room <= 0:
-        raise PromptError(_NO_ROOM)
+        raise PromptError(NO_ROOM)
     if len(tokens) > room:
         if not request.truncate:
             raise PromptError(_TOO_LONG)

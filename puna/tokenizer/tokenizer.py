@@ -33,6 +33,8 @@ class Tokenizer:
         """Whether `encode` with `add_special` begins with `bos_id`; then that is not None."""
         self.add_eos = Convention.ADD_EOS in self.conventions
         self.separator_id: int | None = vocabulary.separator_id
+        self.add_separator = Convention.ADD_SEPARATOR in self.conventions
+        """Between two texts; then there is one."""
         ends_with_eos = self.eos_id if self.add_eos else None
         self.begin_id = self.bos_id if self.add_bos else None
         """What `encode` with `add_special` puts in front of a text."""

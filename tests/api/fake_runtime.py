@@ -84,6 +84,8 @@ class FakeRuntime:
         self.pooling: Pooling = "last"
         self.embedding = array("f", [3, 0, 4, 0])
         """Of every prompt, but that the second value is its number of tokens."""
+        self.scores: list[float] | None = None
+        """Of every pair; None: one, its number of tokens."""
         self.num_loads = 0
         self.num_held = 0
         """Models held by a request right now."""
@@ -165,6 +167,8 @@ class FakeRuntime:
         if request.pooling is not None and not self.script.hangs:
             vector = self.embedding[:]
             vector[1] = len(request.prompt)
+            if request.pooling == "rank":
+                vector = array("f", [len(request.prompt)] if self.scores is None else self.scores)
             yield StepOutput(request_id=request.id, finish_reason="stop", embedding=vector.tobytes())
             return
         script = self.script.by_seed.get(request.sampling.seed, self.script)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from puna.api import embedding
+from puna.api.pooled import embedding
 from tests.api.conftest import AddModel, Client
 from tests.api.fake_runtime import FakeRuntime
 

@@ -30,7 +30,7 @@ class WorkersHere:
     async def run(self, job: Job):
         if job.model is not None and job.model.number not in self._attached:
             side = job.model.side
-            attach = Attach(job.model.number, side.template, side.fill_in)
+            attach = Attach(job.model.number, side.template, side.fill_in, side.rank_template)
             self._service.handle(attach, [job.model.vocabulary])
             self._attached.add(job.model.number)
         return self._service.handle(job.message, job.descriptors)

@@ -7,12 +7,13 @@ from array import array
 import msgspec
 from starlette.requests import Request
 
-from puna.api import embedding
 from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.embedding import EmbedRequest, Vector, encoded
 from puna.api.errors import ApiError
 from puna.api.ollama.errors import ollama_error_body
+from puna.api.pooled import embedding
+from puna.api.pooled.embedding import EmbedRequest, encoded
+from puna.api.pooled.prompts import Vector
 from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import ModelRequest
 

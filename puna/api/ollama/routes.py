@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 import puna
-from puna.api.embedding import EmbedRequest
 from puna.api.faces import Face
 from puna.api.observability import routes as observability
 from puna.api.ollama import blobs, cloud, create, embed, generate, listing, manage, pull, push, show
@@ -17,6 +16,7 @@ from puna.api.ollama.errors import OllamaError, ollama_error_reply
 from puna.api.ollama.reply import ChatReply, GenerateReply
 from puna.api.openapi import routes as openapi
 from puna.api.openapi.operation import NDJSON, OF_MODELS, Operation, of_model
+from puna.api.pooled.embedding import EmbedRequest
 from puna.api.replying.replies import json_response
 from puna.api.requests import ChatRequest, GenerateRequest
 from puna.registry.progress import Progress

@@ -12,9 +12,9 @@ from starlette.requests import Request
 
 from puna.api.bodies.body import read_body
 from puna.api.context import context_of
-from puna.api.embedding import EmbedReply, EmbedRequest, embed
 from puna.api.errors import ApiError
 from puna.api.openai.errors import openai_error_body
+from puna.api.pooled.embedding import EmbedReply, EmbedRequest, embed
 from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import Extensions, extensions_of
 

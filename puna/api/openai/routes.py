@@ -11,6 +11,7 @@ from puna.api.openai.completions.schema import CompletionRequest
 from puna.api.openai.embeddings import EmbeddingList, EmbeddingsRequest, embeddings
 from puna.api.openai.errors import OpenAIError, openai_error_reply
 from puna.api.openai.objects import ChatChoice, Completion, TextChoice
+from puna.api.openai.rerank import RerankReply, RerankRequest, rerank, rerank_by_logits
 from puna.api.openai.responses.endpoint import responses
 from puna.api.openai.responses.objects import ResponseObject
 from puna.api.openai.responses.schema import ResponsesRequest
@@ -33,6 +34,12 @@ OPENAI_ROUTES = [
         "/v1/completions", completions, of_model(CompletionRequest, Completion[TextChoice], streams=EVENTS)
     ),
     OPENAI.post("/v1/embeddings", embeddings, of_model(EmbeddingsRequest, EmbeddingList)),
+    OPENAI.post("/v1/rerank", rerank, of_model(RerankRequest, RerankReply)),
+    OPENAI.post("/v2/rerank", rerank, of_model(RerankRequest, RerankReply)),
+    *(
+        OPENAI.post(path, rerank_by_logits, of_model(RerankRequest, RerankReply))
+        for path in ("/rerank", "/reranking", "/v1/reranking")
+    ),
     OPENAI.post("/v1/audio/{kind}", missing.audio, _MISSING),
     OPENAI.post("/v1/images/{kind}", missing.images, _MISSING),
 ]

@@ -10,6 +10,7 @@ from puna.backends.base import ModelSource
 from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest, check_tokens
+from puna.chat.ranking_inputs import PairsRequest
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.daemon.busy import ServerBusy
 from puna.daemon.text.model import TextModel, UnusedModels, identity_of
@@ -24,6 +25,7 @@ from puna.worker.text.messages import (
     Describe,
     Detokenize,
     EncodeInputs,
+    EncodePairs,
     Inspect,
     OpenModel,
     Tokenize,
@@ -148,6 +150,12 @@ class TextPool:
     async def encode_inputs(self, model: TextModel, request: InputsRequest) -> list[list[int]]:
         """Raises PromptError."""
         message = EncodeInputs(model.number, request)
+        is_long = request.num_chars > _LONG_CHARS
+        return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
+
+    async def encode_pairs(self, model: TextModel, request: PairsRequest) -> list[list[int]]:
+        """Raises PromptError."""
+        message = EncodePairs(model.number, request)
         is_long = request.num_chars > _LONG_CHARS
         return await self._workers.run(Job(message, (), key=model.number, model=model, is_long=is_long))
 

@@ -177,7 +177,8 @@ class TextWorkers:
             worker.attached.remove(model.number)
         else:
             await worker.client.call(
-                Attach(model.number, model.side.template, model.side.fill_in), [model.vocabulary]
+                Attach(model.number, model.side.template, model.side.fill_in, model.side.rank_template),
+                [model.vocabulary],
             )
         worker.attached.append(model.number)
         if len(worker.attached) > _MAX_ATTACHED:

@@ -185,7 +185,7 @@ class LlamaServer:
             weight_bytes=file.weight_bytes,
             can_shift=False,
             hidden_size=meta.n_embd,
-            pooling=file.pooling,
+            pooling=file.pooling or "last",
             scratch_bytes=self._hosted.private_bytes,
             kernels="llama.cpp",
             engine="llamacpp",

@@ -10,6 +10,7 @@ from puna.chat.embedding_inputs import InputsRequest
 from puna.chat.errors import PromptError, TemplateError
 from puna.chat.model_record import ModelRecord
 from puna.chat.prompt import Prompt, PromptRequest
+from puna.chat.ranking_inputs import PairsRequest
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf.errors import GgufError
 from puna.tokenizer.errors import TokenizerError
@@ -31,6 +32,8 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     """That of the file; None: there is none that can be used."""
     fill_in: Annotated[list[int], msgspec.Meta(max_length=3)] = []
     """Tokens for prompts with a gap, see puna.chat.prompt_building.Rendering; none: the file names none."""
+    rank_template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None = None
+    """That for a query and a document."""
 
 
 class GetCage(Call[CageLevel], frozen=True):
@@ -82,6 +85,7 @@ class Attach(Call[None], frozen=True):
     model: int
     template: str | None
     fill_in: list[int]
+    rank_template: str | None = None
 
 
 class Detach(msgspec.Struct, frozen=True, tag=True):
@@ -102,6 +106,13 @@ class EncodeInputs(Call[list[list[int]]], frozen=True):
 
     model: int
     request: InputsRequest
+
+
+class EncodePairs(Call[list[list[int]]], frozen=True):
+    """To be ranked, with a model that is attached. Raises PromptError."""
+
+    model: int
+    request: PairsRequest
 
 
 class Tokenize(Call[list[int]], frozen=True):
@@ -134,6 +145,7 @@ ToTextWorker = (
     | Detach
     | BuildPrompts
     | EncodeInputs
+    | EncodePairs
     | Tokenize
     | Detokenize
 )

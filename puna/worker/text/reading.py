@@ -12,8 +12,10 @@ from puna.chat.templates.choice import Choice, choose
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
+from puna.gguf.pooling import POOLING_TYPES
 
 TEMPLATE_KEY = "tokenizer.chat_template"
+_RANKS = POOLING_TYPES.index("rank")
 _MAX_CHARS = 200
 _MAX_COUNT = (1 << 63) - 1
 _FILL_IN_KEYS = (
@@ -71,8 +73,9 @@ def _choice(metadata: Metadata, templates: ModelTemplates) -> Choice:
 
 
 def _capabilities(metadata: Metadata, architecture: str, choice: Choice) -> list[str]:
-    is_embedding = f"{architecture}.pooling_type" in metadata
-    found = ["embedding" if is_embedding else "completion"]
+    pooling = metadata.get(f"{architecture}.pooling_type")
+    is_embedding = pooling is not None
+    found = ["rerank" if pooling == _RANKS else "embedding" if is_embedding else "completion"]
     found += [kind for kind in ("vision", "audio") if f"{architecture}.{kind}.block_count" in metadata]
     found += choice.capabilities
     if "insert" not in found and not is_embedding and fill_in_tokens(metadata):

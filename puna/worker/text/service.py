@@ -9,6 +9,7 @@ from typing import Any
 from puna.chat.embedding_inputs import InputsRequest, encode_inputs
 from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.prompt_building import Rendering, build_prompts
+from puna.chat.ranking_inputs import PairsRequest, encode_pairs
 from puna.chat.templates.choice import AnyTemplate, choose
 from puna.chat.templates.go.template import GoChatTemplate
 from puna.chat.templates.model_templates import ModelTemplates
@@ -25,6 +26,7 @@ from puna.worker.text.messages import (
     Detach,
     Detokenize,
     EncodeInputs,
+    EncodePairs,
     GetCage,
     Inspect,
     OpenModel,
@@ -54,6 +56,8 @@ class TextService:
                 return self._models[model].build_prompts(request)
             case EncodeInputs(model, request):
                 return self._models[model].encode_inputs(request)
+            case EncodePairs(model, request):
+                return self._models[model].encode_pairs(request)
             case Tokenize(model, text, add_special, parse_special):
                 with self._stage.during(Stage.TOKENIZING):
                     tokenizer = self._models[model].tokenizer
@@ -124,6 +128,11 @@ class _AttachedModel:
         with self._stage.during(Stage.TOKENIZING):
             return encode_inputs(request, self.tokenizer)
 
+    def encode_pairs(self, request: PairsRequest) -> list[list[int]]:
+        """Raises PromptError."""
+        with self._stage.during(Stage.TOKENIZING):
+            return encode_pairs(request, self.tokenizer, self._attached.rank_template)
+
     def _compile(self, templates: ModelTemplates) -> AnyTemplate | None:
         with self._stage.during(Stage.TEMPLATE):
             return choose(self._attached.template, templates).compiled(self.tokenizer)
@@ -139,12 +148,17 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> TextSide:
-    source = metadata.get(TEMPLATE_KEY)
-    usable = source if isinstance(source, str) and len(source) <= MAX_SOURCE else None
     fill_in = fill_in_tokens(metadata)
     return TextSide(
         vocab_size=tokenizer.vocab_size,
         end_of_generation=sorted(tokenizer.end_of_generation),
-        template=None if usable is None else usable.encode(errors="replace").decode(),
+        template=_usable(metadata.get(TEMPLATE_KEY)),
         fill_in=fill_in if max(fill_in, default=0) < tokenizer.vocab_size else [],
+        rank_template=_usable(metadata.get(f"{TEMPLATE_KEY}.rerank")),
     )
+
+
+def _usable(source: Any) -> str | None:
+    if not isinstance(source, str) or len(source) > MAX_SOURCE:
+        return None
+    return source.encode(errors="replace").decode()

@@ -1,0 +1,1 @@
+"""What becomes a vector instead of a reply: texts to embed, and pairs of texts to rank."""
