@@ -134,7 +134,8 @@ def _write_metadata(writer: gguf.GGUFWriter, tiny: Tiny) -> None:
     end, start = len(tokens) - 3, len(tokens) - 2
     writer.add_bos_token_id(start)
     writer.add_eos_token_id(end)
-    writer.add_add_bos_token(False)
+    if "tokenizer.ggml.add_bos_token" not in tiny.shared_metadata:
+        writer.add_add_bos_token(False)
     if "token_types.weight" in _tensors(tiny):
         writer.add_token_type_count(2)
 
