@@ -47,10 +47,10 @@ def _place(tensor: PlannedTensor, type_name: str, shards: Mapping[str, int]) -> 
     """The file that has the tensor just as GGUF would, and from which byte on; (0, 0): none has."""
     if not tensor.is_lossless or tensor.pair_rows or tensor.dtype != type_name:
         return 0, 0
-    begin = _begin(tensor)
-    if begin is None or begin % DTYPE_BYTES[tensor.dtype]:
+    begin, number = _begin(tensor), shards.get(tensor.rows[0].tensor.file)
+    if begin is None or number is None or begin % DTYPE_BYTES[tensor.dtype]:
         return 0, 0
-    return shards[tensor.rows[0].tensor.file], begin
+    return number, begin
 
 
 def _begin(tensor: PlannedTensor) -> int | None:

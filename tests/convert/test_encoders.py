@@ -145,18 +145,24 @@ def test_bert(tmp_path: Path):
         np.testing.assert_array_equal(read[name], values)
 
 
-def test_a_ranker_with_unigram_whose_positions_begin_behind_the_padding(tmp_path: Path):
+def write_ranker(directory: Path) -> dict[str, NDArray[Any]]:
+    """With Unigram; its positions begin behind the padding."""
     config = {"pad_token_id": 1, "id2label": {"0": "LABEL_0"}}
     own = ("classifier.dense.weight", "classifier.out_proj.weight")
-    weights = write(tmp_path / "in", "XLMRobertaForSequenceClassification", config, *own)
+    weights = write(directory, "XLMRobertaForSequenceClassification", config, *own)
     model = {"type": "Unigram", "vocab": UNIGRAM, "unk_id": 3}
     normalizer = {
         "type": "Sequence",
         "normalizers": [{"type": "Precompiled", "precompiled_charsmap": base64.b64encode(CHARSMAP).decode()}],
     }
-    write_tokenizer(tmp_path / "in", model, normalizer, ("<s>", "</s>"), 2)
+    write_tokenizer(directory, model, normalizer, ("<s>", "</s>"), 2)
     names = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>"}
-    (tmp_path / "in" / "tokenizer_config.json").write_text(json.dumps(names))
+    (directory / "tokenizer_config.json").write_text(json.dumps(names))
+    return weights
+
+
+def test_a_ranker_with_unigram_whose_positions_begin_behind_the_padding(tmp_path: Path):
+    weights = write_ranker(tmp_path / "in")
     metadata = converted(tmp_path / "in", tmp_path / "out.gguf")
     assert metadata["bert.context_length"] == POSITIONS - 2
     assert metadata["bert.pooling_type"] == 4

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from puna.backends.cpu import CpuBackend
 from puna.convert.adapter import convert_adapter
 from puna.convert.errors import ConversionError
+from puna.convert.in_place import make_header
 from puna.convert.job import BASE_MODEL
 from puna.convert.safetensors import convert_safetensors
 from tests.convert.converting import Conversion, convert, files_in
 from tests.convert.directories import DIRECTORIES, random_weights, write_directory
 from tests.convert.test_adapter import write_adapter
+from tests.convert.test_encoders import write_ranker
+from tests.convert.test_in_place import opened
+from tests.forward import all_logits
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -81,6 +87,36 @@ def test_mutants_of_a_models_files(name: str, file: str, tmp_path: Path):
         (directory / file).write_bytes(mutant(original, rng))
         used.append(is_used_or_refused(convert_safetensors, files_in(directory), tmp_path / "out"))
     assert not all(used)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "modules.json"])
+def test_mutants_of_an_encoders_files(file: str, tmp_path: Path):
+    directory = tmp_path / "in"
+    write_ranker(directory)
+    (directory / "modules.json").write_text(
+        '[{"type": "Pooling", "path": "1_Pooling"}, {"type": "Normalize"}]'
+    )
+    original = (directory / file).read_bytes()
+    rng = np.random.default_rng(3)
+    for _ in range(NUM_MUTANTS):
+        (directory / file).write_bytes(mutant(original, rng))
+        is_used_or_refused(convert_safetensors, files_in(directory), tmp_path / "out")
+
+
+def test_mutants_of_weights_that_stay_where_they_are(tmp_path: Path):
+    tiny = DIRECTORIES["qwen2"]
+    directory = write_directory(tmp_path / "in", tiny, random_weights(tiny))
+    original = (directory / "model.safetensors").read_bytes()
+    rng = np.random.default_rng(4)
+    num_used = 0
+    with closing(CpuBackend(num_threads=1)) as backend:
+        for _ in range(NUM_MUTANTS):
+            (directory / "model.safetensors").write_bytes(mutant(original, rng))
+            if is_used_or_refused(make_header, files_in(directory), tmp_path / "out"):
+                with opened(tmp_path / "out", directory) as source:
+                    all_logits(backend.load(source), [1, 2, 3])
+                num_used += 1
+    assert num_used < NUM_MUTANTS
 
 
 def test_mutants_of_an_adapters_files(tmp_path: Path):

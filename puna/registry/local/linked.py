@@ -25,8 +25,9 @@ def repositories(links: Path, wanted: ModelName | None = None) -> Iterator[list[
         name = ModelName.from_parts((DEFAULT_HOST, NAMESPACE, link.name, DIRECTORY_TAG))
         if name is None or (wanted is not None and wanted.key[:3] != name.key[:3]):
             continue
-        if files := directory_files(link):
-            yield [LocalFile(name, SOURCE, files, link)]
+        directory = Path(os.path.realpath(link))
+        if files := directory_files(directory):
+            yield [LocalFile(name, SOURCE, files, directory)]
 
 
 def link(links: Path, name: str, directory: Path) -> None:
