@@ -934,7 +934,9 @@ class Adapter:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that it takes from its first run until Program.release_memory()."""
+        """Memory that it takes from its first run until Program.release_memory(), with what steps of 256 of its
+        tokens need for it.
+        """
     def check_whole(self) -> None:
         """Raises NativeError if its file was cut short, and zeros were read instead."""
 

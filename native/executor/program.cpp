@@ -127,7 +127,12 @@ int64_t Program::most_expert_results(const Batch& batch) const {
 }
 
 std::shared_ptr<Adapter> Program::load_adapter(std::shared_ptr<GgufFile> file, float alpha) {
+  constexpr int64_t kChunk = 256;  // tokens of a prompt in one step of the engine, if they are many
   auto adapter = std::make_shared<Adapter>(std::move(file), plan_.sites, *plan_.file, alpha);
+  AdaptedRows chunk{adapter.get(), {}};
+  for (std::vector<int32_t>& rows : chunk.rows) rows.resize(kChunk);
+  const AdapterFloats most = most_adapter_floats(plan_, {&chunk, 1});
+  adapter->count_scratch((most.sums + most.low) * static_cast<int64_t>(sizeof(float)));
   const std::lock_guard<std::mutex> lock(one_run_);
   std::erase_if(adapters_, [](const std::weak_ptr<Adapter>& known) { return known.expired(); });
   adapters_.push_back(adapter);

@@ -13,6 +13,7 @@ from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertProgress, Report
 from puna.convert.plan import PlannedTensor
 from puna.convert.sources.files import Files
+from puna.convert.sources.mxfp4 import TYPE, read_expert
 from puna.convert.sources.values import Rows, read_floats, read_raw
 from puna.gguf.writer import GgufValue, NewTensor, row_bytes, write_header
 
@@ -55,11 +56,20 @@ def _write(
 ) -> int:
     """Bytes that were written."""
     rows = chunk.view(np.uint8)
+    if dtype == TYPE:
+        return _copy(rows, output, offset)
     try:
         write_quantized(pool, rows, dtype, type_name, output, offset)
     except NativeError as error:
         raise ConversionError(str(error)) from error
     return row_bytes(type_name, chunk.shape[1]) * len(chunk)
+
+
+def _copy(rows: NDArray[np.uint8], output: int, offset: int) -> int:
+    content, written = rows.reshape(-1), 0
+    while written < len(content):
+        written += os.pwrite(output, content[written:].data, offset + written)
+    return written
 
 
 def check_space(output: int, num_bytes: int) -> None:
@@ -74,6 +84,11 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
     if tensor.values is not None:
         yield tensor.values.reshape(1, -1), "F32"
         return
+    if tensor.mxfp4 is not None:
+        for expert in range(tensor.shape[0]):
+            yield read_expert(files, tensor.mxfp4, expert), TYPE
+        return
+    first, step = tensor.every
     is_plain = tensor.is_lossless and tensor.dtype in _PLAIN
     for rows in tensor.rows:
         for begin, count in _steps(rows, max(1, tensor.pair_rows)):
@@ -82,6 +97,7 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
                 yield _interleaved(raw, tensor.pair_rows), tensor.dtype
             else:
                 values = _interleaved(read_floats(files, rows, begin, count), tensor.pair_rows)
+                values = np.ascontiguousarray(values[:, first::step])
                 yield values + 1 if tensor.adds_one else values, "F32"
 
 

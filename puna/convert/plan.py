@@ -16,11 +16,13 @@ from puna.convert.models.hyperparameters import first_position, head_dim, num_ex
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import rope_tensors
 from puna.convert.sources.header import SourceTensor
+from puna.convert.sources.mxfp4 import BLOCKS, SCALES, TYPE, Mxfp4, find_mxfp4
 from puna.convert.sources.values import Rows, all_rows, can_read
 
 _SCALES = (".weight_scale_inv", ".weight_scale")
-_OF_ACTIVATIONS = (".input_scale", ".k_scale", ".v_scale")
-_GATE_AND_UP = "ffn_gate_up_exps"
+_OF_OTHERS = (*_SCALES, SCALES, ".input_scale", ".k_scale", ".v_scale")
+"""Endings of what belongs to another tensor, or to activations."""
+_GATE_AND_UP, _PARTS = "ffn_gate_up_exps", ("ffn_gate_exps", "ffn_up_exps")
 
 
 class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +40,16 @@ class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
     pair_rows: int = 0
     """So many rows are a head, of which the first half is interleaved with the second; 0: all stay."""
     adds_one: bool = False
+    every: tuple[int, int] = (0, 1)
+    """Of the columns, (first, step)."""
+    mxfp4: Mxfp4 | None = None
+    """In place of rows."""
 
     @property
     def is_lossless(self) -> bool:
         """The source's bytes can be taken as they are."""
-        return self.values is None and not self.adds_one and all(rows.scale is None for rows in self.rows)
+        has_all = self.values is None and self.mxfp4 is None and self.every == (0, 1)
+        return has_all and not self.adds_one and all(rows.scale is None for rows in self.rows)
 
 
 def plan_model(
@@ -54,17 +61,23 @@ def plan_model(
     for name, factors in rope_tensors(config, head_dim(config)).items():
         _add(planned, PlannedTensor(name=name, shape=factors.shape, dtype="F32", values=factors))
     for name, tensor in sources.items():
-        if is_left_out(name, family, num_layers(config)) or name.endswith((*_SCALES, *_OF_ACTIVATIONS)):
+        if is_left_out(name, family, num_layers(config)) or name.endswith(_OF_OTHERS):
             continue
         place = place_of(name, family)
         if place is None:
             raise ConversionError(f"tensor {name[:100]!r} is not known of {family.architecture}")
+        if name.endswith(BLOCKS):
+            scales = sources.get(name.removesuffix(BLOCKS) + SCALES)
+            for part in _mxfp4(place, tensor, scales):
+                _add(planned, part)
+            continue
         _check_place(place, tensor, config)
         rows = all_rows(tensor, _scale_of(name, sources))
         if place.expert is not None:
             _add_expert(experts, place, rows)
         elif _GATE_AND_UP in place.name:
-            for part in _gate_and_up(place, tensor):
+            split = _interleaved_gate_and_up if family.interleaves_gate_and_up else _gate_and_up
+            for part in split(place, tensor):
                 _add(planned, part)
         else:
             _add(planned, _plain(place.name, rows, family, config))
@@ -167,5 +180,32 @@ def _gate_and_up(place: Place, tensor: SourceTensor) -> list[PlannedTensor]:
             dtype=tensor.dtype,
             rows=tuple(Rows(tensor, expert * both + begin, half) for expert in range(count)),
         )
-        for part, begin in (("ffn_gate_exps", 0), ("ffn_up_exps", half))
+        for part, begin in zip(_PARTS, (0, half), strict=True)
+    ]
+
+
+def _interleaved_gate_and_up(place: Place, tensor: SourceTensor) -> list[PlannedTensor]:
+    """Of biases: of each expert every second value is the gate's."""
+    if len(tensor.shape) != 2 or tensor.shape[1] % 2:
+        raise ConversionError(f"tensor {tensor.name[:100]!r}: experts can be converted in MXFP4 only")
+    return [
+        PlannedTensor(
+            name=place.name.replace(_GATE_AND_UP, part),
+            shape=(tensor.shape[0], tensor.shape[1] // 2),
+            dtype=tensor.dtype,
+            rows=(all_rows(tensor),),
+            every=(first, 2),
+        )
+        for first, part in enumerate(_PARTS)
+    ]
+
+
+def _mxfp4(place: Place, blocks: SourceTensor, scales: SourceTensor | None) -> list[PlannedTensor]:
+    """Of gates and what they gate, row by row in turn."""
+    is_both = _GATE_AND_UP in place.name
+    names = [place.name.replace(_GATE_AND_UP, part) for part in _PARTS] if is_both else [place.name]
+    parts = find_mxfp4(blocks, scales, len(names))
+    return [
+        PlannedTensor(name=name, shape=part.shape, dtype=TYPE, mxfp4=part)
+        for name, part in zip(names, parts, strict=True)
     ]

@@ -16,6 +16,7 @@ from puna.convert.output import write_model
 from puna.convert.plan import PlannedTensor, plan_model
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
 from puna.convert.sources.files import Files
+from puna.convert.sources.mxfp4 import TYPE as MXFP4
 from puna.convert.sources.shards import read_tensors
 from puna.convert.types import most_frequent, source_types
 from puna.convert.vocabularies.choice import vocabulary_values
@@ -70,7 +71,7 @@ def plan_safetensors(given: Files, quantize: str) -> PlannedModel:
         **vocabulary_values(given, config, family, size),
     }
     types, name = _types(planned, metadata, quantize)
-    metadata["general.file_type"] = uint32(FILE_TYPES[name])
+    metadata["general.file_type"] = uint32(FILE_TYPES["MXFP4_MOE" if name == MXFP4 else name])
     return PlannedModel(metadata, planned, types)
 
 

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.unit
 NUMBERS = {text: number for number, text in gguf.MODEL_ARCH_NAMES.items()}
 REFERENCES_CLASSIFIERS = {"classifier": "classifier.out_proj", "pooler.dense": "classifier.dense"}
 """Names that the converter changes before it asks for GGUF's."""
-SPLIT = "gate_up_proj"
-"""Two tensors of GGUF."""
+SPLIT = ("gate_up_proj", "_blocks")
+"""Two tensors of GGUF, or of safetensors."""
 
 
 @pytest.mark.parametrize("model_class", FAMILIES)

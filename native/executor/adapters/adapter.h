@@ -53,8 +53,9 @@ class Adapter {
     const auto& found = pairs_[static_cast<size_t>(site)];
     return found ? &*found : nullptr;
   }
-  // Memory that it takes once it is used.
-  int64_t num_bytes() const { return num_bytes_; }
+  // Memory that it takes once it is used, with what steps need for it.
+  int64_t num_bytes() const { return num_bytes_ + scratch_bytes_; }
+  void count_scratch(int64_t num_bytes) { scratch_bytes_ = num_bytes; }
 
   // Brings matrices into the kernels' form, unless they are. Throws Error if there is no memory for them, or
   // if the file was cut short. Not while another thread uses it.
@@ -71,7 +72,7 @@ class Adapter {
 
   std::shared_ptr<GgufFile> file_;
   std::vector<std::optional<LowRank>> pairs_;  // of each site
-  int64_t num_bytes_ = 0, packed_bytes_ = 0;
+  int64_t num_bytes_ = 0, packed_bytes_ = 0, scratch_bytes_ = 0;
   std::shared_ptr<uint8_t[]> packed_;
 };
 

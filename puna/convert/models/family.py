@@ -44,6 +44,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """The tokenizer's file says how many kinds of texts tokens can belong to."""
     skips_padding: bool = False
     """Positions are numbered from behind the padding token's number on, and GGUF's from 0."""
+    interleaves_gate_and_up: bool = False
+    """Experts' gates and what they gate take turns, row by row."""
     has_more_layers: bool = False
     """Behind the last one that the configuration counts: they predict further tokens, and are left out."""
     special_tokens: Mapping[str, str] = {}

@@ -58,9 +58,30 @@ def _glm4moe(config: Config, values: Hyperparameters) -> None:
     values["expert_gating_func"] = uint32(_GATING["sigmoid"])
 
 
+def _gpt_oss(config: Config, values: Hyperparameters) -> None:
+    values["attention.sliding_window"] = uint32(config.integer("sliding_window"))
+    values["expert_feed_forward_length"] = values["feed_forward_length"]
+
+
 MIXTURES = {
     "Dots1ForCausalLM": Family(
         architecture="dots1", layer_names=_LAYER | PRE_NORMS, hyperparameters=_mixture
+    ),
+    "GptOssForCausalLM": Family(
+        architecture="gpt-oss",
+        layer_names=PROJECTIONS
+        | {
+            "self_attn.sinks": "attn_sinks",
+            "input_layernorm": "attn_norm",
+            "post_attention_layernorm": "post_attention_norm",
+            "mlp.router": "ffn_gate_inp",
+            "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+            "mlp.experts.gate_up_proj_blocks": "ffn_gate_up_exps",
+            "mlp.experts.down_proj": "ffn_down_exps",
+            "mlp.experts.down_proj_blocks": "ffn_down_exps",
+        },
+        hyperparameters=_gpt_oss,
+        interleaves_gate_and_up=True,
     ),
     "Glm4MoeForCausalLM": Family(
         architecture="glm4moe",

@@ -61,7 +61,8 @@ def plain_name(name: str, family: Family) -> str:
 
 def place_of(name: str, family: Family) -> Place | None:
     """None: no such tensor is known. Experts' names may lack an ending."""
-    plain = plain_name(name, family).replace("_correction_bias", "_correction.bias")
+    plain = plain_name(name, family)
+    plain = re.sub(r"(_correction|_proj)_bias$", r"\1.bias", plain)
     stem, dot, ending = plain.rpartition(".")
     if ending in _OLD_ENDINGS:
         ending = _OLD_ENDINGS[ending]
