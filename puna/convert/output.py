@@ -90,6 +90,10 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
         return
     first, step = tensor.every
     is_plain = tensor.is_lossless and tensor.dtype in _PLAIN
+    if tensor.is_transposed:
+        for rows in tensor.rows:
+            yield np.ascontiguousarray(read_floats(files, rows, 0, rows.count).T), "F32"
+        return
     for rows in tensor.rows:
         for begin, count in _steps(rows, max(1, tensor.pair_rows)):
             if is_plain:

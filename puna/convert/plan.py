@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family
-from puna.convert.models.hyperparameters import first_position, head_dim, num_experts, num_layers
+from puna.convert.models.hyperparameters import first_position, head_dim, num_experts, num_heads, num_layers
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import rope_tensors
 from puna.convert.sources.header import SourceTensor
 from puna.convert.sources.mxfp4 import BLOCKS, SCALES, TYPE, Mxfp4, find_mxfp4
 from puna.convert.sources.values import Rows, all_rows, can_read
 
+_LATENT_KV = ".attn_kv_b.weight"
 _SCALES = (".weight_scale_inv", ".weight_scale")
 _OF_OTHERS = (*_SCALES, SCALES, ".input_scale", ".k_scale", ".v_scale")
 """Endings of what belongs to another tensor, or to activations."""
@@ -42,6 +43,8 @@ class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
     adds_one: bool = False
     every: tuple[int, int] = (0, 1)
     """Of the columns, (first, step)."""
+    is_transposed: bool = False
+    """Each of `rows` is a matrix whose rows are columns here."""
     mxfp4: Mxfp4 | None = None
     """In place of rows."""
 
@@ -49,7 +52,8 @@ class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
     def is_lossless(self) -> bool:
         """The source's bytes can be taken as they are."""
         has_all = self.values is None and self.mxfp4 is None and self.every == (0, 1)
-        return has_all and not self.adds_one and all(rows.scale is None for rows in self.rows)
+        is_same = not self.adds_one and not self.is_transposed
+        return has_all and is_same and all(rows.scale is None for rows in self.rows)
 
 
 def plan_model(
@@ -75,6 +79,9 @@ def plan_model(
         rows = all_rows(tensor, _scale_of(name, sources))
         if place.expert is not None:
             _add_expert(experts, place, rows)
+        elif place.name.endswith(_LATENT_KV):
+            for part in _keys_and_values(place, rows, config):
+                _add(planned, part)
         elif _GATE_AND_UP in place.name:
             split = _interleaved_gate_and_up if family.interleaves_gate_and_up else _gate_and_up
             for part in split(place, tensor):
@@ -208,4 +215,28 @@ def _mxfp4(place: Place, blocks: SourceTensor, scales: SourceTensor | None) -> l
     return [
         PlannedTensor(name=name, shape=part.shape, dtype=TYPE, mxfp4=part)
         for name, part in zip(names, parts, strict=True)
+    ]
+
+
+def _keys_and_values(place: Place, rows: Rows, config: Config) -> list[PlannedTensor]:
+    """What makes keys and values of a latent vector, head by head; keys' matrices are transposed."""
+    tensor, heads = rows.tensor, num_heads(config)
+    num_keys, num_values = config.integer("qk_nope_head_dim"), config.integer("v_head_dim")
+    both = num_keys + num_values
+    if len(tensor.shape) != 2 or tensor.shape[0] != heads * both:
+        raise ConversionError(f"tensor {tensor.name[:100]!r} cannot have the shape {tensor.shape}")
+    rank = tensor.shape[1]
+
+    def part(name: str, begin: int, count: int, shape: tuple[int, ...]) -> PlannedTensor:
+        return PlannedTensor(
+            name=place.name.replace("attn_kv_b", name),
+            shape=(heads, *shape),
+            dtype=tensor.dtype,
+            rows=tuple(Rows(tensor, head * both + begin, count, rows.scale) for head in range(heads)),
+            is_transposed=name == "attn_k_b",
+        )
+
+    return [
+        part("attn_k_b", 0, num_keys, (rank, num_keys)),
+        part("attn_v_b", num_keys, num_values, (num_values, rank)),
     ]

@@ -13,7 +13,7 @@ from puna.convert.models.family import (
     Family,
     Hyperparameters,
 )
-from puna.convert.models.rope import rotary_dims
+from puna.convert.models.rope import rope_parameters, rotary_dims
 from puna.gguf.writer import boolean, float32, uint32
 
 _COUNTS = {
@@ -63,6 +63,44 @@ def _gpt_oss(config: Config, values: Hyperparameters) -> None:
     values["expert_feed_forward_length"] = values["feed_forward_length"]
 
 
+def _deepseek2(config: Config, values: Hyperparameters) -> None:
+    _mixture(config, values)
+    rank, rotated = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
+    if config.has("q_lora_rank"):
+        values["attention.q_lora_rank"] = uint32(config.integer("q_lora_rank"))
+    values["attention.head_count_kv"] = uint32(1)
+    values["attention.kv_lora_rank"] = values["attention.value_length"] = uint32(rank)
+    values["attention.key_length"] = uint32(rank + rotated)
+    values["attention.key_length_mla"] = uint32(config.integer("qk_nope_head_dim") + rotated)
+    values["attention.value_length_mla"] = uint32(config.integer("v_head_dim"))
+    values["rope.dimension_count"] = uint32(rotated)
+    if not config.flag("norm_topk_prob"):
+        values.pop("expert_weights_norm", None)
+    if (scale := rope_parameters(config).number("mscale_all_dim", default=0.0)) > 0:
+        values["rope.scaling.yarn_log_multiplier"] = float32(0.1 * scale)
+
+
+_DEEPSEEK2 = Family(
+    architecture="deepseek2",
+    layer_names=PRE_NORMS
+    | EXPERTS
+    | FEED_FORWARD
+    | _SHARED
+    | _CHOICE_BIAS
+    | {
+        "self_attn.q_proj": "attn_q",
+        "self_attn.q_a_proj": "attn_q_a",
+        "self_attn.q_a_layernorm": "attn_q_a_norm",
+        "self_attn.q_b_proj": "attn_q_b",
+        "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+        "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+        "self_attn.kv_b_proj": "attn_kv_b",
+        "self_attn.o_proj": "attn_output",
+    },
+    hyperparameters=_deepseek2,
+    has_more_layers=True,
+)
+
 MIXTURES = {
     "Dots1ForCausalLM": Family(
         architecture="dots1", layer_names=_LAYER | PRE_NORMS, hyperparameters=_mixture
@@ -83,6 +121,8 @@ MIXTURES = {
         hyperparameters=_gpt_oss,
         interleaves_gate_and_up=True,
     ),
+    "DeepseekV2ForCausalLM": _DEEPSEEK2,
+    "DeepseekV3ForCausalLM": _DEEPSEEK2,
     "Glm4MoeForCausalLM": Family(
         architecture="glm4moe",
         layer_names=_LAYER

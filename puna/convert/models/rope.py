@@ -17,7 +17,7 @@ _LONG = ("longrope", "su")
 _UNSCALED = ("", "default", "mrope")
 
 
-def _parameters(config: Config) -> Config:
+def rope_parameters(config: Config) -> Config:
     """Of layers that attend to everything."""
     parameters = config.section("rope_parameters", "rope_scaling")
     return parameters.section("full_attention") if parameters.has("full_attention") else parameters
@@ -29,12 +29,12 @@ def _kind(parameters: Config) -> str:
 
 def _base(config: Config) -> float:
     said = config.number("rope_theta", "global_rope_theta", "rotary_emb_base", default=10000.0)
-    return _parameters(config).number("rope_theta", default=said)
+    return rope_parameters(config).number("rope_theta", default=said)
 
 
 def rope_values(config: Config) -> Hyperparameters:
     """Raises ConversionError for a scaling that is not known."""
-    parameters = _parameters(config)
+    parameters = rope_parameters(config)
     values: Hyperparameters = {"rope.freq_base": float32(_base(config))}
     local = config.section("rope_parameters").section("sliding_attention")
     if local.has("rope_theta") or any(map(config.has, _LOCAL_BASES)):
@@ -89,7 +89,7 @@ def rotary_dims(config: Config, default: float) -> GgufValue:
         default=config.integer("hidden_size") // max(1, config.integer("num_attention_heads")),
     )
     said = config.number("partial_rotary_factor", "rotary_pct", "rope_pct", default=default)
-    share = _parameters(config).number("partial_rotary_factor", default=said)
+    share = rope_parameters(config).number("partial_rotary_factor", default=said)
     if not 0 <= share <= 1:
         raise ConversionError(f"config.json: a share of {share} of a head cannot be rotated")
     return uint32(int(share * head_dim))
@@ -97,7 +97,7 @@ def rotary_dims(config: Config, default: float) -> GgufValue:
 
 def rope_tensors(config: Config, head_dim: int) -> dict[str, NDArray[np.float32]]:
     """By GGUF's names: what frequencies are divided by, for scalings that say it for each."""
-    parameters = _parameters(config)
+    parameters = rope_parameters(config)
     if (factors := frequency_factors(config, head_dim)) is not None:
         return {"rope_freqs.weight": factors}
     if _kind(parameters) in _LONG:
@@ -111,7 +111,7 @@ def frequency_factors(config: Config, head_dim: int) -> NDArray[np.float32] | No
     """By which frequencies are divided, for Llama 3.1's scaling: slow ones by its factor, fast ones by 1,
     those between by something between. None where there is no such scaling. Raises ConversionError.
     """
-    parameters = _parameters(config)
+    parameters = rope_parameters(config)
     if _kind(parameters) != "llama3":
         return None
     factor = parameters.number("factor", default=8.0)
