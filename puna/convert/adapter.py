@@ -13,7 +13,8 @@ from puna.convert.models.config import Config
 from puna.convert.models.families import family_of_architecture
 from puna.convert.models.names import place_of
 from puna.convert.output import write_model
-from puna.convert.plan import PlannedTensor, pair_rows
+from puna.convert.plan import pair_rows
+from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.quantization import FLOATS
 from puna.convert.sources.files import Files
 from puna.convert.sources.header import SourceTensor, read_header

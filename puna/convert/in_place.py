@@ -12,7 +12,7 @@ from puna._native import ThreadPool
 from puna.convert.errors import ConversionError
 from puna.convert.job import Report
 from puna.convert.output import write_model
-from puna.convert.plan import PlannedTensor
+from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.safetensors import plan_safetensors
 from puna.convert.sources.files import Files
 from puna.convert.sources.header import DTYPE_BYTES

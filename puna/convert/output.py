@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from puna._native import NativeError, ThreadPool, write_quantized
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertProgress, Report
-from puna.convert.plan import PlannedTensor
+from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.files import Files
 from puna.convert.sources.mxfp4 import TYPE, read_expert
 from puna.convert.sources.values import Rows, read_floats, read_raw
@@ -101,8 +101,8 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
                 yield _interleaved(raw, tensor.pair_rows), tensor.dtype
             else:
                 values = _interleaved(read_floats(files, rows, begin, count), tensor.pair_rows)
-                values = np.ascontiguousarray(values[:, first::step])
-                yield values + 1 if tensor.adds_one else values, "F32"
+                floats = np.ascontiguousarray(values[:, first::step]).astype(np.float32, copy=False)
+                yield floats if tensor.change is None else tensor.change(floats), "F32"
 
 
 def _steps(rows: Rows, multiple: int) -> Iterator[tuple[int, int]]:

@@ -3,57 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family
-from puna.convert.models.hyperparameters import first_position, head_dim, num_experts, num_heads, num_layers
+from puna.convert.models.hyperparameters import (
+    first_position,
+    head_dim,
+    num_experts,
+    num_layers,
+)
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import rope_tensors
+from puna.convert.parts import (
+    GATE_AND_UP,
+    gate_and_up,
+    interleaved_gate_and_up,
+    keys_and_values,
+    mxfp4,
+    queries_to_gates,
+)
+from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.header import SourceTensor
-from puna.convert.sources.mxfp4 import BLOCKS, SCALES, TYPE, Mxfp4, find_mxfp4
+from puna.convert.sources.mxfp4 import BLOCKS, SCALES
 from puna.convert.sources.values import Rows, all_rows, can_read
 
-_LATENT_KV = ".attn_kv_b.weight"
+_LATENT_KV, _LINEAR_QKVZ = ".attn_kv_b.weight", ".ssm_in.weight"
 _SCALES = (".weight_scale_inv", ".weight_scale")
 _OF_OTHERS = (*_SCALES, SCALES, ".input_scale", ".k_scale", ".v_scale")
 """Endings of what belongs to another tensor, or to activations."""
-_GATE_AND_UP, _PARTS = "ffn_gate_up_exps", ("ffn_gate_exps", "ffn_up_exps")
-
-
-class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
-    """A tensor of the output."""
-
-    name: str
-    shape: tuple[int, ...]
-    """Slowest first, as in NumPy."""
-    dtype: str
-    """Of the source's values."""
-    rows: tuple[Rows, ...] = ()
-    """One after the other they are all of its rows."""
-    values: NDArray[np.float32] | None = None
-    """In place of rows."""
-    pair_rows: int = 0
-    """So many rows are a head, of which the first half is interleaved with the second; 0: all stay."""
-    adds_one: bool = False
-    every: tuple[int, int] = (0, 1)
-    """Of the columns, (first, step)."""
-    is_transposed: bool = False
-    """Each of `rows` is a matrix whose rows are columns here."""
-    mxfp4: Mxfp4 | None = None
-    """In place of rows."""
-
-    @property
-    def is_lossless(self) -> bool:
-        """The source's bytes can be taken as they are."""
-        has_all = self.values is None and self.mxfp4 is None and self.every == (0, 1)
-        is_same = not self.adds_one and not self.is_transposed
-        return has_all and is_same and all(rows.scale is None for rows in self.rows)
 
 
 def plan_model(
@@ -72,18 +54,21 @@ def plan_model(
             raise ConversionError(f"tensor {name[:100]!r} is not known of {family.architecture}")
         if name.endswith(BLOCKS):
             scales = sources.get(name.removesuffix(BLOCKS) + SCALES)
-            for part in _mxfp4(place, tensor, scales):
+            for part in mxfp4(place, tensor, scales):
                 _add(planned, part)
             continue
         _check_place(place, tensor, config)
         rows = all_rows(tensor, _scale_of(name, sources))
         if place.expert is not None:
             _add_expert(experts, place, rows)
-        elif place.name.endswith(_LATENT_KV):
-            for part in _keys_and_values(place, rows, config):
+        elif place.name.endswith(_LINEAR_QKVZ):
+            for part in queries_to_gates(place, rows, config):
                 _add(planned, part)
-        elif _GATE_AND_UP in place.name:
-            split = _interleaved_gate_and_up if family.interleaves_gate_and_up else _gate_and_up
+        elif place.name.endswith(_LATENT_KV):
+            for part in keys_and_values(place, rows, config):
+                _add(planned, part)
+        elif GATE_AND_UP in place.name:
+            split = interleaved_gate_and_up if family.interleaves_gate_and_up else gate_and_up
             for part in split(place, tensor):
                 _add(planned, part)
         else:
@@ -136,8 +121,15 @@ def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTens
         dtype=tensor.dtype,
         rows=(rows,),
         pair_rows=pair_rows(name, tensor, family, head_dim(config)),
-        adds_one=family.norms_add_one and name.endswith("_norm.weight"),
+        change=_change(name, family),
     )
+
+
+def _change(name: str, family: Family) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
+    if name.endswith(".ssm_a"):
+        return lambda values: -np.exp(values)
+    is_norm = name.endswith("_norm.weight") and not name.endswith(".ssm_norm.weight")
+    return (lambda values: values + 1) if family.norms_add_one and is_norm else None
 
 
 def pair_rows(name: str, tensor: SourceTensor, family: Family, head_dim: int) -> int:
@@ -172,71 +164,3 @@ def _merged(name: str, parts: Mapping[int, Rows], config: Config) -> PlannedTens
         dtype=first.dtype,
         rows=tuple(parts[expert] for expert in range(count)),
     )
-
-
-def _gate_and_up(place: Place, tensor: SourceTensor) -> list[PlannedTensor]:
-    """Of each expert the first half of the rows is the gate."""
-    if len(tensor.shape) != 3 or tensor.shape[1] % 2:
-        raise ConversionError(f"tensor {tensor.name[:100]!r} cannot have the shape {tensor.shape}")
-    count, both, width = tensor.shape
-    half = both // 2
-    return [
-        PlannedTensor(
-            name=place.name.replace(_GATE_AND_UP, part),
-            shape=(count, half, width),
-            dtype=tensor.dtype,
-            rows=tuple(Rows(tensor, expert * both + begin, half) for expert in range(count)),
-        )
-        for part, begin in zip(_PARTS, (0, half), strict=True)
-    ]
-
-
-def _interleaved_gate_and_up(place: Place, tensor: SourceTensor) -> list[PlannedTensor]:
-    """Of biases: of each expert every second value is the gate's."""
-    if len(tensor.shape) != 2 or tensor.shape[1] % 2:
-        raise ConversionError(f"tensor {tensor.name[:100]!r}: experts can be converted in MXFP4 only")
-    return [
-        PlannedTensor(
-            name=place.name.replace(_GATE_AND_UP, part),
-            shape=(tensor.shape[0], tensor.shape[1] // 2),
-            dtype=tensor.dtype,
-            rows=(all_rows(tensor),),
-            every=(first, 2),
-        )
-        for first, part in enumerate(_PARTS)
-    ]
-
-
-def _mxfp4(place: Place, blocks: SourceTensor, scales: SourceTensor | None) -> list[PlannedTensor]:
-    """Of gates and what they gate, row by row in turn."""
-    is_both = _GATE_AND_UP in place.name
-    names = [place.name.replace(_GATE_AND_UP, part) for part in _PARTS] if is_both else [place.name]
-    parts = find_mxfp4(blocks, scales, len(names))
-    return [
-        PlannedTensor(name=name, shape=part.shape, dtype=TYPE, mxfp4=part)
-        for name, part in zip(names, parts, strict=True)
-    ]
-
-
-def _keys_and_values(place: Place, rows: Rows, config: Config) -> list[PlannedTensor]:
-    """What makes keys and values of a latent vector, head by head; keys' matrices are transposed."""
-    tensor, heads = rows.tensor, num_heads(config)
-    num_keys, num_values = config.integer("qk_nope_head_dim"), config.integer("v_head_dim")
-    both = num_keys + num_values
-    if len(tensor.shape) != 2 or tensor.shape[0] != heads * both:
-        raise ConversionError(f"tensor {tensor.name[:100]!r} cannot have the shape {tensor.shape}")
-    rank = tensor.shape[1]
-
-    def part(name: str, begin: int, count: int, shape: tuple[int, ...]) -> PlannedTensor:
-        return PlannedTensor(
-            name=place.name.replace("attn_kv_b", name),
-            shape=(heads, *shape),
-            dtype=tensor.dtype,
-            rows=tuple(Rows(tensor, head * both + begin, count, rows.scale) for head in range(heads)),
-            is_transposed=name == "attn_k_b",
-        )
-
-    return [
-        part("attn_k_b", 0, num_keys, (rank, num_keys)),
-        part("attn_v_b", num_keys, num_values, (num_values, rank)),
-    ]

@@ -13,7 +13,8 @@ from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
 from puna.convert.models.pooling import pooling_values
 from puna.convert.output import write_model
-from puna.convert.plan import PlannedTensor, plan_model
+from puna.convert.plan import plan_model
+from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
 from puna.convert.sources.files import Files
 from puna.convert.sources.mxfp4 import TYPE as MXFP4

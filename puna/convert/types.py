@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from puna.convert.plan import PlannedTensor
+from puna.convert.planned_tensor import PlannedTensor
 
 _ALWAYS_F32 = (
     "_norm.weight",
     "ffn_gate_inp.weight",
     "ffn_gate_inp_shexp.weight",
     "shortconv.conv.weight",
+    "ssm_conv1d.weight",
     "position_embd.weight",
     "token_types.weight",
 )

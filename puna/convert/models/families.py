@@ -15,6 +15,7 @@ from puna.convert.models.family import (
     NORMED_HEADS,
     PRE_NORMS,
     PROJECTIONS,
+    SHARED_EXPERT,
     Family,
 )
 from puna.convert.models.layer_norm import LAYER_NORM_FAMILIES
@@ -33,12 +34,6 @@ _POST_NORMS = {
 }
 _GEMMA = _TRANSFORMER | _POST_NORMS | {"pre_feedforward_layernorm": "ffn_norm"}
 _NORMED_BEHIND = PROJECTIONS | NORMED_HEADS | FEED_FORWARD | _POST_NORMS
-_SHARED_EXPERT = {
-    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp",
-    "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-}
 _GEMMA_DEFAULTS = {
     "rms_norm_eps": 1e-6,
     "head_dim": 256,
@@ -138,7 +133,7 @@ FAMILIES = {
     ),
     "Qwen2MoeForCausalLM": Family(
         architecture="qwen2moe",
-        layer_names=PROJECTIONS | PRE_NORMS | EXPERTS | _SHARED_EXPERT,
+        layer_names=PROJECTIONS | PRE_NORMS | EXPERTS | SHARED_EXPERT,
         hyperparameters=extras.shared_expert,
     ),
     "Qwen2ForCausalLM": Family(architecture="qwen2", layer_names=_TRANSFORMER),

@@ -77,3 +77,9 @@ EXPERTS = {
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
 }
 """Experts' numbers are left out, as they are in GGUF."""
+SHARED_EXPERT = {
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}

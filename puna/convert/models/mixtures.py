@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
+from puna.convert.models.extras import shared_expert
 from puna.convert.models.family import (
     EXPERTS,
     FEED_FORWARD,
     NORMED_HEADS,
     PRE_NORMS,
     PROJECTIONS,
+    SHARED_EXPERT,
     Family,
     Hyperparameters,
 )
 from puna.convert.models.rope import rope_parameters, rotary_dims
-from puna.gguf.writer import boolean, float32, uint32
+from puna.gguf.writer import array, boolean, float32, uint32
 
 _COUNTS = {
     "expert_feed_forward_length": ("moe_intermediate_size",),
@@ -80,6 +82,22 @@ def _deepseek2(config: Config, values: Hyperparameters) -> None:
         values["rope.scaling.yarn_log_multiplier"] = float32(0.1 * scale)
 
 
+def _qwen3next(config: Config, values: Hyperparameters) -> None:
+    shared_expert(config, values)
+    value_heads, value_dim = config.integer("linear_num_value_heads"), config.integer("linear_value_head_dim")
+    values["ssm.conv_kernel"] = uint32(config.integer("linear_conv_kernel_dim"))
+    values["ssm.state_size"] = uint32(config.integer("linear_key_head_dim"))
+    values["ssm.group_count"] = uint32(config.integer("linear_num_key_heads"))
+    values["ssm.time_step_rank"] = uint32(value_heads)
+    values["ssm.inner_size"] = uint32(value_heads * value_dim)
+    num_layers = config.integer("num_hidden_layers", maximum=1024)
+    if (kinds := config.texts("layer_types", num_layers)) is not None:
+        recurrent = [kind == "linear_attention" for kind in kinds]
+        values["attention.recurrent_layers"] = array("bool", recurrent)
+    values["full_attention_interval"] = uint32(config.integer("full_attention_interval", default=4))
+    values["rope.dimension_count"] = rotary_dims(config, 0.25)
+
+
 _DEEPSEEK2 = Family(
     architecture="deepseek2",
     layer_names=PRE_NORMS
@@ -123,6 +141,27 @@ MIXTURES = {
     ),
     "DeepseekV2ForCausalLM": _DEEPSEEK2,
     "DeepseekV3ForCausalLM": _DEEPSEEK2,
+    "Qwen3NextForCausalLM": Family(
+        architecture="qwen3next",
+        layer_names=PROJECTIONS
+        | NORMED_HEADS
+        | EXPERTS
+        | SHARED_EXPERT
+        | {
+            "input_layernorm": "attn_norm",
+            "post_attention_layernorm": "post_attention_norm",
+            "linear_attn.in_proj_qkvz": "ssm_in",
+            "linear_attn.in_proj_ba": "ssm_ba",
+            "linear_attn.conv1d": "ssm_conv1d",
+            "linear_attn.dt_proj": "ssm_dt",
+            "linear_attn.A_log": "ssm_a",
+            "linear_attn.norm": "ssm_norm",
+            "linear_attn.out_proj": "ssm_out",
+        },
+        hyperparameters=_qwen3next,
+        norms_add_one=True,
+        left_out=("mtp.",),
+    ),
     "Glm4MoeForCausalLM": Family(
         architecture="glm4moe",
         layer_names=_LAYER

@@ -25,6 +25,7 @@ _COMPUTED = (".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias"
 _IN_LAYER = re.compile(r"(\d{1,4})\.(.+)")
 _OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}
 """Of BERT's first files."""
+_WITHOUT_ENDING = "ssm_a"
 _EXPERT = re.compile(r"(.+\.experts)\.(\d{1,4})\.(.+)")
 
 
@@ -62,7 +63,7 @@ def plain_name(name: str, family: Family) -> str:
 def place_of(name: str, family: Family) -> Place | None:
     """None: no such tensor is known. Experts' names may lack an ending."""
     plain = plain_name(name, family)
-    plain = re.sub(r"(_correction|_proj)_bias$", r"\1.bias", plain)
+    plain = re.sub(r"(_correction|_proj)_bias$", r"\1.bias", plain).replace(".dt_bias", ".dt_proj.bias")
     stem, dot, ending = plain.rpartition(".")
     if ending in _OLD_ENDINGS:
         ending = _OLD_ENDINGS[ending]
@@ -79,4 +80,6 @@ def place_of(name: str, family: Family) -> Place | None:
         inner, expert = f"{found[1]}.{found[3]}", int(found[2])
     if inner not in family.layer_names:
         return None
+    if family.layer_names[inner] == _WITHOUT_ENDING:
+        return Place(f"blk.{number}.{_WITHOUT_ENDING}", number)
     return Place(f"blk.{number}.{family.layer_names[inner]}{dot}{ending}", number, expert)
