@@ -34,6 +34,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     num_keep: int = 4
     num_predict: int = -1
     num_thread: int = 0
+    num_gpu: int | None = None
+    """Layers on GPUs; only llama.cpp's server has any."""
     draft_num_predict: int | None = None
     """None: the engine decides."""
     draft_model: str | None = None
@@ -99,6 +101,8 @@ def parse_options(model_params: Mapping[str, Any], requested: Mapping[str, Any])
             log.warning("invalid option provided: %s", name[:_SHOWN_CHARS])
         elif not isinstance(value, bool):
             raise ApiError(500, f'option "{name}" must be of type boolean')
+    if values.get("num_gpu", 0) < 0:  # as many as there is room for
+        del values["num_gpu"]
     if "num_ctx" in values:
         values["num_ctx"] = max(values["num_ctx"], _MIN_NUM_CTX)
     if values.get("repeat_penalty") == 0:  # some clients say so for no penalty at all

@@ -8,8 +8,8 @@ import msgspec
 
 from puna.gguf.pooling import Pooling
 
-FinishReason = Literal["stop", "length", "cancelled", "error", "busy"]
-"""busy: the queue is full, the request was not taken."""
+FinishReason = Literal["stop", "length", "cancelled", "error", "busy", "refused"]
+"""busy: the queue is full, the request was not taken. refused: it asks for what cannot be done."""
 
 
 Bytes = bytes
@@ -68,6 +68,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of no use."""
     grammar: str = ""
     """Of llguidance: what the reply may be; empty: anything."""
+    json_schema: str = ""
+    """What the reply may be, in place of a grammar; only for llama.cpp's server."""
     shown_tokens: list[int] = []
     """Control tokens whose text belongs to the reply's."""
     context_length: int | None = None
@@ -140,6 +142,6 @@ class StepOutput(msgspec.Struct, omit_defaults=True, gc=False):
     stop_string: str = ""
     """The one that ended the reply, if one did."""
     error: str | None = None
-    """What went wrong, if finish_reason is "error"."""
+    """What went wrong, if finish_reason is "error" or "refused"."""
     stats: RequestStats | None = None
     """At the end."""

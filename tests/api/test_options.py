@@ -100,7 +100,7 @@ def test_fractions_of_integer_options_are_cut_off():
 
 
 def test_unknown_options_are_ignored_and_logged(caplog):
-    assert parse_options({}, {"no_such_option": "x", "use_mmap": False, "num_gpu": 1}) == Options()
+    assert parse_options({}, {"no_such_option": "x", "use_mmap": False, "num_batch": 1}) == Options()
     assert "no_such_option" in caplog.text
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from puna.api.checks import answer_format
 from puna.api.options import Options
+from puna.api.replying.second_engine import for_second_engine
 from puna.api.requests import InferenceRequest
 from puna.chat.prompt import Prompt
 from puna.daemon.runtime import ResidentModel
@@ -20,10 +22,12 @@ def engine_request(
     choice: int,
     images: Sequence[bytes],
 ) -> Request:
-    """choice: its number among the replies to this prompt. images: of the whole request."""
+    """choice: its number among the replies to this prompt. images: of the whole request. ApiError (400) for
+    what the model's engine cannot do.
+    """
     pieces, shown = prompt.cut or ([], [])
     num_logprobs = request.top_logprobs if request.logprobs else -1
-    return Request(
+    wanted = Request(
         id=request_id,
         model_id=resident.model.weights_id,
         adapter=resident.adapter,
@@ -49,3 +53,6 @@ def engine_request(
         num_draft=options.draft_num_predict,
         draft_model_id=resident.draft_model_id,
     )
+    if resident.info.engine == "native":
+        return wanted
+    return for_second_engine(wanted, prompt, answer_format(request.format))

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from puna.api.errors import ApiError
 from puna.api.replying.events import Counts, Delta, Event, Finish
 from puna.api.replying.tool_calls import CallNumbers
 from puna.chat.prompt import Prompt
@@ -65,7 +66,9 @@ async def generate_reply(
 
 
 def raise_failure(output: StepOutput) -> None:
-    """GenerationError, ServerBusy: for a request that has failed."""
+    """GenerationError, ServerBusy, ApiError (400): for a request that has failed."""
+    if output.finish_reason == "refused":
+        raise ApiError(400, output.error or "the request cannot be served")
     if output.finish_reason == "busy":
         raise ServerBusy
     if output.finish_reason == "error":

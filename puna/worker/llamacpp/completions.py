@@ -5,6 +5,7 @@ The server's fields: llama.cpp's tools/server/README.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -70,8 +71,8 @@ class Chunk(msgspec.Struct, frozen=True):
     error: Failure | None = None
 
 
-def completion(request: Request, prompt: list[int], max_tokens: int) -> dict[str, Any]:
-    """The body of the request to the server."""
+def completion(request: Request, prompt: list[int], shown: Sequence[str], max_tokens: int) -> dict[str, Any]:
+    """The body of the request to the server. shown: texts of its shown_tokens."""
     sampling = request.sampling
     body = {
         "prompt": prompt,
@@ -99,6 +100,10 @@ def completion(request: Request, prompt: list[int], max_tokens: int) -> dict[str
         body["logit_bias"] = list(sampling.logit_bias.items())
     if sampling.num_logprobs >= 0:
         body["n_probs"] = max(sampling.num_logprobs, 1)
+    if request.json_schema:
+        body["json_schema"] = msgspec.Raw(request.json_schema.encode())
+    if shown:
+        body["preserved_tokens"] = shown
     if not request.stop_tokens:
         body["ignore_eos"] = True
     return body
@@ -115,7 +120,7 @@ class Reply:
     def add(self, chunk: Chunk) -> StepOutput | None:
         """None: nothing is to be told yet."""
         if chunk.error is not None:
-            return self.failed(chunk.error.message)
+            return self.failed(chunk.error.message, is_refused=False)
         if not chunk.stop:
             self._held.append(chunk)
             return self._output(chunk.content) if chunk.content else None
@@ -128,10 +133,12 @@ class Reply:
         output.stats = _stats(chunk)
         return output
 
-    def failed(self, text: str) -> StepOutput:
-        """The last output of a reply that went wrong."""
+    def failed(self, text: str, *, is_refused: bool) -> StepOutput:
+        """The last output of a reply that went wrong. is_refused: the request is why."""
         return StepOutput(
-            request_id=self._request.id, finish_reason="error", error=f"llama.cpp's server: {text}"
+            request_id=self._request.id,
+            finish_reason="refused" if is_refused else "error",
+            error=f"llama.cpp's server: {text}",
         )
 
     def _output(self, text: str) -> StepOutput:

@@ -24,6 +24,11 @@ _chunks = msgspec.json.Decoder(Chunk)
 class ServerError(RuntimeError):
     """The server refused a request, or its reply is none; the text is the server's."""
 
+    def __init__(self, text: str, *, is_refused: bool = False) -> None:
+        """is_refused: for what it asks."""
+        super().__init__(text)
+        self.is_refused = is_refused
+
 
 class _Refusal(msgspec.Struct, frozen=True):
     error: Failure = Failure()
@@ -132,4 +137,4 @@ def _check(response: httpx.Response, content: bytes) -> None:
         text = msgspec.json.decode(content, type=_Refusal).error.message
     except msgspec.DecodeError:
         text = f"HTTP status {response.status_code}"
-    raise ServerError(text)
+    raise ServerError(text, is_refused=response.status_code == httpx.codes.BAD_REQUEST)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from array import array
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-import httpx
 import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.backends.cpu.cores import usable_cores
-from puna.engine.request import Request, RequestStats, StepOutput
+from puna.engine.request import Request, StepOutput
 from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
 from puna.worker.engine.messages import (
     Cancel,
@@ -27,11 +26,11 @@ from puna.worker.engine.messages import (
     Submit,
     Unload,
 )
-from puna.worker.llamacpp.completions import Reply, completion
 from puna.worker.llamacpp.hosted import HostedServer, new_socket_name
-from puna.worker.llamacpp.http import ServerClient, ServerError
+from puna.worker.llamacpp.http import ServerError
 from puna.worker.llamacpp.messages import Launch, ServerSettings
 from puna.worker.llamacpp.model_file import ModelFile, read_model_file
+from puna.worker.llamacpp.replies import ServedModel
 
 log = logging.getLogger(__name__)
 
@@ -51,18 +50,6 @@ class _Models(msgspec.Struct, frozen=True):
     data: list[_Listed]
 
 
-class _Tokens(msgspec.Struct, frozen=True):
-    """Of POST /tokenize."""
-
-    tokens: list[int]
-
-
-class _Embedding(msgspec.Struct, frozen=True):
-    """Of POST /embedding: [1, hidden_size]."""
-
-    embedding: list[list[float]]
-
-
 class _Running:
     """A request that is not finished."""
 
@@ -80,9 +67,7 @@ class LlamaServer:
         self._settings = settings
         self._hosted = hosted
         self._calls = calls
-        self._client: ServerClient
-        self._context_length = 0
-        self._bos_id: int | None = None
+        self._model: ServedModel | None = None
         self._running: dict[str, _Running] = {}
         self._slots = asyncio.Semaphore(settings.num_slots)
         self._ended = asyncio.Event()
@@ -136,7 +121,7 @@ class LlamaServer:
                 kind = type(message).__name__
                 self._calls.fail(call, ProtocolError(f"{kind} is no message for the second engine"))
 
-    def _run(self, work: Any) -> None:
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -159,26 +144,26 @@ class LlamaServer:
     async def _loaded(self, message: Load, descriptors: list[int]) -> ModelInfo:
         settings, model = self._settings, descriptors[0]
         file = read_model_file(model, message.name)
-        self._context_length = min(settings.context_length, file.context_length or settings.context_length)
-        self._bos_id = file.bos_id
+        context_length = min(settings.context_length, file.context_length or settings.context_length)
         launch = Launch(
             settings,
             new_socket_name(),
-            self._context_length if file.is_embedding else self._context_length * settings.num_slots,
+            context_length if file.is_embedding else context_length * settings.num_slots,
             settings.num_threads or usable_cores(),
             file.is_embedding,
         )
-        self._client = await self._hosted.launch(launch, model)
-        listed = await self._client.get("/v1/models", _Models)
+        client = await self._hosted.launch(launch, model)
+        listed = await client.get("/v1/models", _Models)
         if not listed.data:
             raise ServerError("the server has no model")
-        return self._describe(file, listed.data[0].meta)
+        self._model = ServedModel(client, context_length, file.bos_id)
+        return self._describe(file, listed.data[0].meta, context_length)
 
-    def _describe(self, file: ModelFile, meta: _Meta) -> ModelInfo:
+    def _describe(self, file: ModelFile, meta: _Meta, context_length: int) -> ModelInfo:
         return ModelInfo(
             architecture=file.architecture,
             vocab_size=meta.n_vocab,
-            context_length=self._context_length,
+            context_length=context_length,
             num_layers=file.num_layers,
             groups=(),
             kv_type=self._settings.kv_type,
@@ -200,64 +185,13 @@ class LlamaServer:
 
     async def _serve(self, running: _Running) -> None:
         """Tells outputs until the request is finished, or cancelled."""
-        request = running.request
-        reply = Reply(request)
         try:
-            async with self._slots:
-                if request.pooling is not None:
-                    self._tell(await self._embedding(request))
-                else:
-                    await self._generate(running, reply)
-        except (ServerError, httpx.HTTPError) as error:
-            self._tell(reply.failed(str(error) or repr(error)))
-        except Exception as error:
-            log.exception("a request failed")
-            self._tell(reply.failed(repr(error)))
+            async with self._slots, aclosing(self._outputs(running)) as outputs:
+                async for output in outputs:
+                    self._calls.tell(Outputs([output]))
         finally:
-            del self._running[request.id]
+            del self._running[running.request.id]
 
-    async def _generate(self, running: _Running, reply: Reply) -> None:
-        request = running.request
-        prompt = await self._tokens(request)
-        most = min(request.context_length or self._context_length, self._context_length)
-        if (room := most - len(prompt)) <= 0:
-            raise ServerError(f"the prompt has {len(prompt)} tokens, the context {most}")
-        max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
-        async with aclosing(self._client.complete(completion(request, prompt, max_tokens))) as chunks:
-            async for chunk in chunks:
-                if (output := reply.add(chunk)) is not None:
-                    self._tell(output)
-                    if output.finish_reason is not None:
-                        return
-                await running.may_go_on.wait()
-        raise ServerError("a reply has no end")
-
-    async def _tokens(self, request: Request) -> list[int]:
-        """Of the prompt: a text becomes tokens as the server has it, but never begins with BOS twice."""
-        if not request.text:
-            return request.prompt
-        body = {"content": request.text, "add_special": True, "parse_special": True}
-        tokens: list[int] = (await self._client.post("/tokenize", body, _Tokens)).tokens
-        return tokens[1:] if tokens[:2] == [self._bos_id, self._bos_id] else tokens
-
-    async def _embedding(self, request: Request) -> StepOutput:
-        prompt = await self._tokens(request)
-        body = {"content": prompt, "embd_normalize": -1}
-        (found,) = await self._client.post("/embedding", body, tuple[_Embedding])
-        (vector,) = found.embedding
-        stats = RequestStats(
-            prompt_tokens=len(prompt),
-            cached_tokens=0,
-            prompt_ns=0,
-            generated_tokens=0,
-            generation_ns=0,
-        )
-        return StepOutput(
-            request_id=request.id,
-            embedding=array("f", vector).tobytes(),
-            finish_reason="stop",
-            stats=stats,
-        )
-
-    def _tell(self, output: StepOutput) -> None:
-        self._calls.tell(Outputs([output]))
+    def _outputs(self, running: _Running) -> AsyncGenerator[StepOutput, None]:
+        assert self._model is not None, "a request before the model"
+        return self._model.outputs(running.request, running.may_go_on)

@@ -1,0 +1,1 @@
+"""The second engine's worker."""
