@@ -91,6 +91,11 @@ class ResidentModel:
     draft_model_id: str | None = None
     """Of the model that drafts for it, resident as well."""
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether its engine makes tokens of texts rather than we, because it knows more of its tokenizer."""
+        return self.info.engine != "native" and bool(self.text.side.unknown)
+
 
 class Runtime:
     """The store, the resident models, the worker that runs them and the processes that know their text.

@@ -95,6 +95,26 @@ def build_vocabulary(metadata: Mapping[str, Any]) -> bytes:
     return _MODELS[model](fields)
 
 
+def unknown_part(metadata: Mapping[str, Any]) -> str:
+    """What of a tokenizer is not known here, so that texts may become other tokens than they should; empty:
+    nothing. Raises TokenizerError.
+    """
+    fields = Fields(metadata)
+    model, pre = fields.string(f"{_PREFIX}model"), fields.string(f"{_PREFIX}pre", default="")
+    if model not in (*_MODELS, "gemma4"):
+        return f"{_PREFIX}model: {model[:40]!r} is not supported"
+    is_known = model != "gpt2" or pre in PRE_TOKENIZERS
+    return "" if is_known else f"{_PREFIX}pre: {pre[:40]!r} is not known"
+
+
+def build_stand_in(metadata: Mapping[str, Any]) -> bytes:
+    """Of a tokenizer of a kind that is not known here: its tokens, without what cuts texts into them. Control
+    tokens are found in it, and how many tokens a text has is told roughly. Raises TokenizerError.
+    """
+    builder = _tokens(Fields(metadata), _Defaults())
+    return builder.sentencepiece(np.zeros(builder.size, np.float32).tobytes())
+
+
 @contextmanager
 def _naming(key: str) -> Iterator[None]:
     """Says in errors which key they are about."""

@@ -1,4 +1,6 @@
-"""A tiny model of an architecture that llama.cpp runs and puna's own engine does not: RWKV 7."""
+"""A tiny model of an architecture that llama.cpp runs and puna's own engine does not, with a tokenizer that
+puna does not know, either: RWKV 7.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from tests.tiny.layer_norm import LAYER_NORM
 from tests.tiny.layers import Tensors
 
 _RANK = 8
+_TOKENIZER = b"gpt2"
 _RANKS = ("decay", "iclr", "value_residual_mix", "gate")
 
 
@@ -47,4 +50,8 @@ RWKV7 = Tiny(
 
 
 def write_foreign(path: Path, seed: int = 0) -> Path:
-    return write_tiny(path, RWKV7, seed=seed)
+    write_tiny(path, RWKV7, seed=seed)
+    content = path.read_bytes()
+    assert content.count(_TOKENIZER) == 1
+    path.write_bytes(content.replace(_TOKENIZER, b"rwkv"))
+    return path

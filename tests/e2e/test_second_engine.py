@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -49,7 +50,7 @@ def client(
 def generate(client: httpx.Client, model: str, **fields: object) -> dict[str, object]:
     body = {
         "model": model,
-        "prompt": "the the the",
+        "prompt": "thethethe",
         "raw": True,
         "stream": False,
         "options": _OPTIONS,
@@ -89,3 +90,20 @@ def test_its_death_harms_nobody_else_and_it_answers_again(client: httpx.Client):
     assert generate(client, "rwkv")["eval_count"] == 6
     assert worker_of(client, "worker") == ours
     assert eventually(lambda: worker_of(client, "llama.cpp")) != killed
+
+
+def test_its_tokenizer_is_its_own(client: httpx.Client):
+    assert generate(client, "rwkv")["prompt_eval_count"] == 3
+    refused = client.post("/api/tokenize", json={"model": "rwkv", "text": "the"})
+    assert refused.status_code == 500
+    assert "'rwkv' is not supported" in refused.text
+
+
+def test_it_is_held_to_json(client: httpx.Client):
+    schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
+    reply = generate(client, "rwkv", format=schema, options=_OPTIONS | {"num_predict": 60})
+    assert json.loads(reply["response"])["n"] in (1, 2)
+    wanted = {"type": "grammar", "syntax": "regex", "definition": "a+"}
+    refused = client.post("/api/generate", json={"model": "rwkv", "prompt": "the", "format": wanted})
+    assert refused.status_code == 400
+    assert "second engine" in refused.text

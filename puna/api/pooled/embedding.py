@@ -96,7 +96,7 @@ async def embed(
 
 
 def _pooling(request: EmbedRequest, resident: ResidentModel) -> Pooling:
-    if resident.info.pooling == "rank":
+    if resident.info.pooling == "rank" or resident.text.side.is_stand_in:
         raise ApiError(400, f'"{request.model}" does not support embeddings')
     return resident.info.pooling
 

@@ -55,4 +55,4 @@ def engine_request(
     )
     if resident.info.engine == "native":
         return wanted
-    return for_second_engine(wanted, prompt, answer_format(request.format))
+    return for_second_engine(wanted, prompt, answer_format(request.format), takes_text=resident.takes_text)

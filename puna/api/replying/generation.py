@@ -58,7 +58,8 @@ async def generate_reply(
             if calls:
                 yield Delta(index=index, tool_calls=calls, prompt_tokens=len(prompt.tokens))
             if output.stats is not None:
-                context = [*prompt.tokens, *tokens] if with_context else []
+                # Of a prompt that went as text, nobody here knows the tokens.
+                context = [*prompt.tokens, *tokens] if with_context and not request.text else []
                 reason = "length" if output.finish_reason == "length" else "stop"
                 stats = output.stats
                 counts = _counts(stats, clock)

@@ -12,8 +12,14 @@ from puna.engine.request import Request
 _ENGINE = "the second engine (llama.cpp's server), which runs this model,"
 
 
-def for_second_engine(request: Request, prompt: Prompt, answer: AnswerFormat | None) -> Request:
-    """answer: what the content of the reply must be. ApiError (400) for what the engine cannot do."""
+def for_second_engine(
+    request: Request, prompt: Prompt, answer: AnswerFormat | None, *, takes_text: bool
+) -> Request:
+    """answer: what the content of the reply must be. takes_text: the engine makes the prompt's
+    text into tokens. ApiError (400) for what the engine cannot do.
+    """
+    if takes_text and prompt.text and not request.images:
+        request = msgspec.structs.replace(request, text=prompt.text, prompt=[])
     if request.session is not None:
         raise ApiError(400, f"{_ENGINE} keeps no sessions")
     if prompt.reply.must_call:

@@ -165,6 +165,10 @@ class ModelLoader:
             await self._engines.unload(model.weights_id)
             raise
         try:
+            if text.side.is_stand_in and info.engine == "native":
+                info = await self._engines.load_elsewhere(
+                    model.weights_id, source, model.name.short, wishes, text.side.unknown
+                )
             worker = self._engines.of(model.weights_id)
             await worker.set_vocabulary(model.weights_id, text.token_table, text.vocabulary)
         except BaseException:

@@ -9,6 +9,7 @@ from puna.daemon.opening import ModelOpener
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.registry import ModelEntry
+from puna.tokenizer.errors import TokenizerError
 
 
 @asynccontextmanager
@@ -17,6 +18,8 @@ async def opened_text(opener: ModelOpener, pool: TextPool, model: ModelEntry) ->
     async with opener.opened(model) as source:
         text = await pool.open_model(source)
     try:
+        if text.side.is_stand_in:
+            raise TokenizerError(f"{model.name.short}: {text.side.unknown}")
         yield text
     finally:
         pool.close_model(text)

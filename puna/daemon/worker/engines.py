@@ -98,6 +98,16 @@ class Engines:
                 raise
             return await self._host_instead(model_id, source, name, wishes, error)
 
+    async def load_elsewhere(
+        self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes, reason: str
+    ) -> ModelInfo:
+        """A model that the native engine has loaded, but cannot run. Raises as load()."""
+        await self._native.unload(model_id)
+        error = UnsupportedModelFile(f"{name}: {reason}")
+        if self._settings.engine == "native":
+            raise error
+        return await self._host_instead(model_id, source, name, wishes, error)
+
     async def sleep(self, model_id: str) -> bool:
         """False: it is to be unloaded, as a server gives back its memory only when it ends."""
         return model_id not in self._hosted and await self._native.sleep(model_id)

@@ -30,6 +30,10 @@ class TextSide(msgspec.Struct, frozen=True, kw_only=True):
     end_of_generation: Annotated[list[int], msgspec.Meta(max_length=1024)]
     template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None
     """That of the file; None: there is none that can be used."""
+    unknown: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    """What of its tokenizer is not known here; empty: nothing."""
+    is_stand_in: bool = False
+    """Its tokens are not those of the texts: only an engine with a tokenizer of its own can run it."""
     fill_in: Annotated[list[int], msgspec.Meta(max_length=3)] = []
     """Tokens for prompts with a gap, see puna.chat.prompt_building.Rendering; none: the file names none."""
     rank_template: Annotated[str, msgspec.Meta(max_length=MAX_TEMPLATE_CHARS)] | None = None

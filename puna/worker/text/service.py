@@ -15,7 +15,7 @@ from puna.chat.templates.go.template import GoChatTemplate
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.chat.templates.template import MAX_SOURCE
 from puna.gguf import read_metadata
-from puna.tokenizer import Tokenizer, build_vocabulary
+from puna.tokenizer import Tokenizer, TokenizerError, build_stand_in, build_vocabulary, unknown_part
 from puna.worker.cage import CageLevel
 from puna.worker.text.description import write_description
 from puna.worker.text.messages import (
@@ -91,11 +91,11 @@ class TextService:
                     )
             case OpenModel(name):
                 metadata = read_metadata(descriptors[0], name)
-                vocabulary = build_vocabulary(metadata)
+                vocabulary, is_stand_in = _vocabulary(metadata)
                 tokenizer = Tokenizer.from_blob(vocabulary)
                 _write(descriptors[1], vocabulary)
                 _write(descriptors[2], tokenizer.token_table())
-                return _text_side(metadata, tokenizer)
+                return _text_side(metadata, tokenizer, is_stand_in=is_stand_in)
         return None
 
 
@@ -147,11 +147,23 @@ def _write(descriptor: int, content: bytes) -> None:
         file.write(content)
 
 
-def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> TextSide:
+def _vocabulary(metadata: Mapping[str, Any]) -> tuple[bytes, bool]:
+    """And whether it is only a stand-in. Raises TokenizerError."""
+    try:
+        return build_vocabulary(metadata), False
+    except TokenizerError:
+        if not unknown_part(metadata):
+            raise
+        return build_stand_in(metadata), True
+
+
+def _text_side(metadata: Mapping[str, Any], tokenizer: Tokenizer, *, is_stand_in: bool) -> TextSide:
     fill_in = fill_in_tokens(metadata)
     return TextSide(
         vocab_size=tokenizer.vocab_size,
         end_of_generation=sorted(tokenizer.end_of_generation),
+        unknown=unknown_part(metadata),
+        is_stand_in=is_stand_in,
         template=_usable(metadata.get(TEMPLATE_KEY)),
         fill_in=fill_in if max(fill_in, default=0) < tokenizer.vocab_size else [],
         rank_template=_usable(metadata.get(f"{TEMPLATE_KEY}.rerank")),
