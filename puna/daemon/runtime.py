@@ -37,6 +37,7 @@ from puna.registry.store.pruning import clear_up
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import EraseModel, GetStats, GetTrace, Leased
 from puna.worker.engine.process import WorkerProcess
+from puna.worker.llamacpp.messages import ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class ResidentModel:
 class Runtime:
     """The store, the resident models, the worker that runs them and the processes that know their text.
 
-    spawn: starts a worker process; by default a real one, with these settings. text: likewise.
+    spawn: starts a worker process; by default a real one, with these settings. text, spawn_server: likewise.
     Raises SettingsError for a weight of what cannot be a model.
     """
 
@@ -109,13 +110,14 @@ class Runtime:
         settings: Settings,
         spawn: Callable[[], Awaitable[EngineProcess]] | None = None,
         text: TextPool | None = None,
+        spawn_server: Callable[[ServerSettings], Awaitable[EngineProcess]] | None = None,
     ) -> None:
         self.settings = settings
         local = LocalModels(*settings.local_models, settings.in_place)
         self.store = Store(settings.models, settings.read_only_models, local)
         self._memory = WorkersMemory()
         self.worker = WorkerSupervisor(spawn or self._spawn, self._memory, self._lost)
-        self._engines = Engines(settings, self.worker, self._memory, self._lost)
+        self._engines = Engines(settings, self.worker, self._memory, self._lost, spawn_server)
         self.text = text or TextPool()
         self.opener = ModelOpener(Converter(), local)
         self._loader = ModelLoader(settings, self._engines, self.text, self.opener)

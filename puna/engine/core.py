@@ -193,19 +193,22 @@ class EngineCore:
         self._requests.try_parked()
         return self.memory.budget.excess_bytes
 
-    def lease(self, num_bytes: int, *, is_held: bool = False) -> bool:
+    def lease(self, num_bytes: int, *, weight_bytes: int = 0, is_held: bool = False) -> bool:
         """Takes memory for somebody outside: what is free, or cached, but nothing guaranteed to models.
 
-        is_held: they have it already, from an earlier engine. False if there is not that much.
+        weight_bytes: besides, of weights. is_held: they have it already, from an earlier engine. False if
+        there is not that much.
         """
         if is_held:
+            self.memory.budget.add_weights(weight_bytes)
             self.memory.budget.count_lease(num_bytes)
             return True
-        return self.memory.lease(num_bytes)
+        return self.memory.lease(num_bytes, weight_bytes)
 
-    def end_lease(self, num_bytes: int) -> None:
+    def end_lease(self, num_bytes: int, weight_bytes: int = 0) -> None:
         """So much of what was leased is free again."""
         self.memory.budget.end_lease(num_bytes)
+        self.memory.budget.remove_weights(weight_bytes)
 
     def submit(self, request: Request) -> None:
         """Queues a request; a model that sleeps wakes. One that cannot be run finishes with an error at the

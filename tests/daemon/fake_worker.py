@@ -68,6 +68,10 @@ class FakeWorker(FakeSessions):
         self.client = self
         cage = CageLevel(landlock=7, seccomp=True, is_low=False)
         self.ready = Ready(kv_limit_bytes=0, memory_limit_bytes=memory_bytes, cage=cage)
+        self.info = INFO
+        """Of all models."""
+        self.refusal: type[ModelLoadError] = ModelLoadError
+        """Of those that cannot be loaded."""
         self.models: dict[str, Path] = {}
         self.adapters: set[tuple[str, str]] = set()
         """Ids of models and of adapters."""
@@ -78,7 +82,7 @@ class FakeWorker(FakeSessions):
         self.held: dict[str, bool] = {}
         """Of models that were loaded."""
         self.limits: tuple[int | None, int | None] = None, None
-        self.leased_bytes = 0
+        self.leased_bytes = self.leased_weight_bytes = 0
         self.asleep: dict[str, Path] = {}
         self.kv_limit_bytes = 0
         self.kv_excess_bytes = 0
@@ -149,15 +153,17 @@ class FakeWorker(FakeSessions):
                 self._memory_bytes = memory_limit_bytes or self._memory_bytes
                 await self._step()
                 return max(len(self.models) * INFO.weight_bytes - self._memory_bytes, self.kv_excess_bytes)
-            case Lease(num_bytes, is_held):
+            case Lease(num_bytes, is_held, weight_bytes):
                 leasable = min(LEASABLE, self._memory_bytes - len(self.models) * INFO.weight_bytes)
                 granted = is_held or self.leased_bytes + num_bytes <= leasable
                 self.leased_bytes += num_bytes * granted
+                self.leased_weight_bytes += weight_bytes * granted
                 await self._step()
                 return Leased(granted, leasable - self.leased_bytes)
-            case EndLease(num_bytes):
+            case EndLease(num_bytes, weight_bytes):
                 self.leased_bytes -= num_bytes
-                assert self.leased_bytes >= 0
+                self.leased_weight_bytes -= weight_bytes
+                assert self.leased_bytes >= 0 <= self.leased_weight_bytes
                 await self._step()
             case TrimKv():
                 return 0
@@ -192,13 +198,13 @@ class FakeWorker(FakeSessions):
         for descriptor in descriptors:
             os.fstat(descriptor)  # open
         if model_id in self._unloadable:
-            raise ModelLoadError(f"{message.name} is broken")
+            raise self.refusal(f"{message.name} is broken")
         self._check_fit(model_id)
         self.models[model_id] = Path(message.name)
         self.held[model_id] = True
         self.shares[model_id] = message.share
         self.guarantees[model_id] = message.guaranteed_kv_bytes
-        return INFO
+        return self.info
 
     def _stats(self) -> EngineStats:
         return EngineStats(

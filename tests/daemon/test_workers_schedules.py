@@ -67,10 +67,12 @@ class Worker:
                 return engine.sharing.offers(asked, order_s)
             case GiveUp(asked, order_s):
                 return engine.sharing.give_up(asked, order_s)
-            case Lease(num_bytes):
-                return Leased(engine.lease(num_bytes), engine.memory.leasable_bytes)
-            case EndLease(num_bytes):
-                return engine.end_lease(num_bytes)
+            case Lease(num_bytes, weight_bytes=weight_bytes):
+                return Leased(
+                    engine.lease(num_bytes, weight_bytes=weight_bytes), engine.memory.leasable_bytes
+                )
+            case EndLease(num_bytes, weight_bytes):
+                return engine.end_lease(num_bytes, weight_bytes)
         raise AssertionError(message)
 
     ask = call

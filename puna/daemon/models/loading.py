@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,6 +19,7 @@ from puna.daemon.opening import ModelOpener
 from puna.daemon.text.model import TextModel
 from puna.daemon.text.pool import TextPool
 from puna.daemon.worker.engines import Engines, LoadWishes
+from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.gguf import GgufError
 from puna.registry import InvalidModelName, ModelName, StoredModel
 from puna.tokenizer.errors import TokenizerError
@@ -84,7 +85,8 @@ class ModelLoader:
         """Raises ModelLoadError, UnsupportedModel, WorkerDied."""
         model.check_loadable()
         await self.unload_deleted()  # perhaps its name had other weights before
-        return await self._timed("loaded", model.name.short, self._load_parts(model, wishes))
+        work = self._with_room(lambda: self._load_parts(model, wishes))
+        return await self._timed("loaded", model.name.short, work)
 
     def lose_if_too_short(self, model: StoredModel, num_ctx: int | None) -> None:
         """Has a server take no more requests if its context is too short for one, and could be longer: when
@@ -98,7 +100,9 @@ class ModelLoader:
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
         model.info = await self._timed(
-            "woke", model.model.name.short, self._engines.of(model.id).wake(model.id)
+            "woke",
+            model.model.name.short,
+            self._with_room(lambda: self._engines.of(model.id).wake(model.id)),
         )
 
     async def sleep(self, model: LoadedModel) -> bool:
@@ -136,6 +140,25 @@ class ModelLoader:
             raise ModelLoadError(f"loading {name} took longer than {self._timeout_s:g} s") from None
         log.info("%s %s in %.3f s", what, name, time.monotonic() - start_s)
         return result
+
+    async def _with_room(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What does not fit is tried again without a server that is idle: those give back nothing else."""
+        while True:
+            try:
+                return await work()
+            except ModelDoesNotFit:
+                if (idle := self._idle_server()) is None:
+                    raise
+                await self.residency.unload(idle)
+
+    def _idle_server(self) -> str | None:
+        """The model of the one that was used longest ago."""
+        idle = [
+            entry
+            for entry in self.residency.loaded()
+            if not entry.num_holders and entry.ready.result().info.engine != "native"
+        ]
+        return min(idle, key=lambda entry: entry.last_used_s).key if idle else None
 
     async def _load_parts(self, model: StoredModel, wishes: LoadWishes) -> LoadedModel:
         """Both sides at the same time."""

@@ -43,7 +43,8 @@ class _Hosted:
     """A model in a server."""
 
     supervisor: WorkerSupervisor
-    leased_bytes: int = 0
+    leased: tuple[int, int] = (0, 0)
+    """Bytes of its own, and of weights."""
 
 
 class Engines:
@@ -90,7 +91,10 @@ class Engines:
     ) -> ModelInfo:
         """In the engine of choice. Raises ModelLoadError, ModelDoesNotFit, WorkerDied."""
         if self._settings.engine == "llamacpp":
-            return await self._host(model_id, source, name, wishes)
+            try:
+                return await self._host(model_id, source, name, wishes)
+            except NoServer as error:
+                raise ModelLoadError(str(error)) from error
         try:
             return await self._native.load(model_id, source, share, guaranteed_kv_bytes, name)
         except UnsupportedModelFile as error:
@@ -117,8 +121,8 @@ class Engines:
             await self._native.unload(model_id)
             return
         await hosted.supervisor.close()
-        if hosted.leased_bytes:
-            await self._memory.end_lease(self._native, hosted.leased_bytes)
+        if any(hosted.leased):
+            await self._memory.end_lease(self._native, *hosted.leased)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StepOutput], None]:
@@ -144,6 +148,7 @@ class Engines:
             raise UnsupportedModelFile(f"{error}; {other}") from error
 
     async def _host(self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes) -> ModelInfo:
+        """Raises NoServer, ModelLoadError, WorkerDied."""
         if len(source.descriptors) > 1:
             raise ModelLoadError(f"{name}: llama.cpp runs GGUF files only: create a model from the directory")
         settings = await asyncio.to_thread(self._server_settings, wishes)
@@ -151,13 +156,15 @@ class Engines:
         hosted = self._hosted[model_id] = _Hosted(supervisor)
         try:
             info = await supervisor.load(model_id, source, name=name)
-            leased = await self._memory.lease(self._native, info.scratch_bytes)
+            taken = info.scratch_bytes, info.weight_bytes - info.idle_weight_bytes
+            leased = await self._memory.lease(self._native, *taken)
             if not leased.granted:
+                own, weights = map(binary_size, taken)
                 raise ModelDoesNotFit(
-                    f"{name} takes {binary_size(info.scratch_bytes)} in llama.cpp's server beside weights, "
-                    f"and {binary_size(leased.available_bytes)} are available"
+                    f"{name} takes {own} in llama.cpp's server, and {weights} of weights; "
+                    f"{binary_size(leased.available_bytes)} are available"
                 )
-            hosted.leased_bytes = info.scratch_bytes
+            hosted.leased = taken
         except BaseException:
             await self.unload(model_id)
             raise

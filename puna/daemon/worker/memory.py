@@ -50,6 +50,7 @@ class _Place:
 
     limits: Limits
     leased_bytes: int = 0
+    leased_weight_bytes: int = 0
 
 
 class _Found(NamedTuple):
@@ -75,9 +76,9 @@ class WorkersMemory:
     async def restore(self, worker: Worker, client: Client, ready: Ready) -> None:
         """Tells a new process of a worker, which has no models yet. Raises WorkerDied."""
         place = self._places.get(worker)
-        if place is not None and place.leased_bytes:
+        if place is not None and (place.leased_bytes or place.leased_weight_bytes):
             # First, and sent before anything else can be: who ends a lease now tells this process, too.
-            await client.call(Lease(place.leased_bytes, is_held=True))
+            await client.call(Lease(place.leased_bytes, is_held=True, weight_bytes=place.leased_weight_bytes))
         must_tell = (self._kv_limit_bytes, self._memory_limit_bytes) != (None, None)
         # What the first process finds holds for later ones: they may find less, because of what is leased.
         if self._kv_limit_bytes is None:
@@ -114,19 +115,22 @@ class WorkersMemory:
             excess = [await each.ask(self._limits_of(each)) or 0 for each in others]
             return await worker.call(self._limits_of(worker)) + sum(excess)
 
-    async def lease(self, worker: Worker, num_bytes: int) -> Leased:
-        """Memory of a worker for somebody outside. Raises WorkerDied. Cancelled, it leaves nothing leased."""
-        asked = asyncio.ensure_future(self._lease(worker, num_bytes))
+    async def lease(self, worker: Worker, num_bytes: int, weight_bytes: int = 0) -> Leased:
+        """Memory of a worker for somebody outside, and for weights there. Raises WorkerDied. Cancelled, it
+        leaves nothing leased.
+        """
+        asked = asyncio.ensure_future(self._lease(worker, num_bytes, weight_bytes))
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:
-            self._run(self._take_back(worker, asked, num_bytes))
+            self._run(self._take_back(worker, asked, num_bytes, weight_bytes))
             raise
 
-    async def end_lease(self, worker: Worker, num_bytes: int) -> None:
+    async def end_lease(self, worker: Worker, num_bytes: int, weight_bytes: int = 0) -> None:
         """So much of what was leased is free again."""
         self._places[worker].leased_bytes -= num_bytes
-        await worker.ask(EndLease(num_bytes))
+        self._places[worker].leased_weight_bytes -= weight_bytes
+        await worker.ask(EndLease(num_bytes, weight_bytes))
 
     async def close(self) -> None:
         """Nothing moves any more."""
@@ -149,20 +153,25 @@ class WorkersMemory:
         limits = self._places[worker].limits
         return SetLimits(limits.kv_bytes, limits.memory_bytes, self._whole, reachable)
 
-    async def _lease(self, worker: Worker, num_bytes: int) -> Leased:
-        leased = await worker.call(Lease(num_bytes))
+    async def _lease(self, worker: Worker, num_bytes: int, weight_bytes: int) -> Leased:
+        message = Lease(num_bytes, weight_bytes=weight_bytes)
+        leased = await worker.call(message)
         if not leased.granted and len(self._places) > 1:
-            await self._grant(worker, NOTHING.plus(num_bytes - leased.available_bytes), _LAST_S)
-            leased = await worker.call(Lease(num_bytes))
+            lack = Limits(0, weight_bytes).plus(num_bytes - leased.available_bytes)
+            await self._grant(worker, lack, _LAST_S)
+            leased = await worker.call(message)
         if leased.granted:
             self._places[worker].leased_bytes += num_bytes
+            self._places[worker].leased_weight_bytes += weight_bytes
         return leased
 
-    async def _take_back(self, worker: Worker, asked: asyncio.Future[Leased], num_bytes: int) -> None:
+    async def _take_back(
+        self, worker: Worker, asked: asyncio.Future[Leased], num_bytes: int, weight_bytes: int
+    ) -> None:
         """A lease that nobody waits for any more."""
         with suppress(WorkerDied):
             if (await asked).granted:
-                await self.end_lease(worker, num_bytes)
+                await self.end_lease(worker, num_bytes, weight_bytes)
 
     async def _grant(self, worker: Worker, lack: Limits, order_s: float) -> None:
         """Raises a worker's limits by what it lacks, as far as others give it."""

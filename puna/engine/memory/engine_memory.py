@@ -164,12 +164,14 @@ class EngineMemory:
             if not self.budget.debt_bytes or not self.ladder.give_up_one():
                 break
 
-    def lease(self, num_bytes: int) -> bool:
-        """Takes memory for somebody outside: what is spare or cached, and what idle models have. False, and
-        nothing taken, if there is not so much.
+    def lease(self, num_bytes: int, weight_bytes: int = 0) -> bool:
+        """Takes memory for somebody outside, and for weights there: what is spare or cached, and what idle
+        models have. False, and nothing taken, if there is not so much.
         """
+        self.budget.add_weights(weight_bytes)
         while not self.budget.lease(num_bytes):
             if num_bytes > self.leasable_bytes + self.ladder.idle_bytes or not self._idle.give_up_one():
+                self.budget.remove_weights(weight_bytes)
                 return False
         return True
 

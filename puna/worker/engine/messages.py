@@ -170,12 +170,15 @@ class Lease(Call[Leased], frozen=True, tag=True):
     num_bytes: int
     is_held: bool = False
     """It was granted by an earlier worker, and is counted whatever the limits are."""
+    weight_bytes: int = 0
+    """More of it, of weights: that counts against the memory limit alone."""
 
 
 class EndLease(Call[None], frozen=True, tag=True):
     """So much of what was leased is free again."""
 
     num_bytes: int
+    weight_bytes: int = 0
 
 
 class TrimKv(Call[int], frozen=True, tag=True):

@@ -231,11 +231,11 @@ class EngineServer:
                 return engine.sharing.offers(asked, order_s)
             case GiveUp(asked, order_s):
                 return engine.sharing.give_up(asked, order_s)
-            case Lease(num_bytes, is_held):
-                granted = engine.lease(num_bytes, is_held=is_held)
+            case Lease(num_bytes, is_held, weight_bytes):
+                granted = engine.lease(num_bytes, weight_bytes=weight_bytes, is_held=is_held)
                 return Leased(granted, engine.memory.leasable_bytes)
-            case EndLease(num_bytes):
-                engine.end_lease(num_bytes)
+            case EndLease(num_bytes, weight_bytes):
+                engine.end_lease(num_bytes, weight_bytes)
                 return None
             case TrimKv():
                 return engine.trim_kv()

@@ -79,11 +79,14 @@ class HostedServer:
         assert self._ended is not None
         await self._ended
 
-    @property
-    def private_bytes(self) -> int:
-        """Memory that is its own: KV, buffers, and not the file that it maps."""
+    def memory_bytes(self) -> tuple[int, int]:
+        """(what is its own: KV and buffers, of files: above all of the model's)."""
         fields = dict(line.split(b":", 1) for line in os.pread(self._status, 8192, 0).splitlines())
-        return sum(int(fields.get(name, b"0 kB").split()[0]) << 10 for name in (b"RssAnon", b"RssShmem"))
+
+        def num_bytes(name: bytes) -> int:
+            return int(fields.get(name, b"0 kB").split()[0]) << 10
+
+        return num_bytes(b"RssAnon") + num_bytes(b"RssShmem"), num_bytes(b"RssFile")
 
     async def _load(self, launch: Launch, model: int) -> ServerClient:
         client = await CallClient.connect(self._channel, crossing=CROSSING)

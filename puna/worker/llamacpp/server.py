@@ -160,6 +160,7 @@ class LlamaServer:
         return self._describe(file, listed.data[0].meta, context_length)
 
     def _describe(self, file: ModelFile, meta: _Meta, context_length: int) -> ModelInfo:
+        own_bytes, file_bytes = self._hosted.memory_bytes()
         return ModelInfo(
             architecture=file.architecture,
             vocab_size=meta.n_vocab,
@@ -170,8 +171,10 @@ class LlamaServer:
             weight_bytes=file.weight_bytes,
             can_shift=False,
             hidden_size=meta.n_embd,
-            pooling=file.pooling or "last",
-            scratch_bytes=self._hosted.private_bytes,
+            pooling=file.pooling,
+            # What lies on GPUs is not in memory, nor what no token has needed yet.
+            idle_weight_bytes=max(file.weight_bytes - file_bytes, 0),
+            scratch_bytes=own_bytes,
             kernels="llama.cpp",
             engine="llamacpp",
             most_context=file.context_length,
