@@ -100,9 +100,8 @@ def test_its_tokenizer_is_its_own(client: httpx.Client):
 
 
 def test_it_is_held_to_json(client: httpx.Client):
-    schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}
-    reply = generate(client, "rwkv", format=schema, options=_OPTIONS | {"num_predict": 60})
-    assert json.loads(reply["response"])["n"] in (1, 2)
+    reply = generate(client, "rwkv", format={"enum": ["the"]}, options=_OPTIONS | {"num_predict": 20})
+    assert json.loads(reply["response"]) == "the"
     wanted = {"type": "grammar", "syntax": "regex", "definition": "a+"}
     refused = client.post("/api/generate", json={"model": "rwkv", "prompt": "the", "format": wanted})
     assert refused.status_code == 400
