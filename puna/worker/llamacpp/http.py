@@ -17,6 +17,8 @@ _ERROR = b"error: "
 _MAX_BYTES = 32 << 20
 """Of one event, or of a reply that is no stream."""
 _POLL_S = 0.02
+_REFUSALS = (httpx.codes.BAD_REQUEST, httpx.codes.NOT_IMPLEMENTED)
+"""The latter: of an embedding to a server that gives text, and of text to one that gives embeddings."""
 
 _chunks = msgspec.json.Decoder(Chunk)
 
@@ -137,4 +139,4 @@ def _check(response: httpx.Response, content: bytes) -> None:
         text = msgspec.json.decode(content, type=_Refusal).error.message
     except msgspec.DecodeError:
         text = f"HTTP status {response.status_code}"
-    raise ServerError(text, is_refused=response.status_code == httpx.codes.BAD_REQUEST)
+    raise ServerError(text, is_refused=response.status_code in _REFUSALS)

@@ -23,7 +23,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     weight_bytes: int
     bos_id: int | None
     is_embedding: bool
-    pooling: Pooling | None
+    pooling: Pooling
 
 
 def read_model_file(descriptor: int, name: str) -> ModelFile:
@@ -48,7 +48,7 @@ def read_model_file(descriptor: int, name: str) -> ModelFile:
             weight_bytes=sum(tensor.num_bytes for tensor in metadata.tensors.values()),
             bos_id=bos_id if isinstance(bos_id := metadata.get("tokenizer.ggml.bos_token_id"), int) else None,
             is_embedding=is_embedding,
-            pooling=POOLING_TYPES[kind] if is_embedding and kind < len(POOLING_TYPES) else None,
+            pooling=(POOLING_TYPES[kind] if kind < len(POOLING_TYPES) else None) or "last",
         )
     except (GgufError, HyperparameterError) as error:
         text = str(error)

@@ -168,7 +168,7 @@ def test_a_prompt_that_does_not_fit_is_refused(served: Served):
     assert output.finish_reason == "refused"
 
 
-@pytest.mark.parametrize(("status", "reason"), [(400, "refused"), (500, "error")])
+@pytest.mark.parametrize(("status", "reason"), [(400, "refused"), (501, "refused"), (500, "error")])
 def test_refusals_say_why(served: Served, status: int, reason: str):
     served.server.status = status
     served.server.replies["/completion"] = {"error": {"message": "no such thing"}}
