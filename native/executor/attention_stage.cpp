@@ -6,7 +6,7 @@ namespace puna {
 namespace {
 
 const std::vector<QueryRun>& runs_of(const Step& step, const AttentionStage& stage) {
-  return step.query_runs[static_cast<size_t>(stage.domain)];
+  return step.query_runs[stage.runs()];
 }
 
 AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const AttentionTile& tile) {
@@ -24,7 +24,7 @@ AttentionArgs kernel_args(const Step& step, const AttentionStage& stage, const A
       .token_begin = tile.token_begin,
       .token_end = tile.token_end,
       .first_position = run.first_position,
-      .block_table = tables.of(run.sequence),
+      .block_table = tables.of(run.sequence) + run.first_block,
       .blocks = tables.blocks,
       .kv_type = step.plan.kv_type,
       .layout = &layer.layout,

@@ -12,17 +12,19 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-std::vector<QueryRun> query_runs(const Batch& batch, Domain domain) {
+std::vector<QueryRun> query_runs(const Batch& batch, Domain domain, int64_t chunk) {
   std::vector<QueryRun> runs;
   int32_t next = -1, end = -1;  // the token behind the last run's, and the end of its sequence's
   for (int64_t row = 0; row < num_rows(batch, domain); ++row) {
     const int32_t token = token_of(batch, domain, row);
-    if (token == next && token < end) {
+    const int64_t position = batch.positions[static_cast<size_t>(token)];
+    const int64_t begin = chunk == 0 ? 0 : position / chunk * chunk;  // of the chunk
+    if (token == next && token < end && (chunk == 0 || position > begin)) {
       ++runs.back().num_tokens;
     } else {
       const auto starts = batch.sequence_starts;
       const auto after = std::upper_bound(starts.begin(), starts.end(), token);
-      runs.push_back({after - starts.begin() - 1, row, 1, batch.positions[static_cast<size_t>(token)]});
+      runs.push_back({after - starts.begin() - 1, row, 1, position - begin, begin / kBlockTokens});
       end = *after;
     }
     next = token + 1;
@@ -117,7 +119,7 @@ int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_th
   return std::min(most * kTasksPerThread * num_threads, kMostPartialFloats);
 }
 
-AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumDomains> runs,
+AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumQueryRuns> runs,
                                int num_threads) {
   AttentionNeeds needs;
   if (num_threads == 1) return needs;
@@ -126,7 +128,7 @@ AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<Que
     const auto* attention = std::get_if<AttentionStage>(&stage);
     if (attention == nullptr || (last != nullptr && attention->has_shape_of(*last))) continue;
     last = attention;
-    AttentionTiles tiles(*attention, runs[static_cast<size_t>(attention->domain)], num_threads);
+    AttentionTiles tiles(*attention, runs[attention->runs()], num_threads);
     while (tiles.next()) {
       const AttentionTile& tile = tiles.tile();
       if (tile.pieces == 1) continue;

@@ -14,13 +14,16 @@ namespace puna {
 // where there are more, the tiles that come first are not divided: then the later ones are what evens out.
 inline constexpr int64_t kMostPartialFloats = int64_t{16} << 20;
 
-// Neighbouring rows of a domain that are neighbouring tokens of one sequence.
+// Neighbouring rows of a domain that are neighbouring tokens of one sequence; of one chunk, where positions
+// are counted from its beginning.
 struct QueryRun {
   int64_t sequence, first_row, num_tokens;
   int64_t first_position;  // of its tokens
+  int64_t first_block;     // of the sequence's, at position 0
 };
 
-std::vector<QueryRun> query_runs(const Batch& batch, Domain domain);
+// chunk: how many tokens chunks have; 0: there are none.
+std::vector<QueryRun> query_runs(const Batch& batch, Domain domain, int64_t chunk);
 
 // A tile of query tokens under one KV head.
 struct AttentionTile {
@@ -77,7 +80,7 @@ struct AttentionNeeds {
 int64_t most_partial_floats(const Plan& plan, int64_t context_length, int num_threads);
 
 // runs: of each domain.
-AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumDomains> runs,
+AttentionNeeds attention_needs(const Plan& plan, std::span<const std::vector<QueryRun>, kNumQueryRuns> runs,
                                int num_threads);
 
 }  // namespace puna

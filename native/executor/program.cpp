@@ -160,8 +160,11 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
     reserve(memory_[d], plan_.row_bytes[d], num_rows(batch, static_cast<Domain>(d)));
   reserve(replicas_, plan_.replica_bytes(), num_threads);
   find_kv_slots(batch, plan_.groups, kv_slots_);
-  for (const Domain domain : {Domain::kTokens, Domain::kRows})
-    query_runs_[static_cast<size_t>(domain)] = query_runs(batch, domain);
+  for (const Domain domain : {Domain::kTokens, Domain::kRows}) {
+    const auto index = static_cast<size_t>(domain);
+    query_runs_[index] = query_runs(batch, domain, 0);
+    if (plan_.chunk > 0) query_runs_[kNumDomains + index] = query_runs(batch, domain, plan_.chunk);
+  }
   if (plan_.kept_row_bytes > 0) find_states(batch, states_);
   reserve(kept_inputs_, plan_.kept_row_bytes, num_drafts(states_));
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);

@@ -100,6 +100,8 @@ struct AdapterStage {
   size_t linear;  // index of that stage
 };
 
+inline constexpr size_t kNumQueryRuns = 2 * kNumDomains;  // whole, and cut where chunks begin
+
 // layer: of the plan's, whose keys and values are attended to.
 struct AttentionStage {
   Domain domain;
@@ -109,10 +111,14 @@ struct AttentionStage {
   const float* sinks;  // [num_heads], or nullptr
   float alibi;         // 0: none
   int q, out;
+  bool is_chunked = false;  // a token sees those of its own chunk: see Plan::chunk
+
+  // Of Step::query_runs.
+  size_t runs() const { return static_cast<size_t>(domain) + (is_chunked ? kNumDomains : 0); }
 
   // Whether the work falls into the same tasks.
   bool has_shape_of(const AttentionStage& other) const {
-    return domain == other.domain && num_heads == other.num_heads && num_kv_heads == other.num_kv_heads &&
+    return runs() == other.runs() && num_heads == other.num_heads && num_kv_heads == other.num_kv_heads &&
            head_dim == other.head_dim && value_dim == other.value_dim && window == other.window;
   }
 };
@@ -193,6 +199,7 @@ struct Plan {
   std::vector<KvGroup> groups;  // the one without a window first, then the widest window, states last
   std::vector<KvLayer> layers;  // with attention
   bool can_shift = true;        // every layer's keys are as its rotation left them
+  int64_t chunk = 0;        // tokens, a multiple of a block's: those of a chunk see no others; 0: no layer has
   int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
   std::array<int64_t, kNumDomains> row_bytes{};  // of all buffers of a domain together
   std::vector<AdapterSite> sites;
@@ -293,7 +300,7 @@ class Program {
   std::vector<AdaptedRows> adapted_;
   std::vector<std::weak_ptr<Adapter>> adapters_;
   std::vector<KvSlot> kv_slots_;  // [groups][T]
-  std::array<std::vector<QueryRun>, kNumDomains> query_runs_;
+  std::array<std::vector<QueryRun>, kNumQueryRuns> query_runs_;
   std::vector<SequenceState> states_;
   std::unique_ptr<SharedWork> work_;
   std::unique_ptr<ExpertPaging> paging_;

@@ -22,7 +22,7 @@ struct Step {
   std::array<uint8_t*, kNumDomains> memory;
   uint8_t* replicas;                 // this thread's own row of each domain
   std::span<const KvSlot> kv_slots;  // [groups][T]
-  std::span<const std::vector<QueryRun>, kNumDomains> query_runs;
+  std::span<const std::vector<QueryRun>, kNumQueryRuns> query_runs;
   std::span<const SequenceState> states;  // of sequences with tokens, if the model has recurrent layers
   uint8_t* kept_inputs;                   // of drafts
   std::span<const AdaptedRows> adapted;

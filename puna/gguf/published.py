@@ -13,7 +13,9 @@ from typing import Any
 Values = dict[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 
+_GEMMA_END_OF_TURN = 106
 _LLAMA3_END_OF_TURN = 128009
+_NORMAL, _BYTE = 1, 6  # types of tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,31 @@ def _gemma3(metadata: Mapping[str, Any], _: Shapes) -> Values:
     ):  # all sizes but the smallest were stretched so far
         values |= {"gemma3.rope.scaling.type": "linear", "gemma3.rope.scaling.factor": 8.0}
     return {key: value for key, value in values.items() if key not in metadata}
+
+
+def _has_more_tokens_than_layers(shapes: Shapes) -> bool:
+    """Tokens of images and sounds, for which layers have no embeddings of their own."""
+    names = ("token_embd.weight", "per_layer_token_embd.weight")
+    return all(name in shapes for name in names) and _rows(shapes, names[0]) > _rows(shapes, names[1])
+
+
+def _gemma3n(metadata: Mapping[str, Any], shapes: Shapes) -> Values:
+    """The vocabulary of text alone; bytes and unused tokens as what they are."""
+    import numpy as np  # not where the daemon imports this: it does without
+
+    count, values = _rows(shapes, "per_layer_token_embd.weight"), Values()
+    for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"):
+        if isinstance(metadata.get(key), list | np.ndarray):
+            values[key] = metadata[key][:count]
+    tokens, types = (values.get(f"tokenizer.ggml.{name}") for name in ("tokens", "token_type"))
+    if isinstance(tokens, list) and isinstance(types, np.ndarray) and len(tokens) == len(types):
+        values["tokenizer.ggml.token_type"] = types = types.copy()
+        for i, token in enumerate(tokens):
+            if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+                types[i] = _BYTE
+            elif token.startswith("<unused"):
+                types[i] = _NORMAL
+    return {"tokenizer.ggml.eot_token_id": _GEMMA_END_OF_TURN} | values
 
 
 def _gptoss(metadata: Mapping[str, Any], shapes: Shapes) -> Values:
@@ -188,6 +215,7 @@ def _rows(shapes: Shapes, tensor: str) -> int:
 
 
 _OF_IMAGES = ("v.", "mm.")
+_OF_GEMMA4 = (*_OF_IMAGES, "a.", "model.vision_tower.")
 _STEP_BIAS = ((".ssm_dt", ".ssm_dt.bias"),)
 
 
@@ -217,6 +245,18 @@ _DIALECTS = {
         values=_gemma3,
         hidden=_OF_IMAGES,
     ),
+    "gemma3n": _Dialect(
+        applies=lambda _, shapes: _has_more_tokens_than_layers(shapes),
+        values=_gemma3n,
+    ),
+    "gemma4": _Dialect(
+        applies=lambda metadata, shapes: (
+            metadata.get("tokenizer.ggml.model") == "llama" or _has(tensors=_OF_GEMMA4)(metadata, shapes)
+        ),
+        values=lambda _metadata, _shapes: {"tokenizer.ggml.model": "gemma4"},
+        endings=((".ffn_gate_inp.per_expert_scale", ".ffn_down_exps.scale"),),
+        hidden=_OF_GEMMA4,
+    ),
     "glm4moelite": _Dialect(becomes="deepseek2", values=_glm4moelite),
     "gptoss": _Dialect(
         becomes="gpt-oss",
@@ -234,6 +274,7 @@ _DIALECTS = {
         endings=(("output_norm.weight", "token_embd_norm.weight"),),
     ),
     "llama": _Dialect(applies=_is_llama3, values=_llama3),
+    "llama4": _Dialect(applies=_has(tensors=_OF_IMAGES), hidden=_OF_IMAGES),
     "qwen25vl": _Dialect(becomes="qwen2vl", values=_qwen25vl, hidden=_OF_IMAGES),
     "qwen35": _qwen35("qwen35"),
     "qwen35moe": _qwen35("qwen35moe"),

@@ -252,6 +252,7 @@ def causal_attention(
     softcap: float = 0.0,
     sinks: str = "",
     alibi: float = 0.0,
+    chunk: int = 0,
     gate: Value | None = None,
     output_norm: str = "",
 ) -> Value:
@@ -270,6 +271,7 @@ def causal_attention(
         softcap=softcap,
         sinks=sinks,
         alibi=alibi,
+        chunk=chunk,
     )
     q, k, v = qkv
     if rope is not None:

@@ -26,7 +26,8 @@ def layer_heads(p: Hyperparameters, windows: Sequence[int]) -> list[Heads]:
     """windows: of each layer."""
     num_heads = p.integers("attention.head_count", len(windows), maximum=_MAX_HEADS)
     kv_heads = p.integers("attention.head_count_kv", len(windows), maximum=_MAX_HEADS)
-    full = _head_dim(p, "", None)
+    width = p.integer("embedding_length")
+    full = _head_dim(p, "", max(1, width // max(*num_heads, 1)))
     windowed = _head_dim(p, "_swa", full)
     for layer, (heads, kv) in enumerate(zip(num_heads, kv_heads, strict=True)):
         if not kv or not heads or heads % kv:
@@ -39,7 +40,7 @@ def layer_heads(p: Hyperparameters, windows: Sequence[int]) -> list[Heads]:
     ]
 
 
-def _head_dim(p: Hyperparameters, suffix: str, default: int | None) -> int:
+def _head_dim(p: Hyperparameters, suffix: str, default: int) -> int:
     head_dim = p.integer(f"attention.key_length{suffix}", default, maximum=_MAX_HEAD_DIM)
     name = f"attention.value_length{suffix}"
     if p.integer(name, head_dim) != head_dim:

@@ -60,13 +60,13 @@ class Hyperparameters:
         return [int(value) for value in values]
 
     def numbers(self, name: str, count: int) -> list[float] | None:
-        """An array of so many finite numbers; None if there is no array of that name."""
+        """An array of so many numbers, which may be infinite; None if there is no array of that name."""
         values = self._metadata.get(self.key(name))
         if not isinstance(values, np.ndarray):
             return None
-        if values.dtype.kind != "f" or values.shape != (count,) or not np.isfinite(values).all():
+        if values.dtype.kind != "f" or values.shape != (count,) or np.isnan(values).any():
             raise HyperparameterError(
-                f"metadata {self.key(name)} is {described(values)}, not {count} finite numbers"
+                f"metadata {self.key(name)} is {described(values)}, not {count} numbers"
             )
         return [float(value) for value in values]
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Moe
 from puna.models.blocks import Part, experts, gated
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 
 
-def mixture(g: Tracer, p: Hyperparameters, *, scores: str, normalized: bool) -> Part:
+def mixture(
+    g: Tracer, p: Hyperparameters, *, scores: str, normalized: bool, weighs_input: bool = False
+) -> Part:
     """(layer, normalised x) -> what experts give, and those that all tokens share; else a gated part.
 
-    scores, normalized: of the Moe, where the file does not say.
+    scores, normalized: of the Moe, where the file does not say. weighs_input: of the Moe.
     """
     if p.integer("expert_count", 0, minimum=0) == 0:
         return lambda layer, x: gated(g, x, f"blk.{layer}", "silu")
@@ -23,7 +27,8 @@ def mixture(g: Tracer, p: Hyperparameters, *, scores: str, normalized: bool) -> 
         block = f"blk.{layer}"
         if layer < num_dense or (layer + 1) % step:
             return gated(g, x, block, "silu")
-        y = experts(g, x, moe(p, block, scores=scores, normalized=normalized))
+        of_layer = moe(p, block, scores=scores, normalized=normalized)
+        y = experts(g, x, replace(of_layer, weighs_input=weighs_input))
         if not shares and f"{block}.ffn_up_shexp.weight" not in g.shapes:
             return y
         return g.op(Add(), y, gated(g, x, block, "silu", suffix="_shexp"))

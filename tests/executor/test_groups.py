@@ -243,6 +243,34 @@ def test_only_what_is_kept_can_be_read(file: GgufFile, change: dict, message: st
         build(file, "auto", define)
 
 
+def chunked(file: GgufFile, isa: str, chunk: int, window: int = 0) -> Program:
+    def define(b: ProgramBuilder) -> int:
+        q, k, v = (embedded(b, name, width) for name, width in WIDTHS.items())
+        kind: dict = {"scale": HEAD_DIM**-0.5, "chunk": chunk, "window": window}
+        return rows_of(b, attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM, **kind), WIDTHS["q"])
+
+    return build(file, isa, define)
+
+
+@pytest.mark.parametrize("chunk", [16, 64, 320])
+def test_a_chunk_is_as_if_nothing_were_before_it(file: GgufFile, isa: str, chunk: int) -> None:
+    """Whatever steps its tokens come in, and though blocks before the last `chunk` tokens are gone."""
+    tokens = np.random.default_rng(9).integers(0, VOCABULARY, 700)
+    whole = Runner(layered(file, [0], isa=isa), NUM_BLOCKS)
+    expected = [
+        whole.run([Chunk(tokens[begin : begin + chunk], range(NUM_BLOCKS))]) for begin in range(0, 700, chunk)
+    ]
+    sliding = Sliding(Runner(chunked(file, isa, chunk), NUM_BLOCKS, 3), [tokens])
+    actual = [sliding.step([length])[0] for length in (1, 62, 1, 1, 255, 80, 290, 10)]
+    np.testing.assert_array_equal(np.concatenate(actual), np.concatenate(expected))
+
+
+@pytest.mark.parametrize(("chunk", "window", "message"), [(40, 0, "whole blocks"), (32, 8, "and a window")])
+def test_chunks_that_cannot_be(file: GgufFile, chunk: int, window: int, message: str) -> None:
+    with pytest.raises(NativeError, match=message):
+        chunked(file, "auto", chunk, window)
+
+
 def test_entries_that_a_token_sees_must_be_blocks(file: GgufFile) -> None:
     runner = Runner(layered(file, [0, 40]), NUM_BLOCKS)
     tokens, full = np.arange(100), list(range(7))

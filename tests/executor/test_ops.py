@@ -348,10 +348,10 @@ def test_a_temperature_grows_with_the_position(evaluate) -> None:
 
     def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
         out = b.buffer(WIDTH)
-        b.op("Temperature", [x], [out], scale=0.3, length=2)
+        b.op("Temperature", [x], [out], scale=0.3, length=2, offset=1)
         return out, WIDTH
 
-    factors = 1.0 + 0.3 * np.log(1.0 + (7 + np.arange(TOKENS)) // 2)
+    factors = 1.0 + 0.3 * np.log(1.0 + (8 + np.arange(TOKENS)) // 2)
     np.testing.assert_allclose(evaluate([x], define, position=7), x * factors[:, None], rtol=1e-6)
 
 

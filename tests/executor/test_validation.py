@@ -39,7 +39,10 @@ def attention(b: ProgramBuilder, x: int, out: int | None = None, **changes: obje
     arguments = {"layer": 0, "num_heads": 8, "num_kv_heads": 8, "head_dim": 8, "scale": 1.0}
     outputs = [b.buffer(64) if out is None else out]
     b.op(
-        "Attention", [x, x, x], outputs, **{**arguments, "softcap": 0.0, "window": 0, "alibi": 0.0, **changes}
+        "Attention",
+        [x, x, x],
+        outputs,
+        **{**arguments, "softcap": 0.0, "window": 0, "alibi": 0.0, "chunk": 0, **changes},
     )
 
 

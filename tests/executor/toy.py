@@ -144,12 +144,13 @@ def attention(
     window: int = 0,
     sinks: str | None = None,
     alibi: float = 0.0,
+    chunk: int = 0,
 ) -> int:
     """heads: of q, and of k and v. sinks: a tensor."""
     out = b.buffer(heads[0] * head_dim)
     sizes = {"num_heads": heads[0], "num_kv_heads": heads[1], "head_dim": head_dim}
     tensors = [] if sinks is None else [sinks]
-    kind = {"scale": scale, "softcap": softcap, "window": window, "alibi": alibi}
+    kind = {"scale": scale, "softcap": softcap, "window": window, "alibi": alibi, "chunk": chunk}
     b.op("Attention", qkv, [out], tensors, layer=layer, **kind, **sizes)
     return out
 

@@ -60,7 +60,7 @@ class Script:
         self, heads: int, kv_heads: int, dim: int, *, softcap: float = 0.0, window: int = 0
     ) -> None:
         """Of q, k and v in the buffers 0, 1 and 2, by way of 3; the result is 4."""
-        sizes = {"num_heads": heads, "num_kv_heads": kv_heads, "head_dim": dim, "alibi": 0.0}
+        sizes = {"num_heads": heads, "num_kv_heads": kv_heads, "head_dim": dim, "alibi": 0.0, "chunk": 0}
         self.op("Attention", [0, 1, 2], [3], layer=0, scale=0.2, softcap=softcap, window=window, **sizes)
         self.op("Rows", [3], [4])
         self.add("build 4")

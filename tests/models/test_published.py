@@ -51,6 +51,13 @@ FORMS = {
         added={"gemma3.rope.global.freq_base": 10000.0, "gemma3.rope.local.freq_base": 5000.0},
         added_tensors=("v.patch_embedding.weight", "mm.mm_input_projection.weight"),
     ),
+    "gemma4": Form(
+        "gemma4-experts",
+        "gemma4",
+        renamed={".ffn_down_exps.scale": ".ffn_gate_inp.per_expert_scale"},
+        added_tensors=("v.patch_embedding.weight", "a.conv.weight", "mm.input_projection.weight"),
+    ),
+    "llama4": Form("llama4", "llama4", added_tensors=("v.patch_embedding.weight", "mm.linear_1.weight")),
     "gptoss": Form(
         "gpt-oss",
         "gptoss",

@@ -70,3 +70,17 @@ def test_stored_types(kv_type: str, largest: float, tmp_path: Path, tokens: list
     their_error = np.abs(their_logprobs(path, tokens, kv_type) - exact)
     assert our_error.mean() <= 1.1 * their_error.mean()
     assert our_error.max() < largest
+
+
+def test_behind_the_first_chunk(tmp_path: Path) -> None:
+    """Of Llama 4, whose queries also grow from there on."""
+    tiny = replace(TINY["llama4"], width=64, heads=4, layers=4, context=8500)
+    path = write_tiny(tmp_path / "tiny.gguf", tiny)
+    tokens = np.random.default_rng(12).integers(0, VOCAB - 3, 8301).tolist()
+    positions = [8190, 8191, 8192, 8193, 8300]
+    backend = CpuBackend(num_threads=2, kv_type="f32")
+    ours = log_softmax(all_logits(load_file(backend, path), tokens, 500)[positions])
+    with LlamaCpp(path, context=8500, kv_type="f32") as oracle:
+        theirs = np.stack([oracle.logprobs_at(tokens[: p + 1], VOCAB) for p in positions])
+    np.testing.assert_allclose(ours, theirs, atol=1e-3)
+    backend.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tests.tiny.files import Tiny
@@ -157,7 +158,7 @@ GEMMAS = {
             "attention.sliding_window": 37,
             "attention.sliding_window_pattern": [layer % 5 != 4 for layer in range(LAYERS_3N)],
             "attention.shared_kv_layers": LAYERS_3N - 20,
-            "activation_sparsity_scale": [1.6448533535003662] * 10 + [0.0] * (LAYERS_3N - 10),
+            "activation_sparsity_scale": [1.6448533535003662] * 10 + [-math.inf] * (LAYERS_3N - 10),
             "altup.num_inputs": STREAMS,
             "embedding_length_per_layer_input": OWN_3N,
             "rope.freq_base": 50000.0,

@@ -323,3 +323,11 @@ def qwen(tiny: Tiny, layer: int) -> Tensors:
 
 def pangu(tiny: Tiny, layer: int) -> Tensors:
     return transformer(tiny, layer) | {"attn_output.bias": (tiny.width,)}
+
+
+def llama4(tiny: Tiny, layer: int) -> Tensors:
+    """Experts in every other layer."""
+    if layer % 2 == 0:
+        return transformer(tiny, layer)
+    shared = replace(tiny, ffn=tiny.metadata["expert_feed_forward_length"])
+    return with_experts(tiny, layer) | gated(shared, "_shexp")

@@ -123,6 +123,15 @@ MIXTURES = {
         metadata=SHARED | {"rope.dimension_count": 8, "expert_weights_norm": True},
         layer_tensors=layers.glm4moe,
     ),
+    "llama4": Tiny(
+        "llama4",
+        layers=5,
+        tied=False,
+        freq_factors=True,
+        embedding_scale=3.0,
+        metadata=EXPERTS | {"expert_shared_count": 1, "interleave_moe_layer_step": 2},
+        layer_tensors=layers.llama4,
+    ),
     "hunyuan-moe": Tiny(
         "hunyuan-moe",
         ffn=64,

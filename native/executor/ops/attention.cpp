@@ -40,7 +40,8 @@ void keep_and_attend(ProgramBuilder& builder, const OpCall& call, AttentionStage
   const int k = call.inputs[1];
   stage.domain = builder.domain(stage.q);
   require(stage.domain != Domain::kSampled, "attention of rows that are to be sampled");
-  stage.layer = builder.add_layer(stage.layer, stage.num_kv_heads, stage.head_dim, stage.window, k, v);
+  const int64_t kept = stage.is_chunked ? builder.plan().chunk : stage.window;  // no chunk reaches further
+  stage.layer = builder.add_layer(stage.layer, stage.num_kv_heads, stage.head_dim, kept, k, v);
   require(builder.common_domain(std::span(call.inputs).subspan(1)) == Domain::kTokens,
           "keys and values of chosen rows alone");
   store_kv(builder, stage.layer, stage.num_kv_heads, stage.head_dim, k, v);
@@ -63,6 +64,15 @@ AttentionStage attention_stage(const OpCall& call) {
           call.outputs[0]};
 }
 
+void cut_by_chunks(ProgramBuilder& builder, int64_t chunk, AttentionStage& stage) {
+  int64_t& known = builder.plan().chunk;
+  require(chunk % kBlockTokens == 0, "chunks of " + text(chunk) + " tokens are not whole blocks");
+  require(known == 0 || known == chunk, "layers have chunks of different sizes");
+  require(stage.window == 0, "an attention has chunks and a window");
+  known = chunk;
+  stage.is_chunked = true;
+}
+
 void attention(ProgramBuilder& builder, const OpCall& call) {
   call.expect(3, 1, std::min(call.tensors.size(), size_t{1}));
   AttentionStage stage = attention_stage(call);
@@ -70,6 +80,7 @@ void attention(ProgramBuilder& builder, const OpCall& call) {
   require(stage.alibi >= 0, "Attention.alibi is negative");
   for (const int input : {call.inputs[1], call.inputs[2]})
     builder.expect_width(input, int64_t{stage.num_kv_heads} * stage.head_dim);
+  if (const int64_t chunk = call.integer("chunk", 0, INT32_MAX); chunk > 0) cut_by_chunks(builder, chunk, stage);
   if (!call.tensors.empty()) stage.sinks = builder.vector(call.tensor(0), stage.num_heads);
   keep_and_attend(builder, call, stage, call.inputs[2]);
 }

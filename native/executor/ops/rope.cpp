@@ -72,12 +72,13 @@ void temperature(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 0);
   const int x = call.inputs[0], out = call.outputs[0];
   const int64_t width = builder.width(out), length = call.integer("length", 1, INT32_MAX);
+  const int64_t offset = call.integer("offset", 0, INT32_MAX);
   const double scale = call.number("scale");
   builder.expect_width(x, width);
   const Domain domain = builder.domain(x);
   const auto run = [=](const RowRun& row) {
     const int64_t first = row.first(width);
-    const int64_t stretch = position_of(row, domain) / length;
+    const int64_t stretch = (position_of(row, domain) + offset) / length;
     const auto factor = static_cast<float>(1.0 + scale * std::log1p(static_cast<double>(stretch)));
     row.kernels.scale(row.at(x) + first, factor, row.count(width), row.at(out) + first);
   };

@@ -41,13 +41,15 @@ class Rope(Op):
 
 @dataclass(frozen=True, slots=True)
 class Temperature(Op):
-    """(x) -> x * (1 + scale * ln(1 + floor(position / length))): queries of long contexts (Nakanishi, 2025).
+    """(x) -> x * (1 + scale * ln(1 + floor((position + offset) / length))): queries of long contexts
+    (Nakanishi, 2025).
 
     length: tokens after which it begins.
     """
 
     scale: float
     length: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Attention(Stateful):
     """(q, k, v) -> softmax(scale * q k^T) v over the tokens kept; k and v join the paged cache first.
 
     window: 0, or how many of the latest tokens are seen.
+    chunk: 0, or how many tokens make a chunk, of which a token sees those before it (Llama 4).
     softcap: scores become softcap * tanh(score / softcap); 0 for none.
     sinks: "", or a tensor with a score for each head, which takes weight and has no value (gpt-oss).
     alibi: 0, or how steeply scores fall with distance (ALiBi, Press et al., 2022): for each position between
@@ -71,6 +74,7 @@ class Attention(Stateful):
     softcap: float = 0.0
     sinks: str = ""
     alibi: float = 0.0
+    chunk: int = 0
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         q, kv = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
@@ -87,7 +91,9 @@ class Attention(Stateful):
         return (self.sinks,) if self.sinks else ()
 
     def state(self, _: Shapes) -> StateSpec:
-        return SlidingWindow(self.window) if self.window else FullAttention()
+        """Of a chunk what a window as large would keep: no token sees further back."""
+        size = self.window or self.chunk
+        return SlidingWindow(size) if size else FullAttention()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ ARCHITECTURES = {
     "lfm2": "hybrids.lfm2",
     "lfm2moe": "hybrids.lfm2moe",
     "llama": "llama.llama",
+    "llama4": "llama.llama4",
     "maincoder": "llama.maincoder",
     "mamba2": "hybrids.mamba2",
     "mellum": "mixtures.mellum",

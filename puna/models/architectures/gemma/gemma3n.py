@@ -50,6 +50,9 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     for layer in range(d.num_layers):
         streams = model.layer(layer, streams)
     y = logits(g, norm(g, d, model.merged(streams), "output_norm"))
+    num_tokens = g.shapes.matrix("per_layer_token_embd.weight")[1]
+    if num_tokens < y.width:  # tokens of images and sounds, which have no embeddings of layers' own
+        y = g.op(Columns(0, num_tokens, y.width), y)
     softcap = p.soft_cap("final_logit_softcapping", 30.0)
     return g.op(Softcap(softcap), y) if softcap else y
 
@@ -69,9 +72,9 @@ class _Gemma3n:
         self.heads = layer_heads(p, layer_windows(p, layers, period=5, size=512))
         self.num_keeping = keeping_layers(p, layers, num_sharing=max(0, layers - _KEEPING))
         self.deviations = p.numbers("activation_sparsity_scale", layers) or [
-            _DEVIATIONS if layer < _SPARSE else 0.0 for layer in range(layers)
+            _DEVIATIONS if layer < _SPARSE else -math.inf for layer in range(layers)
         ]
-        base = p.number("rope.freq_base_swa", p.number("rope.local.freq_base", 10000.0))
+        base = p.number("rope.freq_base_swa", p.number("rope.freq_base_local", 10000.0))
         head_dim = self.heads[0].head_dim
         self._full = rope(p, "neox", head_dim, None, base=1e6)
         self._windowed = unscaled_rope(p, "neox", head_dim, base)
@@ -136,7 +139,7 @@ class _Gemma3n:
     def _feed_forward(self, layer: int, x: Value) -> Value:
         g, block = self.g, f"blk.{layer}"
         gate, up = g.op(Linear(f"{block}.ffn_gate"), x), g.op(Linear(f"{block}.ffn_up"), x)
-        if self.deviations[layer]:
+        if math.isfinite(self.deviations[layer]):  # where all values stay, files have minus infinity
             gate = g.op(GaussianTopK(self.deviations[layer]), gate)
         y = g.op(Linear(f"{block}.ffn_down"), g.op(Glu("gelu"), gate, up))
         return norm(g, self.d, y, f"{block}.post_ffw_norm")
