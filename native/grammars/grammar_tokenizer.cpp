@@ -58,7 +58,7 @@ GrammarTokenizer::GrammarTokenizer(std::shared_ptr<const Llguidance> library,
       vocabulary_(std::move(vocabulary)),
       words_(std::move(words)),
       tokenizer_(nullptr, library_->free_tokenizer) {
-  if ((vocabulary_->algorithm() == Algorithm::kBytePairs) != (words_ != nullptr))
+  if (is_pairs(vocabulary_->algorithm()) != (words_ != nullptr))
     throw Error("words are cut for byte pairs, and only for them");
   note_single_bytes();
   const Pieces pieces(*vocabulary_);

@@ -19,7 +19,7 @@ from puna.engine.grammars.limits import REPLY_S, TOKEN_S
 from puna.engine.grammars.slices import SLICES
 from puna.engine.grammars.vocabulary import grammar_tokenizer
 from puna.tokenizer import Tokenizer, build_vocabulary, load_tokenizer
-from tests.tokenizer.vocabularies import all_pairs_bpe, sentencepiece
+from tests.tokenizer.vocabularies import all_pairs_bpe, character_pairs, sentencepiece
 
 pytestmark = pytest.mark.native
 
@@ -61,7 +61,11 @@ def test_text_that_a_vocabulary_reads_as_another() -> None:
     assert compute_masks([reply], [forced])[0].only == forced[0]
 
 
-@pytest.mark.parametrize("metadata", [all_pairs_bpe("gpt-2"), sentencepiece()], ids=["bpe", "sentencepiece"])
+@pytest.mark.parametrize(
+    "metadata",
+    [all_pairs_bpe("gpt-2"), sentencepiece(), character_pairs("gemma4")],
+    ids=["bpe", "sentencepiece", "gemma4"],
+)
 def test_masks_are_those_of_the_python_interface(metadata: dict[str, object]) -> None:
     tokenizer = load_tokenizer(metadata)
     ends = sorted(tokenizer.end_of_generation)
