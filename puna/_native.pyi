@@ -934,7 +934,7 @@ class Adapter:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that it takes from its first run until Program.release_memory(), with what steps of 256 of its
+        """Memory that it takes from its first run until Program.release_memory(), with what steps of 256
         tokens need for it.
         """
     def check_whole(self) -> None:

@@ -14,6 +14,7 @@ from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob
 from puna.daemon.converting import Converter
 from puna.registry import ModelEntry
+from puna.registry.errors import StoreError
 from puna.registry.in_thread import in_thread
 from puna.registry.local.local_directory import LocalDirectory
 from puna.registry.local.local_models import LocalModels
@@ -54,10 +55,18 @@ class ModelOpener:
         except FileNotFoundError:
             if (making := self._making.get(model.header)) is None:
                 making = self._making[model.header] = asyncio.create_task(self._make_header(model))
-                making.add_done_callback(lambda _: self._making.pop(model.header))
+                making.add_done_callback(lambda task: self._made(model.header, task))
             await asyncio.shield(making)  # others may wait for it, too
-            descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
+            try:
+                descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
+            except FileNotFoundError as error:  # somebody has just cleared it away
+                raise StoreError(f"the header of {model.name.short} is gone") from error
         return ModelSource(model.name.short, descriptors)
+
+    def _made(self, header: Path, task: asyncio.Task[None]) -> None:
+        del self._making[header]
+        if not task.cancelled():
+            task.exception()  # who still waits is told
 
     async def _make_header(self, model: LocalDirectory) -> None:
         files = await asyncio.to_thread(model.open_files)
