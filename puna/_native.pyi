@@ -883,6 +883,9 @@ class ProgramBuilder:
 
         kv_type: what keys and values are stored as, f16, f32, q8_0 or q4_0.
         """
+    def set_encoder(self) -> None:
+        """Before any op: texts are in a step as a whole, so that products may use a matrix unit."""
+
     def buffer(self, width: int) -> int: ...
     def op(
         self,

@@ -142,6 +142,7 @@ void bind_builder(nb::module_& m) {
   nb::class_<ProgramBuilder>(m, "ProgramBuilder")
       .def(nb::init<std::shared_ptr<GgufFile>, const std::string&, const std::string&>(), "file"_a,
            "isa"_a = "auto", "kv_type"_a = "f16")
+      .def("set_encoder", &ProgramBuilder::set_encoder)
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
       .def("op", &add_op, "name"_a, "inputs"_a, "outputs"_a, "tensors"_a = nb::tuple(), "attributes"_a)
       .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true, "hidden"_a = kNoBuffer);

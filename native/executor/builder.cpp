@@ -46,9 +46,9 @@ int ProgramBuilder::scratch(int64_t row_bytes) {
   return static_cast<int>(plan_.buffers.size()) - 1;
 }
 
-int ProgramBuilder::copy_of(int buffer, const std::function<int()>& make) {
-  const auto found = copies_.find(buffer);
-  return found != copies_.end() ? found->second : copies_[buffer] = make();
+int ProgramBuilder::copy_of(int buffer, const std::function<int()>& make, int kind) {
+  const auto found = copies_.find({buffer, kind});
+  return found != copies_.end() ? found->second : copies_[{buffer, kind}] = make();
 }
 
 Buffer& ProgramBuilder::at(int buffer) {
@@ -87,7 +87,7 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::span<const
   if (b.first_stage < 0) b.first_stage = stage;
   b.domain = domain;
   b.last_stage = b.last_writer = stage;
-  copies_.erase(buffer);
+  copies_.erase(copies_.lower_bound({buffer, 0}), copies_.lower_bound({buffer + 1, 0}));
   const auto is_turned = [this](int input) { return turned_.contains(input); };
   if (std::any_of(inputs.begin(), inputs.end(), is_turned)) {
     turned_[buffer] = std::nullopt;

@@ -33,6 +33,8 @@ class ProgramBuilder {
   ProgramBuilder(const ProgramBuilder&) = delete;
   ProgramBuilder& operator=(const ProgramBuilder&) = delete;
 
+  // Before any op: texts are in a step as a whole, so that products may be computed in a way of their own.
+  void set_encoder() { plan_.is_encoder = true; }
   int buffer(int64_t width);
   void op(const OpCall& call);
   // by_window: layers that see fewer tokens than others form groups of their own. hidden: what the result is
@@ -50,7 +52,8 @@ class ProgramBuilder {
   // A buffer of a layout that only the ops that use it know.
   int scratch(int64_t row_bytes);
   // What `make` makes of a buffer's values; made once, until they change.
-  int copy_of(int buffer, const std::function<int()>& make);
+  // kind: of such copies, if there are several.
+  int copy_of(int buffer, const std::function<int()>& make, int kind = 0);
 
   // The stage for ops on such rows that comes next.
   int token_stage(Domain domain);
@@ -88,7 +91,7 @@ class ProgramBuilder {
   void expect_random_rows() const;
 
   Plan plan_;
-  std::map<int, int> copies_;
+  std::map<std::pair<int, int>, int> copies_;  // by buffer and kind
   // The buffers whose values depend on their tokens' positions: by one rotation, or otherwise.
   std::map<int, std::optional<KeyRotation>> turned_;
   std::map<int, int> attention_layers_;  // the graph's -> their places in the plan

@@ -18,6 +18,7 @@
 #include "executor/step.h"
 #include "executor/step_control.h"
 #include "executor/thread_activity.h"
+#include "matrix_units/tile_linear.h"
 
 namespace puna {
 
@@ -74,8 +75,8 @@ Program::~Program() = default;
 
 int64_t Program::buffer_bytes() {
   const std::lock_guard<std::mutex> lock(one_run_);
-  int64_t total = replicas_.size + attention_partials_.size + encoder_scratch_.size + expert_results_.size +
-                  kept_inputs_.size + adapter_sums_.size + adapter_low_.size;
+  int64_t total = replicas_.size + attention_partials_.size + encoder_scratch_.size + tile_scratch_.size +
+                  expert_results_.size + kept_inputs_.size + adapter_sums_.size + adapter_low_.size;
   for (const Memory& memory : memory_) total += memory.size;
   return total;
 }
@@ -85,14 +86,14 @@ int64_t Program::most_scratch_bytes(int64_t context_length, int num_threads) con
   return (most_partial_floats(plan_, context_length, num_threads) +
           num_threads * encoder_scratch(plan_, context_length)) *
              static_cast<int64_t>(sizeof(float)) +
-         kDrafts * plan_.kept_row_bytes;
+         (plan_.uses_tiles ? num_threads * kTileScratchBytes : 0) + kDrafts * plan_.kept_row_bytes;
 }
 
 void Program::release_memory() {
   const std::lock_guard<std::mutex> lock(one_run_);
   memory_ = {};
-  replicas_ = attention_partials_ = encoder_scratch_ = expert_results_ = kept_inputs_ = adapter_sums_ =
-      adapter_low_ = {};
+  replicas_ = attention_partials_ = encoder_scratch_ = tile_scratch_ = expert_results_ = kept_inputs_ =
+      adapter_sums_ = adapter_low_ = {};
   states_.clear();
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
@@ -170,6 +171,7 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, query_runs_, num_threads);
   reserve(attention_partials_, sizeof(float), needs.partial_floats);
+  if (plan_.uses_tiles) reserve(tile_scratch_, kTileScratchBytes, num_threads);
   reserve(encoder_scratch_, static_cast<int64_t>(sizeof(float)) * num_threads,
           encoder_scratch(plan_, longest_sequence(batch)));
   reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads, most_expert_results(batch));
@@ -233,6 +235,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
       .attention_partials = reinterpret_cast<float*>(attention_partials_.bytes.get()),
       .attention_arrivals = work_->attention_arrivals.data(),
       .encoder_scratch = reinterpret_cast<float*>(encoder_scratch_.bytes.get()),
+      .tile_scratch = tile_scratch_.bytes.get(),
       .expert_results = reinterpret_cast<float*>(expert_results_.bytes.get()),
       .reads_experts_ahead = paging_->is_on(),
       .activity = pool.activity(),
@@ -242,6 +245,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
     Step step = shared;
     step.thread = thread;
     step.encoder_scratch += scratch * thread;
+    if (plan_.uses_tiles) step.tile_scratch += kTileScratchBytes * thread;
     step.expert_results += expert_results * thread;
     step.adapter_low += adapter_low * thread;
     step.replicas += plan_.replica_bytes() * thread;

@@ -81,11 +81,12 @@ struct LinearPart {
   Weight weight;
   const float* bias;  // nullptr: none
   int x, out;
-  int residual;            // or kNoBuffer
-  int floats = kNoBuffer;  // x as it was before it was quantized
-  int site = -1;           // of the plan's, where adapters may change the weight
-  int64_t x_offset = 0;    // of the columns it reads of x, in bytes
-  int64_t out_offset = 0;  // of those that it writes
+  int residual;             // or kNoBuffer
+  int floats = kNoBuffer;   // x as it was before it was quantized
+  bool uses_tiles = false;  // of the processor's matrix unit
+  int site = -1;            // of the plan's, where adapters may change the weight
+  int64_t x_offset = 0;     // of the columns it reads of x, in bytes
+  int64_t out_offset = 0;   // of those that it writes
 };
 
 // Several weights over the same input rows: one list of work.
@@ -207,6 +208,7 @@ struct Plan {
   int result = -1;
   int hidden = kNoBuffer;   // what the result is made of, if that can be asked for
   bool is_encoder = false;  // texts are in a step as a whole
+  bool uses_tiles = false;  // in some products
 
   int64_t replica_bytes() const { return std::accumulate(row_bytes.begin(), row_bytes.end(), int64_t{0}); }
 };
@@ -294,6 +296,7 @@ class Program {
   Memory replicas_;                    // one row of every domain for each thread
   Memory attention_partials_;          // sums over segments of contexts that several threads share
   Memory encoder_scratch_;             // of each thread
+  Memory tile_scratch_;                // of each thread
   Memory expert_results_;              // of each thread
   Memory kept_inputs_;                 // of drafts, for recurrence stages
   Memory adapter_sums_, adapter_low_;  // of one linear stage

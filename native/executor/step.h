@@ -33,6 +33,7 @@ struct Step {
   float* attention_partials;
   std::atomic<int32_t>* attention_arrivals;
   float* encoder_scratch;  // this thread's own
+  uint8_t* tile_scratch;   // this thread's own
   float* expert_results;   // this thread's own
   bool reads_experts_ahead;
   ThreadActivity& activity;    // told of each task, in stages whose shares take long

@@ -202,6 +202,7 @@ struct HistogramArgs {
 
 struct Kernels {
   const char* isa;
+  bool uses_tiles;  // where the processor has a matrix unit (matrix_units/tile_linear.h)
 
   // --- matmul.cpp ---
   // Activations for block-quantized weights: int8 per 32 values with scale and sums, in a private layout.

@@ -5,6 +5,7 @@
 #include "executor/ops/ops.h"
 #include "executor/row_units.h"
 #include "executor/step.h"
+#include "matrix_units/tile_linear.h"
 
 namespace puna {
 
@@ -24,6 +25,31 @@ int quantized_rows(ProgramBuilder& builder, int x) {
 
 namespace {
 
+// The rows of x as the matrix unit reads them.
+int split_rows(ProgramBuilder& builder, int x, int num_parts) {
+  const auto make = [&] {
+    const TileKernels& tiles = *tile_kernels();
+    const int64_t cols = builder.width(x);
+    const int out = builder.scratch(tiles.row_bytes(cols, num_parts));
+    const auto run = [=, split = tiles.split_row](const RowRun& row) {
+      split(row.at(x), cols, num_parts, row.step.bytes(out, row.row));
+    };
+    builder.append(builder.token_stage(builder.domain(x)), {{x}, out, 1, run});
+    return out;
+  };
+  return builder.copy_of(x, make, num_parts);
+}
+
+// Of whole texts: those of a few tokens would cost more than they do as others. What a token's result is must
+// not hang on how many there are.
+void use_tiles(ProgramBuilder& builder, LinearPart& part) {
+  Plan& plan = builder.plan();
+  const int num_parts = tile_parts(part.weight.type, part.weight.cols);
+  if (!plan.is_encoder || !plan.kernels->uses_tiles || tile_kernels() == nullptr || num_parts == 0) return;
+  part.x = split_rows(builder, part.x, num_parts);
+  part.uses_tiles = plan.uses_tiles = true;
+}
+
 LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
   const int x = call.inputs[0], out = call.outputs[index];
   const auto other = std::find(call.outputs.begin(), call.outputs.end(), out) - call.outputs.begin();
@@ -39,7 +65,8 @@ LinearPart part_of(ProgramBuilder& builder, const OpCall& call, size_t index) {
   part.floats = x;
   part.site = builder.adapter_site(call.tensor(2 * index), part.weight, false);
   if (part.residual != kNoBuffer) builder.expect_width(part.residual, rows);
-  if (needs_quantized_input(part.weight.type)) part.x = quantized_rows(builder, x);
+  use_tiles(builder, part);
+  if (!part.uses_tiles && needs_quantized_input(part.weight.type)) part.x = quantized_rows(builder, x);
   return part;
 }
 
@@ -100,6 +127,8 @@ namespace {
 // Units that a thread takes at once: long runs, so that memory is read in order and the kernel can prefetch,
 // but not so long that others wait for a thread which lost its core within one.
 int64_t largest_run(const LinearStage& stage, int64_t num_rows) {
+  constexpr int64_t kTileUnits = 4;
+  if (stage.parts.front().uses_tiles) return kTileUnits;
   constexpr int64_t kRunBytes = int64_t{1} << 17;
   constexpr int64_t kRowsPerPass = 8;  // about as many as cost one reading of the weights
   const int64_t passes = (num_rows + kRowsPerPass - 1) / kRowsPerPass;
@@ -132,7 +161,7 @@ void run_units(const Step& step, const LinearStage& stage, const LinearPart& par
                int64_t begin, int64_t end, const uint8_t* next) {
   const int64_t row_begin = begin * kUnitRows, row_end = std::min(end * kUnitRows, part.weight.rows);
   fetch_adapters(step, stage, part, row_begin, row_end);
-  step.plan.kernels->linear({
+  const LinearArgs args = {
       .weight = &part.weight,
       .x = step.bytes(part.x, 0) + part.x_offset,
       .x_stride = step.plan.buffers[static_cast<size_t>(part.x)].row_bytes,
@@ -145,7 +174,11 @@ void run_units(const Step& step, const LinearStage& stage, const LinearPart& par
       .bias = part.bias,
       .residual = part.residual < 0 ? nullptr : step.floats(part.residual, 0),
       .next = next,
-  });
+  };
+  if (part.uses_tiles)
+    tile_kernels()->linear(args, step.tile_scratch);
+  else
+    step.plan.kernels->linear(args);
   add_adapters(step, stage, part, row_begin, row_end);
 }
 

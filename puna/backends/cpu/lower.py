@@ -15,6 +15,8 @@ from puna.graph import Graph, Node, Value, ops
 
 def lower(graph: Graph, builder: ProgramBuilder) -> Program:
     """Raises NativeError if a tensor is of the wrong type or shape for its op."""
+    if graph.is_encoder:
+        builder.set_encoder()
     lowering = _Lowering(graph, builder)
     for node in graph.nodes:
         if node.output.id not in lowering.buffers:
