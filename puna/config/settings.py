@@ -57,6 +57,8 @@ class Settings:
     editor: str = ""
     num_threads: int | None = None
     engine: str = "auto"
+    prefers_native: bool = True
+    """With "auto": false has another engine run also what ours could."""
     llama_server: Path | None = None
     llama_server_args: tuple[str, ...] = ()
     elastic: bool = True

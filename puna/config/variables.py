@@ -253,6 +253,13 @@ VARIABLES: tuple[Variable, ...] = (
         "what runs models: native, llamacpp, or auto, which is llamacpp for what native does not run",
     ),
     Variable(
+        "OLLAMA_NEW_ENGINE",
+        "prefers_native",
+        "true",
+        _parse_bool,
+        "false: llama.cpp's server runs all models if there is one, unless PUNA_ENGINE says otherwise",
+    ),
+    Variable(
         "PUNA_LLAMA_SERVER",
         "llama_server",
         "llama-server on PATH",

@@ -37,8 +37,16 @@ def test_a_healthy_machine(examine, puna, server):
     assert found["speed"]["text"].startswith("memory 40 GB/s, integers 2000 Gop/s")
     assert found["models"]["text"].startswith("0, 0 B, in ")
     out = puna("doctor").out
+    assert found["second engine"]["level"] == "ok"
     assert "  Machine\n    processor " in out
     assert "\x1b" not in out
+
+
+def test_a_second_engine_that_is_wanted_and_not_there(examine, monkeypatch):
+    monkeypatch.setenv("PUNA_LLAMA_SERVER", "/nowhere")
+    found, status = examine()
+    assert found["second engine"]["advice"] == "PUNA_LLAMA_SERVER: /nowhere is no program"
+    assert status == 1
 
 
 def test_settings_that_nobody_reads_or_that_are_wrong(examine, monkeypatch):

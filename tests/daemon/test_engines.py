@@ -90,6 +90,9 @@ def test_a_server_gets_what_the_native_engine_does_not_run():
     ("settings", "model", "expected"),
     [
         ({"engine": "llamacpp"}, "ours", "llamacpp"),
+        ({"prefers_native": False}, "ours", "llamacpp"),
+        ({"prefers_native": False, "llama_server": NOWHERE}, "ours", "native"),
+        ({"prefers_native": False, "engine": "native"}, "ours", "native"),
         ({"engine": "native"}, "foreign", "foreign is broken"),
         ({"llama_server": NOWHERE}, "foreign", f"foreign is broken; {MISSING}"),
         ({"llama_server": NOWHERE, "engine": "llamacpp"}, "ours", MISSING),

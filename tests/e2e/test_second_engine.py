@@ -106,3 +106,27 @@ def test_it_is_held_to_json(client: httpx.Client):
     refused = client.post("/api/generate", json={"model": "rwkv", "prompt": "the", "format": wanted})
     assert refused.status_code == 400
     assert "second engine" in refused.text
+
+
+def test_a_server_ends_with_a_daemon_that_is_killed(tmp_path: Path):
+    (tmp_path / "models").mkdir()
+    daemon = launch(tmp_path / "models", PUNA_KV_DISK="0", PUNA_ENGINE="auto", PATH="/usr/bin:/bin")
+    address = address_of(daemon)
+    (tmp_path / "Modelfile").write_text(f"FROM {write_foreign(tmp_path / 'rwkv.gguf')}\n")
+    command = [*PUNA, "create", "rwkv", "-f", str(tmp_path / "Modelfile")]
+    subprocess.run(command, env={**os.environ, "OLLAMA_HOST": address}, check=True, timeout=60)
+    with httpx.Client(base_url=f"http://{address}", timeout=60) as client:
+        generate(client, "rwkv")
+        worker = worker_of(client, "llama.cpp")
+    children = [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+    assert len(children) == 1
+    daemon.kill()
+    daemon.communicate(timeout=30)
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, *children)))
+    assert list((tmp_path / "run").glob("*")) == []  # its socket has no name
+
+
+def test_its_cage_is_listed(client: httpx.Client):
+    generate(client, "rwkv")
+    cages = {process["name"]: process["cage"] for process in client.get("/api/ps").json()["processes"]}
+    assert "seccomp" in cages["llama.cpp"]

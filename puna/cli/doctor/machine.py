@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from puna.bench.machine import Machine, describe_machine, measure_roofs
-from puna.cli.doctor.findings import Finding
+from puna.cli.doctor.findings import Finding, Level
 from puna.config.settings import Settings
 from puna.config.sizes import binary_size
 from puna.worker.cage import landlock
+from puna.worker.llamacpp.finding import NoServer, find_server
 
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")
@@ -30,6 +31,7 @@ def machine_findings(settings: Settings) -> Iterator[Finding]:
     speed = f"memory {bandwidth:.0f} GB/s, integers {peak:.0f} Gop/s, measured just now"
     yield Finding(area=area, name="speed", text=speed)
     yield _huge_pages()
+    yield _second_engine(settings)
     yield from _cage()
 
 
@@ -54,6 +56,19 @@ def _memory(machine: Machine) -> Finding:
         advice = "little is left for models"
         return Finding(area="Machine", name="memory", text=text, level="warning", advice=advice)
     return Finding(area="Machine", name="memory", text=text)
+
+
+def _second_engine(settings: Settings) -> Finding:
+    area, name = "Machine", "second engine"
+    if settings.engine == "native":
+        return Finding(area=area, name=name, text="switched off (PUNA_ENGINE)")
+    try:
+        found = find_server(settings.llama_server)
+    except NoServer as error:
+        is_wanted = settings.engine == "llamacpp" or settings.llama_server is not None
+        level: Level = "error" if is_wanted else "ok"
+        return Finding(area=area, name=name, text="none", level=level, advice=str(error))
+    return Finding(area=area, name=name, text=f"llama.cpp's server: {found.description}")
 
 
 def _huge_pages() -> Finding:

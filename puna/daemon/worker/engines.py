@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
@@ -95,6 +95,9 @@ class Engines:
                 return await self._host(model_id, source, name, wishes)
             except NoServer as error:
                 raise ModelLoadError(str(error)) from error
+        if self._settings.engine == "auto" and not self._settings.prefers_native:
+            with suppress(NoServer):
+                return await self._host(model_id, source, name, wishes)
         try:
             return await self._native.load(model_id, source, share, guaranteed_kv_bytes, name)
         except UnsupportedModelFile as error:
