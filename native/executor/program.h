@@ -200,8 +200,8 @@ struct Plan {
   std::vector<KvGroup> groups;  // the one without a window first, then the widest window, states last
   std::vector<KvLayer> layers;  // with attention
   bool can_shift = true;        // every layer's keys are as its rotation left them
-  int64_t chunk = 0;        // tokens, a multiple of a block's: those of a chunk see no others; 0: no layer has
-  int64_t vocab_size = 0;       // rows of the smallest embedding; 0 without one
+  int64_t chunk = 0;       // tokens, a multiple of a block's: those of a chunk see no others; 0: no layer has
+  int64_t vocab_size = 0;  // rows of the smallest embedding; 0 without one
   std::array<int64_t, kNumDomains> row_bytes{};  // of all buffers of a domain together
   std::vector<AdapterSite> sites;
   int64_t kept_row_bytes = 0;  // inputs of all recurrence stages for one token

@@ -80,7 +80,8 @@ void attention(ProgramBuilder& builder, const OpCall& call) {
   require(stage.alibi >= 0, "Attention.alibi is negative");
   for (const int input : {call.inputs[1], call.inputs[2]})
     builder.expect_width(input, int64_t{stage.num_kv_heads} * stage.head_dim);
-  if (const int64_t chunk = call.integer("chunk", 0, INT32_MAX); chunk > 0) cut_by_chunks(builder, chunk, stage);
+  if (const int64_t chunk = call.integer("chunk", 0, INT32_MAX); chunk > 0)
+    cut_by_chunks(builder, chunk, stage);
   if (!call.tensors.empty()) stage.sinks = builder.vector(call.tensor(0), stage.num_heads);
   keep_and_attend(builder, call, stage, call.inputs[2]);
 }

@@ -70,6 +70,12 @@ def glm4(config: Config, values: Hyperparameters) -> None:
     values["rope.dimension_count"] = rotary_dims(config, 0.5)
 
 
+def qwen3vl(config: Config, values: Hyperparameters) -> None:
+    seeing = config.section("vision_config")
+    layers = seeing.numbers("deepstack_visual_indexes") if seeing.has("deepstack_visual_indexes") else ()
+    values["n_deepstack_layers"] = uint32(len(layers))
+
+
 def phi3(config: Config, values: Hyperparameters) -> None:
     values["rope.dimension_count"] = rotary_dims(config, 1.0)
     # Phi-4 has no window, and says so by 0.

@@ -64,6 +64,7 @@ _OLMO2 = Family(
     hyperparameters=extras.some_windows,
 )
 
+_QWEN2VL = Family(architecture="qwen2vl", layer_names=_TRANSFORMER)
 _PHI3 = Family(
     architecture="phi3",
     layer_names=PRE_NORMS
@@ -137,6 +138,11 @@ FAMILIES = {
         hyperparameters=extras.shared_expert,
     ),
     "Qwen2ForCausalLM": Family(architecture="qwen2", layer_names=_TRANSFORMER),
+    "Qwen2VLForConditionalGeneration": _QWEN2VL,
+    "Qwen2_5_VLForConditionalGeneration": _QWEN2VL,
+    "Qwen3VLForConditionalGeneration": Family(
+        architecture="qwen3vl", layer_names=_TRANSFORMER | NORMED_HEADS, hyperparameters=extras.qwen3vl
+    ),
     "Qwen3ForCausalLM": Family(architecture="qwen3", layer_names=_TRANSFORMER | NORMED_HEADS),
     "Qwen3MoeForCausalLM": Family(
         architecture="qwen3moe",

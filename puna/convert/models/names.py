@@ -14,6 +14,8 @@ _PREFIXES = (
 )
 """Of models that also see."""
 _OF_IMAGES = (
+    "visual.",
+    "model.visual.",
     "vision_tower.",
     "model.vision_tower.",
     "multi_modal_projector.",

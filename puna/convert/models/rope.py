@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Hyperparameters
-from puna.gguf.writer import GgufValue, float32, string, uint32
+from puna.gguf.writer import GgufValue, array, float32, string, uint32
 
 _LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
 _LONG = ("longrope", "su")
@@ -40,6 +40,9 @@ def rope_values(config: Config) -> Hyperparameters:
     if local.has("rope_theta") or any(map(config.has, _LOCAL_BASES)):
         base = local.number("rope_theta", default=config.number(*_LOCAL_BASES, default=10000.0))
         values["rope.freq_base_swa"] = float32(base)
+    if parameters.has("mrope_section"):
+        sections = [int(size) for size in parameters.numbers("mrope_section")[:4]]
+        values["rope.dimension_sections"] = array("int32", sections + [0] * (4 - len(sections)))
     kind = _kind(parameters)
     if kind in ("linear", "yarn"):
         values["rope.scaling.type"] = string(kind)
