@@ -79,10 +79,15 @@ class Pair:
             flags = {"add_special": add_special, "parse_special": parse_special}
             assert self.tokenizer.encode(text, **flags) == self.oracle.tokenize(text, **flags), flags
 
-    def check_many(self, tokens: Sequence[str], count: int = NUM_TEXTS) -> None:
+    def check_many(
+        self,
+        tokens: Sequence[str],
+        count: int = NUM_TEXTS,
+        parsing: Sequence[bool] = (False, True),
+    ) -> None:
         self.check(HARD_TEXTS[0])
         texts = [*HARD_TEXTS, *random_texts(tokens, count)]
-        for parse_special in (False, True):
+        for parse_special in parsing:
             theirs = self.oracle.tokenize_many(texts, parse_special=parse_special)
             for text, expected in zip(texts, theirs, strict=True):
                 ours = self.tokenizer.encode(text, add_special=False, parse_special=parse_special)
@@ -110,7 +115,8 @@ def test_words_are_cut_as_the_file_says(pre, tmp_path):
         else all_pairs_bpe(pre)
     )
     with loaded(write_model(tmp_path / "model.gguf", vocabulary)) as pair:
-        pair.check_many(vocabulary["tokenizer.ggml.tokens"], 300)  # llama.cpp takes long for some
+        # Few, since llama.cpp takes long for some; families have more of them.
+        pair.check_many(vocabulary["tokenizer.ggml.tokens"], 300, parsing=[True])
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)
