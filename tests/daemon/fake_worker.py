@@ -9,6 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from puna.backends.base import KvGroup, ModelInfo, ModelLoadError
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.observation.stats import EngineStats, ModelStats
@@ -38,6 +40,7 @@ from puna.worker.engine.messages import (
     UnloadAdapter,
     Wake,
 )
+from puna.worker.llamacpp.messages import ServerSettings
 from tests.daemon.fake_sessions import FakeSessions
 
 INFO = ModelInfo(
@@ -50,6 +53,7 @@ INFO = ModelInfo(
     weight_bytes=1000,
     can_shift=True,
 )
+SERVED = replace(INFO, engine="llamacpp", groups=(), scratch_bytes=300, idle_weight_bytes=200)
 ADAPTER_BYTES = 100
 STEP_S = 0.01
 LEASABLE = 1000
@@ -285,3 +289,18 @@ class Workshop:
         worker = FakeWorker(pid, self.unloadable, self.deadly, self.memory_bytes, self._sessions)
         self.workers.append(worker)
         return self.worker
+
+
+class Servers(Workshop):
+    """Spawns what stands for llama.cpp's servers."""
+
+    def __init__(self) -> None:
+        super().__init__(start_s=0.0)
+        self.settings: list[ServerSettings] = []
+        self.info = SERVED
+
+    async def spawn_with(self, settings: ServerSettings) -> FakeWorker:
+        self.settings.append(settings)
+        worker = await self.spawn()
+        worker.info = self.info
+        return worker

@@ -17,7 +17,7 @@ from puna.registry.store.manifest import LAYER_TYPE, Layer
 from puna.tokenizer import Tokenizer
 from tests.daemon.fake_sessions import write_key
 from tests.daemon.fake_text import FakeTextPool
-from tests.daemon.fake_worker import Workshop
+from tests.daemon.fake_worker import Servers, Workshop
 from tests.descriptions import TINY_WEIGHTS
 
 
@@ -27,6 +27,7 @@ class Daemon(Workshop):
     def __init__(self, root: Path, **settings) -> None:
         super().__init__(start_s=0.0, sessions=root.parent / "sessions")
         self.text = FakeTextPool()
+        self.servers = Servers()
         self.runtime = Runtime(
             Settings(
                 models=root,
@@ -36,6 +37,7 @@ class Daemon(Workshop):
             ),
             spawn=self.spawn,
             text=self.text,
+            spawn_server=self.servers.spawn_with,
         )
         self.store = self.runtime.store
 

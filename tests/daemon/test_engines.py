@@ -17,13 +17,11 @@ from puna.daemon.worker.supervisor import WorkerSupervisor
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.request import Request
 from puna.worker.call_client import WorkerDied
-from puna.worker.llamacpp.messages import ServerSettings
-from tests.daemon.fake_worker import INFO, LEASABLE, FakeWorker, Workshop
+from tests.daemon.fake_worker import LEASABLE, SERVED, FakeWorker, Servers, Workshop
 from tests.daemon.harness import until
 
 pytestmark = pytest.mark.unit
 
-SERVED = replace(INFO, engine="llamacpp", groups=(), scratch_bytes=300, idle_weight_bytes=200)
 PROGRAM = Path("/bin/true")
 NOWHERE = Path("/nowhere")
 MISSING = "PUNA_LLAMA_SERVER: /nowhere is no program"
@@ -35,19 +33,6 @@ class Natives(Workshop):
     async def spawn(self) -> FakeWorker:
         worker = await super().spawn()
         worker.refusal = UnsupportedModelFile
-        return worker
-
-
-class Servers(Workshop):
-    def __init__(self) -> None:
-        super().__init__(start_s=0.0)
-        self.settings: list[ServerSettings] = []
-        self.info = SERVED
-
-    async def spawn_with(self, settings: ServerSettings) -> FakeWorker:
-        self.settings.append(settings)
-        worker = await self.spawn()
-        worker.info = self.info
         return worker
 
 

@@ -199,6 +199,8 @@ PROGRAM: Table = {
     "pipe": (22, None),
     "pipe2": (293, 59),
     "eventfd2": (290, 19),
+    "dup2": (33, None),
+    "dup3": (292, 24),
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
     "sched_getscheduler": (145, 120),
