@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ TEXTS = [
     f"Text: {SENTENCE}\nCopy: {SENTENCE}\n\nText: Rain fell on the harbour all night.\nCopy:",
     " ".join(f"{i} times {i} is {i * i}." for i in range(40)),
 ]
-MODELS = ["smollm2", "gemma2", "gemma3n", "gemma4-small", "mixtral", "gpt-oss", "deepseek2", "jais"]
+MODELS = ["smollm2", "gemma2", "gemma4-small", "llama4", "mixtral", "gpt-oss", "deepseek2", "jais"]
 RECURRENT = ["qwen35", "lfm2", "granitehybrid-experts", "falcon-h1", "mamba2"]
+CHUNKED = replace(TINY["llama4"], metadata=TINY["llama4"].metadata | {"attention.chunk_size": 64})
 ADAPTERS = ["first", "second"]
 Answer = list[tuple[int, float, list[tuple[int, float]]]]
 """(token, log-probability, the two most likely) one after the other."""
@@ -57,14 +59,14 @@ def backend() -> Iterator[CpuBackend]:
 def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """SmolLM2, or a random model: with windows that are shorter than the prompts, with experts, with latents,
-    without rotation, with recurrent layers beside attention or alone. Two adapters lie beside it.
+    """SmolLM2, or a random model: with windows or chunks that are shorter than the prompts, with experts, with
+    latents, without rotation, with recurrent layers beside attention or alone. Two adapters lie beside it.
     """
     path = tmp_path_factory.mktemp("model") / "model.gguf"
     if request.param == "smollm2":
         path.symlink_to(smollm2_path)
     else:
-        write_tiny(path, TINY[request.param], "Q8_0")
+        write_tiny(path, CHUNKED if request.param == "llama4" else TINY[request.param], "Q8_0")
     for i, name in enumerate(ADAPTERS):
         write_adapter(path.parent / name, path, rank=3 + 16 * i, weight_type=("F32", "F16")[i], seed=i)
     return path
