@@ -59,7 +59,7 @@ def backend() -> Iterator[CpuBackend]:
 def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """SmolLM2, or a random model: with windows or chunks that are shorter than the prompts, with experts, with
+    """SmolLM2, or a random model: with windows or chunks shorter than the prompts, with experts, with
     latents, without rotation, with recurrent layers beside attention or alone. Two adapters lie beside it.
     """
     path = tmp_path_factory.mktemp("model") / "model.gguf"
