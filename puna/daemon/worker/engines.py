@@ -184,6 +184,8 @@ class Engines:
             num_slots=settings.max_running or _DEFAULT_SLOTS,
             num_threads=settings.num_threads,
             kv_type=settings.kv_type,
+            max_queue=settings.max_queue,
+            debug=settings.debug,
             num_gpu_layers=wishes.num_gpu,
         )
 

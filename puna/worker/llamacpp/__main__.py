@@ -32,6 +32,8 @@ def main() -> int:
         logging.error("the first message does not say what to start with")
         return 1
     settings = asked.message.settings
+    if settings.debug:
+        logging.getLogger("puna").setLevel(logging.DEBUG)
     try:
         hosted = HostedServer.start(settings)
         asyncio.run(ServerClient.prepare())

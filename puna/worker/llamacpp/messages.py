@@ -29,6 +29,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     num_threads: int | None = None
     """That compute; None: one for each core."""
     kv_type: str
+    max_queue: int = 512
+    """Requests that may wait for a slot."""
+    debug: bool = False
+    """Whether what the server says goes to the log."""
     num_gpu_layers: int | None = None
     """None: as the server chooses."""
 

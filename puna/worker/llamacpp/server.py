@@ -94,8 +94,7 @@ class LlamaServer:
         call, message = asked.call, asked.message
         match message:
             case Submit(request):
-                running = self._running[request.id] = _Running(request)
-                running.task = asyncio.create_task(self._serve(running))
+                self._submit(request)
             case Cancel(request_id):
                 if found := self._running.get(request_id):
                     found.task.cancel()
@@ -120,6 +119,13 @@ class LlamaServer:
                 close_all(asked.descriptors)
                 kind = type(message).__name__
                 self._calls.fail(call, ProtocolError(f"{kind} is no message for the second engine"))
+
+    def _submit(self, request: Request) -> None:
+        if len(self._running) >= self._settings.num_slots + self._settings.max_queue:
+            self._calls.tell(Outputs([StepOutput(request_id=request.id, finish_reason="busy")]))
+            return
+        running = self._running[request.id] = _Running(request)
+        running.task = asyncio.create_task(self._serve(running))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
