@@ -34,6 +34,7 @@
   X(short_conv)          \
   X(delta_net)           \
   X(selective_scan)      \
+  X(channel_scan)        \
   X(mask_logits)         \
   X(logit_maxima)        \
   X(logit_sums)          \

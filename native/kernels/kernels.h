@@ -169,6 +169,16 @@ struct SelectiveScanArgs {
   float a, d, dt_bias;
 };
 
+struct ChannelScanArgs {
+  StateColumns state;
+  TokenRows<const float> x, dt;  // of the columns
+  TokenRows<const float> b, c;
+  TokenRows<float> out;  // of the columns; may be nothing
+  const float* a;        // [rows][a_stride], of the columns; rows are padded to whole vectors
+  int64_t a_stride;
+  const float* d;  // of the columns
+};
+
 inline constexpr int kLogitBlock = 256;    // logits are read in blocks of as many, padded with -infinity
 inline constexpr int kLogitBuckets = 512;  // of a histogram
 
@@ -259,6 +269,7 @@ struct Kernels {
   void (*short_conv)(const ShortConvArgs& args);
   void (*delta_net)(const DeltaNetArgs& args);
   void (*selective_scan)(const SelectiveScanArgs& args);
+  void (*channel_scan)(const ChannelScanArgs& args);
 
   // --- sampling.cpp --- the same results on every instruction set
   // Of one block: the logits whose bits are 1, the lowest bit of the first word for the first logit; of the

@@ -139,6 +139,28 @@ void selective_scan_columns(const SelectiveScanArgs& args, int64_t first) {
   }
 }
 
+template <bool kOut, int kChunks>
+void channel_scan_columns(const ChannelScanArgs& args, int64_t first) {
+  Columns<kChunks> s(args.state, first);
+  const int64_t stride = state_stride(args.state.columns);
+  for (int64_t t = 0; t < args.state.num_tokens; ++t) {
+    for (int j = 0; j < kChunks; ++j) {
+      const f32x16 x = s.load_values(args.x.of(t), j), dt = softplus(s.load_values(args.dt.of(t), j));
+      const f32x16 added = x * dt;
+      f32x16 sum = {};
+      for (int64_t i = 0; i < args.state.rows; ++i) {
+        const f32x16 decay = exp(dt * load(args.a + i * args.a_stride + first + j * kLanes));
+        const int64_t at = i * stride + j * kLanes;
+        const f32x16 v = fma(splat(args.b.of(t)[i]), added, load(s.from + at) * decay);
+        store(s.to + at, v);
+        if constexpr (kOut) sum = fma(splat(args.c.of(t)[i]), v, sum);
+      }
+      if constexpr (kOut) s.store_values(args.out.of(t), j, fma(s.load_values(args.d, j), x, sum));
+    }
+    s.from = s.to;
+  }
+}
+
 // scan(args, first, whether results are wanted, chunks) for all columns, `args` with a state to begin with.
 template <typename Args, typename Function>
 PUNA_INLINE void for_columns(Args args, Function scan) {
@@ -172,6 +194,15 @@ void selective_scan(const SelectiveScanArgs& args) {
       selective_scan_columns<true, chunks()>(all, first);
     else
       selective_scan_columns<false, chunks()>(all, first);
+  });
+}
+
+void channel_scan(const ChannelScanArgs& args) {
+  for_columns(args, [](const ChannelScanArgs& all, int64_t first, auto chunks) {
+    if (all.out.data != nullptr)
+      channel_scan_columns<true, chunks()>(all, first);
+    else
+      channel_scan_columns<false, chunks()>(all, first);
   });
 }
 

@@ -255,11 +255,13 @@ def causal_attention(
     chunk: int = 0,
     gate: Value | None = None,
     output_norm: str = "",
+    value_dim: int = 0,
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
     scale: of scores; without one it is 1 / sqrt(head_dim). gate: its sigmoid multiplies what heads give.
-    output_norm: the name of a norm in front of the output projection.
+    output_norm: the name of a norm in front of the output projection. value_dim: the columns of a head that
+    it reads, if not all.
     """
     attention = Attention(
         layer=layer,
@@ -277,6 +279,8 @@ def causal_attention(
     if rope is not None:
         q, k = g.op(rope, q), g.op(rope, k)
     seen = g.op(attention, q, k, v)
+    if value_dim:
+        seen = g.op(Columns(0, value_dim, d.head_dim), seen)
     if gate is not None:
         seen = g.op(Mul(), seen, g.op(Activation("sigmoid"), gate))
     if output_norm:

@@ -102,7 +102,7 @@ class Decoder(Stack, frozen=True, kw_only=True):
 
 def _head_dim(p: Hyperparameters, stack: Stack, num_heads: int) -> int:
     head_dim = p.integer("attention.key_length", max(1, stack.width // max(num_heads, 1)), maximum=1024)
-    has_latents = p.has("attention.value_length_mla")
+    has_latents = p.has("attention.kv_lora_rank")
     if not has_latents and p.integer("attention.value_length", head_dim) != head_dim:
         raise HyperparameterError(f"metadata {p.key('attention.value_length')} differs from the key length")
     return head_dim

@@ -174,6 +174,15 @@ def gated_delta_net(
     return out.reshape(len(v), -1)
 
 
+def channel_scan(x: Array, b: Array, c: Array, dt: Array, a: Array, d: Array) -> Array:
+    """Of one sequence from its beginning; a: [channels, state]."""
+    dt, state, out = activation("softplus", dt), np.zeros(a.shape), np.zeros_like(x)
+    for t in range(len(x)):
+        state = np.exp(dt[t, :, None] * a) * state + np.outer(x[t] * dt[t], b[t])
+        out[t] = state @ c[t] + d * x[t]
+    return out
+
+
 def selective_scan(
     x: Array, b: Array, c: Array, dt: Array, a: Array, d: Array, dt_bias: Array, groups: int
 ) -> Array:

@@ -281,6 +281,34 @@ def test_softcap(evaluate, cap: float) -> None:
     np.testing.assert_allclose(evaluate([x], define), expected, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("num_factors", [3, 37])
+def test_mul_of_runs(evaluate, num_factors: int) -> None:
+    x, factors = random(TOKENS, 111), random(TOKENS, num_factors)
+
+    def define(b: ProgramBuilder, x: int, factors: int) -> tuple[int, int]:
+        out = b.buffer(111)
+        b.op("Mul", [x, factors], [out])
+        return out, 111
+
+    expected = x.reshape(TOKENS, num_factors, -1) * factors[:, :, None]
+    np.testing.assert_array_equal(evaluate([x, factors], define), expected.reshape(TOKENS, 111))
+
+
+@pytest.mark.parametrize("scaled_first", [False, True])
+def test_repeat(evaluate, scaled_first: bool) -> None:
+    """Of what another stage wrote, and of what an op of the same stage did."""
+    x = random(TOKENS, 37)
+
+    def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
+        out = b.buffer(5 * 37)
+        if scaled_first:
+            b.op("Scale", [x], [x], factor=2.0)
+        b.op("Repeat", [x], [out], times=5)
+        return out, 5 * 37
+
+    np.testing.assert_array_equal(evaluate([x], define), np.tile(x * (2 if scaled_first else 1), (1, 5)))
+
+
 def test_clamp(evaluate) -> None:
     x = random(TOKENS, WIDTH)
 

@@ -101,12 +101,25 @@ def selective_scan(heads: int, head_dim: int, groups: int, state_dim: int) -> Ca
     )
 
 
+def channel_scan(channels: int, state_dim: int) -> Case:
+    b, c = (random(VOCABULARY, state_dim, seed=i) for i in range(2))
+    return Case(
+        "ChannelScan",
+        (random(VOCABULARY, channels), b, c, random(VOCABULARY, channels, seed=3)),
+        (-abs(random(channels, state_dim)), random(channels, seed=1)),
+        {"state_dim": state_dim},
+        channels,
+        reference.channel_scan,
+    )
+
+
 CASES = {
     "conv": short_conv(301, 4, "silu", has_bias=True),
     "conv without a function": short_conv(48, 3, "none", has_bias=False),
     "delta net": gated_delta_net(2, 6, 19, 75, grouped=True),
     "delta net, interleaved": gated_delta_net(3, 6, 32, 16, grouped=False),
     "scan": selective_scan(4, 40, 2, 21),
+    "scan by channels": channel_scan(75, 13),
 }
 
 

@@ -49,7 +49,7 @@ YARN: dict[str, Any] = {
 MODELS = {
     **{
         name: TINY[name]
-        for name in ("llama", "llama-rope-factors", "llama-linear", "qwen2", "qwen3", "mixtral")
+        for name in ("llama", "llama-rope-factors", "llama-linear", "qwen2", "qwen3", "mixtral", "jais")
     },
     "llama-yarn": Tiny("llama", head_dim=64, metadata=YARN),
     "deepseek2": replace(

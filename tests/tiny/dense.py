@@ -6,6 +6,13 @@ from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.parts import MULTIPLIERS, YARN
 
+EXPANDED = {
+    "attention.kv_lora_rank": 64,
+    "attention.q_lora_rank": 32,
+    "attention.key_length": 24,
+    "rope.dimension_count": 8,
+}
+
 DENSE = {
     "llama": Tiny("llama"),
     "llama-untied": Tiny("llama", layers=3, kv_heads=6, tied=False),
@@ -175,5 +182,7 @@ DENSE = {
     "qwen": Tiny(
         "qwen", kv_heads=6, tied=False, metadata={"feed_forward_length": 320}, layer_tensors=layers.qwen
     ),
+    "minicpm3": Tiny("minicpm3", kv_heads=6, metadata=EXPANDED, layer_tensors=layers.minicpm3),
+    "plm": Tiny("plm", kv_heads=6, metadata=EXPANDED, layer_tensors=layers.plm),
     "bitnet": Tiny("bitnet", layer_tensors=layers.bitnet),
 }

@@ -127,3 +127,30 @@ def falcon_h1(tiny: Tiny, layer: int) -> Tensors:
     tensors = mamba2(tiny, layer) | attention(tiny) | gated(tiny) | {"ffn_norm": (tiny.width,)}
     del tensors["ssm_norm.weight"]
     return tensors
+
+
+def mamba(tiny: Tiny, _: int) -> Tensors:
+    names = ("inner_size", "time_step_rank", "state_size", "conv_kernel")
+    inner, rank, state, kernel = (tiny.metadata[f"ssm.{name}"] for name in names)
+    return {
+        "attn_norm.weight": (tiny.width,),
+        "ssm_in.weight": (2 * inner, tiny.width),
+        "ssm_conv1d.weight": (inner, kernel),
+        "ssm_conv1d.bias": (inner,),
+        "ssm_x.weight": (rank + 2 * state, inner),
+        "ssm_dt.weight": (inner, rank),
+        "ssm_dt.bias": (inner,),
+        "ssm_a": (inner, state),
+        "ssm_d": (inner,),
+        "ssm_out.weight": (tiny.width, inner),
+    }
+
+
+def jamba(tiny: Tiny, layer: int) -> Tensors:
+    """Experts in every other layer."""
+    tensors = {"ffn_norm.weight": (tiny.width,)} | (experts(tiny) if layer % 2 else gated(tiny))
+    if tiny.metadata["attention.head_count_kv"][layer]:
+        return tensors | attention(tiny) | {"attn_norm.weight": (tiny.width,)}
+    rank, state = (tiny.metadata[f"ssm.{name}"] for name in ("time_step_rank", "state_size"))
+    norms = {f"ssm_{name}_norm.weight": (size,) for name, size in (("dt", rank), ("b", state), ("c", state))}
+    return tensors | mamba(tiny, layer) | norms

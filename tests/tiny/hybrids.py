@@ -25,6 +25,12 @@ MAMBA2 = {
 }
 GRANITE = MAMBA2 | MULTIPLIERS | {"attention.head_count_kv": [0, 2, 0]}
 
+MAMBA = {
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": 192,
+    "ssm.state_size": 16,
+    "ssm.time_step_rank": 32,
+}
 NEMOTRON = {
     "attention.head_count_kv": [0, 0, 2, 0],
     "attention.layer_norm_epsilon": 1e-5,
@@ -137,6 +143,22 @@ HYBRIDS = {
     ),
     "falcon-h1": Tiny(
         "falcon-h1", layers=3, tied=False, metadata=MAMBA2, layer_tensors=hybrid_layers.falcon_h1
+    ),
+    "mamba": Tiny("mamba", layers=4, heads=0, metadata=MAMBA, layer_tensors=hybrid_layers.mamba),
+    "falcon-mamba": Tiny(
+        "mamba",
+        layers=4,
+        heads=0,
+        tied=False,
+        metadata=MAMBA | {"ssm.dt_b_c_rms": True},
+        layer_tensors=hybrid_layers.mamba,
+    ),
+    "jamba": Tiny(
+        "jamba",
+        layers=4,
+        ffn=64,
+        metadata=MAMBA | EXPERTS | {"attention.head_count_kv": [0, 0, 2, 0]},
+        layer_tensors=hybrid_layers.jamba,
     ),
     "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=hybrid_layers.mamba2),
 }

@@ -331,3 +331,29 @@ def llama4(tiny: Tiny, layer: int) -> Tensors:
         return transformer(tiny, layer)
     shared = replace(tiny, ffn=tiny.metadata["expert_feed_forward_length"])
     return with_experts(tiny, layer) | gated(shared, "_shexp")
+
+
+def minicpm3(tiny: Tiny, _: int) -> Tensors:
+    of, value_dim = tiny.metadata, tiny.width // tiny.heads
+    rank, rotary_dim, key_dim = (
+        of[key] for key in ("attention.kv_lora_rank", "rope.dimension_count", "attention.key_length")
+    )
+    q_rank = of["attention.q_lora_rank"]
+    return {
+        "attn_norm.weight": (tiny.width,),
+        "attn_q_a.weight": (q_rank, tiny.width),
+        "attn_q_a_norm.weight": (q_rank,),
+        "attn_q_b.weight": (tiny.heads * key_dim, q_rank),
+        "attn_kv_a_mqa.weight": (rank + rotary_dim, tiny.width),
+        "attn_kv_a_norm.weight": (rank,),
+        "attn_kv_b.weight": (tiny.heads * (key_dim - rotary_dim + value_dim), rank),
+        "attn_output.weight": (tiny.width, tiny.heads * value_dim),
+        "ffn_norm.weight": (tiny.width,),
+    } | gated(tiny)
+
+
+def plm(tiny: Tiny, layer: int) -> Tensors:
+    """Queries without a product of lower rank."""
+    left_out = ("attn_q_a", "attn_q_b", "ffn_gate")
+    tensors = {k: v for k, v in minicpm3(tiny, layer).items() if not k.startswith(left_out)}
+    return tensors | {"attn_q.weight": (tiny.heads * tiny.metadata["attention.key_length"], tiny.width)}

@@ -49,7 +49,22 @@ void concat(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(domain), {call.inputs, out, num_runs, run});
 }
 
-constexpr OpDefinition kOps[] = {{"Columns", columns}, {"Concat", concat}};
+// A row several times, one behind the other.
+void repeat(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(1, 1, 0);
+  const int x = call.inputs[0], out = call.outputs[0];
+  const int64_t times = call.integer("times", 1, kMaxHeads), width = builder.width(x);
+  builder.expect_width(out, width * times);
+  require(x != out, "Repeat cannot write over its input");
+  const auto run = [=](const RowRun& row) {
+    for (int64_t i = row.first(times), end = i + row.count(times); i < end; ++i)
+      std::copy_n(row.at(x), width, row.at(out) + i * width);
+  };
+  const int stage = builder.token_stage(builder.domain(x));
+  builder.append(stage, {{x}, out, builder.last_writer(x) == stage ? 1 : times, run});
+}
+
+constexpr OpDefinition kOps[] = {{"Columns", columns}, {"Concat", concat}, {"Repeat", repeat}};
 
 }  // namespace
 

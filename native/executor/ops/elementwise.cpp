@@ -42,9 +42,26 @@ void mul_rows(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(domain), {call.inputs, out, pieces_of_columns(width), run});
 }
 
+// Each run of a row's columns times a factor of its own.
+void mul_runs(ProgramBuilder& builder, const OpCall& call) {
+  const int x = call.inputs[0], factors = call.inputs[1], out = call.outputs[0];
+  const int64_t width = builder.width(out), num_runs = builder.width(factors);
+  builder.expect_width(x, width);
+  require(num_runs > 0 && width % num_runs == 0,
+          text(num_runs) + " factors cannot be shared out over " + text(width) + " columns");
+  const auto run = [=, size = width / num_runs](const RowRun& row) {
+    for (int64_t i = row.first(num_runs), end = i + row.count(num_runs); i < end; ++i)
+      row.kernels.scale(row.at(x) + i * size, row.at(factors)[i], size, row.at(out) + i * size);
+  };
+  const Domain domain = builder.common_domain(call.inputs);
+  builder.append(builder.token_stage(domain), {call.inputs, out, num_runs, run});
+}
+
 void mul(ProgramBuilder& builder, const OpCall& call) {
   call.expect(2, 1, 0);
-  if (builder.width(call.inputs[1]) == 1) return mul_rows(builder, call);
+  const int64_t num_factors = builder.width(call.inputs[1]);
+  if (num_factors == 1) return mul_rows(builder, call);
+  if (num_factors < builder.width(call.inputs[0])) return mul_runs(builder, call);
   elementwise<2>(builder, call, builder.kernels().mul);
 }
 

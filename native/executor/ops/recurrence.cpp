@@ -40,12 +40,13 @@ void add_stage(ProgramBuilder& builder, const OpCall& call, int64_t parts, int64
 
 constexpr int64_t kMaxConvSize = 64, kConvPart = 256;
 
-// [size][channels], of a tensor whose rows are channels.
-const float* transposed(ProgramBuilder& builder, const std::string& name, int64_t size, int64_t channels) {
+// [size][stride], of a tensor [channels][size]; stride: of channels, perhaps with zeros behind.
+const float* transposed(ProgramBuilder& builder, const std::string& name, int64_t size, int64_t channels,
+                        int64_t stride) {
   const float* weight = builder.values(name, size * channels);
-  std::vector<float> columns(static_cast<size_t>(size * channels));
+  std::vector<float> columns(static_cast<size_t>(size * stride));
   for (int64_t c = 0; c < channels; ++c)
-    for (int64_t i = 0; i < size; ++i) columns[static_cast<size_t>(i * channels + c)] = weight[c * size + i];
+    for (int64_t i = 0; i < size; ++i) columns[static_cast<size_t>(i * stride + c)] = weight[c * size + i];
   return builder.constant(columns);
 }
 
@@ -59,7 +60,7 @@ void short_conv(ProgramBuilder& builder, const OpCall& call) {
   const int64_t size = builder.plan().file->weight(call.tensor(0)).cols;
   require_range("the tokens of a short convolution", size, 2, kMaxConvSize);
   builder.matrix(call.tensor(0), size, channels);
-  const float* weight = transposed(builder, call.tensor(0), size, channels);
+  const float* weight = transposed(builder, call.tensor(0), size, channels, channels);
   const float* bias = call.tensors[1] ? builder.vector(call.tensor(1), channels) : nullptr;
   const bool has_silu = function == "silu";
   const auto run = [=](const RecurrenceRun& run) {
@@ -177,8 +178,40 @@ void selective_scan(ProgramBuilder& builder, const OpCall& call) {
   add_stage(builder, call, heads * states.parts_of_head(), heads * states.head_values(), run);
 }
 
-constexpr OpDefinition kOps[] = {
-    {"ShortConv", short_conv}, {"GatedDeltaNet", gated_delta_net}, {"SelectiveScan", selective_scan}};
+void channel_scan(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(4, 1, 2);
+  const int64_t channels = builder.width(call.inputs[0]);
+  require(channels > 0, "ChannelScan reads a buffer without width");
+  const int64_t state_dim = call.integer("state_dim", 1, kMaxStateRows);
+  const int64_t widths[] = {channels, state_dim, state_dim, channels};
+  for (size_t i = 0; i < 4; ++i) builder.expect_width(call.inputs[i], widths[i]);
+  builder.expect_width(call.outputs[0], channels);
+  builder.matrix(call.tensor(0), state_dim, channels);
+  const int64_t stride = state_stride(channels);
+  const float* a = transposed(builder, call.tensor(0), state_dim, channels, stride);
+  const float* d = builder.values(call.tensor(1), channels);
+  const HeadStates states{state_dim, channels};
+  const auto run = [=](const RecurrenceRun& run) {
+    const int64_t first = states.first_column(run.part);
+    states.run(run, [&](const StateColumns& state) {
+      run.kernels.channel_scan({.state = state,
+                                .x = from(run.inputs[0], first),
+                                .dt = from(run.inputs[3], first),
+                                .b = run.inputs[1],
+                                .c = run.inputs[2],
+                                .out = from(run.out, first),
+                                .a = a + first,
+                                .a_stride = stride,
+                                .d = d + first});
+    });
+  };
+  add_stage(builder, call, states.parts_of_head(), states.head_values(), run);
+}
+
+constexpr OpDefinition kOps[] = {{"ShortConv", short_conv},
+                                 {"GatedDeltaNet", gated_delta_net},
+                                 {"SelectiveScan", selective_scan},
+                                 {"ChannelScan", channel_scan}};
 
 }  // namespace
 

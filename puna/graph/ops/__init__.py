@@ -25,6 +25,7 @@ from puna.graph.ops.elementwise import (
     Glu,
     Mul,
     MulVector,
+    Repeat,
     Scale,
     Softcap,
     Xielu,
@@ -33,7 +34,7 @@ from puna.graph.ops.experts import Moe
 from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, PooledRows, Rows, SampledRows
 from puna.graph.ops.norms import L2Norm, LayerNorm, MatchMagnitude, RmsNorm, Softmax, Standardize
 from puna.graph.ops.op import Op, Stateful
-from puna.graph.ops.recurrence import GatedDeltaNet, SelectiveScan, ShortConv
+from puna.graph.ops.recurrence import ChannelScan, GatedDeltaNet, SelectiveScan, ShortConv
 
 __all__ = [
     "Activation",
@@ -44,6 +45,7 @@ __all__ = [
     "AltUpCorrect",
     "AltUpPredict",
     "Attention",
+    "ChannelScan",
     "Clamp",
     "Columns",
     "Concat",
@@ -64,6 +66,7 @@ __all__ = [
     "MulVector",
     "Op",
     "PooledRows",
+    "Repeat",
     "RmsNorm",
     "Rope",
     "Rows",

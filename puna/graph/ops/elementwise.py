@@ -16,11 +16,13 @@ class Add(Op):
 
 @dataclass(frozen=True, slots=True)
 class Mul(Op):
-    """(a, b) -> a * b; a b of one column multiplies all of a's."""
+    """(a, b) -> a * b; a b of fewer columns multiplies as many equal runs of a's."""
 
-    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
         a, b = inputs
-        return a if b == 1 else Op.width(self, shapes, inputs)
+        if a % b:
+            raise GraphError(f"{b} factors cannot be shared out over {a} columns")
+        return a
 
 
 class _WithVector(Op):
@@ -147,6 +149,17 @@ class Columns(Op):
                 f"{self.period}"
             )
         return width // self.period * self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat(Op):
+    """(x) -> all columns of x, so many times one behind the other"""
+
+    times: int
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        (width,) = inputs
+        return width * self.times
 
 
 @dataclass(frozen=True, slots=True)

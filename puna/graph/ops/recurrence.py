@@ -99,3 +99,30 @@ class SelectiveScan(Stateful):
 
     def state(self, _: Shapes) -> StateSpec:
         return Recurrent(self.num_heads * self.head_dim * self.state_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelScan(Stateful):
+    """(x, b, c, dt) -> Mamba's scan (Gu & Dao, 2023), with D x added.
+
+    For each column of x, with S [state_dim] its state: dt' = softplus(dt); S = exp(A dt') S + x dt' b; output
+    S c + D x. Tensors: `{name}_a` [state_dim, columns], which is negative already, and `{name}_d` [columns].
+    """
+
+    layer: int
+    name: str
+    state_dim: int
+
+    def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
+        width, a = inputs[0], shapes.matrix(f"{self.name}_a")
+        if tuple(inputs) != (width, self.state_dim, self.state_dim, width):
+            raise GraphError(f"layer {self.layer}: widths of {inputs} where a state has {self.state_dim}")
+        if a != (self.state_dim, width) or shapes.size(f"{self.name}_d") != width:
+            raise GraphError(f"tensors {self.name}_a and {self.name}_d do not fit {width} columns")
+        return width
+
+    def tensors(self, _: Shapes) -> tuple[str, ...]:
+        return f"{self.name}_a", f"{self.name}_d"
+
+    def state(self, shapes: Shapes) -> StateSpec:
+        return Recurrent(self.state_dim * shapes.size(f"{self.name}_d"))

@@ -12,6 +12,7 @@ import msgspec
 
 from puna.graph import GraphError, Tracer, Value
 from puna.graph.ops import Columns, Concat, HeadLinear, LatentAttention, Linear, Rope
+from puna.models.architectures.latents.queries import queries
 from puna.models.blocks import norm, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
@@ -73,7 +74,7 @@ class Latents(msgspec.Struct, frozen=True):
 def latent_attention(g: Tracer, d: Decoder, latents: Latents, layer: int, x: Value) -> Value:
     block, rank, head_dim = f"blk.{layer}", latents.rank, latents.rotation.head_dim
     rotary_dim, plain_dim = head_dim - rank, latents.plain_dim
-    q, key_dim = _queries(g, d, block, x), plain_dim + rotary_dim
+    q, key_dim = queries(g, d, block, x), plain_dim + rotary_dim
     plain = g.op(Columns(0, plain_dim, key_dim), q)
     absorbed = g.op(HeadLinear(f"{block}.attn_k_b", d.num_heads), plain)
     q = g.op(Concat(d.num_heads), absorbed, g.op(Columns(plain_dim, rotary_dim, key_dim), q))
@@ -84,14 +85,6 @@ def latent_attention(g: Tracer, d: Decoder, latents: Latents, layer: int, x: Val
     seen = g.op(attention, g.op(latents.rotation, q), g.op(latents.rotation, k))
     values = g.op(HeadLinear(f"{block}.attn_v_b", d.num_heads), seen)
     return g.op(Linear(f"{block}.attn_output"), values)
-
-
-def _queries(g: Tracer, d: Decoder, block: str, x: Value) -> Value:
-    """In the smaller models without a product of lower rank."""
-    if f"{block}.attn_q_a.weight" not in g.shapes:
-        return g.op(Linear(f"{block}.attn_q"), x)
-    low = norm(g, d, g.op(Linear(f"{block}.attn_q_a"), x), f"{block}.attn_q_a_norm")
-    return g.op(Linear(f"{block}.attn_q_b"), low)
 
 
 def _scores(g: Tracer, d: Decoder) -> str:
