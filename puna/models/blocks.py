@@ -254,14 +254,15 @@ def causal_attention(
     alibi: float = 0.0,
     chunk: int = 0,
     gate: Value | None = None,
+    gate_function: str = "sigmoid",
     output_norm: str = "",
     value_dim: int = 0,
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
-    scale: of scores; without one it is 1 / sqrt(head_dim). gate: its sigmoid multiplies what heads give.
-    output_norm: the name of a norm in front of the output projection. value_dim: the columns of a head that
-    it reads, if not all.
+    scale: of scores; without one it is 1 / sqrt(head_dim). gate: its gate_function multiplies heads' results,
+    column by column or head by head. output_norm: the name of a norm in front of the output projection.
+    value_dim: the columns of a head that the projection reads, if not all.
     """
     attention = Attention(
         layer=layer,
@@ -282,7 +283,7 @@ def causal_attention(
     if value_dim:
         seen = g.op(Columns(0, value_dim, d.head_dim), seen)
     if gate is not None:
-        seen = g.op(Mul(), seen, g.op(Activation("sigmoid"), gate))
+        seen = g.op(Mul(), seen, g.op(Activation(gate_function), gate))
     if output_norm:
         seen = norm(g, d, seen, output_norm)
     return g.op(Linear(f"blk.{layer}.attn_output"), seen)

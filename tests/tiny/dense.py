@@ -92,6 +92,17 @@ DENSE = {
     ),
     "gemma": Tiny("gemma", head_dim=32),
     "granite": Tiny("granite", metadata=MULTIPLIERS),
+    "granite_swa": Tiny(
+        "granite_swa",
+        layers=3,
+        metadata=MULTIPLIERS
+        | {
+            "attention.rope_pattern": [True, False, True],
+            "attention.sliding_window": 37,
+            "attention.sliding_window_pattern": [True, False, True],
+        },
+        layer_tensors=layers.granite_swa,
+    ),
     "phi3": Tiny(
         "phi3",
         tied=False,
@@ -115,6 +126,11 @@ DENSE = {
     ),
     "arcee": Tiny("arcee", layer_tensors=layers.without_gate),
     "hunyuan-dense": Tiny("hunyuan-dense", qk_norm=True),
+    "hunyuan_vl": Tiny(
+        "hunyuan_vl",
+        qk_norm=True,
+        metadata={"rope.scaling.alpha": 50.0, "rope.dimension_sections": [3, 3, 2, 0]},
+    ),
     "exaone": Tiny("exaone", freq_factors=True),
     "xverse": Tiny("xverse", tied=False),
     "qwen3vl": Tiny(

@@ -357,3 +357,8 @@ def plm(tiny: Tiny, layer: int) -> Tensors:
     left_out = ("attn_q_a", "attn_q_b", "ffn_gate")
     tensors = {k: v for k, v in minicpm3(tiny, layer).items() if not k.startswith(left_out)}
     return tensors | {"attn_q.weight": (tiny.heads * tiny.metadata["attention.key_length"], tiny.width)}
+
+
+
+def granite_swa(tiny: Tiny, layer: int) -> Tensors:
+    return transformer(tiny, layer) | {"attn_sinks.weight": (tiny.heads,)}

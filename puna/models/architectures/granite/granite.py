@@ -1,4 +1,4 @@
-"""Granite 3 and 4: sums with fixed multipliers; in hybrids layers without KV heads are Mamba-2."""
+"""Granite 3 and later: sums with fixed multipliers; in hybrids layers without KV heads are Mamba-2."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import mixture
 from puna.models.rope import FreqFactors, rope
 from puna.models.selective_scan import Mamba2, mamba2
+from puna.models.windows import layer_windows
 
 
 class Multipliers(msgspec.Struct, frozen=True):
@@ -40,14 +41,26 @@ def multiplied_decoder(
 ) -> Value:
     d = Decoder.read(p)
     sizes = None if all(d.has_attention) else Mamba2.read(p)
-    rotation = rope(p, "normal", d.head_dim, freq_factors) if rotates else None
+    rotation = rope(p, "normal", d.head_dim, freq_factors)
+    layout = p.flags("attention.rope_pattern", d.num_layers) or [rotates] * d.num_layers
+    windows = layer_windows(p, d.num_layers, period=1, size=0)
     feed_forward = mixture(g, p, scores="softmax", normalized=True)
     residual_scale = Scale(m.residuals)
     scale = p.number("attention.scale", 0.0) or None
 
     def mixer(layer: int, x: Value) -> Value:
         if sizes is None or d.has_attention[layer]:
-            y = causal_attention(g, d, layer, rotation, qkv(g, x, layer), scale=scale)
+            sinks = f"blk.{layer}.attn_sinks.weight"
+            y = causal_attention(
+                g,
+                d,
+                layer,
+                rotation if layout[layer] else None,
+                qkv(g, x, layer),
+                scale=scale,
+                window=windows[layer],
+                sinks=sinks if sinks in g.shapes else "",
+            )
         else:
             y = mamba2(g, d, sizes, layer, x)
         return g.op(residual_scale, y)

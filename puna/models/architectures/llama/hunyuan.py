@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
 from puna.graph import Tracer, Value
+from puna.graph.ops import Rope
 from puna.models.blocks import causal_attention, norm, pre_norm_decoder, qkv
 from puna.models.decoder import Decoder
-from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import mixture
 from puna.models.rope import FreqFactors, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
-    if p.number("rope.scaling.alpha", 0.0):
-        raise HyperparameterError(f"metadata {p.key('rope.scaling.alpha')} is not supported")
     d = Decoder.read(p)
-    rotation = rope(p, "neox", d.head_dim, freq_factors)
+    rotation = _stretched(p, rope(p, "neox", d.head_dim, freq_factors))
 
     def attention(layer: int, x: Value) -> Value:
         q, k, v = qkv(g, x, layer)
@@ -23,3 +26,13 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
         return causal_attention(g, d, layer, None, (q, k, v))
 
     return pre_norm_decoder(g, d, attention, mixture(g, p, scores="softmax", normalized=True))
+
+
+def _stretched(p: Hyperparameters, rotation: Rope) -> Rope:
+    """With alpha^(dim / (dim - 2)) times the base, which contexts are stretched by (NTK-aware scaling)."""
+    alpha, dim = p.number("rope.scaling.alpha", 0.0), rotation.head_dim
+    if alpha <= 0 or dim <= 2:
+        return rotation
+    powers = np.arange(rotation.inv_freq.size) * (-2.0 / (dim - 2))
+    inv_freq = rotation.inv_freq * np.float32(alpha) ** powers
+    return dataclasses.replace(rotation, inv_freq=inv_freq.astype(np.float32))
