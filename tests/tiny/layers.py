@@ -359,6 +359,12 @@ def plm(tiny: Tiny, layer: int) -> Tensors:
     return tensors | {"attn_q.weight": (tiny.heads * tiny.metadata["attention.key_length"], tiny.width)}
 
 
+def laguna(tiny: Tiny, layer: int) -> Tensors:
+    """A gate for each head."""
+    heads = tiny.metadata["attention.head_count"][layer]
+    of_layer = replace(tiny, heads=heads)
+    return mixture(of_layer, layer) | {"attn_gate.weight": (heads, tiny.width)}
+
 
 def granite_swa(tiny: Tiny, layer: int) -> Tensors:
     return transformer(tiny, layer) | {"attn_sinks.weight": (tiny.heads,)}

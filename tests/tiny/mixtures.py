@@ -206,6 +206,24 @@ MIXTURES = {
         layer_tensors=layers.afmoe,
         embedding_scale=0.3,
     ),
+    "laguna": Tiny(
+        "laguna",
+        layers=5,
+        tied=False,
+        qk_norm=True,
+        choice_bias=True,
+        metadata=SHARED
+        | YARN
+        | {
+            "attention.head_count": [6, 4, 4, 2, 6],
+            "attention.sliding_window": 37,
+            "expert_weights_norm": True,
+            "rope.dimension_count": 8,
+            "rope.dimension_count_swa": 16,
+            "rope.freq_base_swa": 5000.0,
+        },
+        layer_tensors=layers.laguna,
+    ),
     "olmoe": Tiny("olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=layers.olmoe),
     "qwen3vlmoe": Tiny(
         "qwen3vlmoe",

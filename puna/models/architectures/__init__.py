@@ -55,6 +55,7 @@ ARCHITECTURES = {
     "jamba": "hybrids.jamba",
     "jina-bert-v2": "encoders.bert",
     "jina-bert-v3": "encoders.bert",
+    "laguna": "mixtures.laguna",
     "lfm2": "hybrids.lfm2",
     "lfm2moe": "hybrids.lfm2moe",
     "llama": "llama.llama",
