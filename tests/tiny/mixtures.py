@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers
+from tests.tiny import layers, mixture_layers
 from tests.tiny.files import Tiny
 from tests.tiny.parts import EXPERTS, MULTIPLIERS, YARN
 
@@ -35,7 +35,7 @@ MIXTURES = {
         qkv_bias=True,
         tied=False,
         metadata=EXPERTS | {"expert_shared_feed_forward_length": 160},
-        layer_tensors=layers.qwen2moe,
+        layer_tensors=mixture_layers.qwen2moe,
     ),
     "granitemoe": Tiny(
         "granitemoe", ffn=64, metadata=MULTIPLIERS | EXPERTS, layer_tensors=layers.with_experts
@@ -49,7 +49,7 @@ MIXTURES = {
         qkv_bias=True,
         tied=False,
         metadata=EXPERTS | YARN | {"attention.sliding_window": 37},
-        layer_tensors=layers.gpt_oss,
+        layer_tensors=mixture_layers.gpt_oss,
     ),
     "deepseek2": Tiny(
         "deepseek2",
@@ -66,7 +66,7 @@ MIXTURES = {
             "expert_weights_norm": True,
             "expert_weights_scale": 2.5,
         },
-        layer_tensors=layers.deepseek2,
+        layer_tensors=mixture_layers.deepseek2,
     ),
     # llama.cpp takes queries without a product of lower rank only from so many layers.
     "deepseek2-lite": Tiny(
@@ -76,16 +76,16 @@ MIXTURES = {
         heads=3,
         tied=False,
         metadata=EXPERTS | YARN | LATENTS,
-        layer_tensors=layers.deepseek2,
+        layer_tensors=mixture_layers.deepseek2,
         embedding_scale=3.0,
     ),
-    "deepseek": Tiny("deepseek", metadata=SHARED, layer_tensors=layers.mixture),
+    "deepseek": Tiny("deepseek", metadata=SHARED, layer_tensors=mixture_layers.mixture),
     "bailingmoe": Tiny(
         "bailingmoe",
         tied=False,
         metadata=SHARED
         | {"leading_dense_block_count": 0, "expert_weights_norm": True, "expert_weights_scale": 1.5},
-        layer_tensors=layers.mixture,
+        layer_tensors=mixture_layers.mixture,
     ),
     "bailingmoe2": Tiny(
         "bailingmoe2",
@@ -93,7 +93,7 @@ MIXTURES = {
         qk_norm=True,
         choice_bias=True,
         metadata=SHARED | GROUPS,
-        layer_tensors=layers.bailingmoe2,
+        layer_tensors=mixture_layers.bailingmoe2,
     ),
     "dots1": Tiny(
         "dots1",
@@ -102,7 +102,7 @@ MIXTURES = {
         qk_norm=True,
         choice_bias=True,
         metadata=SHARED | {"expert_gating_func": 2, "expert_weights_norm": True},
-        layer_tensors=layers.mixture,
+        layer_tensors=mixture_layers.mixture,
     ),
     "ernie4_5-moe": Tiny(
         "ernie4_5-moe",
@@ -114,14 +114,14 @@ MIXTURES = {
             "leading_dense_block_count": 1,
             "interleave_moe_layer_step": 1,
         },
-        layer_tensors=layers.mixture,
+        layer_tensors=mixture_layers.mixture,
     ),
     "glm4moe": Tiny(
         "glm4moe",
         qkv_bias=True,
         choice_bias=True,
         metadata=SHARED | {"rope.dimension_count": 8, "expert_weights_norm": True},
-        layer_tensors=layers.glm4moe,
+        layer_tensors=mixture_layers.glm4moe,
     ),
     "llama4": Tiny(
         "llama4",
@@ -137,7 +137,7 @@ MIXTURES = {
         ffn=64,
         qk_norm=True,
         metadata=EXPERTS | {"leading_dense_block_count": 0, "expert_shared_feed_forward_length": 64},
-        layer_tensors=layers.mixture,
+        layer_tensors=mixture_layers.mixture,
     ),
     "phimoe": Tiny(
         "phimoe",
@@ -148,7 +148,7 @@ MIXTURES = {
         norm_bias=True,
         output_bias=True,
         metadata=EXPERTS | {"rope.scaling.original_context_length": 512, "rope.scaling.attn_factor": 1.19},
-        layer_tensors=layers.phimoe,
+        layer_tensors=mixture_layers.phimoe,
     ),
     "smallthinker": Tiny(
         "smallthinker",
@@ -167,14 +167,14 @@ MIXTURES = {
         ffn=64,
         tied=False,
         metadata=EXPERTS | {"attention.layer_norm_epsilon": 1e-5, "attention.clamp_kqv": 1.2},
-        layer_tensors=layers.dbrx,
+        layer_tensors=mixture_layers.dbrx,
     ),
-    "arctic": Tiny("arctic", ffn=64, metadata=EXPERTS, layer_tensors=layers.arctic),
+    "arctic": Tiny("arctic", ffn=64, metadata=EXPERTS, layer_tensors=mixture_layers.arctic),
     "grok": Tiny(
         "grok",
         ffn=64,
         metadata=EXPERTS | {"embedding_scale": 1.5, "attention.output_scale": 0.3},
-        layer_tensors=layers.grok,
+        layer_tensors=mixture_layers.grok,
     ),
     "grok-2": Tiny(
         "grok",
@@ -185,7 +185,7 @@ MIXTURES = {
             "final_logit_softcapping": 6.0,
             "logit_scale": 1.5,
         },
-        layer_tensors=layers.grok_2,
+        layer_tensors=mixture_layers.grok_2,
         ffn_scale=0.03,
     ),
     "mellum": Tiny(
@@ -203,7 +203,7 @@ MIXTURES = {
         qk_norm=True,
         choice_bias=True,
         metadata=SHARED | {"attention.sliding_window": 37, "expert_weights_norm": True},
-        layer_tensors=layers.afmoe,
+        layer_tensors=mixture_layers.afmoe,
         embedding_scale=0.3,
     ),
     "laguna": Tiny(
@@ -222,9 +222,11 @@ MIXTURES = {
             "rope.dimension_count_swa": 16,
             "rope.freq_base_swa": 5000.0,
         },
-        layer_tensors=layers.laguna,
+        layer_tensors=mixture_layers.laguna,
     ),
-    "olmoe": Tiny("olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=layers.olmoe),
+    "olmoe": Tiny(
+        "olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=mixture_layers.olmoe
+    ),
     "qwen3vlmoe": Tiny(
         "qwen3vlmoe",
         qk_norm=True,
