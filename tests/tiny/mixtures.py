@@ -223,6 +223,7 @@ MIXTURES = {
             "rope.freq_base_swa": 5000.0,
         },
         layer_tensors=mixture_layers.laguna,
+        embedding_scale=3.0,
     ),
     "olmoe": Tiny(
         "olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=mixture_layers.olmoe
