@@ -16,8 +16,7 @@ from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams
 from puna.models import ARCHITECTURES
 from tests.forward import load_file
-from tests.tiny import TINY, write_tiny
-from tests.tiny.encoders import ENCODERS
+from tests.tiny import ENCODERS, TINY, write_tiny
 
 pytestmark = pytest.mark.native
 
