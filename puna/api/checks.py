@@ -80,10 +80,11 @@ def check_capabilities(
     """needs: capabilities besides completion. ApiError (400) names all that the model lacks."""
     if "completion" not in record.capabilities:
         raise ApiError(400, f'"{request.model}" does not support {verb}')
-    can = set(record.capabilities) - {"vision"}  # models may see, but puna does not show them images yet
-    missing = [capability for capability in needs if capability not in can]
+    missing = [capability for capability in needs if capability not in record.capabilities]
     if missing:
         raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
+    if {"insert", "vision"} <= set(needs):
+        raise ApiError(400, "a prompt with a suffix takes no images")
 
 
 def answer_format(wanted: Any) -> AnswerFormat | None:

@@ -168,6 +168,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
         keep_alive=keep_alive_s,
         draft_model=str(draft.name) if draft else None,
         num_gpu=options.num_gpu,
+        sees=bool(images),
     ) as resident:
         clock.loaded_ns = time.monotonic_ns()
         check_tokens_exist(options, resident.info.vocab_size)

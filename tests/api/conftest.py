@@ -74,7 +74,7 @@ def gguf_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "wrong": write_gguf(directory / "wrong.gguf", template="{% nonsense %}"),
         "bare": write_gguf(directory / "bare.gguf", template=None),
         "filler": write_gguf(directory / "filler.gguf", fill_in=True),
-        "seer": write_gguf(directory / "seer.gguf", **{"vision.block_count": 1}),
+        "seer": write_gguf(directory / "seer.gguf", fill_in=True, **{"vision.block_count": 1}),
         "embedder": write_gguf(directory / "embedder.gguf", pooling_type=1),
         "small": write_gguf(directory / "small.gguf", template=CHATML, context=64),
     }

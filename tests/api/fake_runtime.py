@@ -59,6 +59,7 @@ class Loaded:
     num_ctx: int | None
     keep_alive: float | None
     draft_model: str | None
+    sees: bool
 
 
 class FakeRuntime:
@@ -105,6 +106,7 @@ class FakeRuntime:
         num_ctx: int | None = None,
         keep_alive: float | None = None,
         draft_model: str | None = None,
+        sees: bool = False,
     ) -> AsyncIterator[ResidentModel]:
         model = self.store.find(ModelName.parse(name))
         self.num_held += 1
@@ -115,7 +117,7 @@ class FakeRuntime:
                 raise self.script.load_error
             if model.name.short not in self.resident_models:
                 self.num_loads += 1
-            self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive, draft_model)
+            self.resident_models[model.name.short] = Loaded(model, num_ctx, keep_alive, draft_model, sees)
             with ModelSource.open(model.model_path) as source:
                 record = await self.text.inspect(source)
                 text = await self.text.open_model(source)
