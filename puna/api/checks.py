@@ -80,7 +80,10 @@ def check_capabilities(
     """needs: capabilities besides completion. ApiError (400) names all that the model lacks."""
     if "completion" not in record.capabilities:
         raise ApiError(400, f'"{request.model}" does not support {verb}')
-    missing = [capability for capability in needs if capability not in record.capabilities]
+    can = set(record.capabilities)
+    if model.projector_path is None and not record.has_projector:
+        can.discard("vision")
+    missing = [capability for capability in needs if capability not in can]
     if missing:
         raise ApiError(400, "\n".join(f"{model.name} does not support {name}" for name in missing))
     if {"insert", "vision"} <= set(needs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from puna.backends.base import ModelLoadError
+from puna.backends.base import CannotSee, ModelLoadError
 from puna.chat.errors import PromptError, TemplateError
 from puna.daemon.busy import ServerBusy
 from puna.engine.offload.session_status import SessionError, UnknownSession
@@ -45,6 +45,7 @@ class ApiError(Exception):
 # The first class that an error is an instance of decides; its own text is fit for the client.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (PromptError, 400),
+    (CannotSee, 400),
     (InvalidModelName, 400),
     (InvalidDigest, 400),
     (DigestMismatch, 400),

@@ -40,6 +40,10 @@ class UnsupportedModelFile(ModelLoadError):
     """A model of a kind that the native engine does not run; another one may."""
 
 
+class CannotSee(ModelLoadError):
+    """Images were to be shown to a model for which nothing here can do that; the text says why."""
+
+
 class DeviceOutOfMemory(RuntimeError):
     """The device has no memory left for what was asked of it."""
 
@@ -276,11 +280,13 @@ class ModelSource:
     """A model's file, opened for reading by somebody who closes it once load() has returned.
 
     name: for error texts. descriptors: the GGUF file, then files that its tensors lie in besides, in the
-    order in which it counts them.
+    order in which it counts them. projector: of the file that its projector is in, which may be the same one;
+    none: it need not see.
     """
 
     name: str
     descriptors: tuple[int, ...]
+    projector: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> ModelSource:
@@ -307,7 +313,7 @@ class ModelSource:
 
     def close(self) -> None:
         """Once."""
-        for descriptor in self.descriptors:
+        for descriptor in (*self.descriptors, *self.projector):
             os.close(descriptor)
 
 

@@ -22,6 +22,8 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     architecture: Text = ""
     capabilities: Annotated[tuple[Text, ...], msgspec.Meta(max_length=16)] = ()
     """What the model can do; puna may not."""
+    has_projector: bool = False
+    """In the same file, which can be taken out."""
     template_source: Text = "none"
     """Where the template comes from that renders prompts; see puna.chat.templates.choice."""
     think_levels: Annotated[tuple[Text, ...], msgspec.Meta(max_length=8)] = ()

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from puna.backends.base import ModelLoadError, ModelSource
@@ -29,11 +30,21 @@ class ModelOpener:
         self._local = local
         self._making: dict[Path, asyncio.Task[None]] = {}
 
-    async def open(self, model: ModelEntry) -> ModelSource:
-        """For the caller to close. Raises MissingBlob, StoreError, ModelLoadError."""
+    async def open(self, model: ModelEntry, *, sees: bool = False) -> ModelSource:
+        """For the caller to close. sees: with its projector's file. Raises MissingBlob, StoreError,
+        ModelLoadError.
+        """
         if isinstance(model, LocalDirectory):
             return await self._open_directory(model)
-        return await _opened(model, model.open)
+        source = await _opened(model, model.open)
+        if not sees:
+            return source
+        try:
+            projector = await _opened(model, model.open_projector)
+        except BaseException:
+            source.close()
+            raise
+        return replace(source, projector=projector.descriptors)
 
     @asynccontextmanager
     async def opened(self, model: ModelEntry) -> AsyncIterator[ModelSource]:
@@ -99,7 +110,7 @@ async def open_adapter(model: ModelEntry) -> ModelSource:
 
 
 async def open_projector(model: ModelEntry) -> ModelSource:
-    """The same, of the projector of a model that has one."""
+    """The same, of the file that its projector is in."""
     return await _opened(model, model.open_projector)
 
 

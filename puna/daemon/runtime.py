@@ -160,6 +160,7 @@ class Runtime:
         keep_alive: float | None = None,
         draft_model: str | None = None,
         num_gpu: int | None = None,
+        sees: bool = False,
     ) -> AsyncIterator[ResidentModel]:
         """Holds a model resident inside the context, loading it if needed.
 
@@ -169,17 +170,16 @@ class Runtime:
         num_gpu: layers on GPUs, for a model that llama.cpp's server runs and that is not there yet.
         draft_model: name of a model that drafts for it, by default the one that it brings along; held as well
             unless it would have to wait for room.
-        Raises the registry's errors, ModelLoadError, WorkerDied, ServerBusy.
+        sees: images are to be shown to it.
+        Raises the registry's errors, ModelLoadError, CannotSee, WorkerDied, ServerBusy.
         """
         start_ns = time.monotonic_ns()
         model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
         model.check_loadable()
-        self._loader.lose_if_too_short(model, num_ctx)
-        wishes = LoadWishes(num_ctx, num_gpu)
+        if sees:
+            await self._engines.check_sees(model.name.short)
         async with (
-            self._residency.hold(
-                model.weights_id, lambda: self._loader.load(model, wishes), keep_alive
-            ) as loaded,
+            self._loader.hold(model, LoadWishes(num_ctx, num_gpu, sees), keep_alive) as loaded,
             self._drafts.hold(loaded, model, draft_model) as draft_model_id,
             loaded.adapters.hold(model, keep_alive) as adapter,
         ):

@@ -38,6 +38,8 @@ def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
 
 def check_request(request: Request, info: ModelInfo) -> None:
     """All but its prompt. Raises InvalidRequest."""
+    if request.images:
+        raise InvalidRequest("images are only shown by llama.cpp's server")
     if request.pooling is not None and not info.hidden_size:
         raise InvalidRequest("the model has no hidden states to make an embedding of")
     if info.is_encoder and request.pooling is None:

@@ -19,11 +19,6 @@ _FIRST = Dialect(kind="mlp", floats=())
 """Of the first LLaVA models, whose projectors do not say what they are."""
 
 
-def has_projector(architecture: str) -> bool:
-    """Whether files of this architecture may have one that can be taken out."""
-    return architecture in DIALECTS
-
-
 def must_be_written(metadata: Metadata) -> bool:
     """Whether the file of a projector is not such as llama.cpp reads; metadata: its own."""
     return not any(key in metadata for key in _KINDS)

@@ -26,6 +26,8 @@ class Dialect:
 
     kind: str
     kind_key: str = "clip.projector_type"
+    read_as: str = ""
+    """The architecture as the rest of puna sees it, if that is another one; see puna.gguf.published."""
     mean: tuple[float, ...] = _HALF
     std: tuple[float, ...] = _HALF
     values: Callable[[Metadata], Values] = lambda _: {}
@@ -115,6 +117,7 @@ DIALECTS = {
     ),
     "qwen25vl": Dialect(
         kind="qwen2.5vl_merger",
+        read_as="qwen2vl",
         mean=_CLIP_MEAN,
         std=_CLIP_STD,
         values=_qwen25vl,
@@ -128,6 +131,7 @@ DIALECTS = {
     ),
 }
 """By the architecture's name in the file."""
+ARCHITECTURES = frozenset(dialect.read_as or name for name, dialect in DIALECTS.items())
 _COPIED = (
     *("block_count", "embedding_length", "feed_forward_length", "image_size", "patch_size", "num_channels"),
     *("spatial_merge_size", "window_size", "attention.head_count", "attention.layer_norm_epsilon"),

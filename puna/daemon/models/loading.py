@@ -6,9 +6,10 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from puna.backends.base import ModelInfo, ModelLoadError, ModelSource
@@ -42,6 +43,8 @@ class LoadedModel:
     context_length: int
     """Of its latest request."""
     adapters: ModelAdapters
+    projector: str = ""
+    """Id of the one by which it sees; empty: it does not see."""
     plain: StoredModel | None = None
     """The first name without an adapter by which it was asked for."""
 
@@ -88,14 +91,34 @@ class ModelLoader:
         work = self._with_room(lambda: self._load_parts(model, wishes))
         return await self._timed("loaded", model.name.short, work)
 
-    def lose_if_too_short(self, model: StoredModel, num_ctx: int | None) -> None:
-        """Has a server take no more requests if its context is too short for one, and could be longer: when
-        its last one is done, another server follows it.
+    @asynccontextmanager
+    async def hold(
+        self, model: StoredModel, wishes: LoadWishes, keep_alive_s: float | None
+    ) -> AsyncIterator[LoadedModel]:
+        """As Residency.hold(). A model that is there but does not see what is wished takes no more requests:
+        when its last one is done, a server follows it. So it is with a context that could be longer.
         """
+        while True:
+            await self._lose_unfit(model, wishes)
+            load = partial(self.load, model, wishes)
+            async with self.residency.hold(model.weights_id, load, keep_alive_s) as loaded:
+                if not _lacks_eyes(loaded, model, wishes):
+                    yield loaded
+                    return
+
+    async def _lose_unfit(self, model: StoredModel, wishes: LoadWishes) -> None:
         for entry in self.residency.loaded():
-            info = entry.ready.result().info
-            if entry.key == model.weights_id and info.context_length < min(num_ctx or 0, info.most_context):
-                self.residency.lose(entry.key)
+            if entry.key == model.weights_id:
+                loaded = entry.ready.result()
+                longest = min(wishes.num_ctx or 0, loaded.info.most_context)
+                if loaded.info.context_length < longest or _lacks_eyes(loaded, model, wishes):
+                    self.residency.lose(entry.key)
+        if any(
+            _lacks_eyes(each, model, wishes)
+            for each in self.residency.asleep()
+            if each.id == model.weights_id
+        ):
+            await self.residency.unload(model.weights_id)
 
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
@@ -162,7 +185,7 @@ class ModelLoader:
 
     async def _load_parts(self, model: StoredModel, wishes: LoadWishes) -> LoadedModel:
         """Both sides at the same time."""
-        source = await self._opener.open(model)
+        source = await self._opener.open(model, sees=wishes.sees)
         try:
             return await self._load_open(model, source, wishes)
         except BaseException:
@@ -200,7 +223,16 @@ class ModelLoader:
             raise
         self.names.setdefault(model.weights_id, model.name.short)
         adapters = ModelAdapters(model.weights_id, self._engines.of(model.weights_id), self._keep_alive_s)
-        return LoadedModel(model.weights_id, model, source, info, text, info.context_length, adapters)
+        return LoadedModel(
+            model.weights_id,
+            model,
+            source,
+            info,
+            text,
+            info.context_length,
+            adapters,
+            projector=_projector_id(model) if wishes.sees else "",
+        )
 
     async def _open_text(self, source: ModelSource) -> TextModel:
         """Raises ModelLoadError, WorkerDied."""
@@ -208,6 +240,14 @@ class ModelLoader:
             return await self._text.open_model(source)
         except (GgufError, TokenizerError) as error:
             raise ModelLoadError(str(error)) from error
+
+
+def _lacks_eyes(loaded: LoadedModel, model: StoredModel, wishes: LoadWishes) -> bool:
+    return wishes.sees and loaded.projector != _projector_id(model)
+
+
+def _projector_id(model: StoredModel) -> str:
+    return (model.projector_path or model.model_path).name
 
 
 def _by_model(variable: str, values: Iterable[tuple[str, T]]) -> dict[tuple[str, ...], T]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from puna.backends.base import ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
+from puna.backends.base import CannotSee, ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
 from puna.config.settings import Settings
 from puna.config.sizes import binary_size
 from puna.daemon.worker.memory import WorkersMemory
@@ -36,6 +36,8 @@ class LoadWishes:
     num_ctx: int | None = None
     num_gpu: int | None = None
     """Layers on GPUs; None: as the server chooses."""
+    sees: bool = False
+    """There are images in it: then a server it must be."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class Engines:
         wishes: LoadWishes,
     ) -> ModelInfo:
         """In the engine of choice. Raises ModelLoadError, ModelDoesNotFit, WorkerDied."""
-        if self._settings.engine == "llamacpp":
+        if self._settings.engine == "llamacpp" or wishes.sees:
             try:
                 return await self._host(model_id, source, name, wishes)
             except NoServer as error:
@@ -114,6 +116,15 @@ class Engines:
         if self._settings.engine == "native":
             raise error
         return await self._host_instead(model_id, source, name, wishes, error)
+
+    async def check_sees(self, name: str) -> None:
+        """Raises CannotSee if images cannot be shown to any model."""
+        try:
+            if self._settings.engine == "native":
+                raise NoServer("the native engine shows no images to models (PUNA_ENGINE)")
+            await asyncio.to_thread(find_server, self._settings.llama_server)
+        except NoServer as missing:
+            raise CannotSee(f"{name} does not see: {missing}") from missing
 
     async def sleep(self, model_id: str) -> bool:
         """False: it is to be unloaded, as a server gives back its memory only when it ends."""

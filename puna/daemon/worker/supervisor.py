@@ -283,8 +283,9 @@ class WorkerSupervisor:
 
 
 async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelInfo:
-    message = Load(model_id, model.name, model.share, model.guaranteed_kv_bytes)
-    info = await process.client.call(message, model.source.descriptors)
+    source = model.source
+    message = Load(model_id, model.name, model.share, model.guaranteed_kv_bytes, sees=bool(source.projector))
+    info = await process.client.call(message, [*source.descriptors, *source.projector])
     if not model.is_held:
         process.client.tell(Hold(model_id, is_held=False))
     for adapter_id, source in list(model.adapters.items()):

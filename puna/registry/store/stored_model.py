@@ -78,9 +78,8 @@ class ModelEntry:
         return open_blob(self.adapter_path)
 
     def open_projector(self) -> int:
-        """As open(), of a model that has a projector."""
-        assert self.projector_path is not None, f"{self.name.short} has no projector"
-        return open_blob(self.projector_path)
+        """As open(); it may be in the model's own file."""
+        return self.open() if self.projector_path is None else open_blob(self.projector_path)
 
     def open(self) -> int:
         """A descriptor for reading the GGUF file, the caller's to close. Raises MissingBlob, StoreError."""

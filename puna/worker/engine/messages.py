@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from puna.backends.base import ModelInfo, ModelLoadError, UnsupportedModelFile
+from puna.backends.base import CannotSee, ModelInfo, ModelLoadError, UnsupportedModelFile
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.memory.offers import Offer, Short
 from puna.engine.observation.stats import EngineStats
@@ -20,6 +20,7 @@ from puna.worker.calls import Call, Crossing
 CROSSING: Crossing = (
     ModelDoesNotFit,
     UnsupportedModelFile,
+    CannotSee,
     ModelLoadError,
     UnknownSession,
     SessionError,
@@ -53,7 +54,7 @@ class Start(Call[Ready], frozen=True, tag=True):
 
 
 class Load(Call[ModelInfo], frozen=True, tag=True):
-    """Comes with the descriptors of the model's file. Raises ModelLoadError, ModelDoesNotFit."""
+    """Comes with the descriptors of the model's file. Raises ModelLoadError, ModelDoesNotFit, CannotSee."""
 
     model_id: str
     name: str
@@ -62,6 +63,8 @@ class Load(Call[ModelInfo], frozen=True, tag=True):
     """Of the device while other models are busy, too, relative to theirs."""
     guaranteed_kv_bytes: int = 0
     """KV memory that no other model takes."""
+    sees: bool = False
+    """Then the last descriptor is of the file that its projector is in; only for llama.cpp's server."""
 
 
 class LoadAdapter(Call[int], frozen=True, tag=True):

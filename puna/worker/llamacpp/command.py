@@ -23,8 +23,8 @@ def server_environment() -> dict[str, str]:
     return dict(_ENVIRONMENT)
 
 
-def server_command(launch: Launch, model: int) -> list[str]:
-    """model: descriptor of the file, which the server inherits."""
+def server_command(launch: Launch, model: int, projector: int | None = None) -> list[str]:
+    """model, projector: descriptors of files, which the server inherits."""
     settings = launch.settings
     options = {
         "--model": f"/proc/self/fd/{model}",
@@ -35,6 +35,8 @@ def server_command(launch: Launch, model: int) -> list[str]:
         "--cache-type-k": settings.kv_type,
         "--cache-type-v": settings.kv_type,
     }
+    if projector is not None:
+        options["--mmproj"] = f"/proc/self/fd/{projector}"
     if settings.num_gpu_layers is not None:
         options["--n-gpu-layers"] = settings.num_gpu_layers
     if launch.is_embedding:  # a text is computed in one go

@@ -109,11 +109,22 @@ def completion(request: Request, prompt: list[int], shown: Sequence[str], max_to
     return body
 
 
-class Reply:
-    """Turns chunks into outputs."""
+def with_images(request: Request, marker: str) -> dict[str, Any]:
+    """Fields of that body for a prompt with images. What stands for one can be written by nobody else."""
+    pieces = [piece.replace(marker, "") for piece in request.pieces]
+    prompt = {"prompt_string": marker.join(pieces), "multimodal_data": request.images}
+    return {"prompt": prompt, "timings_per_token": True}
 
-    def __init__(self, request: Request) -> None:
+
+class Reply:
+    """Turns chunks into outputs.
+
+    most: tokens of prompt and reply. How many a prompt with images has, only the server knows.
+    """
+
+    def __init__(self, request: Request, most: int) -> None:
         self._request = request
+        self._most = most
         self._held: list[Chunk] = []
         """Those without text: the beginning of a stop string or the end of the reply, perhaps."""
 
@@ -123,6 +134,8 @@ class Reply:
             return self.failed(chunk.error.message, is_refused=False)
         if not chunk.stop:
             self._held.append(chunk)
+            if self._request.images and chunk.tokens_evaluated + chunk.tokens_predicted >= self._most:
+                return self._at_end_of_context(chunk)
             return self._output(chunk.content) if chunk.content else None
         if chunk.stop_type in ("eos", "word"):
             self._held.clear()
@@ -131,6 +144,14 @@ class Reply:
         output.finish_reason = reason
         output.stop_string = chunk.stopping_word
         output.stats = _stats(chunk)
+        return output
+
+    def _at_end_of_context(self, chunk: Chunk) -> StepOutput:
+        if chunk.tokens_evaluated >= self._most:
+            text = f"the prompt has {chunk.tokens_evaluated} tokens with its images, the context {self._most}"
+            return self.failed(text, is_refused=True)
+        output = self._output(chunk.content)
+        output.finish_reason, output.stats = "length", _stats(chunk)
         return output
 
     def failed(self, text: str, *, is_refused: bool) -> StepOutput:

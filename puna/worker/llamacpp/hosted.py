@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,10 +65,10 @@ class HostedServer:
         theirs.close()
         return cls(process, ours, directory)
 
-    async def launch(self, launch_in: Launch, model: int) -> ServerClient:
+    async def launch(self, launch_in: Launch, *files: int) -> ServerClient:
         """Returns when the server has loaded the model. Raises ModelLoadError with what it said last."""
         self._ended = asyncio.create_task(self._read_log())
-        loading = asyncio.create_task(self._load(launch_in, model))
+        loading = asyncio.create_task(self._load(launch_in, files))
         await asyncio.wait([loading, self._ended], return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
             return loading.result()
@@ -88,10 +89,10 @@ class HostedServer:
 
         return num_bytes(b"RssAnon") + num_bytes(b"RssShmem"), num_bytes(b"RssFile")
 
-    async def _load(self, launch: Launch, model: int) -> ServerClient:
+    async def _load(self, launch: Launch, files: Sequence[int]) -> ServerClient:
         client = await CallClient.connect(self._channel, crossing=CROSSING)
         try:
-            await client.call(launch, [model])
+            await client.call(launch, files)
         except (WorkerDied, CallFailed) as error:
             raise ModelLoadError(f"llama.cpp's server cannot be started: {error}") from error
         finally:

@@ -41,10 +41,10 @@ def main() -> int:
     return _become(launch, *asked.descriptors)
 
 
-def _become(launch: Launch, model: int) -> NoReturn:
+def _become(launch: Launch, *files: int) -> NoReturn:
     if not launch.settings.program:
-        serve(launch, model)
-    command = server_command(launch, model)
+        serve(launch, *files)
+    command = server_command(launch, *files)
     os.execve(command[0], command, {**child_environment(), **server_environment()})
 
 

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from puna.engine.request import Request, RequestStats, StepOutput
-from puna.worker.llamacpp.completions import Reply, completion
+from puna.worker.llamacpp.completions import Reply, completion, with_images
 from puna.worker.llamacpp.http import ServerClient, ServerError
 
 log = logging.getLogger(__name__)
@@ -39,23 +39,28 @@ class _Embedding(msgspec.Struct, frozen=True):
 class ServedModel:
     """A model that a server has loaded.
 
-    context_length: of a request, in tokens. bos_id: None: the vocabulary has none.
+    context_length: of a request, in tokens. bos_id: None: the vocabulary has none. marker: what stands for an
+    image in a prompt; "": the model does not see.
     """
 
-    def __init__(self, client: ServerClient, context_length: int, bos_id: int | None) -> None:
+    def __init__(
+        self, client: ServerClient, context_length: int, bos_id: int | None, marker: str = ""
+    ) -> None:
         self.context_length = context_length
         self._client = client
         self._bos_id = bos_id
+        self._marker = marker
         self._shown_texts: dict[int, str] = {}
 
     async def outputs(self, request: Request, may_go_on: asyncio.Event) -> AsyncGenerator[StepOutput, None]:
         """Until one has a finish_reason, whatever happens. While may_go_on is not set, nothing is read."""
-        reply = Reply(request)
+        most = min(request.context_length or self.context_length, self.context_length)
+        reply = Reply(request, most)
         try:
             if request.pooling is not None:
                 yield await self._embedding(request)
                 return
-            async with aclosing(self._generated(request, reply)) as outputs:
+            async with aclosing(self._generated(request, reply, most)) as outputs:
                 async for output in outputs:
                     yield output
                     await may_go_on.wait()
@@ -67,15 +72,21 @@ class ServedModel:
             log.exception("a request failed")
             yield reply.failed(repr(error), is_refused=False)
 
-    async def _generated(self, request: Request, reply: Reply) -> AsyncGenerator[StepOutput, None]:
+    async def _generated(
+        self, request: Request, reply: Reply, most: int
+    ) -> AsyncGenerator[StepOutput, None]:
+        """most: tokens of prompt and reply."""
+        if request.images and not self._marker:
+            raise ServerError("the model was loaded without its projector")
         prompt = await self._tokens(request)
-        most = min(request.context_length or self.context_length, self.context_length)
         if (room := most - len(prompt)) <= 0:
             text = f"the prompt has {len(prompt)} tokens, the context {most}"
             raise ServerError(text, is_refused=True)
         shown = [await self._shown(token) for token in request.shown_tokens]
         max_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
         body = completion(request, prompt, shown, max_tokens)
+        if request.images:
+            body |= with_images(request, self._marker)
         async with aclosing(self._client.complete(body)) as chunks:
             async for chunk in chunks:
                 if (output := reply.add(chunk)) is not None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from puna.worker.llamacpp.hosted import HostedServer, new_socket_name
 from puna.worker.llamacpp.http import ServerError
 from puna.worker.llamacpp.messages import Launch, ServerSettings
 from puna.worker.llamacpp.model_file import ModelFile, read_model_file
+from puna.worker.llamacpp.projector import media_marker, projector_file
 from puna.worker.llamacpp.replies import ServedModel
 
 log = logging.getLogger(__name__)
@@ -158,11 +159,16 @@ class LlamaServer:
             settings.num_threads or usable_cores(),
             file.is_embedding,
         )
-        client = await self._hosted.launch(launch, model)
+        with ExitStack() as stack:
+            files = [model]
+            if message.sees:
+                files.append(stack.enter_context(projector_file(descriptors[-1], message.name)))
+            client = await self._hosted.launch(launch, *files)
+        marker = await media_marker(client, message.name) if message.sees else ""
         listed = await client.get("/v1/models", _Models)
         if not listed.data:
             raise ServerError("the server has no model")
-        self._model = ServedModel(client, context_length, file.bos_id)
+        self._model = ServedModel(client, context_length, file.bos_id, marker)
         return self._describe(file, listed.data[0].meta, context_length)
 
     def _describe(self, file: ModelFile, meta: _Meta, context_length: int) -> ModelInfo:

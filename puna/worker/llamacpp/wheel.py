@@ -22,11 +22,13 @@ def package_path() -> Path:
     return Path(importlib.import_module(_PACKAGE).__file__ or "")
 
 
-def serve(launch: Launch, model: int) -> NoReturn:
+def serve(launch: Launch, model: int, projector: int | None = None) -> NoReturn:
     """Until the process is killed. Raises what the package raises for a model that it cannot load."""
     xllamacpp = importlib.import_module(_PACKAGE)
     settings, params = launch.settings, xllamacpp.CommonParams()
     params.model.path = f"/proc/self/fd/{model}"
+    if projector is not None:
+        params.mmproj.path = f"/proc/self/fd/{projector}"
     params.hostnames = [launch.socket]
     params.n_ctx = launch.total_context
     params.n_parallel = settings.num_slots

@@ -13,6 +13,7 @@ from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf import Metadata
 from puna.gguf.file_type import parameter_size, quantization_name
 from puna.gguf.pooling import POOLING_TYPES
+from puna.gguf.projectors import ARCHITECTURES
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 _RANKS = POOLING_TYPES.index("rank")
@@ -35,6 +36,7 @@ def read_record(metadata: Metadata, templates: ModelTemplates) -> ModelRecord:
         num_parts=max(_count(metadata.get("split.count")), 1),
         architecture=_bounded(architecture),
         capabilities=tuple(_capabilities(metadata, architecture, choice)),
+        has_projector=str(architecture) in ARCHITECTURES and f"{architecture}.vision.block_count" in metadata,
         template_source=choice.source,
         think_levels=choice.think_levels,
         context_length=_count(metadata.get(f"{architecture}.context_length")),

@@ -27,7 +27,7 @@ HEAD, TAIL = "<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n"
 
 @pytest.fixture(autouse=True)
 def seer(add_model):
-    add_model("seer", "seer")
+    add_model("seer", "seer", projector="never read here")
 
 
 def data_url(content: str = RED64, kind: str = "image/png") -> str:
