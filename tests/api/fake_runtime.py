@@ -106,6 +106,7 @@ class FakeRuntime:
         num_ctx: int | None = None,
         keep_alive: float | None = None,
         draft_model: str | None = None,
+        num_gpu: int | None = None,  # noqa: ARG002
         sees: bool = False,
     ) -> AsyncIterator[ResidentModel]:
         model = self.store.find(ModelName.parse(name))

@@ -72,9 +72,7 @@ class ServedModel:
             log.exception("a request failed")
             yield reply.failed(repr(error), is_refused=False)
 
-    async def _generated(
-        self, request: Request, reply: Reply, most: int
-    ) -> AsyncGenerator[StepOutput, None]:
+    async def _generated(self, request: Request, reply: Reply, most: int) -> AsyncGenerator[StepOutput, None]:
         """most: tokens of prompt and reply."""
         if request.images and not self._marker:
             raise ServerError("the model was loaded without its projector")

@@ -32,7 +32,7 @@ class Served:
     async def running(self) -> AsyncIterator[ServedModel]:
         async with self.server.serving(self._socket):
             client = ServerClient(str(self._socket))
-            yield ServedModel(client, context_length=16, bos_id=1)
+            yield ServedModel(client, context_length=16, bos_id=1, marker="<M>")
             await client.close()
         self._socket.unlink()
 
@@ -234,3 +234,21 @@ def test_embeddings(served: Served):
     served.server.replies["/embedding"] = []
     (output,) = served.outputs(request(pooling="mean"))
     assert output.finish_reason == "error"
+
+
+def test_images_go_with_a_text_in_which_nobody_else_can_have_marked_one(served: Served):
+    body = served.body(request(images=[b"red", b"blue"], pieces=["a<M>", "b", "<M>"]))
+    assert body["prompt"] == {"prompt_string": "a<M>b<M>", "multimodal_data": ["cmVk", "Ymx1ZQ=="]}
+
+
+def test_a_reply_to_images_ends_with_the_context(served: Served):
+    shown = request(images=[b"red"], pieces=["", "a"])
+    events = [token(8, "x", tokens_evaluated=14, tokens_predicted=n) for n in (1, 2, 3)]
+    served.server.events = events
+    first, end = served.outputs(shown)
+    assert (first.finish_reason, end.finish_reason, end.text) == (None, "length", "x")
+    assert (end.stats.prompt_tokens, end.stats.generated_tokens) == (14, 2)
+    served.server.events = [token(8, "x", tokens_evaluated=16, tokens_predicted=1)]
+    (refused,) = served.outputs(shown)
+    assert refused.finish_reason == "refused"
+    assert "the prompt has 16 tokens with its images, the context 16" in refused.error
