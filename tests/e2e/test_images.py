@@ -84,6 +84,24 @@ def test_pixels_decide_what_is_said(client: httpx.Client):
     assert said(generate(client))[0][0] == said(blind)[0][0]  # texts are served there, too
 
 
+def test_a_text_that_is_being_written_ends_before_the_model_begins_to_see(client: httpx.Client):
+    client.post("/api/generate", json={"model": "seer", "keep_alive": 0})
+    endless = {
+        "num_predict": 1500,
+        "num_ctx": 2048,
+        "temperature": 0,
+        "logit_bias": {"267": -100, "269": -100},
+    }
+    body = {"model": "seer", "prompt": "ab", "raw": True, "options": endless}
+    with client.stream("POST", "/api/generate", json=body) as reply:
+        lines = reply.iter_lines()
+        next(lines)
+        assert engine_of(client) == "native"
+        generate(client, image("red"))
+        assert engine_of(client) == "llamacpp"
+        assert '"eval_count":1500,' in list(lines)[-1]
+
+
 def test_order_decides_as_well(client: httpx.Client):
     colours = [image("red"), image("blue")]
     there, back = (generate(client, *images) for images in (colours, colours[::-1]))
