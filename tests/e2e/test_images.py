@@ -86,20 +86,16 @@ def test_pixels_decide_what_is_said(client: httpx.Client):
 
 def test_a_text_that_is_being_written_ends_before_the_model_begins_to_see(client: httpx.Client):
     client.post("/api/generate", json={"model": "seer", "keep_alive": 0})
-    endless = {
-        "num_predict": 1500,
-        "num_ctx": 2048,
-        "temperature": 0,
-        "logit_bias": {"267": -100, "269": -100},
-    }
-    body = {"model": "seer", "prompt": "ab", "raw": True, "options": endless}
+    never = dict.fromkeys(("267", "269"), -100)  # ends of texts and turns
+    long = {"num_predict": 500, "temperature": 9, "top_k": 0, "top_p": 1, "logit_bias": never}
+    body = {"model": "seer", "prompt": "ab", "raw": True, "options": long}
     with client.stream("POST", "/api/generate", json=body) as reply:
         lines = reply.iter_lines()
         next(lines)
         assert engine_of(client) == "native"
         generate(client, image("red"))
         assert engine_of(client) == "llamacpp"
-        assert '"eval_count":1500,' in list(lines)[-1]
+        assert '"eval_count":500,' in list(lines)[-1]
 
 
 def test_order_decides_as_well(client: httpx.Client):
