@@ -92,7 +92,9 @@ class Engines:
         wishes: LoadWishes,
     ) -> ModelInfo:
         """In the engine of choice. Raises ModelLoadError, ModelDoesNotFit, WorkerDied."""
-        if self._settings.engine == "llamacpp" or wishes.sees:
+        if wishes.sees:
+            return await self._host_to_see(model_id, source, name, wishes)
+        if self._settings.engine == "llamacpp":
             try:
                 return await self._host(model_id, source, name, wishes)
             except NoServer as error:
@@ -147,6 +149,16 @@ class Engines:
         """Ends all workers; requests that still run fail."""
         hosted, self._hosted = list(self._hosted.values()), {}
         await asyncio.gather(self._native.close(), *(each.supervisor.close() for each in hosted))
+
+    async def _host_to_see(
+        self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes
+    ) -> ModelInfo:
+        try:
+            return await self._host(model_id, source, name, wishes)
+        except ModelDoesNotFit:
+            raise
+        except (NoServer, ModelLoadError) as error:
+            raise CannotSee(f"{name} does not see: {error}") from error
 
     async def _host_instead(
         self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes, error: UnsupportedModelFile
