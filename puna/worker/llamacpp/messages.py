@@ -47,8 +47,8 @@ ToServerWorker = StartServer | ToWorker
 
 
 class Launch(Call[CageLevel], frozen=True, tag=True):
-    """Comes with the model's file, and its projector's if it is to see. Answered when the launcher is caged and
-    about to become the server.
+    """Comes with the model's file, and its projector's if it is to see. Answered when the launcher is caged,
+    and about to become the server.
     """
 
     settings: ServerSettings
