@@ -82,8 +82,14 @@ def test_tables_of_which_rows_are_read_are_not_counted(
     model.close()
 
 
-PLACED = ("hunyuan-dense", "hunyuan-moe", "gpt2", "starcoder")
-"""Keys are normalised after their rotation, or tokens are embedded with their positions."""
+PLACED = (
+    *("hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "maincoder"),
+    *("gpt2", "starcoder", "mpt-positions"),
+    *("minicpm3", "plm"),
+)
+"""Keys are normalised after their rotation, or tokens are embedded with their positions, or what was rotated is
+copied into the keys of all heads.
+"""
 
 
 @pytest.mark.parametrize("name", TINY)

@@ -147,7 +147,6 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
     "attention over its input": ("over its input", lambda b, x: attention(b, x, out=x)),
     "two attentions of a layer": ("layer 0", lambda b, x: (attention(b, x), attention(b, x))),
     "negative layer": ("layer", lambda b, x: attention(b, x, layer=-1)),
-    "layer left out": ("layer 0", lambda b, x: (attention(b, x, layer=1), b.build(rows_of(b, x, 64)))),
     "rows of rows": ("already", lambda b, x: b.op("Rows", [rows_of(b, x, 64)], [b.buffer(64)])),
     "attention behind rows": ("rows", lambda b, x: attention(b, rows_of(b, x, 64))),
     "tokens and rows added": ("rows", lambda b, x: b.op("Add", [x, rows_of(b, x, 64)], [b.buffer(64)])),
