@@ -87,8 +87,8 @@ PLACED = (
     *("gpt2", "starcoder", "mpt-positions"),
     *("minicpm3", "plm"),
 )
-"""Keys are normalised after their rotation, or tokens are embedded with their positions, or what was rotated is
-copied into the keys of all heads.
+"""Keys are normalised after their rotation, or tokens are embedded with their positions, or what was rotated
+is copied into the keys of all heads.
 """
 
 
