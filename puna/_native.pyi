@@ -905,6 +905,10 @@ class ProgramBuilder:
         """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. hidden: the
         buffer that run() gives hidden states from; -1: none. The builder is spent afterwards.
         """
+    def begin_prediction(self) -> None:
+        """Behind the model's own ops: what comes now are those of its prediction head."""
+    def end_prediction(self, result: int, hidden: int) -> None:
+        """The head's, as for build()."""
 
 class StepControl:
     """A way for other threads to end a step that runs."""
@@ -943,6 +947,12 @@ class Adapter:
     def check_whole(self) -> None:
         """Raises NativeError if its file was cut short, and zeros were read instead."""
 
+class HeadState:
+    """What a prediction head goes on with behind a sequence's computed tokens, besides KV."""
+
+    def __init__(self) -> None: ...
+    def forget(self) -> None: ...
+
 class Program:
     """A compiled graph. Keeps its file mapped."""
 
@@ -978,9 +988,11 @@ class Program:
         draft_starts: NDArray[np.int32] | None = None,
         hidden: NDArray[np.int32] | None = None,
         adapters: Sequence[Adapter | None] = (),
+        heads: Sequence[HeadState | None] = (),
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] and the
-        hidden states [len(hidden), width of theirs] are overwritten by the next run.
+        hidden states of rows, of `hidden` and of the other tokens with a head [n, width of theirs] are
+        overwritten by the next run, keep() or predict().
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
         control: may stop it: NativeError, and keys, values and states of its tokens are there or not.
@@ -989,6 +1001,41 @@ class Program:
         adapters: of each sequence, from load_adapter(); empty: none has one.
 
         NativeError, before anything is written, if an index cannot be followed. The GIL is released.
+        """
+    def keep(
+        self,
+        pool: ThreadPool,
+        arenas: Sequence[Arena],
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequence_starts: NDArray[np.int32],
+        block_tables: Sequence[NDArray[np.int32]],
+        rows: NDArray[np.int32],
+        num_threads: int | None,
+        draft_starts: NDArray[np.int32] | None,
+        hidden: NDArray[np.int32] | None,
+        heads: Sequence[HeadState | None],
+        states: NDArray[np.float32],
+        sample_starts: NDArray[np.int32],
+    ) -> None:
+        """Behind a run(), whose arguments are given again: keeps what the prediction head needs of its tokens,
+        but for drafts that were wrong. states: the run's hidden states; sample_starts: SampleResult.starts.
+        NativeError as for run(). The GIL is released.
+        """
+    def predict(
+        self,
+        pool: ThreadPool,
+        arenas: Sequence[Arena],
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        sequence_starts: NDArray[np.int32],
+        block_tables: Sequence[NDArray[np.int32]],
+        num_threads: int | None,
+        heads: Sequence[HeadState | None],
+        counts: Sequence[int],
+    ) -> list[list[int]]:
+        """So many tokens behind the latest of each sequence, or fewer. NativeError as for run(). The GIL is
+        released.
         """
     def load_adapter(self, file: GgufFile, alpha: float) -> Adapter:
         """alpha: of the file's metadata, 0: none. NativeError, naming the tensor, for what does not fit the

@@ -11,6 +11,7 @@
 #include "executor/builder.h"
 #include "executor/cpu.h"
 #include "executor/move_kv.h"
+#include "executor/prediction.h"
 #include "executor/program.h"
 #include "executor/step_control.h"
 #include "executor/thread_activity.h"
@@ -26,6 +27,7 @@ namespace {
 using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Int32Matrix = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using FloatVector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using HiddenStates = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
 
 template <typename Array>
@@ -71,31 +73,84 @@ std::vector<const Adapter*> adapters_of_tokens(const std::vector<std::shared_ptr
   return of_tokens;
 }
 
+// The arrays of a step, as Python has them, and what of it is not there as such.
+struct StepArrays {
+  StepArrays(const std::vector<Arena*>& arenas, const Int32Vector& tokens, const Int32Vector& positions,
+             const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
+             const Int32Vector& rows, const std::optional<Int32Vector>& draft_starts,
+             const std::optional<Int32Vector>& hidden, const std::vector<HeadState*>& heads)
+      : kv(kv_of(arenas, block_tables)),
+        batch{.tokens = to_span(tokens),
+              .positions = to_span(positions),
+              .sequence_starts = to_span(sequence_starts),
+              .kv = kv.tables,
+              .rows = to_span(rows),
+              .hidden = hidden ? to_span(*hidden) : std::span<const int32_t>(),
+              .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>()} {
+    if (heads.empty()) return;
+    all_hidden.assign(batch.hidden.begin(), batch.hidden.end());
+    const std::vector<int32_t> more = tokens_without_row(batch, heads);
+    all_hidden.insert(all_hidden.end(), more.begin(), more.end());
+    batch.hidden = all_hidden;
+  }
+  StepArrays(const StepArrays&) = delete;
+  StepArrays& operator=(const StepArrays&) = delete;
+
+  Kv kv;
+  std::vector<int32_t> all_hidden;  // those that heads need are the last
+  Batch batch;
+};
+
 nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
                       const Int32Vector& tokens, const Int32Vector& positions,
                       const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
                       const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
                       const std::optional<Int32Vector>& draft_starts,
                       const std::optional<Int32Vector>& hidden,
-                      const std::vector<std::shared_ptr<Adapter>>& adapters) {
-  const Kv kv = kv_of(arenas, block_tables);
+                      const std::vector<std::shared_ptr<Adapter>>& adapters,
+                      const std::vector<HeadState*>& heads) {
+  StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden, heads);
   const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));
-  const Batch batch{
-      .tokens = to_span(tokens),
-      .positions = to_span(positions),
-      .sequence_starts = to_span(sequence_starts),
-      .kv = kv.tables,
-      .rows = to_span(rows),
-      .hidden = hidden ? to_span(*hidden) : std::span<const int32_t>(),
-      .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>(),
-      .adapters = of_tokens,
-  };
+  step.batch.adapters = of_tokens;
   Outputs outputs;
   {
     const nb::gil_scoped_release released;
-    outputs = program.run(pool, batch, num_threads.value_or(pool.num_threads()), control);
+    outputs = program.run(pool, step.batch, num_threads.value_or(pool.num_threads()), control);
   }
   return nb::make_tuple(to_numpy(std::move(outputs.result)), to_numpy(std::move(outputs.hidden)));
+}
+
+void keep(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas, const Int32Vector& tokens,
+          const Int32Vector& positions, const Int32Vector& sequence_starts,
+          const std::vector<Int32Matrix>& block_tables, const Int32Vector& rows,
+          std::optional<int> num_threads, const std::optional<Int32Vector>& draft_starts,
+          const std::optional<Int32Vector>& hidden, const std::vector<HeadState*>& heads,
+          const HiddenStates& states, const Int32Vector& sample_starts) {
+  const StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden,
+                        heads);
+  const nb::gil_scoped_release released;
+  program.keep(pool, step.batch, num_threads.value_or(pool.num_threads()), heads, to_span(states),
+               to_span(sample_starts));
+}
+
+nb::list predict(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
+                 const Int32Vector& tokens, const Int32Vector& positions, const Int32Vector& sequence_starts,
+                 const std::vector<Int32Matrix>& block_tables, std::optional<int> num_threads,
+                 const std::vector<HeadState*>& heads, const std::vector<int64_t>& counts) {
+  const Kv kv = kv_of(arenas, block_tables);
+  const Batch batch{.tokens = to_span(tokens),
+                    .positions = to_span(positions),
+                    .sequence_starts = to_span(sequence_starts),
+                    .kv = kv.tables,
+                    .rows = {}};
+  std::vector<std::vector<int32_t>> drafts;
+  {
+    const nb::gil_scoped_release released;
+    drafts = program.predict(pool, batch, num_threads.value_or(pool.num_threads()), {heads, counts});
+  }
+  nb::list all;
+  for (const std::vector<int32_t>& of_sequence : drafts) all.append(nb::cast(of_sequence));
+  return all;
 }
 
 void replay(Program& program, ThreadPool& pool, Arena& arena, const Int32Vector& sample_starts) {
@@ -145,7 +200,9 @@ void bind_builder(nb::module_& m) {
       .def("set_encoder", &ProgramBuilder::set_encoder)
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
       .def("op", &add_op, "name"_a, "inputs"_a, "outputs"_a, "tensors"_a = nb::tuple(), "attributes"_a)
-      .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true, "hidden"_a = kNoBuffer);
+      .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true, "hidden"_a = kNoBuffer)
+      .def("begin_prediction", &ProgramBuilder::begin_prediction)
+      .def("end_prediction", &ProgramBuilder::end_prediction, "result"_a, "hidden"_a);
 }
 
 void bind_program(nb::module_& m) {
@@ -157,6 +214,7 @@ void bind_program(nb::module_& m) {
   nb::class_<Adapter>(m, "Adapter")
       .def_prop_ro("num_bytes", &Adapter::num_bytes)
       .def("check_whole", &Adapter::check_whole);
+  nb::class_<HeadState>(m, "HeadState").def(nb::init<>()).def("forget", &HeadState::forget);
   nb::class_<Program>(m, "Program")
       .def_prop_ro("isa", &Program::isa)
       .def_prop_ro("groups", &Program::groups)
@@ -168,7 +226,14 @@ void bind_program(nb::module_& m) {
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a = nb::none(), "control"_a.none() = nb::none(),
            "draft_starts"_a.noconvert() = nb::none(), "hidden"_a.noconvert() = nb::none(),
-           "adapters"_a = nb::tuple())
+           "adapters"_a = nb::tuple(), "heads"_a = nb::tuple())
+      .def("keep", &keep, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
+           "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
+           "num_threads"_a.none(), "draft_starts"_a.noconvert().none(), "hidden"_a.noconvert().none(),
+           "heads"_a, "states"_a.noconvert(), "sample_starts"_a.noconvert())
+      .def("predict", &predict, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
+           "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "num_threads"_a.none(), "heads"_a,
+           "counts"_a)
       .def("load_adapter", &Program::load_adapter, "file"_a, "alpha"_a,
            nb::call_guard<nb::gil_scoped_release>())
       .def("replay", &replay, "pool"_a, "states"_a, "sample_starts"_a.noconvert())

@@ -97,7 +97,8 @@ void ProgramBuilder::write(int buffer, Domain domain, int stage, std::span<const
 }
 
 int ProgramBuilder::token_stage(Domain domain) {
-  const auto* last = plan_.stages.empty() ? nullptr : std::get_if<TokenStage>(&plan_.stages.back());
+  const bool begins = plan_.stages.size() == (plan_.prediction ? plan_.prediction->begin : 0);
+  const auto* last = begins ? nullptr : std::get_if<TokenStage>(&plan_.stages.back());
   if (last != nullptr && last->domain == domain) return static_cast<int>(plan_.stages.size()) - 1;
   return add_stage(TokenStage{domain, {}});
 }
@@ -199,11 +200,12 @@ const float* ProgramBuilder::constant(std::span<const float> values) {
   return plan_.constants.emplace_back(std::move(copy)).get();
 }
 
-void ProgramBuilder::link_linear_stages() {
-  const auto is_linear = [](const Stage& stage) { return std::holds_alternative<LinearStage>(stage); };
-  const auto first = std::find_if(plan_.stages.begin(), plan_.stages.end(), is_linear);
-  auto next = static_cast<size_t>(first - plan_.stages.begin());
-  for (size_t i = plan_.stages.size(); i-- > 0;) {
+// Of stages [begin, end), which one run goes through.
+void ProgramBuilder::link_linear_stages(size_t begin, size_t end) {
+  size_t next = begin;
+  while (next < end && !std::holds_alternative<LinearStage>(plan_.stages[next])) ++next;
+  if (next == end) next = plan_.stages.size();  // there is none
+  for (size_t i = end; i-- > begin;) {
     if (auto* experts = std::get_if<ExpertStage>(&plan_.stages[i])) experts->next = next;
     if (auto* linear = std::get_if<LinearStage>(&plan_.stages[i])) linear->next = std::exchange(next, i);
   }
@@ -242,20 +244,61 @@ void ProgramBuilder::expect_random_rows() const {
   }
 }
 
-std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int hidden) {
+void ProgramBuilder::read_result(int result, int hidden, size_t end) {
   require(at(result).width > 0 && at(result).domain.value_or(Domain::kTokens) != Domain::kTokens,
           "the result, buffer " + text(result) + ", does not hold the chosen rows");
   require(hidden == kNoBuffer || (at(hidden).width > 0 && at(hidden).domain == Domain::kRows),
           "hidden states, buffer " + text(hidden) + ", are not of the chosen rows");
-  const int end = static_cast<int>(plan_.stages.size());
-  read(result, end);
-  if (hidden != kNoBuffer) read(hidden, end);
+  read(result, static_cast<int>(end));
+  if (hidden != kNoBuffer) read(hidden, static_cast<int>(end));
+}
+
+void ProgramBuilder::begin_prediction() {
+  require(!plan_.prediction, "there is a prediction head already");
+  const size_t begin = plan_.stages.size();
+  plan_.prediction = {.begin = begin, .attention = begin, .result = kNoBuffer, .hidden = kNoBuffer};
+  rope_tables.clear();  // a run of the head has positions of its own
+}
+
+void ProgramBuilder::end_prediction(int result, int hidden) {
+  require(plan_.prediction.has_value(), "there is no prediction head");
+  PredictionPlan& prediction = *plan_.prediction;
+  read_result(result, hidden, plan_.stages.size());
+  prediction.result = result;
+  prediction.hidden = hidden;
+  size_t num_attentions = 0;
+  for (size_t i = prediction.begin; i < plan_.stages.size(); ++i) {
+    require(!std::holds_alternative<RecurrenceStage>(plan_.stages[i]), "a prediction head keeps a state");
+    const auto* attention = std::get_if<AttentionStage>(&plan_.stages[i]);
+    if (attention == nullptr) continue;
+    require(attention->window == 0, "a prediction head's attention has a window");
+    prediction.attention = i;
+    ++num_attentions;
+  }
+  require(num_attentions == 1, "a prediction head has " + text(num_attentions) + " attentions instead of 1");
+}
+
+// Its layer is in the first group, since it has no window.
+void ProgramBuilder::check_prediction() {
+  if (!plan_.prediction) return;
+  const PredictionPlan& prediction = *plan_.prediction;
+  require(prediction.result != kNoBuffer && prediction.hidden != kNoBuffer && plan_.hidden != kNoBuffer,
+          "a prediction head without results");
+  expect_width(prediction.hidden, width(plan_.hidden));
+  expect_width(prediction.result, width(plan_.result));
+}
+
+std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int hidden) {
+  const size_t end = plan_.num_model_stages();
+  read_result(result, hidden, end);
   plan_.hidden = hidden;
+  plan_.result = result;
+  check_prediction();
   place_layers(by_window);
   plan_.file->check_whole();
   expect_random_rows();
-  plan_.result = result;
-  link_linear_stages();
+  link_linear_stages(0, end);
+  link_linear_stages(end, plan_.stages.size());
   share_out_token_stages(plan_);
   place_buffers(plan_);
   return std::make_shared<Program>(std::move(plan_));

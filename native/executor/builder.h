@@ -40,6 +40,10 @@ class ProgramBuilder {
   // by_window: layers that see fewer tokens than others form groups of their own. hidden: what the result is
   // made of, if that can be asked for. The builder is spent afterwards.
   std::shared_ptr<Program> build(int result, bool by_window = true, int hidden = kNoBuffer);
+  // What comes now belongs to a prediction head, which reads none of the buffers before.
+  void begin_prediction();
+  // Behind it: what the head gives, and what that is made of.
+  void end_prediction(int result, int hidden);
 
   // --- what ops are made of (ops/) ---
   Plan& plan() { return plan_; }
@@ -86,7 +90,9 @@ class ProgramBuilder {
 
  private:
   Buffer& at(int buffer);
-  void link_linear_stages();
+  void link_linear_stages(size_t begin, size_t end);
+  void read_result(int result, int hidden, size_t end);
+  void check_prediction();
   void place_layers(bool by_window);
   void expect_random_rows() const;
 

@@ -57,7 +57,7 @@ namespace {
 
 void find_kv_slots(const Batch& batch, std::span<const KvGroup> groups, std::vector<KvSlot>& slots) {
   slots.clear();
-  for (size_t g = 0; g < groups.size() && !groups[g].is_state; ++g) {
+  for (size_t g = 0; g < batch.kv.size() && !groups[g].is_state; ++g) {
     const BlockTables& tables = batch.kv[g];
     for (int64_t s = 0; s < batch.num_sequences(); ++s) {
       for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t) {
@@ -166,7 +166,8 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
     query_runs_[index] = query_runs(batch, domain, 0);
     if (plan_.chunk > 0) query_runs_[kNumDomains + index] = query_runs(batch, domain, plan_.chunk);
   }
-  if (plan_.kept_row_bytes > 0) find_states(batch, states_);
+  states_.clear();
+  if (batch.kv.size() == plan_.groups.size() && plan_.kept_row_bytes > 0) find_states(batch, states_);
   reserve(kept_inputs_, plan_.kept_row_bytes, num_drafts(states_));
   if (!work_ || work_->num_threads != num_threads) work_ = std::make_unique<SharedWork>(num_threads);
   const AttentionNeeds needs = attention_needs(plan_, query_runs_, num_threads);
@@ -179,8 +180,8 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
     work_->attention_arrivals = std::vector<std::atomic<int32_t>>(static_cast<size_t>(needs.split_tiles));
 }
 
-void Program::run_stages(const Step& step) const noexcept {
-  for (const Stage& stage : plan_.stages) {
+void Program::run_stages(const Step& step, size_t begin, size_t end) const noexcept {
+  for (const Stage& stage : std::span(plan_.stages).subspan(begin, end - begin)) {
     if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
       run_stage(step, *tokens);
       if (is_replicated(step, *tokens)) continue;
@@ -211,6 +212,14 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
   if (plan_.is_encoder) check_texts(batch);
   if (!batch.hidden.empty() && plan_.hidden == kNoBuffer) throw Error("the model gives no hidden states");
   const std::lock_guard<std::mutex> lock(one_run_);
+  const Step step = execute(pool, batch, num_threads, 0, plan_.num_model_stages(), control);
+  const auto num_results = static_cast<int64_t>(batch.rows.size());
+  return {.result = output(step, plan_.result, num_results),
+          .hidden = output(step, plan_.hidden, step.num_rows(Domain::kRows))};
+}
+
+Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, size_t begin, size_t end,
+                      StepControl* control) {
   plan_.file->check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(pool, batch, threads);
@@ -249,7 +258,7 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
     step.expert_results += expert_results * thread;
     step.adapter_low += adapter_low * thread;
     step.replicas += plan_.replica_bytes() * thread;
-    run_stages(step);
+    run_stages(step, begin, end);
   };
   paging_->begin_step();
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
@@ -260,17 +269,15 @@ Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, Step
     states_.clear();  // they are lost
     throw Error("the step was stopped");
   }
-  const auto num_results = static_cast<int64_t>(batch.rows.size());
-  return {.result = output(shared, plan_.result, 0, num_results),
-          .hidden = output(shared, plan_.hidden, num_results, static_cast<int64_t>(batch.hidden.size()))};
+  return shared;
 }
 
-Output Program::output(const Step& step, int buffer, int64_t first, int64_t rows) const {
+Output Program::output(const Step& step, int buffer, int64_t rows) const {
   if (buffer == kNoBuffer) return {nullptr, 0, 0};
   const Buffer& b = plan_.buffers[static_cast<size_t>(buffer)];
   const bool is_replica = b.replicated && step.num_rows(*b.domain) == 1;  // the first thread's
   const Memory& memory = is_replica ? replicas_ : memory_[static_cast<size_t>(*b.domain)];
-  return {std::shared_ptr<float[]>(memory.bytes, step.floats(buffer, first)), rows, b.width};
+  return {std::shared_ptr<float[]>(memory.bytes, step.floats(buffer, 0)), rows, b.width};
 }
 
 void Program::replay(ThreadPool& pool, const BlockSpace& states, std::span<const int32_t> sample_starts) {

@@ -189,6 +189,16 @@ struct KvLayer {
   int64_t k_offset = 0, v_offset = 0;  // in a block of the group, in bytes
 };
 
+// The stages of a head that predicts the token after next, behind those of the model itself (MTP; DeepSeek-AI,
+// 2024, section 2.2). Each run goes through one of both. The head has a single attention layer, so that what
+// it keeps of a token hangs on nothing that it computed for others.
+struct PredictionPlan {
+  size_t begin;      // index of the first stage
+  size_t attention;  // of the stage before which keys and values are kept
+  int result;
+  int hidden;  // what the result is made of, as wide as the model's
+};
+
 // Everything that build() found out; does not change afterwards.
 struct Plan {
   std::shared_ptr<GgufFile> file;  // weights point into its mapping
@@ -209,7 +219,9 @@ struct Plan {
   int hidden = kNoBuffer;   // what the result is made of, if that can be asked for
   bool is_encoder = false;  // texts are in a step as a whole
   bool uses_tiles = false;  // in some products
+  std::optional<PredictionPlan> prediction = {};
 
+  size_t num_model_stages() const { return prediction ? prediction->begin : stages.size(); }
   int64_t replica_bytes() const { return std::accumulate(row_bytes.begin(), row_bytes.end(), int64_t{0}); }
 };
 
@@ -236,7 +248,21 @@ struct Output {
 
 struct Outputs {
   Output result;  // of Batch::rows
-  Output hidden;  // of Batch::hidden
+  Output hidden;  // of these and Batch::hidden
+};
+
+// What a prediction head goes on with behind a sequence's computed tokens.
+struct HeadState {
+  std::vector<float> hidden;     // behind the last of them; empty: unknown, or there is none
+  bool has_kept_latest = false;  // the head's keys and values of the token that comes next are there
+
+  void forget() { *this = {}; }
+};
+
+// The latest token of each sequence of a batch, and how many tokens the head is to draft behind it.
+struct Wanted {
+  std::span<HeadState* const> states;
+  std::span<const int64_t> counts;
 };
 
 class Program {
@@ -268,6 +294,16 @@ class Program {
   // this or the memory is not that of the last run.
   void replay(ThreadPool& pool, const BlockSpace& states, std::span<const int32_t> sample_starts);
 
+  // Behind a run: keeps what the prediction head has of the tokens of those sequences that have a state
+  // (others: nullptr), drafts that turned out wrong left out. The run had the hidden states of all of these
+  // tokens computed, `hidden` is what it gave. sample_starts as for replay().
+  void keep(ThreadPool& pool, const Batch& batch, int num_threads, std::span<HeadState* const> states,
+            std::span<const float> hidden, std::span<const int32_t> sample_starts);
+  // Drafts of each sequence; fewer where the head gives no numbers. What it keeps of the latest token and of
+  // the drafts is written.
+  std::vector<std::vector<int32_t>> predict(ThreadPool& pool, const Batch& batch, int num_threads,
+                                            const Wanted& wanted);
+
   // Whether keys can be turned to another position.
   bool can_shift() const { return plan_.can_shift; }
   // Copies keys and values of a group's layers, token by token in ascending order; keys are turned by as many
@@ -284,10 +320,13 @@ class Program {
   };
   static void reserve(Memory& memory, int64_t row_bytes, int64_t rows);
   void prepare(ThreadPool& pool, const Batch& batch, int num_threads);
+  // Stages [begin, end).
+  Step execute(ThreadPool& pool, const Batch& batch, int num_threads, size_t begin, size_t end,
+               StepControl* control);
   void prepare_adapters(ThreadPool& pool, const Batch& batch, int num_threads);
   int64_t most_expert_results(const Batch& batch) const;
-  void run_stages(const Step& step) const noexcept;
-  Output output(const Step& step, int buffer, int64_t first, int64_t rows) const;
+  void run_stages(const Step& step, size_t begin, size_t end) const noexcept;
+  Output output(const Step& step, int buffer, int64_t rows) const;
 
   const Plan plan_;
   std::mutex one_run_;

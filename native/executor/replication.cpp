@@ -64,6 +64,7 @@ void share_out_token_stages(Plan& plan) {
   }
   for (Buffer& buffer : plan.buffers) buffer.replicated = true;
   plan.buffers[static_cast<size_t>(plan.result)].replicated = false;  // the caller's to read
+  if (plan.prediction) plan.buffers[static_cast<size_t>(plan.prediction->result)].replicated = false;
   // A buffer that one stage shares is shared by all, which may make further stages share what they write.
   for (bool changed = true; changed;) {
     for (const Stage& stage : plan.stages) share_written(plan, stage);

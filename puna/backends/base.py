@@ -67,6 +67,8 @@ class Batch:
     num_threads: how many of the device's threads compute at most; None: all. It does not change a result.
     masks: for each of the rows, which tokens it may give, None: any; empty: all rows may give any.
     adapters: of each sequence, from DeviceModel.load_adapter(), or None; empty: no sequence has one.
+    heads: of each sequence, from DeviceModel.new_head_state(): the prediction head keeps what it needs of the
+        step's tokens, too. None: it does not; empty: for no sequence.
     control: may stop the step, which then raises NativeError and is as if it had never been.
     """
 
@@ -82,6 +84,7 @@ class Batch:
     masks: Sequence[TokenMask | None] = ()
     control: StepControl | None = None
     adapters: Sequence[DeviceAdapter | None] = ()
+    heads: Sequence[DeviceHeadState | None] = ()
 
 
 class StepResult(NamedTuple):
@@ -116,6 +119,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     can_shift: whether tokens in the KV memory can move to other positions.
     hidden_size: values of a hidden state; 0: there are none to be had.
     pooling: how hidden states become a text's embedding; rank: there are scores in place of them.
+    predicts: whether it has a head that predicts tokens behind the next (MTP).
     weight_bytes: without tables of which only the rows of tokens that occur are read.
     is_encoder: it gives embeddings, or scores, and nothing else: of whole texts, each in one step.
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
@@ -135,6 +139,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     can_shift: bool
     hidden_size: int = 0
     pooling: Pooling = "last"
+    predicts: bool = False
     is_encoder: bool = False
     idle_weight_bytes: int = 0
     scratch_bytes: int = 0
@@ -248,6 +253,13 @@ class DeviceAdapter(Protocol):
         """Raises NativeError if its file was cut short, and steps with it cannot be trusted."""
 
 
+class DeviceHeadState(Protocol):
+    """What a model's prediction head goes on with behind a sequence's computed tokens, besides KV."""
+
+    def forget(self) -> None:
+        """The sequence goes on from where it was not computed."""
+
+
 class DeviceModel(Protocol):
     """A model ready to run on a device."""
 
@@ -267,6 +279,16 @@ class DeviceModel(Protocol):
 
         samplers: one for each sequence that has rows. Raises NativeError for a batch that does not fit the
         model or its memory, or that is stopped.
+        """
+
+    def new_head_state(self) -> DeviceHeadState:
+        """For a sequence of a model with a prediction head."""
+
+    def predict(self, batch: Batch, kv: Sequence[BlockMemory], counts: Sequence[int]) -> list[list[int]]:
+        """So many drafts for each sequence behind its latest token, or fewer. Raises NativeError, as step().
+
+        batch: that token of each, with its head state, which was in the steps before. KV of the head is
+        written there and for the drafts: their blocks have memory and are nobody else's.
         """
 
     def sleep(self) -> None:

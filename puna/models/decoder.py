@@ -10,7 +10,7 @@ from puna.models.hyperparameters import MAX_CONTEXT, HyperparameterError, Hyperp
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a stack of layers; the largest allowed are several times those of any real model.
 
-    num_prediction_layers: those behind them that only predict further tokens (MTP); they are not used.
+    num_prediction_layers: heads behind them that only predict further tokens (MTP), of which one is used.
     """
 
     num_layers: int

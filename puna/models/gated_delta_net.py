@@ -52,12 +52,15 @@ class DeltaNet(msgspec.Struct, frozen=True):
 
 
 def attention_layers(p: Hyperparameters, d: Decoder) -> list[bool]:
-    """For each layer, whether it is attention: the last of every few, or as the file says."""
+    """For each layer, whether it is attention: the last of every few, or as the file says; in prediction
+    heads always.
+    """
+    of_heads = [True] * d.num_prediction_layers
     recurrent = p.flags("attention.recurrent_layers", d.num_blocks)
     if recurrent is not None:
-        return [not flag for flag in recurrent[: d.num_layers]]
+        return [not flag for flag in recurrent[: d.num_layers]] + of_heads
     interval = p.integer("full_attention_interval", 4)
-    return [(layer + 1) % interval == 0 for layer in range(d.num_layers)]
+    return [(layer + 1) % interval == 0 for layer in range(d.num_layers)] + of_heads
 
 
 def hybrid_mixer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from puna.models.decoder import Stack
 from puna.models.encoder import pooling_of
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
 from puna.models.kind import check_is_model
+from puna.models.prediction import has_prediction_head
 from puna.models.rope import FreqFactors, uses_long_factors
 
 _FREQ_FACTORS = "rope_freqs.weight"
@@ -32,6 +33,8 @@ class TracedModel(msgspec.Struct, frozen=True, kw_only=True):
 
     architecture: str
     graph: Graph
+    prediction: Graph | None
+    """Of a head that predicts the token after next, whose attention is the layer behind the last."""
     context_length: int
     num_layers: int
     vocab_size: int
@@ -55,17 +58,22 @@ def trace_model(
         raise HyperparameterError(
             f"architecture {described(p.architecture)} is not supported (supported: {known})"
         )
-    trace = _trace_function(p.architecture)
-    tracer = Tracer(Shapes(tensors))
+    architecture = _architecture(p.architecture)
     used: set[str] = set()
-    result = trace(tracer, p, _freq_factors(p, tensors, read_floats, used))
-    graph, stack = tracer.graph(result), Stack.read(p)
+    freq_factors = _freq_factors(p, tensors, read_floats, used)
+    tracer = Tracer(Shapes(tensors))
+    graph, stack = tracer.graph(architecture.trace(tracer, p, freq_factors)), Stack.read(p)
     pooling = pooling_of(p) or ("mean" if graph.is_encoder else "last")
     used |= graph.tensors() | tracer.left_out | _of_prediction(stack, tensors) | _of_scores(pooling, tensors)
+    prediction = None
+    if (trace := architecture.trace_prediction) and has_prediction_head(tracer.shapes, stack):
+        tracer = Tracer(tracer.shapes)
+        prediction = tracer.graph(trace(tracer, p, freq_factors)) if pooling != "rank" else None
     _check_all_are_used(p.architecture, tensors, used)
     return TracedModel(
         architecture=p.architecture,
         graph=graph,
+        prediction=prediction,
         context_length=stack.context_length,
         num_layers=stack.num_layers,
         vocab_size=tracer.shapes.matrix("token_embd.weight")[1] if graph.is_encoder else graph.result.width,
@@ -76,12 +84,17 @@ def trace_model(
 def import_architectures() -> None:
     """All of them, instead of each when a model has it: for processes that can open no file of code later."""
     for name in ARCHITECTURES:
-        _trace_function(name)
+        _architecture(name)
 
 
-def _trace_function(architecture: str) -> TraceFunction:
-    module = import_module(f"puna.models.architectures.{ARCHITECTURES[architecture]}")
-    return cast(TraceFunction, module.trace)
+class _Architecture(NamedTuple):
+    trace: TraceFunction
+    trace_prediction: TraceFunction | None
+
+
+def _architecture(name: str) -> _Architecture:
+    module = import_module(f"puna.models.architectures.{ARCHITECTURES[name]}")
+    return _Architecture(module.trace, getattr(module, "trace_prediction", None))
 
 
 def _freq_factors(
@@ -110,7 +123,7 @@ def _freq_factors(
 
 
 def _of_prediction(stack: Stack, tensors: Mapping[str, TensorShape]) -> set[str]:
-    """Of layers behind those that are used."""
+    """Of heads that predict further tokens: they change no result."""
     layers = range(stack.num_layers, stack.num_layers + stack.num_prediction_layers)
     prefixes = tuple(f"blk.{layer}." for layer in layers)
     return {name for name in tensors if name.startswith(prefixes)}

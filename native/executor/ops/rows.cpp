@@ -47,6 +47,19 @@ void embed_position(ProgramBuilder& builder, const OpCall& call) {
   builder.set_positioned(out);
 }
 
+// What the model made of the token before each token.
+void hidden_before(ProgramBuilder& builder, const OpCall& call) {
+  call.expect(0, 1, 0);
+  const int out = call.outputs[0];
+  const auto width = static_cast<size_t>(call.integer("size", 1, INT32_MAX));
+  builder.expect_width(out, static_cast<int64_t>(width));
+  const auto run = [=](const RowRun& row) {
+    const float* before = row.step.batch.before.data() + static_cast<size_t>(row.row) * width;
+    std::memcpy(row.at(out), before, width * sizeof(float));
+  };
+  builder.append(builder.token_stage(Domain::kTokens), {{}, out, 1, run});
+}
+
 void choose_rows(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 0);
   const int x = call.inputs[0], out = call.outputs[0];
@@ -103,6 +116,7 @@ void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
 
 constexpr OpDefinition kOps[] = {{"Embed", embed},
                                  {"EmbedPosition", embed_position},
+                                 {"HiddenBefore", hidden_before},
                                  {"Rows", choose_rows},
                                  {"PooledRows", pool_rows},
                                  {"SampledRows", choose_sampled}};

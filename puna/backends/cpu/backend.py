@@ -11,11 +11,13 @@ import puna
 from puna._native import (
     Adapter,
     Arena,
+    HeadState,
     NativeError,
     PoolActivity,
     Program,
     ProgramBuilder,
     Sampler,
+    SampleResult,
     ThreadPool,
     sample_batch,
 )
@@ -23,6 +25,7 @@ from puna.backends.base import (
     Batch,
     BlockMemory,
     DeviceAdapter,
+    DeviceHeadState,
     KvGroup,
     KvReservation,
     ModelInfo,
@@ -70,14 +73,37 @@ class CpuModel:
             raise ModelLoadError(_with_name(source.name, error)) from error
 
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
+        assert self._program is not None, "step after close"
         logits, hidden = self._run(batch, kv)
         result = sample_batch(
             self._threads, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks
         )
         if batch.drafts is not None and self.info.state_bytes:
-            assert self._program is not None
             self._program.replay(self._threads, _arenas(kv)[-1], result.starts)
-        return StepResult(result, hidden)
+        num_rows, num_hidden = len(batch.rows), 0 if batch.hidden is None else len(batch.hidden)
+        wanted = hidden[num_rows : num_rows + num_hidden]
+        if not batch.heads:
+            return StepResult(result, wanted)
+        wanted = wanted.copy()  # its memory is about to be used
+        self._keep(batch, kv, hidden, result)
+        return StepResult(result, wanted)
+
+    def new_head_state(self) -> HeadState:
+        return HeadState()
+
+    def predict(self, batch: Batch, kv: Sequence[BlockMemory], counts: Sequence[int]) -> list[list[int]]:
+        assert self._program is not None, "predict after close"
+        return self._program.predict(
+            self._threads,
+            _arenas(kv),
+            batch.tokens,
+            batch.positions,
+            batch.sequence_starts,
+            batch.block_tables,
+            batch.num_threads,
+            _head_states(batch.heads),
+            counts,
+        )
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         """[R, vocab_size], valid until the next step; states as if no draft turned out right. Raises
@@ -102,6 +128,28 @@ class CpuModel:
             batch.draft_starts,
             batch.hidden,
             _adapters(batch.adapters),
+            _head_states(batch.heads),
+        )
+
+    def _keep(
+        self, batch: Batch, kv: Sequence[BlockMemory], hidden: NDArray[np.float32], result: SampleResult
+    ) -> None:
+        """What the prediction head has of the step's tokens. hidden: of all that it needs."""
+        assert self._program is not None
+        self._program.keep(
+            self._threads,
+            _arenas(kv),
+            batch.tokens,
+            batch.positions,
+            batch.sequence_starts,
+            batch.block_tables,
+            batch.rows,
+            batch.num_threads,
+            batch.draft_starts,
+            batch.hidden,
+            _head_states(batch.heads),
+            hidden,
+            result.starts,
         )
 
     def sleep(self) -> None:
@@ -139,7 +187,8 @@ class CpuBackend:
         """Raises UnsupportedModelFile, GgufError."""
         try:
             traced = _trace(file)
-            return traced, lower(traced.graph, ProgramBuilder(file.native, self._isa, self._kv_type))
+            builder = ProgramBuilder(file.native, self._isa, self._kv_type)
+            return traced, lower(traced.graph, builder, traced.prediction)
         except (HyperparameterError, GraphError, NativeError) as error:
             raise UnsupportedModelFile(_with_name(name, error)) from error
 
@@ -158,6 +207,10 @@ def _adapters(adapters: Sequence[DeviceAdapter | None]) -> list[Adapter | None]:
     return [adapter if isinstance(adapter, Adapter) else None for adapter in adapters]
 
 
+def _head_states(heads: Sequence[DeviceHeadState | None]) -> list[HeadState | None]:
+    return [state if isinstance(state, HeadState) else None for state in heads]
+
+
 def _trace(file: GgufFile) -> TracedModel:
     return trace_model(file.metadata, file.tensors, file.dequantize)
 
@@ -165,6 +218,7 @@ def _trace(file: GgufFile) -> TracedModel:
 def _describe(
     file: GgufFile, traced: TracedModel, program: Program, kv_type: str, num_threads: int
 ) -> ModelInfo:
+    graphs = [traced.graph] if traced.prediction is None else [traced.graph, traced.prediction]
     return ModelInfo(
         architecture=traced.architecture,
         vocab_size=traced.vocab_size,
@@ -180,21 +234,23 @@ def _describe(
             for g in program.groups
         ),
         kv_type=kv_type,
-        weight_bytes=_weight_bytes(file, traced.graph),
-        idle_weight_bytes=_idle_weight_bytes(file, traced.graph),
+        weight_bytes=_weight_bytes(file, graphs),
+        idle_weight_bytes=sum(_idle_weight_bytes(file, graph) for graph in graphs),
         can_shift=program.can_shift,
         hidden_size=0 if traced.graph.hidden is None else traced.graph.hidden.width,
         pooling=traced.pooling,
+        predicts=traced.prediction is not None,
         is_encoder=traced.graph.is_encoder,
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )
 
 
-def _weight_bytes(file: GgufFile, graph: Graph) -> int:
+def _weight_bytes(file: GgufFile, graphs: Sequence[Graph]) -> int:
     """But for tables of which only the rows of tokens that occur are ever read."""
-    tables = {name for node in graph.nodes if isinstance(node.op, Embed) for name in node.tensors}
-    read = {name for node in graph.nodes if not isinstance(node.op, Embed) for name in node.tensors}
+    nodes = [node for graph in graphs for node in graph.nodes]
+    tables = {name for node in nodes if isinstance(node.op, Embed) for name in node.tensors}
+    read = {name for node in nodes if not isinstance(node.op, Embed) for name in node.tensors}
     return sum(tensor.num_bytes for name, tensor in file.tensors.items() if name not in tables - read)
 
 

@@ -13,16 +13,27 @@ from puna._native import Program, ProgramBuilder
 from puna.graph import Graph, Node, Value, ops
 
 
-def lower(graph: Graph, builder: ProgramBuilder) -> Program:
-    """Raises NativeError if a tensor is of the wrong type or shape for its op."""
+def lower(graph: Graph, builder: ProgramBuilder, prediction: Graph | None = None) -> Program:
+    """prediction: of a head, if the model has one. Raises NativeError if a tensor is of the wrong type or
+    shape for its op.
+    """
     if graph.is_encoder:
         builder.set_encoder()
+    result, hidden = _emit(graph, builder)
+    if prediction is not None:
+        builder.begin_prediction()
+        builder.end_prediction(*_emit(prediction, builder))
+    return builder.build(result, hidden=hidden)
+
+
+def _emit(graph: Graph, builder: ProgramBuilder) -> tuple[int, int]:
+    """The buffers of the result and of hidden states; -1: there are none."""
     lowering = _Lowering(graph, builder)
     for node in graph.nodes:
         if node.output.id not in lowering.buffers:
             lowering.emit(node)
     hidden = -1 if graph.hidden is None else lowering.buffers[graph.hidden.id]
-    return builder.build(lowering.buffers[graph.result.id], hidden=hidden)
+    return lowering.buffers[graph.result.id], hidden
 
 
 class _Lowering:

@@ -31,7 +31,16 @@ from puna.graph.ops.elementwise import (
     Xielu,
 )
 from puna.graph.ops.experts import Moe
-from puna.graph.ops.linear import Embed, EmbedPosition, HeadLinear, Linear, PooledRows, Rows, SampledRows
+from puna.graph.ops.linear import (
+    Embed,
+    EmbedPosition,
+    HeadLinear,
+    HiddenBefore,
+    Linear,
+    PooledRows,
+    Rows,
+    SampledRows,
+)
 from puna.graph.ops.norms import L2Norm, LayerNorm, MatchMagnitude, RmsNorm, Softmax, Standardize
 from puna.graph.ops.op import Op, Stateful
 from puna.graph.ops.recurrence import ChannelScan, GatedDeltaNet, SelectiveScan, ShortConv
@@ -56,6 +65,7 @@ __all__ = [
     "GaussianTopK",
     "Glu",
     "HeadLinear",
+    "HiddenBefore",
     "L2Norm",
     "LatentAttention",
     "LayerNorm",

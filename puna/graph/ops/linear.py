@@ -26,6 +26,19 @@ class EmbedPosition(Embed):
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenBefore(Op):
+    """() -> [tokens, size]: what the model has made of the token before each token; zeros where there is none
+    or it is not known. For prediction heads alone.
+    """
+
+    size: int
+
+    def width(self, _: Shapes, inputs: Sequence[int]) -> int:
+        () = inputs
+        return self.size
+
+
+@dataclass(frozen=True, slots=True)
 class Linear(Weighted):
     """(x) -> x W^T + bias, for a weight in whatever quantization the file has, and its bias if it has one."""
 

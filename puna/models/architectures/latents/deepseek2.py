@@ -13,10 +13,11 @@ import msgspec
 from puna.graph import GraphError, Tracer, Value
 from puna.graph.ops import Columns, Concat, HeadLinear, LatentAttention, Linear, Rope
 from puna.models.architectures.latents.queries import queries
-from puna.models.blocks import norm, pre_norm_decoder
+from puna.models.blocks import Part, norm, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 from puna.models.mixtures import mixture
+from puna.models.prediction import prediction_head
 from puna.models.rope import FreqFactors, rope, yarn_factor
 
 _GLM_FLASH_LAYERS, _GLM_FLASH_TOKENS = (47, 48), 154880
@@ -30,13 +31,22 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
         )
     if p.number("attention.temperature_scale", 0.0):
         raise HyperparameterError(f"metadata {p.key('attention.temperature_scale')} is not supported")
-    d, latents = Decoder.read(p), Latents.read(p)
+    d = Decoder.read(p)
+    return pre_norm_decoder(g, d, *_parts(g, p, d))
+
+
+def trace_prediction(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    return prediction_head(g, d, *_parts(g, p, d))
+
+
+def _parts(g: Tracer, p: Hyperparameters, d: Decoder) -> tuple[Part, Part]:
+    latents = Latents.read(p)
 
     def attention(layer: int, x: Value) -> Value:
         return latent_attention(g, d, latents, layer, x)
 
-    feed_forward = mixture(g, p, scores=_scores(g, d), normalized=False)
-    return pre_norm_decoder(g, d, attention, feed_forward)
+    return attention, mixture(g, p, scores=_scores(g, d), normalized=False)
 
 
 class Latents(msgspec.Struct, frozen=True):

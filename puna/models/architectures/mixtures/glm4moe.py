@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.models.blocks import causal_attention, normed_qkv, pre_norm_decoder, qkv
+from puna.models.blocks import Part, causal_attention, normed_qkv, pre_norm_decoder, qkv
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import mixture
+from puna.models.prediction import prediction_head
 from puna.models.rope import FreqFactors, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     d = Decoder.read(p)
+    return pre_norm_decoder(g, d, *_parts(g, p, d), ffn_norm="post_attention_norm")
+
+
+def trace_prediction(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    return prediction_head(g, d, *_parts(g, p, d), ffn_norm="post_attention_norm")
+
+
+def _parts(g: Tracer, p: Hyperparameters, d: Decoder) -> tuple[Part, Part]:
     rotation = rope(p, "neox", d.head_dim, None)
 
     def attention(layer: int, x: Value) -> Value:
@@ -19,5 +29,4 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
         q_k_v = normed_qkv(g, d, x, layer) if has_norms else qkv(g, x, layer)
         return causal_attention(g, d, layer, rotation, q_k_v)
 
-    feed_forward = mixture(g, p, scores="sigmoid", normalized=False)
-    return pre_norm_decoder(g, d, attention, feed_forward, ffn_norm="post_attention_norm")
+    return attention, mixture(g, p, scores="sigmoid", normalized=False)

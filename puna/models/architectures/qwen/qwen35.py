@@ -10,6 +10,7 @@ from puna.models.blocks import pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.gated_delta_net import Projections, hybrid_mixer
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.prediction import prediction_head
 from puna.models.rope import FreqFactors, rope
 
 _SECTIONS = "rope.dimension_sections"
@@ -18,6 +19,11 @@ _SECTIONS = "rope.dimension_sections"
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
     d = Decoder.read(p)
     return pre_norm_decoder(g, d, qwen35_mixer(g, p, d), ffn_norm="post_attention_norm")
+
+
+def trace_prediction(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    return prediction_head(g, d, qwen35_mixer(g, p, d), ffn_norm="post_attention_norm")
 
 
 def qwen35_mixer(g: Tracer, p: Hyperparameters, d: Decoder) -> Callable[[int, Value], Value]:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from puna.graph import Tracer, Value
 from puna.graph.ops import Columns, Concat, Linear
-from puna.models.blocks import pre_norm_decoder
+from puna.models.blocks import Part, pre_norm_decoder
 from puna.models.decoder import Decoder
 from puna.models.gated_delta_net import DeltaNet, Projections, hybrid_mixer, with_shared_expert
 from puna.models.hyperparameters import Hyperparameters
+from puna.models.prediction import prediction_head
 from puna.models.rope import FreqFactors, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
-    d, net = Decoder.read(p), DeltaNet.read(p)
+    d = Decoder.read(p)
+    return pre_norm_decoder(g, d, *_parts(g, p, d), ffn_norm="post_attention_norm")
+
+
+def trace_prediction(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
+    d = Decoder.read(p)
+    return prediction_head(g, d, *_parts(g, p, d), ffn_norm="post_attention_norm")
+
+
+def _parts(g: Tracer, p: Hyperparameters, d: Decoder) -> tuple[Part, Part]:
+    net = DeltaNet.read(p)
     rotation, ratio = rope(p, "neox", d.head_dim, None), net.values_per_key
 
     def project(layer: int, x: Value) -> Projections:
@@ -20,8 +31,7 @@ def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:
         beta, decay = (g.op(Columns(begin, ratio, 2 * ratio), beta_and_decay) for begin in (0, ratio))
         return *_queries_to_gate(g, net, f"blk.{layer}", x), decay, beta
 
-    mixer, feed_forward = hybrid_mixer(g, p, d, rotation, project, grouped=True), with_shared_expert(g, p)
-    return pre_norm_decoder(g, d, mixer, feed_forward, ffn_norm="post_attention_norm")
+    return hybrid_mixer(g, p, d, rotation, project, grouped=True), with_shared_expert(g, p)
 
 
 def _queries_to_gate(g: Tracer, net: DeltaNet, block: str, x: Value) -> tuple[Value, Value]:

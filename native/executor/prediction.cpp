@@ -1,0 +1,183 @@
+// The prediction head's runs: it takes the hidden state of a token and the token after it, and gives the one
+// after that. Applied again to what it gave itself, it goes on from there.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "executor/prediction.h"
+#include "executor/step.h"
+
+namespace puna {
+namespace {
+
+// -1 where something is not a number.
+int32_t likeliest(const Kernels& kernels, std::span<const float> logits) {
+  const size_t num_blocks = logits.size() / kLogitBlock;
+  std::vector<float> maxima(num_blocks);
+  kernels.logit_maxima(logits.data(), static_cast<int64_t>(num_blocks), maxima.data());
+  float largest = -std::numeric_limits<float>::infinity();
+  size_t begin = 0, end = 0;  // of the block with the largest
+  const auto look_at = [&](float value, size_t from, size_t to) {
+    if (value > largest || std::isnan(value)) largest = value, begin = from, end = to;
+  };
+  for (size_t b = 0; b < num_blocks && !std::isnan(largest); ++b)
+    look_at(maxima[b], b * kLogitBlock, (b + 1) * kLogitBlock);
+  for (size_t i = num_blocks * kLogitBlock; i < logits.size() && !std::isnan(largest); ++i)
+    look_at(logits[i], i, i + 1);
+  if (!std::isfinite(largest)) return -1;
+  const auto of_block = logits.subspan(begin, end - begin);
+  return static_cast<int32_t>(begin) +
+         static_cast<int32_t>(std::ranges::find(of_block, largest) - of_block.begin());
+}
+
+// The rows of some of a batch's tokens, with block tables for all of its sequences.
+struct HeadRows {
+  std::vector<int32_t> tokens, positions, starts = {0};
+  std::vector<float> before;
+
+  void add(int32_t token, int32_t position, std::span<const float> hidden, size_t width) {
+    tokens.push_back(token);
+    positions.push_back(position);
+    if (hidden.empty()) {
+      before.resize(before.size() + width);
+    } else {
+      before.insert(before.end(), hidden.begin(), hidden.end());
+    }
+  }
+  void end_sequence() { starts.push_back(static_cast<int32_t>(tokens.size())); }
+  Batch batch(const Batch& of) const {
+    return {.tokens = tokens,
+            .positions = positions,
+            .sequence_starts = starts,
+            .kv = of.kv.first(1),
+            .rows = {},
+            .before = before};
+  }
+};
+
+// How many of a sequence's tokens stay: all but the drafts that turned out wrong.
+int64_t num_staying(int64_t num_tokens, const SequenceDrafts& drafts, std::span<const int32_t> starts) {
+  if (drafts.count == 0) return num_tokens;
+  const auto sampler = static_cast<size_t>(drafts.sampler);
+  if (sampler + 1 >= starts.size()) throw Error("there are fewer samples than drafts");
+  const int64_t right = std::max(int64_t{starts[sampler + 1]} - starts[sampler] - 1, int64_t{0});
+  if (right > drafts.count) throw Error("there are more samples than drafts");
+  return num_tokens - drafts.count + right;
+}
+
+// Of each token of the batch, the row of its hidden state; -1: it has none.
+std::vector<int64_t> hidden_rows(const Batch& batch) {
+  std::vector<int64_t> rows(batch.tokens.size(), -1);
+  int64_t row = 0;
+  for (const auto wanted : {batch.rows, batch.hidden})
+    for (const int32_t token : wanted) rows[static_cast<size_t>(token)] = row++;
+  return rows;
+}
+
+}  // namespace
+
+std::vector<int32_t> tokens_without_row(const Batch& batch, std::span<HeadState* const> states) {
+  if (states.size() + 1 != batch.sequence_starts.size())
+    throw Error("there are not as many head states as sequences");
+  std::vector<bool> has_row(batch.tokens.size());
+  for (const int32_t row : batch.rows) has_row.at(static_cast<size_t>(row)) = true;
+  std::vector<int32_t> tokens;
+  for (size_t s = 0; s < states.size(); ++s) {
+    if (states[s] == nullptr) continue;
+    for (int32_t t = batch.sequence_starts[s]; t < batch.sequence_starts[s + 1]; ++t)
+      if (!has_row.at(static_cast<size_t>(t))) tokens.push_back(t);
+  }
+  return tokens;
+}
+
+void Program::keep(ThreadPool& pool, const Batch& batch, int num_threads, std::span<HeadState* const> states,
+                   std::span<const float> hidden, std::span<const int32_t> sample_starts) {
+  if (!plan_.prediction) throw Error("the model has no prediction head");
+  check_batch(batch, plan_.vocab_size, plan_.groups);
+  const auto width = static_cast<size_t>(plan_.buffers[static_cast<size_t>(plan_.hidden)].width);
+  if (hidden.size() != width * (batch.rows.size() + batch.hidden.size()))
+    throw Error("the hidden states are not those of the batch");
+  const std::vector<int64_t> rows = hidden_rows(batch);
+  const auto behind = [&](int64_t token) {
+    const int64_t row = rows[static_cast<size_t>(token)];
+    if (row < 0) throw Error("token " + std::to_string(token) + " has no hidden state");
+    return hidden.subspan(static_cast<size_t>(row) * width, width);
+  };
+  const std::vector<SequenceDrafts> drafts = drafts_of(batch);
+  HeadRows kept;
+  for (size_t s = 0; s < states.size(); ++s) {
+    HeadState* state = states[s];
+    const int64_t begin = batch.sequence_starts[s], length = batch.sequence_starts[s + 1] - begin;
+    if (state != nullptr && length > 0) {
+      const int64_t end = begin + num_staying(length, drafts[s], sample_starts);
+      for (int64_t t = begin + (state->has_kept_latest ? 1 : 0); t < end; ++t)
+        kept.add(batch.tokens[static_cast<size_t>(t)], batch.positions[static_cast<size_t>(t)],
+                 t == begin ? std::span<const float>(state->hidden) : behind(t - 1), width);
+      const std::span<const float> last = behind(end - 1);
+      state->hidden.assign(last.begin(), last.end());
+      state->has_kept_latest = false;
+    }
+    kept.end_sequence();
+  }
+  if (kept.tokens.empty()) return;
+  const std::lock_guard<std::mutex> lock(one_run_);
+  execute(pool, kept.batch(batch), num_threads, plan_.prediction->begin, plan_.prediction->attention,
+          nullptr);
+}
+
+std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch& batch, int num_threads,
+                                                   const Wanted& wanted) {
+  if (!plan_.prediction) throw Error("the model has no prediction head");
+  const size_t num_sequences = wanted.states.size();
+  if (batch.tokens.size() != num_sequences || batch.sequence_starts.size() != num_sequences + 1 ||
+      batch.positions.size() != num_sequences || wanted.counts.size() != num_sequences)
+    throw Error("the head goes on from one token of each sequence");
+  const auto width = static_cast<size_t>(plan_.buffers[static_cast<size_t>(plan_.hidden)].width);
+  std::vector<std::vector<float>> before;
+  for (const HeadState* state : wanted.states) {
+    if (state == nullptr) throw Error("a sequence without a head state");
+    before.push_back(state->hidden);
+  }
+  std::vector<std::vector<int32_t>> drafts(num_sequences);
+  for (int64_t depth = 0;; ++depth) {
+    HeadRows rows;
+    std::vector<int32_t> wanted_rows;
+    std::vector<size_t> going;
+    for (size_t s = 0; s < num_sequences; ++s) {
+      const bool goes_on = wanted.counts[s] > depth && static_cast<int64_t>(drafts[s].size()) == depth;
+      if (goes_on) {
+        wanted_rows.push_back(static_cast<int32_t>(going.size()));
+        going.push_back(s);
+        const int32_t token = depth == 0 ? batch.tokens[s] : drafts[s].back();
+        rows.add(token, batch.positions[s] + static_cast<int32_t>(depth), before[s], width);
+      }
+      rows.end_sequence();
+    }
+    if (going.empty()) return drafts;
+    Batch head = rows.batch(batch);
+    head.rows = wanted_rows;
+    check_batch(head, plan_.vocab_size, std::span(plan_.groups).first(1));
+    const std::lock_guard<std::mutex> lock(one_run_);
+    const Step step =
+        execute(pool, head, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
+    const auto num_rows = static_cast<int64_t>(going.size());
+    const Output logits = output(step, plan_.prediction->result, num_rows);
+    const Output hidden = output(step, plan_.prediction->hidden, num_rows);
+    std::vector<int32_t> tokens(going.size());
+    pool.parallel_for(num_rows, [&](int64_t i) {
+      const float* row = logits.data.get() + i * logits.width;
+      tokens[static_cast<size_t>(i)] = likeliest(*plan_.kernels, {row, static_cast<size_t>(logits.width)});
+    });
+    for (size_t i = 0; i < going.size(); ++i) {
+      const size_t s = going[i];
+      if (depth == 0) wanted.states[s]->has_kept_latest = true;
+      if (tokens[i] >= 0) drafts[s].push_back(tokens[i]);
+      const float* row = hidden.data.get() + static_cast<int64_t>(i) * hidden.width;
+      before[s].assign(row, row + hidden.width);
+    }
+  }
+}
+
+}  // namespace puna
