@@ -1018,9 +1018,9 @@ class Program:
         states: NDArray[np.float32],
         sample_starts: NDArray[np.int32],
     ) -> None:
-        """Behind a run(), whose arguments are given again: keeps what the prediction head needs of its tokens,
-        but for drafts that were wrong. states: the run's hidden states; sample_starts: SampleResult.starts.
-        NativeError as for run(). The GIL is released.
+        """Behind a run(), whose arguments are given again: keeps what the prediction head needs of its
+        tokens, but for drafts that were wrong. states: the run's hidden states; sample_starts:
+        SampleResult.starts. NativeError as for run(). The GIL is released.
         """
     def predict(
         self,

@@ -109,7 +109,8 @@ nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Aren
                       const std::optional<Int32Vector>& hidden,
                       const std::vector<std::shared_ptr<Adapter>>& adapters,
                       const std::vector<HeadState*>& heads) {
-  StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden, heads);
+  StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden,
+                  heads);
   const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));
   step.batch.adapters = of_tokens;
   Outputs outputs;

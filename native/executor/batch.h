@@ -33,7 +33,7 @@ struct Batch {
   // drafts as its last tokens as lie between starts i and i + 1. Rows then ascend.
   std::span<const int32_t> draft_starts = {};
   std::span<const Adapter* const> adapters = {};  // [T] of each token, or nullptr; empty: there are none
-  std::span<const float> before = {};  // [T, width] for a prediction head: see the op HiddenBefore
+  std::span<const float> before = {};             // [T, width] for a prediction head: see the op HiddenBefore
 
   int64_t num_sequences() const { return static_cast<int64_t>(sequence_starts.size()) - 1; }
 };

@@ -1,12 +1,13 @@
 // The prediction head's runs: it takes the hidden state of a token and the token after it, and gives the one
 // after that. Applied again to what it gave itself, it goes on from there.
+#include "executor/prediction.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/error.h"
-#include "executor/prediction.h"
 #include "executor/step.h"
 
 namespace puna {
@@ -160,8 +161,7 @@ std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch
     head.rows = wanted_rows;
     check_batch(head, plan_.vocab_size, std::span(plan_.groups).first(1));
     const std::lock_guard<std::mutex> lock(one_run_);
-    const Step step =
-        execute(pool, head, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
+    const Step step = execute(pool, head, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
     const auto num_rows = static_cast<int64_t>(going.size());
     const Output logits = output(step, plan_.prediction->result, num_rows);
     const Output hidden = output(step, plan_.prediction->hidden, num_rows);

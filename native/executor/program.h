@@ -189,9 +189,9 @@ struct KvLayer {
   int64_t k_offset = 0, v_offset = 0;  // in a block of the group, in bytes
 };
 
-// The stages of a head that predicts the token after next, behind those of the model itself (MTP; DeepSeek-AI,
-// 2024, section 2.2). Each run goes through one of both. The head has a single attention layer, so that what
-// it keeps of a token hangs on nothing that it computed for others.
+// The stages of a head that predicts the token after next, behind those of the model itself (MTP;
+// DeepSeek-AI, 2024, section 2.2). Each run goes through one of both. The head has a single attention layer,
+// so that what it keeps of a token hangs on nothing that it computed for others.
 struct PredictionPlan {
   size_t begin;      // index of the first stage
   size_t attention;  // of the stage before which keys and values are kept

@@ -71,8 +71,13 @@ def new_sequence(
         text=TextStream(model.token_table, request.stop, request.stop_tokens, request.shown_tokens),
         record=record(),
         draft=None if draft_model is None else draft_model.drafter.new_state(),
+        head=model.head.new_drafts() if draft_model is None and _may_draft(request) else None,
         adapter=model.adapters.get(request.adapter),
     )
+
+
+def _may_draft(request: Request) -> bool:
+    return request.pooling is None and request.num_draft != 0
 
 
 def _ending_with_grammar(request: Request, end_tokens: Iterable[int]) -> Request:

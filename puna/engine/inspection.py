@@ -39,7 +39,7 @@ def check_books(
         model.kv.check()
         tables = [s.table for s in sequences if s.model_id == model.id] + model.policy.idle_tables()
         drafts = [s.draft for s in sequences if s.draft is not None]
-        tables += [draft.table for draft in drafts if draft.model is model.drafter]
+        tables += [draft.table for draft in drafts if draft.drafter is model.drafter]
         held = model.offload.held
         for index, group in enumerate(model.kv.groups):
             held.update((index, block) for table in tables for block in table.blocks(index))

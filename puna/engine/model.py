@@ -16,6 +16,7 @@ from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.draft_model import DraftModel
+from puna.engine.speculation.prediction_head import PredictionHead
 from puna.kv.input_cache import InputCache
 from puna.kv.model_kv import ModelKv
 
@@ -51,6 +52,7 @@ class Model:
         self.costs = StepCosts()
         self.pace = StreamPace(self.costs)
         self.drafter = DraftModel(device, self.costs, clock)
+        self.head = PredictionHead(device, self.costs, clock)
         self.token_table: TokenTable | None = None
         """The bytes of its tokens, if they are known: then replies have text."""
         self.grammars: ModelGrammars | None = None
@@ -123,7 +125,7 @@ class Model:
         """None: it sleeps. Nothing uses what it had before."""
         self._kv = kv
         self._policy = None if kv is None else self._new_policy(kv, settings)
-        self.drafter.kv = kv
+        self.drafter.kv = self.head.kv = kv
         if kv is None and self.grammars is not None:
             self.grammars.forget()
 

@@ -100,7 +100,7 @@ class Requests:
         for sequence in [s for s in self.sequences.values() if s.model_id == model.id]:
             self._outputs.append(self.finish(sequence, "error", "the model was unloaded"))
         for sequence in self.sequences.values():
-            if sequence.draft is not None and sequence.draft.model is model.drafter:
+            if sequence.draft is not None and sequence.draft.drafter is model.drafter:
                 sequence.draft.release()
                 sequence.draft = None
 

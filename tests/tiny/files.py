@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.tiny import weights
-from tests.tiny.layers import Tensors, transformer
+from tests.tiny.layers import Tensors, head, is_head, transformer
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
@@ -184,6 +184,6 @@ def _tensors(tiny: Tiny) -> Tensors:
         tensors |= dict.fromkeys(names, (tiny.head_dim // 2,))
     tensors |= tiny.model_tensors(tiny, vocab)
     for layer in range(tiny.layers):
-        shapes = tiny.layer_tensors(tiny, layer)
+        shapes = tiny.layer_tensors(tiny, layer) | (head(tiny, vocab) if is_head(tiny, layer) else {})
         tensors |= {f"{tiny.blocks}.{layer}.{name}": shape for name, shape in shapes.items()}
     return tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.tiny.layers import Tensors, attention, experts, gated
+from tests.tiny.layers import Tensors, attention, experts, gated, is_head
 
 if TYPE_CHECKING:
     from tests.tiny.files import Tiny
@@ -16,20 +16,13 @@ def _feed_forward(tiny: Tiny) -> Tensors:
 
 
 def qwen35(tiny: Tiny, layer: int) -> Tensors:
-    """Of Qwen3.5 and Qwen3-Next, and of the layer that predicts further tokens."""
+    """Of Qwen3.5 and Qwen3-Next, and of their prediction heads."""
     tensors: Tensors = {"attn_norm.weight": (tiny.width,), "post_attention_norm.weight": (tiny.width,)}
     tensors |= _feed_forward(tiny)
     if "expert_count" in tiny.metadata:
         tensors["ffn_gate_inp_shexp.weight"] = (tiny.width,)
-    num_more = tiny.metadata.get("nextn_predict_layers", 0)
-    if layer >= tiny.layers - num_more:
-        norms = {f"nextn.{name}.weight": (tiny.width,) for name in ("enorm", "hnorm", "shared_head_norm")}
-        return (
-            tensors
-            | attention(tiny, query_parts=2)
-            | norms
-            | {"nextn.eh_proj.weight": (tiny.width, 2 * tiny.width)}
-        )
+    if is_head(tiny, layer):
+        return tensors | attention(tiny, query_parts=2)
     if (layer + 1) % tiny.metadata["full_attention_interval"] == 0:
         return tensors | attention(tiny, query_parts=2)
     return tensors | _delta_net(tiny)

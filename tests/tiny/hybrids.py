@@ -51,9 +51,9 @@ HYBRIDS = {
     ),
     "qwen3next": Tiny(
         "qwen3next",
-        layers=3,
+        layers=4,
         qk_norm=True,
-        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160},
+        metadata=DELTA_NET | EXPERTS | {"expert_shared_feed_forward_length": 160, "nextn_predict_layers": 1},
         layer_tensors=hybrid_layers.qwen35,
     ),
     "qwen3next-one-projection": Tiny(

@@ -11,6 +11,22 @@ if TYPE_CHECKING:
 Tensors = dict[str, tuple[int, ...]]
 
 
+def is_head(tiny: Tiny, layer: int) -> bool:
+    """Whether it predicts further tokens."""
+    return layer >= tiny.layers - tiny.metadata.get("nextn_predict_layers", 0)
+
+
+def head(tiny: Tiny, vocab_size: int) -> Tensors:
+    """What a prediction head has besides a layer; with embeddings and an output of its own in some."""
+    tensors: Tensors = {f"nextn.{name}.weight": (tiny.width,) for name in ("enorm", "hnorm")}
+    tensors["nextn.eh_proj.weight"] = (tiny.width, 2 * tiny.width)
+    if tiny.tied:
+        return tensors
+    matrices = ("nextn.embed_tokens.weight", "nextn.shared_head_head.weight")
+    tensors |= dict.fromkeys(matrices, (vocab_size, tiny.width))
+    return tensors | {"nextn.shared_head_norm.weight": (tiny.width,)}
+
+
 def transformer(tiny: Tiny, _: int) -> Tensors:
     tensors: Tensors = {"attn_norm.weight": (tiny.width,)} | _projections(tiny)
     tensors |= {"ffn_norm.weight": (tiny.width,)} | gated(tiny)

@@ -53,12 +53,13 @@ MIXTURES = {
     ),
     "deepseek2": Tiny(
         "deepseek2",
-        layers=3,
+        layers=4,
         metadata=EXPERTS
         | YARN
         | LATENTS
         | {
             "attention.q_lora_rank": 32,
+            "nextn_predict_layers": 1,
             "expert_count": 12,
             "expert_gating_func": 2,
             "expert_group_count": 4,
@@ -118,9 +119,10 @@ MIXTURES = {
     ),
     "glm4moe": Tiny(
         "glm4moe",
+        layers=3,
         qkv_bias=True,
         choice_bias=True,
-        metadata=SHARED | {"rope.dimension_count": 8, "expert_weights_norm": True},
+        metadata=SHARED | {"rope.dimension_count": 8, "expert_weights_norm": True, "nextn_predict_layers": 1},
         layer_tensors=mixture_layers.glm4moe,
     ),
     "llama4": Tiny(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import StepControl, TokenMask, gather_rows
-from puna.backends.base import Batch, DeviceAdapter
+from puna.backends.base import Batch, DeviceAdapter, DeviceHeadState
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import SequenceTable, gather_tables
 
@@ -60,6 +60,8 @@ class Part(NamedTuple):
     hidden: range = range(0)
     """Of the tokens to be computed, those whose hidden states are wanted."""
     adapter: DeviceAdapter | None = None
+    head: DeviceHeadState | None = None
+    """Of the prediction head, which is to keep what it needs of the tokens."""
 
 
 def batch_of(
@@ -69,7 +71,7 @@ def batch_of(
     masks: Items[TokenMask | None] = (),
 ) -> Batch:
     """One step of all parts. masks: of each row, if there are any."""
-    *rows, tables, hidden, adapters = zip(*parts, strict=True)
+    *rows, tables, hidden, adapters, heads = zip(*parts, strict=True)
     tokens, positions, starts, wanted, drafts, draft_starts = gather_rows(*rows)
     return Batch(
         tokens=tokens,
@@ -84,6 +86,7 @@ def batch_of(
         masks=masks,
         control=control,
         adapters=adapters if any(adapters) else (),
+        heads=heads if any(heads) else (),
     )
 
 
@@ -114,4 +117,12 @@ def part_of(s: Slice) -> Part:
         sequence.table,
         _NO_TOKENS if sequence.pool is None else s.hidden,
         sequence.adapter,
+        None if sequence.head is None or not sequence.head.is_on else sequence.head.state,
     )
+
+
+def part_of_head(sequence: Sequence) -> Part:
+    """The latest token, behind which the prediction head drafts."""
+    assert sequence.head is not None, "a sequence without a prediction head"
+    begin, position = sequence.num_computed, sequence.position
+    return Part(sequence.history, begin, 1, position, False, (), sequence.table, head=sequence.head.state)

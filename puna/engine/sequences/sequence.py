@@ -12,7 +12,8 @@ from puna._native import NgramDrafter, ReplyGrammar, Sampler, TextStream
 from puna.backends.base import DeviceAdapter
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.request import FinishReason, Request, RequestStats, StepOutput, TokenLogprob
-from puna.engine.sequences.draft_state import DraftState
+from puna.engine.sequences.draft_state import DraftSource, DraftState
+from puna.engine.sequences.head_drafts import HeadDrafts
 from puna.engine.sequences.pool import Pool
 from puna.engine.sequences.snapshot_plan import SnapshotPlan
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
@@ -62,6 +63,7 @@ class Sequence:
         text: TextStream,
         record: RequestRecord,
         draft: DraftState | None = None,
+        head: HeadDrafts | None = None,
         adapter: DeviceAdapter | None = None,
     ) -> None:
         """prompt: the request's, and from here on this object's."""
@@ -108,6 +110,8 @@ class Sequence:
         """Drafts from its own text."""
         self.draft = draft
         """The state of its draft model."""
+        self.head = head
+        """That of its model's prediction head."""
         self.with_logprobs = request.sampling.num_logprobs >= 0
         self.history = prompt
         """[at least num_tokens]"""
@@ -182,9 +186,16 @@ class Sequence:
         """Whether any other sequence with the same tokens would have computed the same KV."""
         return self.num_shifts == 0
 
+    @property
+    def drafts(self) -> DraftSource | None:
+        """What drafts for it, beside its text."""
+        return self.head if self.draft is None else self.draft
+
     def skip(self, count: int) -> None:
         """The KV of the next `count` tokens was found in the cache."""
         self.num_computed += count
+        if count and self.head is not None:
+            self.head.state.forget()
         if not self._started_over:
             self.num_cached += min(count, self.num_prompt - self.num_cached)
 
@@ -215,7 +226,7 @@ class Sequence:
 
     def stop_drafting(self) -> None:
         """From now on, none of its tokens are drafted."""
-        self.ngrams = None
+        self.ngrams = self.head = None
         if self.draft is not None:
             self.draft.release()
             self.draft = None
@@ -224,6 +235,8 @@ class Sequence:
         """The table was given back: what was computed will be computed again, what was drawn stays."""
         self.cursor = None
         self.num_computed = self.num_shifts = 0
+        if self.head is not None:
+            self.head.state.forget()
         self._started_over = self.was_admitted
         if not self._started_over:
             self.num_cached = 0

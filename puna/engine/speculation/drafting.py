@@ -10,7 +10,7 @@ from collections.abc import Sequence as Items
 
 from puna._native import StepCosts, draft_from_text, plan_drafts
 from puna.engine.sequences.batch import Slice
-from puna.engine.sequences.draft_state import Drafter, DraftState
+from puna.engine.sequences.draft_state import Drafter, DraftSource
 from puna.engine.sequences.sequence import MAX_DRAFT, Sequence
 
 MOST_REPLAYED = 64
@@ -30,10 +30,10 @@ def add_drafts(slices: Items[Slice], costs: StepCosts, *, has_states: bool) -> N
     _draft_forced(decoding, num_tokens, costs, room)
     num_forced = sum(len(s.drafts) for s in decoding)
     _draft_from_text(decoding, num_tokens + num_forced, costs, room - num_forced)
-    states = [s.sequence.draft for s in decoding]
-    for model in dict.fromkeys(state.model for state in states if state is not None):
+    sources = [s.sequence.drafts for s in decoding]
+    for drafter in dict.fromkeys(source.drafter for source in sources if source is not None):
         num_drafts = sum(len(s.drafts) for s in decoding)
-        _draft_by_model(decoding, num_tokens + num_drafts, costs, model, room - num_drafts)
+        _draft_with(decoding, num_tokens + num_drafts, costs, drafter, room - num_drafts)
 
 
 def _draft_forced(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:
@@ -64,8 +64,8 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, 
         [sequence.history for sequence in sequences],
         [sequence.num_tokens for sequence in sequences],
         [_limit(sequence, sequence.most_drafts) for sequence in sequences],
-        # Otherwise its draft model does better.
-        [0.0 if sequence.draft is None else sequence.draft.rate for sequence in sequences],
+        # Otherwise its draft model, or the model's head, does better.
+        [0.0 if sequence.drafts is None else sequence.drafts.rate for sequence in sequences],
         num_tokens,
         len(decoding),
         costs,
@@ -76,22 +76,22 @@ def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, 
             room -= len(s.drafts)
 
 
-def _draft_by_model(
-    decoding: Items[Slice], num_tokens: int, costs: StepCosts, model: Drafter, room: int
+def _draft_with(
+    decoding: Items[Slice], num_tokens: int, costs: StepCosts, drafter: Drafter, room: int
 ) -> None:
     """room: for so many drafts."""
-    chances = [_model_chances(s, model) for s in decoding]
+    chances = [_chances(s, drafter) for s in decoding]
     num_drafting = sum(map(bool, chances))
-    counts = plan_drafts(chances, num_tokens, len(decoding), costs, model.round_s(num_drafting))
+    counts = plan_drafts(chances, num_tokens, len(decoding), costs, drafter.round_s(num_drafting))
     wanted = []
     for s, planned, of_sequence in zip(decoding, counts, chances, strict=True):
-        if of_sequence and (count := min(_state(s).ration(planned), room)):
+        if of_sequence and (count := min(_source(s).ration(planned), room)):
             wanted.append((s, count))
             room -= count
     if not wanted:
         return
     step_s = costs.estimate(num_tokens) or 0.0
-    found = model.draft([(s.sequence, count) for s, count in wanted], step_s)
+    found = drafter.draft([(s.sequence, count) for s, count in wanted], step_s)
     for (s, _), drafts in zip(wanted, found, strict=True):
         # A stop token would be drawn without a draft, and there is nothing behind it.
         stop_tokens = s.sequence.request.stop_tokens
@@ -99,17 +99,17 @@ def _draft_by_model(
         _add(s, _admitted(s, drafts[:end]))
 
 
-def _model_chances(s: Slice, model: Drafter) -> list[float]:
-    state = s.sequence.draft
-    if state is None or state.model is not model or not s.decodes or s.drafts:
+def _chances(s: Slice, drafter: Drafter) -> list[float]:
+    source = s.sequence.drafts
+    if source is None or source.drafter is not drafter or s.drafts:
         return []
-    state.judge(s.sequence.tokens)
-    return state.chances(_limit(s.sequence, s.sequence.most_drafts))
+    source.judge(s.sequence.tokens)
+    return source.chances(_limit(s.sequence, s.sequence.most_drafts))
 
 
-def _state(s: Slice) -> DraftState:
-    assert s.sequence.draft is not None, "a sequence without a draft model"
-    return s.sequence.draft
+def _source(s: Slice) -> DraftSource:
+    assert s.sequence.drafts is not None, "a sequence for which nobody drafts"
+    return s.sequence.drafts
 
 
 def _admitted(s: Slice, drafts: Items[int]) -> Items[int]:
