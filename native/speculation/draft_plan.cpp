@@ -63,7 +63,8 @@ std::vector<size_t> plan_drafts(const Chances& chances, StepSize step, const Ste
   for (size_t s = 0; s < counts.size(); ++s)
     sequences.resize(chances.starts[s + 1], static_cast<uint32_t>(s));
   const auto num_decodes = static_cast<double>(step.num_decodes);
-  if (num_decodes < costs.fewest_tokens()) return counts;  // how long it takes without drafts is not known
+  if (num_decodes < costs.fewest_tokens() && !costs.has_seen(step.num_decodes))
+    return counts;  // how long it takes without drafts is not known
   const double step_s = costs.estimate(step.num_tokens).value();
   const double decode_s = costs.estimate(step.num_decodes).value();
   const std::vector<Gain> gains = gains_of(chances);

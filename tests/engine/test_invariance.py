@@ -25,6 +25,7 @@ from tests.adapters import write_adapter
 from tests.engine.fake_threads import PromptThreads
 from tests.engine.saved_sessions import load, save
 from tests.forward import load_file
+from tests.heads import write_predicting
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -60,13 +61,16 @@ def path(
     request: pytest.FixtureRequest, smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """SmolLM2, or a random model: with windows or chunks shorter than the prompts, with experts, with
-    latents, without rotation, with recurrent layers beside attention or alone. Two adapters lie beside it.
+    latents, without rotation, with recurrent layers beside attention or alone, with a prediction head that is
+    often right. Two adapters lie beside it.
     """
     path = tmp_path_factory.mktemp("model") / "model.gguf"
     if request.param == "smollm2":
         path.symlink_to(smollm2_path)
     else:
-        write_tiny(path, CHUNKED if request.param == "llama4" else TINY[request.param], "Q8_0")
+        tiny = CHUNKED if request.param == "llama4" else TINY[request.param]
+        write = write_predicting if "nextn_predict_layers" in tiny.metadata else write_tiny
+        write(path, tiny, "Q8_0")
     for i, name in enumerate(ADAPTERS):
         write_adapter(path.parent / name, path, rank=3 + 16 * i, weight_type=("F32", "F16")[i], seed=i)
     return path

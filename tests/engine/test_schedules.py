@@ -50,7 +50,7 @@ class SteadyClock(ToyClock):
 
 MODELS: dict[str, Callable[[Windows, int], ToyModel]] = {
     "first": lambda windows, states: ToyModel(
-        windows=windows, state_bytes=states * BLOCK_BYTES, is_habitual=True
+        windows=windows, state_bytes=states * BLOCK_BYTES, is_habitual=True, predicts=windows[0] is None
     ),
     "second": lambda windows, states: ToyModel(
         1,

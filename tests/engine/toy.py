@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -188,6 +189,7 @@ class ToyModel:
     windows: of each group of layers, in the order of ModelInfo.groups; block_bytes: of each.
     state_bytes: of the recurrent layers; 0: there are none. Then tokens cannot move.
     is_habitual: the next token is mostly one that often followed the last, so that drafts may be right.
+    predicts: it has a head that drafts such tokens.
     clock: goes on by `step_s` for each step and by a millisecond for each token.
     steps: the number of tokens of each sequence, per run; threads: what each run was limited to.
     extent_blocks: what extents have where there is room for several; None: COARSE where there is room for
@@ -203,6 +205,7 @@ class ToyModel:
         windows: Windows = (None,),
         state_bytes: int = 0,
         is_habitual: bool = False,
+        predicts: bool = False,
         can_shift: bool = True,
         weight_bytes: int = 0,
         idle_weight_bytes: int = 0,
@@ -226,6 +229,7 @@ class ToyModel:
             can_shift=can_shift and not state_bytes,
             hidden_size=HIDDEN_SIZE,
             pooling="last",
+            predicts=predicts,
         )
         self.windows = windows
         self.clock = clock or ToyClock()
@@ -236,6 +240,7 @@ class ToyModel:
         self.device_memory = device_memory or ToyDeviceMemory()
         self.steps: list[list[int]] = []
         self.threads: list[int | None] = []
+        self.num_predicted = 0
         self.is_asleep = False
         self.closed = False
         self._states: list[int] = []  # behind each token of the step
@@ -265,6 +270,27 @@ class ToyModel:
         if self.info.state_bytes:
             self._store_states(batch, kv[-1], result)
         return StepResult(result, self._hidden)
+
+    def new_head_state(self) -> ToyHeadState:
+        return ToyHeadState()
+
+    def predict(self, batch: Batch, _: Sequence[BlockMemory], counts: Sequence[int]) -> list[list[int]]:
+        """Tokens that often follow. Every token that it writes to is checked to be the sequence's alone."""
+        assert not self.closed
+        assert all(isinstance(state, ToyHeadState) for state in batch.heads)
+        starts = np.cumsum([0, *counts]).astype(np.int32)
+        positions = [
+            p + i for p, count in zip(batch.positions.tolist(), counts, strict=True) for i in range(count)
+        ]
+        drafted = replace(batch, sequence_starts=starts, positions=np.array(positions, np.int32))
+        _check_tables(drafted, batch.block_tables[0], None)
+        for table, count, position in zip(batch.block_tables[0], counts, batch.positions, strict=True):
+            assert (table[: (int(position) + count) // BLOCK_TOKENS + 1] >= 0).all()
+        self.num_predicted += sum(counts)
+        return [
+            [(token + i) % _CYCLE for i in range(1, count + 1)]
+            for token, count in zip(batch.tokens.tolist(), counts, strict=True)
+        ]
 
     def logits(self, batch: Batch, kv: Sequence[BlockMemory]) -> NDArray[np.float32]:
         """[R, VOCABULARY]; hidden states are made as logits are."""
@@ -378,6 +404,13 @@ def _check_states(batch: Batch, tables: NDArray[np.int32]) -> None:
         assert write not in reads[:index] + reads[index + 1 :], "one sequence writes the state of another"
     at_start = [position == 0 for position in batch.positions[batch.sequence_starts[:-1]]]
     assert [read == -1 for read in reads] == at_start, "a state at the start, or none behind it"
+
+
+class ToyHeadState:
+    """Nothing: what its head drafts hangs on the latest token alone."""
+
+    def forget(self) -> None:
+        pass
 
 
 class ToyBackend:

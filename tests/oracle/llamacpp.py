@@ -27,9 +27,11 @@ class LlamaCpp:
         shift: bool = False,
         pooling: Pooling | Literal["unspecified"] | None = None,
         adapter: Path | None = None,
+        num_drafts: int = 0,
     ) -> None:
         """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
-        gives embeddings, and nothing else; unspecified: as the file says.
+        gives embeddings, and nothing else; unspecified: as the file says. num_drafts: of the model's prediction
+        head, at a time.
         """
         p = xllamacpp.CommonParams()
         if pooling is not None:
@@ -40,6 +42,12 @@ class LlamaCpp:
             lora = xllamacpp.CommonAdapterLoraInfo()
             lora.path, lora.scale = str(adapter), 1.0
             p.lora_adapters = [lora]
+        if num_drafts:
+            kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_MTP
+            p.speculative.types = [kind]
+            p.speculative.draft.n_max = num_drafts
+            p.speculative.draft.p_min = 0.0
+            p.load_mtp = True
         p.ctx_shift = shift
         p.model.path = str(path)
         p.n_ctx = context

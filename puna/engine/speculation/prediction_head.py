@@ -16,7 +16,7 @@ from puna.kv.model_kv import ModelKv
 
 _MOST_WEIGHT = 64  # of what was seen before, in observations: of all sequences
 _MOST_WEIGHT_OF_ONE = 16
-_JUDGED = 16  # drafts, between two looks at whether the head pays
+_FEWEST_JUDGED, _JUDGED = 6, 16  # drafts, before the first look at whether the head pays, and between others
 _FEWEST_SKIPPED, _MOST_SKIPPED = 8, 512  # sequences that go without, before it is tried again
 _MOST_DEPTH = 4  # drafts, for the question whether any would pay
 
@@ -64,16 +64,25 @@ class PredictionHead:
         self._rates.observe(depth, was_right=was_right)
         self._num_judged += 1
         if self._num_judged % _JUDGED == 0:
-            self.is_on = self._pays()
-            self._num_skipped = 0
-            if self.is_on:
-                self._next_skip = _FEWEST_SKIPPED
+            self._look()
 
     def ration(self, planned: int) -> int:
-        return self._ration.of(planned)
+        count = self._ration.of(planned)
+        if count > planned and self._num_judged >= _FEWEST_JUDGED:
+            self._look()
+        return count if self.is_on else 0
 
     def round_s(self, num_sequences: int) -> float:
-        return self._costs.estimate(num_sequences) or 0.0
+        """Where so many were not seen yet: it grows with their number as the model's steps do."""
+        known = self._costs.estimate(num_sequences)
+        fewest = self._costs.fewest_tokens
+        if known is None or num_sequences <= fewest or self._costs.has_seen(num_sequences):
+            return known or 0.0
+        smallest = math.ceil(fewest)
+        of_step, of_smallest = self._step_costs.estimate(num_sequences), self._step_costs.estimate(smallest)
+        if not of_step or not of_smallest:
+            return known
+        return min(known, (self._costs.estimate(smallest) or 0.0) * of_step / of_smallest)
 
     def draft(self, wanted: Items[tuple[Sequence, int]], step_s: float) -> list[list[int]]:  # noqa: ARG002
         """None where blocks are short, or the head gives no numbers."""
@@ -98,6 +107,13 @@ class PredictionHead:
             return [[] for _ in ready]
         self._costs.observe(len(ready), (self._clock() - start_s) / max(counts))
         return drafts
+
+    def _look(self) -> None:
+        """Whether to go on."""
+        self.is_on = self._pays()
+        self._num_skipped = 0
+        if self.is_on:
+            self._next_skip = _FEWEST_SKIPPED
 
     def _pays(self) -> bool:
         """For as few sequences at once as steps were seen of."""
