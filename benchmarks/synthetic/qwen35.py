@@ -29,12 +29,16 @@ class Qwen35:
     vocabulary: int
     context: int = 262144
     chat_template: str | None = None
+    mixture: str = "Q4_K_M"
+    is_tied: bool = True
+    predicts: bool = False
+    """Whether there is a prediction head, which is a layer more."""
 
     def model(self) -> SyntheticModel:
         return SyntheticModel(
             architecture="qwen35",
             title=self.title,
-            mixture="Q4_K_M",
+            mixture=self.mixture,
             metadata=self._metadata(),
             tensors=list(self._tensors()),
             pre_tokenizer="qwen35",
@@ -44,7 +48,8 @@ class Qwen35:
     def _metadata(self) -> dict[str, Value]:
         rotated = self.head_dim // 4
         return {
-            "block_count": self.layers,
+            "block_count": self.layers + self.predicts,
+            "nextn_predict_layers": int(self.predicts),
             "context_length": self.context,
             "embedding_length": self.width,
             "feed_forward_length": self.ffn,
@@ -65,17 +70,26 @@ class Qwen35:
         }
 
     def _tensors(self) -> Iterator[Shape]:
-        t = Tensors(self.layers, is_tied=True)
+        t = Tensors(self.layers, self.is_tied)
         yield t.matrix("token_embd", self.vocabulary, self.width)
         yield t.vector("output_norm.weight", self.width)
-        for i in range(self.layers):
+        if not self.is_tied:
+            yield t.matrix("output", self.vocabulary, self.width)
+        for i in range(self.layers + self.predicts):
             yield t.vector("attn_norm.weight", self.width, i)
-            is_attention = (i + 1) % _ATTENTION_EVERY == 0
+            is_attention = (i + 1) % _ATTENTION_EVERY == 0 or i == self.layers
             yield from self._attention(t, i) if is_attention else self._delta_net(t, i)
             yield t.vector("post_attention_norm.weight", self.width, i)
             yield t.matrix("ffn_gate", self.ffn, self.width, i)
             yield t.matrix("ffn_up", self.ffn, self.width, i)
             yield t.matrix("ffn_down", self.width, self.ffn, i)
+        if self.predicts:
+            yield from self._head(t)
+
+    def _head(self, t: Tensors) -> Iterator[Shape]:
+        for name in ("enorm", "hnorm", "shared_head_norm"):
+            yield t.vector(f"nextn.{name}.weight", self.width, self.layers)
+        yield t.matrix("nextn.eh_proj", self.width, 2 * self.width, self.layers)
 
     def _attention(self, t: Tensors, layer: int) -> Iterator[Shape]:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
