@@ -33,6 +33,7 @@ test-clients:       ## agents and libraries that people bring, as their registri
 hostile:            ## thousands of mutated model files; ARGS="--cases 20000 --seed 7"
 	$(call install,[test])
 	$(BIN)/python -m tests.hostile.gguf $(ARGS)
+	$(BIN)/python -m tests.hostile.gguf --contradictions $(ARGS)
 
 faults:             ## kills, full and hanging disks, short memory ... under load; ARGS="--count 400 --seed 7 kills"
 	$(call install,[test])

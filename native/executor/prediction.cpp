@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "base/error.h"
 #include "executor/step.h"
@@ -77,6 +77,15 @@ std::vector<int64_t> hidden_rows(const Batch& batch) {
   return rows;
 }
 
+void check_wanted(const Batch& batch, const WantedDrafts& wanted) {
+  const size_t num_sequences = wanted.states.size();
+  if (batch.tokens.size() != num_sequences || batch.sequence_starts.size() != num_sequences + 1 ||
+      batch.positions.size() != num_sequences || wanted.counts.size() != num_sequences)
+    throw Error("the head goes on from one token of each sequence");
+  if (std::ranges::find(wanted.states, nullptr) != wanted.states.end())
+    throw Error("a sequence has no head state");
+}
+
 }  // namespace
 
 std::vector<int32_t> tokens_without_row(const Batch& batch, std::span<HeadState* const> states) {
@@ -128,54 +137,56 @@ void Program::keep(ThreadPool& pool, const Batch& batch, int num_threads, std::s
           nullptr);
 }
 
+std::vector<int32_t> Program::predict_next(ThreadPool& pool, const Batch& batch, int num_threads,
+                                           std::vector<float>& hidden) {
+  check_batch(batch, plan_.vocab_size, std::span(plan_.groups).first(1));
+  const std::lock_guard<std::mutex> lock(one_run_);
+  const Step step = execute(pool, batch, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
+  const auto num_rows = static_cast<int64_t>(batch.rows.size());
+  const Output logits = output(step, plan_.prediction->result, num_rows);
+  const Output made = output(step, plan_.prediction->hidden, num_rows);
+  hidden.assign(made.data.get(), made.data.get() + num_rows * made.width);
+  std::vector<int32_t> tokens(batch.rows.size());
+  pool.parallel_for(num_rows, [&](int64_t i) {
+    const float* row = logits.data.get() + i * logits.width;
+    tokens[static_cast<size_t>(i)] = likeliest(*plan_.kernels, {row, static_cast<size_t>(logits.width)});
+  });
+  return tokens;
+}
+
 std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch& batch, int num_threads,
-                                                   const Wanted& wanted) {
+                                                   const WantedDrafts& wanted) {
   if (!plan_.prediction) throw Error("the model has no prediction head");
-  const size_t num_sequences = wanted.states.size();
-  if (batch.tokens.size() != num_sequences || batch.sequence_starts.size() != num_sequences + 1 ||
-      batch.positions.size() != num_sequences || wanted.counts.size() != num_sequences)
-    throw Error("the head goes on from one token of each sequence");
+  check_wanted(batch, wanted);
   const auto width = static_cast<size_t>(plan_.buffers[static_cast<size_t>(plan_.hidden)].width);
-  std::vector<std::vector<float>> before;
-  for (const HeadState* state : wanted.states) {
-    if (state == nullptr) throw Error("a sequence without a head state");
-    before.push_back(state->hidden);
-  }
-  std::vector<std::vector<int32_t>> drafts(num_sequences);
-  for (int64_t depth = 0;; ++depth) {
+  std::vector<std::vector<int32_t>> drafts(wanted.states.size());
+  std::vector<float> hidden;        // of the rows before
+  std::vector<size_t> rows_before;  // by sequence
+  for (size_t depth = 0;; ++depth) {
     HeadRows rows;
-    std::vector<int32_t> wanted_rows;
     std::vector<size_t> going;
-    for (size_t s = 0; s < num_sequences; ++s) {
-      const bool goes_on = wanted.counts[s] > depth && static_cast<int64_t>(drafts[s].size()) == depth;
-      if (goes_on) {
-        wanted_rows.push_back(static_cast<int32_t>(going.size()));
-        going.push_back(s);
+    for (size_t s = 0; s < drafts.size(); ++s) {
+      if (wanted.counts[s] > static_cast<int64_t>(depth) && drafts[s].size() == depth) {
         const int32_t token = depth == 0 ? batch.tokens[s] : drafts[s].back();
-        rows.add(token, batch.positions[s] + static_cast<int32_t>(depth), before[s], width);
+        const std::span<const float> before =
+            depth == 0 ? std::span<const float>(wanted.states[s]->hidden)
+                       : std::span<const float>(hidden).subspan(rows_before[s] * width, width);
+        rows.add(token, batch.positions[s] + static_cast<int32_t>(depth), before, width);
+        going.push_back(s);
       }
       rows.end_sequence();
     }
     if (going.empty()) return drafts;
+    std::vector<int32_t> all_rows(going.size());
+    std::iota(all_rows.begin(), all_rows.end(), 0);
     Batch head = rows.batch(batch);
-    head.rows = wanted_rows;
-    check_batch(head, plan_.vocab_size, std::span(plan_.groups).first(1));
-    const std::lock_guard<std::mutex> lock(one_run_);
-    const Step step = execute(pool, head, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
-    const auto num_rows = static_cast<int64_t>(going.size());
-    const Output logits = output(step, plan_.prediction->result, num_rows);
-    const Output hidden = output(step, plan_.prediction->hidden, num_rows);
-    std::vector<int32_t> tokens(going.size());
-    pool.parallel_for(num_rows, [&](int64_t i) {
-      const float* row = logits.data.get() + i * logits.width;
-      tokens[static_cast<size_t>(i)] = likeliest(*plan_.kernels, {row, static_cast<size_t>(logits.width)});
-    });
+    head.rows = all_rows;
+    const std::vector<int32_t> tokens = predict_next(pool, head, num_threads, hidden);
+    rows_before.assign(drafts.size(), 0);
     for (size_t i = 0; i < going.size(); ++i) {
-      const size_t s = going[i];
-      if (depth == 0) wanted.states[s]->has_kept_latest = true;
-      if (tokens[i] >= 0) drafts[s].push_back(tokens[i]);
-      const float* row = hidden.data.get() + static_cast<int64_t>(i) * hidden.width;
-      before[s].assign(row, row + hidden.width);
+      wanted.states[going[i]]->has_kept_latest = true;
+      rows_before[going[i]] = i;
+      if (tokens[i] >= 0) drafts[going[i]].push_back(tokens[i]);
     }
   }
 }

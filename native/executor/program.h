@@ -20,6 +20,7 @@
 #include "executor/adapters/adapter.h"
 #include "executor/batch.h"
 #include "executor/experts/expert_layer.h"
+#include "executor/prediction.h"
 #include "executor/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernels.h"
@@ -189,16 +190,6 @@ struct KvLayer {
   int64_t k_offset = 0, v_offset = 0;  // in a block of the group, in bytes
 };
 
-// The stages of a head that predicts the token after next, behind those of the model itself (MTP;
-// DeepSeek-AI, 2024, section 2.2). Each run goes through one of both. The head has a single attention layer,
-// so that what it keeps of a token hangs on nothing that it computed for others.
-struct PredictionPlan {
-  size_t begin;      // index of the first stage
-  size_t attention;  // of the stage before which keys and values are kept
-  int result;
-  int hidden;  // what the result is made of, as wide as the model's
-};
-
 // Everything that build() found out; does not change afterwards.
 struct Plan {
   std::shared_ptr<GgufFile> file;  // weights point into its mapping
@@ -251,20 +242,6 @@ struct Outputs {
   Output hidden;  // of these and Batch::hidden
 };
 
-// What a prediction head goes on with behind a sequence's computed tokens.
-struct HeadState {
-  std::vector<float> hidden;     // behind the last of them; empty: unknown, or there is none
-  bool has_kept_latest = false;  // the head's keys and values of the token that comes next are there
-
-  void forget() { *this = {}; }
-};
-
-// The latest token of each sequence of a batch, and how many tokens the head is to draft behind it.
-struct Wanted {
-  std::span<HeadState* const> states;
-  std::span<const int64_t> counts;
-};
-
 class Program {
  public:
   explicit Program(Plan plan);
@@ -302,7 +279,7 @@ class Program {
   // Drafts of each sequence; fewer where the head gives no numbers. What it keeps of the latest token and of
   // the drafts is written.
   std::vector<std::vector<int32_t>> predict(ThreadPool& pool, const Batch& batch, int num_threads,
-                                            const Wanted& wanted);
+                                            const WantedDrafts& wanted);
 
   // Whether keys can be turned to another position.
   bool can_shift() const { return plan_.can_shift; }
@@ -325,6 +302,9 @@ class Program {
                StepControl* control);
   void prepare_adapters(ThreadPool& pool, const Batch& batch, int num_threads);
   int64_t most_expert_results(const Batch& batch) const;
+  // The likeliest token of each row, -1 where the head gives no numbers; hidden: gets what it made of each.
+  std::vector<int32_t> predict_next(ThreadPool& pool, const Batch& batch, int num_threads,
+                                    std::vector<float>& hidden);
   void run_stages(const Step& step, size_t begin, size_t end) const noexcept;
   Output output(const Step& step, int buffer, int64_t rows) const;
 

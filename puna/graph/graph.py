@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from puna.graph.ops import EncoderAttention, Op, Stateful
@@ -50,6 +51,17 @@ class Graph:
         return {tensor for node in self.nodes for tensor in node.tensors if tensor is not None}
 
 
+def made_of(nodes: Sequence[Node], values: Sequence[Value]) -> str:
+    """For error texts: the tensors nearest before these values, of which nodes[i] made value i."""
+    names = []
+    for value in values:
+        node = nodes[value.id]
+        while not any(node.tensors) and node.inputs:
+            node = nodes[node.inputs[0].id]
+        names += [name for name in node.tensors[:1] if name is not None]
+    return "".join(f"; behind tensor {name}" for name in dict.fromkeys(names))
+
+
 @dataclass(slots=True)
 class Tracer:
     """Records the ops that an architecture's function calls, checking shapes as it goes."""
@@ -64,7 +76,11 @@ class Tracer:
 
     def op(self, op: Op, *inputs: Value) -> Value:
         """What the op makes of the inputs. Raises GraphError if it cannot."""
-        output = Value(len(self.nodes), op.width(self.shapes, [value.width for value in inputs]))
+        try:
+            width = op.width(self.shapes, [value.width for value in inputs])
+        except GraphError as error:
+            raise GraphError(f"{error}{made_of(self.nodes, inputs)}") from None
+        output = Value(len(self.nodes), width)
         if isinstance(op, Stateful):
             self._keep(op.layer, op.state(self.shapes))
         self.nodes.append(Node(op, inputs, op.tensors(self.shapes), output))

@@ -67,9 +67,7 @@ class Decoder(Stack, frozen=True, kw_only=True):
         )
         for layer, (num_heads, num_kv_heads) in enumerate(zip(heads, kv_heads, strict=True)):
             if num_heads % max(num_kv_heads, 1) or num_kv_heads > num_heads:
-                raise HyperparameterError(
-                    f"layer {layer}: {num_heads} heads cannot be shared out over {num_kv_heads} KV heads"
-                )
+                raise _cannot_share(p, f"layer {layer}: {num_heads}", num_kv_heads)
         head_dim = _head_dim(p, stack, max(heads))
         return [
             cls(
@@ -89,7 +87,7 @@ class Decoder(Stack, frozen=True, kw_only=True):
         kv_heads = _kv_heads(p, stack, num_heads)
         num_kv_heads = max(kv_heads)
         if num_kv_heads == 0 or num_heads % num_kv_heads:
-            raise HyperparameterError(f"{num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
+            raise _cannot_share(p, str(num_heads), num_kv_heads)
         head_dim = _head_dim(p, stack, num_heads)
         return cls(
             **msgspec.structs.asdict(stack),
@@ -98,6 +96,11 @@ class Decoder(Stack, frozen=True, kw_only=True):
             head_dim=head_dim,
             has_attention=tuple(count > 0 for count in kv_heads),
         )
+
+
+def _cannot_share(p: Hyperparameters, num_heads: str, num_kv_heads: int) -> HyperparameterError:
+    keys = f"metadata {p.key('attention.head_count')} and {p.key('attention.head_count_kv')}"
+    return HyperparameterError(f"{keys}: {num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
 
 
 def _head_dim(p: Hyperparameters, stack: Stack, num_heads: int) -> int:

@@ -32,7 +32,7 @@ def layer_heads(p: Hyperparameters, windows: Sequence[int]) -> list[Heads]:
     for layer, (heads, kv) in enumerate(zip(num_heads, kv_heads, strict=True)):
         if not kv or not heads or heads % kv:
             raise HyperparameterError(
-                f"layer {layer}: {heads} heads cannot be shared out over {kv} KV heads ({p.key('attention')})"
+                f"metadata {p.key('attention')}: layer {layer}: {heads} heads for {kv} KV heads"
             )
     return [
         Heads(num_heads=heads, num_kv_heads=kv, head_dim=windowed if window else full, window=window)

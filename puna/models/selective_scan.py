@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from puna.graph import GraphError, Tracer, Value
+from puna.graph.graph import made_of
 from puna.graph.ops import Columns, Glu, Linear, SelectiveScan, ShortConv
 from puna.models.blocks import norm
 from puna.models.decoder import Stack
@@ -29,7 +30,9 @@ class Mamba2(msgspec.Struct, frozen=True):
     def read(cls, p: Hyperparameters) -> Mamba2:
         width, num_heads = p.integer("ssm.inner_size"), p.integer("ssm.time_step_rank", maximum=1 << 16)
         if width % num_heads:
-            raise HyperparameterError(f"a scan {width} wide cannot be shared out over {num_heads} heads")
+            raise HyperparameterError(
+                f"metadata {p.key('ssm.inner_size')}: {width} cannot be shared out over {num_heads} heads"
+            )
         return cls(
             width=width,
             num_heads=num_heads,
@@ -62,6 +65,7 @@ def mamba2(g: Tracer, d: Stack, sizes: Mamba2, layer: int, x: Value) -> Value:
 def _cut(g: Tracer, x: Value, *sizes: int) -> list[Value]:
     """Columns of these sizes, one after the other. Raises GraphError if there are more or fewer."""
     if sum(sizes) != x.width:
-        raise GraphError(f"a width of {x.width} is not {' and '.join(map(str, sizes))}")
+        needed = " and ".join(map(str, sizes))
+        raise GraphError(f"a width of {x.width} is not {needed}{made_of(g.nodes, [x])}")
     begins = [sum(sizes[:i]) for i in range(len(sizes))]
     return [g.op(Columns(begin, size, x.width), x) for begin, size in zip(begins, sizes, strict=True)]

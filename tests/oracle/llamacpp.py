@@ -30,8 +30,8 @@ class LlamaCpp:
         num_drafts: int = 0,
     ) -> None:
         """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
-        gives embeddings, and nothing else; unspecified: as the file says. num_drafts: of the model's prediction
-        head, at a time.
+        gives embeddings, and nothing else; unspecified: as the file says. num_drafts: of the model's
+        prediction head, at a time.
         """
         p = xllamacpp.CommonParams()
         if pooling is not None:

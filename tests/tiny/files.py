@@ -100,7 +100,7 @@ def write_tiny(
     rng = np.random.default_rng(seed)
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
-        weight = change(name, weights.values(name, shape, rng))
+        weight = weights.values(name, shape, rng)
         if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
         if name == "token_embd.weight":
@@ -110,6 +110,7 @@ def write_tiny(
             weight += embedding
         if name.endswith(("post_attention_norm.weight", "laurel_post_norm.weight")):
             weight *= tiny.attention_scale
+        weight = change(name, weight)
         if weights.is_matrix(name, shape):
             writer.add_tensor(name, quantize(weight, weight_type), raw_dtype=quantization)
         else:

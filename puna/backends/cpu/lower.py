@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from puna._native import Program, ProgramBuilder
+from puna._native import NativeError, Program, ProgramBuilder
 from puna.graph import Graph, Node, Value, ops
+from puna.graph.graph import made_of
 
 
 def lower(graph: Graph, builder: ProgramBuilder, prediction: Graph | None = None) -> Program:
@@ -39,6 +40,7 @@ def _emit(graph: Graph, builder: ProgramBuilder) -> tuple[int, int]:
 class _Lowering:
     def __init__(self, graph: Graph, builder: ProgramBuilder) -> None:
         self.builder = builder
+        self._nodes = graph.nodes
         self.buffers: dict[int, int] = {}  # value id -> native buffer
         self._uses = Counter(value.id for node in graph.nodes for value in node.inputs)
         self._linears: dict[int, list[Node]] = {}  # input value id -> the linears that read it
@@ -50,13 +52,17 @@ class _Lowering:
                 self._add_of.update({value.id: node for value in node.inputs})
 
     def emit(self, node: Node) -> None:
-        match node.op:
-            case ops.Linear():
-                self._linear(node)
-            case ops.Rope():
-                self._rope(node)
-            case _:
-                self._op(node, self._new(node.output))
+        try:
+            match node.op:
+                case ops.Linear():
+                    self._linear(node)
+                case ops.Rope():
+                    self._rope(node)
+                case _:
+                    self._op(node, self._new(node.output))
+        except NativeError as error:
+            tensors = "".join(f"; tensor {name}" for name in node.tensors[:1])
+            raise NativeError(f"{error}{tensors or made_of(self._nodes, node.inputs)}") from None
 
     def _op(self, node: Node, out: int) -> None:
         inputs = [self.buffers[value.id] for value in node.inputs]

@@ -1,7 +1,8 @@
 """Mutated model files, thousands of them: `python -m tests.hostile.gguf [--cases N] [--seed N] [--case N]`
 
 Each must be used or refused with an error that says why: no crash, no other exception, no hang, no memory
-that is out of proportion. Prints how far they came.
+that is out of proportion. With --contradictions their metadata and tensors contradict each other, and errors
+name which. Prints how far they came.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, help="this one only")
+    parser.add_argument("--contradictions", action="store_true", help="whole files of every architecture")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
     begin, end = (0, given.cases) if given.case is None else (given.case, given.case + 1)
-    chunks = [(given.seed, at, min(at + CHUNK, end)) for at in range(begin, end, CHUNK)]
+    module = f"tests.hostile.gguf.{'contradictions' if given.contradictions else 'campaign'}"
+    chunks = [(given.seed, at, min(at + CHUNK, end), module) for at in range(begin, end, CHUNK)]
     outcomes: Counter[str] = Counter()
     with ThreadPoolExecutor(given.processes) as pool:
         for found in pool.map(lambda chunk: run_cases(*chunk), chunks):

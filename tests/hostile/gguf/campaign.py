@@ -29,11 +29,11 @@ class Failed(AssertionError):
     """A case crashed, hung, took too much, or raised what it must not; the text says which."""
 
 
-def run_cases(seed: int, begin: int, end: int) -> Counter[str]:
-    """What became of the cases [begin, end), by outcome. Raises Failed."""
+def run_cases(seed: int, begin: int, end: int, module: str = "tests.hostile.gguf.campaign") -> Counter[str]:
+    """What became of the cases [begin, end), by outcome. Raises Failed. module: what runs them."""
     progress = tempfile.TemporaryFile()  # noqa: SIM115
     with progress:
-        command = [sys.executable, "-m", "tests.hostile.gguf.campaign", str(seed), str(begin), str(end)]
+        command = [sys.executable, "-m", module, str(seed), str(begin), str(end)]
         child = subprocess.Popen(
             command, stdout=progress, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
         )
@@ -49,7 +49,7 @@ def run_cases(seed: int, begin: int, end: int) -> Counter[str]:
         case = begin + len(outcomes)
         raise Failed(
             f"case {case} of seed {seed} ended with {child.returncode} (again: "
-            f"python -m tests.hostile.gguf --seed {seed} --case {case}):\n{errors[-3000:]}"
+            f"python -m {module} {seed} {case} {case + 1}):\n{errors[-3000:]}"
         )
     return Counter(outcomes)
 

@@ -78,7 +78,7 @@ def _number_of_value(random: random.Random, content: Content) -> None:
     numbers = [value for value in content.values if value.type in FIXED_SIZES]
     if numbers:
         value = random.choice(numbers)
-        value.data = _number_bytes(random, value.type, len(value.data))
+        value.data = number_bytes(random, value.type, len(value.data))
 
 
 def _type_of_value(random: random.Random, content: Content) -> None:
@@ -92,7 +92,7 @@ def _type_of_value(random: random.Random, content: Content) -> None:
     elif value.type == ARRAY:
         value.data = _random_array(random)
     else:
-        value.data = _number_bytes(random, value.type, FIXED_SIZES[value.type])
+        value.data = number_bytes(random, value.type, FIXED_SIZES[value.type])
 
 
 def _text_of_value(random: random.Random, content: Content) -> None:
@@ -153,7 +153,7 @@ def _set_hyperparameter(random: random.Random, content: Content) -> None:
     architecture = random.choice(content.values).key.split(b".")[0]
     key, kind = architecture + b"." + random.choice(HYPERPARAMETERS), random.choice((4, 6, 12))
     content.values[:] = [value for value in content.values if value.key != key]
-    content.values.append(Value(key, kind, _number_bytes(random, kind, FIXED_SIZES[kind])))
+    content.values.append(Value(key, kind, number_bytes(random, kind, FIXED_SIZES[kind])))
 
 
 def _tensors(random: random.Random, content: Content) -> None:
@@ -264,7 +264,7 @@ def _word(random: random.Random) -> bytes:
     return random.randbytes(random.choice((1, 20, 70))) * random.choice((1, 1, 1, 2000))
 
 
-def _number_bytes(random: random.Random, kind: int, size: int) -> bytes:
+def number_bytes(random: random.Random, kind: int, size: int) -> bytes:
     if kind == 6:
         return struct.pack("<f", random.choice(FLOATS))
     if kind == 12:
@@ -279,7 +279,7 @@ def _random_array(random: random.Random) -> bytes:
         return string_array([_word(random) for _ in range(min(count, 5))])
     if kind == ARRAY:
         return array(ARRAY, 2, _random_array(random) * 2)
-    return array(kind, count, b"".join(_number_bytes(random, kind, FIXED_SIZES[kind]) for _ in range(count)))
+    return array(kind, count, b"".join(number_bytes(random, kind, FIXED_SIZES[kind]) for _ in range(count)))
 
 
 def _cut_array(random: random.Random, value: Value) -> bytes:

@@ -22,7 +22,7 @@ TEXT = "The quick brown fox <|im_end|> 12 über\n🦙 \x00\xff"
 
 def use(file: bytes, backend: CpuBackend) -> str:
     """How far the file came. Raises nothing for any file: what it may be refused with is caught here."""
-    with _descriptor(file) as descriptor:
+    with descriptor_of(file) as descriptor:
         try:
             metadata = read_metadata(descriptor, "file")
         except GgufError as error:
@@ -58,20 +58,25 @@ def _use_tokenizer(metadata: Metadata) -> str:
 
 def _use_model(descriptor: int, backend: CpuBackend) -> str:
     try:
-        model = backend.load(ModelSource("file", (descriptor,)))
+        use_model(descriptor, backend)
     except ModelLoadError as error:
         return _refused("model", error)
+    except NativeError as error:
+        return _refused("step", error)
+    return "step"
+
+
+def use_model(descriptor: int, backend: CpuBackend) -> None:
+    """Loads it and makes a step. Raises ModelLoadError, or NativeError for the step."""
+    model = backend.load(ModelSource("file", (descriptor,)))
     try:
         kv_bytes = model.info.block_bytes + model.info.state_bytes
         memories = model.reserve(KvReservation(kv_bytes, kv_bytes, 1, static_states=1))
         model.logits(_first_step(model.info), memories)
         for memory in memories:
             memory.close()
-    except NativeError as error:
-        return _refused("step", error)
     finally:
         model.close()
-    return "step"
 
 
 def _first_step(info: ModelInfo) -> Batch:
@@ -93,7 +98,7 @@ def _refused(stage: str, error: Exception) -> str:
 
 
 @contextmanager
-def _descriptor(file: bytes) -> Iterator[int]:
+def descriptor_of(file: bytes) -> Iterator[int]:
     descriptor = os.memfd_create("file")
     try:
         os.write(descriptor, file)
