@@ -50,7 +50,7 @@ def test_a_file_may_list_the_layers(tmp_path: Path) -> None:
         ("qwen35", {"attention.recurrent_layers": np.array([True])}, "an array of 1, not 6 truth values"),
         ("qwen35", {"ssm.group_count": 4}, "a width of 192 has no columns"),
         ("qwen3next", {"ssm.state_size": 1 << 40}, "ssm.state_size is 1099511627776, not between"),
-        ("granitehybrid", {"ssm.inner_size": 193}, "a scan 193 wide cannot be shared out over 12 heads"),
+        ("granitehybrid", {"ssm.inner_size": 193}, "ssm.inner_size: 193 cannot be shared out over 12 heads"),
         ("gpt2", {"context_length": 4096}, "is for 2048 positions, the context is of 4096"),
         ("mamba2", {"ssm.state_size": 25}, "a width of 492 is not 192 and 292 and 12"),
     ],
