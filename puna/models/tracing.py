@@ -54,9 +54,8 @@ def trace_model(
     check_is_model(metadata)
     p = Hyperparameters(metadata)
     if p.architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
         raise HyperparameterError(
-            f"architecture {described(p.architecture)} is not supported (supported: {known})"
+            f"metadata general.architecture: {described(p.architecture)} is not supported"
         )
     architecture = _architecture(p.architecture)
     used: set[str] = set()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from puna.models import ARCHITECTURES, trace_model
+from puna.models import trace_model
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 from puna.models.rope import rope
@@ -76,8 +76,8 @@ def test_unknown_architecture_is_refused(architecture: object) -> None:
         trace_model({"general.architecture": architecture}, {}, no_floats)
 
 
-def test_message_for_an_unknown_architecture_lists_the_known_ones() -> None:
-    with pytest.raises(HyperparameterError, match=", ".join(ARCHITECTURES)):
+def test_an_unknown_architecture_is_named() -> None:
+    with pytest.raises(HyperparameterError, match=r"general.architecture: 'clippy' is not supported"):
         trace_model({"general.architecture": "clippy"}, {}, no_floats)
 
 
