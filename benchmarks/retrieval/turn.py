@@ -65,7 +65,7 @@ class Corpus:
 class Conversation:
     """Its turns so far, which every further one repeats."""
 
-    text: str = _SYSTEM
+    messages: list[dict[str, str]] = field(default_factory=lambda: [{"role": "system", "content": _SYSTEM}])
     times_s: list[float] = field(default_factory=list)
     num_tokens: int = 0
     """That the answering model has seen of it."""
@@ -92,16 +92,17 @@ def ask(stack: Stack, corpus: Corpus, conversation: Conversation, question: str)
     ranked = stack["rerank"].post("/v1/rerank", query=question, documents=found, top_n=READ)["results"]
     read = [found[item["index"]] for item in ranked]
     passages = "\n".join(f"Passage: {text}" for text in read)
-    conversation.text += f"\n{passages}\nQuestion: {question}\nAnswer:"
-    answer = _complete(stack["answer"], conversation.text, ANSWER_TOKENS)
-    conversation.text += answer["choices"][0]["text"]
-    _complete(stack["title"], f"Question: {question}\nA title of three words:", TITLE_TOKENS)
+    conversation.messages.append({"role": "user", "content": f"{passages}\nQuestion: {question}"})
+    answer = _chat(stack["answer"], conversation.messages, ANSWER_TOKENS)
+    conversation.messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
+    wish = {"role": "user", "content": f"A title of three words for the question: {question}"}
+    _chat(stack["title"], [wish], TITLE_TOKENS)
     conversation.times_s.append(time.perf_counter() - start)
     _count(conversation, answer["usage"])
 
 
-def _complete(endpoint: Endpoint, prompt: str, num_tokens: int) -> Any:
-    return endpoint.post("/v1/completions", prompt=prompt, max_tokens=num_tokens, temperature=0)
+def _chat(endpoint: Endpoint, messages: Sequence[Mapping[str, str]], num_tokens: int) -> Any:
+    return endpoint.post("/v1/chat/completions", messages=messages, max_tokens=num_tokens, temperature=0)
 
 
 def _count(conversation: Conversation, usage: Mapping[str, Any]) -> None:
