@@ -155,8 +155,10 @@ class GrammarSchedules(RuleBasedStateMachine):
             return
         for name in self.unfinished:
             self.engine.pause(name, paused=False)
-        while self.num_compiling:
-            self.let_a_grammar_come()
+        compiler = self.engine.grammars
+        while not (compiler._work.empty() and compiler._preparations.empty()):
+            self.let_a_grammar_come()  # what nobody waits for any more, too
+        assert not self.num_compiling
         run_all(self.engine, self.results)
         for name, request in self.requests.items():
             self._check_answer(request, answer(self.results, name))
@@ -165,8 +167,6 @@ class GrammarSchedules(RuleBasedStateMachine):
             assert model.used_kv_bytes == 0 or self.engine.settings.cache_policy == "slots"
         gc.collect(0)
         assert not self.held, "what a reply was held to is kept"
-        assert self.engine.grammars._work.empty()
-        assert self.engine.grammars._preparations.empty()
         self.engine.close()
 
     def _check_answer(self, request: Request, found: Answer) -> None:
