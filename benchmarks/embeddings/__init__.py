@@ -1,0 +1,1 @@
+"""Texts to vectors, and passages ranked: beside llama.cpp's server and ONNX Runtime."""
