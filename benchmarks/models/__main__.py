@@ -22,8 +22,9 @@ from puna.backends.base import ModelLoadError
 from puna.backends.cpu.cores import usable_cores
 from puna.bench.measure import PROMPT_TOKENS, BenchError
 from puna.models.measured import PATH, Measured, measured
-from tests.tiny import TINY, Tiny
+from tests.tiny import ENCODERS, RANKERS, TINY, Tiny
 
+_ROWS = TINY | ENCODERS | RANKERS
 _PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 
 
@@ -37,7 +38,8 @@ def main() -> None:
     found = measured() if PATH.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         if not arguments.no_checks:
-            found = _checked(run_checks(Path(folder) / "tests.xml", TINY), found)
+            found = _checked(run_checks(Path(folder) / "tests.xml", _ROWS), found)
+        _write(found, machine)
         for name in arguments.architectures or first_rows:
             before = found.get(name, Measured(tokenizers=tokenizers_of(name)))
             found[name] = _timed(
@@ -51,7 +53,7 @@ def _checked(results: dict[str, Checks], before: dict[str, Measured]) -> dict[st
     oracle: dict[str, Counter[str]] = {}
     batches: dict[str, Counter[str]] = {}
     for row, checks in results.items():
-        name = TINY[row].architecture
+        name = _ROWS[row].architecture
         for kind, counts in checks.items():
             (batches if kind == "batches" else oracle).setdefault(name, Counter()).update(counts)
     return {
@@ -61,7 +63,7 @@ def _checked(results: dict[str, Checks], before: dict[str, Measured]) -> dict[st
             oracle=_counted(oracle.get(name, Counter())),
             batches=_counted(batches.get(name, Counter())),
         )
-        for name in sorted({tiny.architecture for tiny in TINY.values()})
+        for name in sorted({tiny.architecture for tiny in _ROWS.values()})
     }
 
 

@@ -10,10 +10,13 @@ from collections.abc import Collection
 from pathlib import Path
 from xml.etree import ElementTree
 
-_MODULES = {
-    "tests/oracle/test_models.py": "oracle",
-    "tests/engine/test_invariance.py": "batches",
-}
+_MODULES = (
+    "tests/oracle/test_encoders.py",
+    "tests/oracle/test_models.py",
+    "tests/engine/test_encoders.py",
+    "tests/engine/test_every_architecture.py",
+    "tests/engine/test_invariance.py",
+)
 _WEIGHT_TYPE = re.compile(r"-([A-Z]\w*)$")
 
 Checks = dict[str, Counter[str]]
@@ -25,7 +28,8 @@ def run_checks(report: Path, names: Collection[str]) -> dict[str, Checks]:
 
     report: where pytest writes what it found, as JUnit's XML.
     """
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *_MODULES]
+    side_by_side = ["--numprocesses", "2", "--dist", "worksteal"]
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *side_by_side, *_MODULES]
     subprocess.run(command, check=False)  # tests that fail are what is to be told
     found: dict[str, Checks] = defaultdict(lambda: defaultdict(Counter))
     longest_first = sorted(names, key=len, reverse=True)
@@ -43,6 +47,6 @@ def run_checks(report: Path, names: Collection[str]) -> dict[str, Checks]:
 
 
 def _kind(module: str, parameters: str) -> str:
-    if "invariance" in module:
+    if ".engine." in module:
         return "batches"
     return "quantized" if _WEIGHT_TYPE.search(parameters) else "f32"

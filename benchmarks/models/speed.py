@@ -14,8 +14,8 @@ from benchmarks.peer import Peer
 from puna.backends.base import BLOCK_TOKENS
 from puna.bench.measure import PROMPT_TOKENS, Bench, Work
 
-_ROUNDS = 3
-_SECONDS = 0.5
+_ROUNDS = 2
+_SECONDS = 0.3
 _PREFILL, _DECODE = Work(kind="prefill", batch=1, context=0), Work(kind="decode", batch=1, context=0)
 _NEW_TOKENS = 48
 _VOCAB = 250

@@ -20,6 +20,7 @@ _TOKENIZERS = {
     "llama": _BOTH,
     "minicpm": "SentencePiece",
     "minicpm3": "SentencePiece",
+    "neo-bert": "WordPiece",
     "nomic-bert": "WordPiece",
     "nomic-bert-moe": "Unigram",
     "orion": "SentencePiece",
