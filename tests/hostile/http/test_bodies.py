@@ -107,7 +107,7 @@ def test_bomb_takes_no_more_than_the_limit(client):
         ("br", b"x", 415),
         ("gzip, gzip", b"x", 415),
         ("gzip", b"x", 400),
-        ("gzip", gzip.compress(b"{}")[:-4], 400),
+        ("gzip", gzip.compress(b"{}", mtime=0)[:-4], 400),
         ("deflate", b"x", 400),
         ("deflate", zlib.compress(b"{}")[:-4], 400),
         ("zstd", b"x", 400),
