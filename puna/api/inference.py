@@ -21,7 +21,7 @@ from puna.api.checks import (
 )
 from puna.api.context import ApiContext
 from puna.api.errors import ApiError
-from puna.api.images.checking import prepared_images
+from puna.api.images.checking import check_places, prepared_images
 from puna.api.names import find_model, parse_name
 from puna.api.options import Options, parse_options
 from puna.api.replying.engine_requests import engine_request
@@ -188,6 +188,8 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
                 with_boundaries=resident.info.state_bytes > 0,
             ),
         )
+        places = [prompt.cut.images for prompt in prompts if prompt.cut]
+        check_places(images, places, task.num_choices)
         if request.debug_render_only:
             cut = prompts[0].cut
             yield Rendered(prompts[0].text, len(cut.images) if cut else 0)

@@ -84,7 +84,7 @@ class ImageMarks:
 
     def __init__(self) -> None:
         self._secret = secrets.token_hex(8)
-        self._pattern = re.compile(rf"\[img-{self._secret}-([0-9]+)\]")
+        self._pattern = re.compile(rf"\[img-{self._secret}-([0-9]{{1,9}})\]")
 
     def marked(self, messages: Iterable[Message]) -> list[Message]:
         """Their images are numbered through."""

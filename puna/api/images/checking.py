@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from puna.api.errors import ApiError
 from puna.api.images.headers import Kind, read_header
@@ -15,6 +15,8 @@ _MOST_PIXELS_TOGETHER = 1 << 27
 _LONGEST_SIDE = 1 << 15
 _MOST_BYTES = 48 << 20
 """Encoded, of all: a message to a worker takes no more."""
+_MOST_PLACES = 64
+"""In a prompt."""
 
 
 async def prepared_images(images: Sequence[bytes], converter: ImageConverter) -> list[bytes]:
@@ -29,9 +31,36 @@ async def prepared_images(images: Sequence[bytes], converter: ImageConverter) ->
             raise ApiError(400, f"invalid image input: a WebP: {error}") from error
         for number, png in zip(webps, pngs, strict=True):
             prepared[number] = png
-    if sum(map(len, prepared)) > _MOST_BYTES:
-        raise ApiError(400, f"the images have more than {_MOST_BYTES >> 20} MiB together")
+    _check_bytes(sum(map(len, prepared)))
     return prepared
+
+
+def check_places(images: Sequence[bytes], prompts: Iterable[Sequence[int]], num_choices: int) -> None:
+    """prompts: the numbers of the images that stand in each. A prompt may show an image more than once, and
+    is sent once for each choice: all of that counts. ApiError (400).
+    """
+    num_bytes = num_pixels = 0
+    for numbers in prompts:
+        if len(numbers) > _MOST_PLACES:
+            raise ApiError(400, f"a prompt shows more than {_MOST_PLACES} images")
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(images):
+            raise ApiError(400, "a prompt shows an image that the request does not have")
+        for number in numbers:
+            _, width, height = read_header(images[number])
+            num_bytes += len(images[number]) * num_choices
+            num_pixels += width * height * num_choices
+    _check_bytes(num_bytes)
+    _check_pixels(num_pixels)
+
+
+def _check_bytes(num_bytes: int) -> None:
+    if num_bytes > _MOST_BYTES:
+        raise ApiError(400, f"the images have more than {_MOST_BYTES >> 20} MiB together")
+
+
+def _check_pixels(num_pixels: int) -> None:
+    if num_pixels > _MOST_PIXELS_TOGETHER:
+        raise ApiError(400, f"the images have more than {_MOST_PIXELS_TOGETHER >> 20} megapixels together")
 
 
 def _check(images: Sequence[bytes]) -> list[Kind]:
@@ -48,6 +77,5 @@ def _check(images: Sequence[bytes]) -> list[Kind]:
             )
         num_pixels += width * height
         kinds.append(kind)
-    if num_pixels > _MOST_PIXELS_TOGETHER:
-        raise ApiError(400, f"the images have more than {_MOST_PIXELS_TOGETHER >> 20} megapixels together")
+    _check_pixels(num_pixels)
     return kinds

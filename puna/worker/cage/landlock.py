@@ -5,6 +5,7 @@ The interface: Linux's Documentation/userspace-api/landlock.rst; its numbers: in
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
@@ -80,6 +81,10 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
             rights &= _OF_FILES
         rule = struct.pack("=Qi", rights, descriptor)
         syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0)
+    except OSError as error:
+        # Files that no directory can hold, as those of memfd_create(2), take no rule, and need none.
+        if error.errno != errno.EBADFD:
+            raise
     finally:
         # A rule is about an inode, and /proc makes new ones for names that it has forgotten meanwhile. Names
         # of what is open it does not forget.

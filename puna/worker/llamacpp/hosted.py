@@ -92,11 +92,13 @@ class HostedServer:
     async def _load(self, launch: Launch, files: Sequence[int]) -> ServerClient:
         client = await CallClient.connect(self._channel, crossing=CROSSING)
         try:
-            await client.call(launch, files)
+            level = await client.call(launch, files)
         except (WorkerDied, CallFailed) as error:
             raise ModelLoadError(f"llama.cpp's server cannot be started: {error}") from error
         finally:
             await client.close()
+        if level.warning:
+            log.warning("llama.cpp's server is %s", level.warning)
         server = ServerClient(await self._open_socket(self._directory / launch.socket))
         await server.wait_until_ready()
         return server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import NoReturn
@@ -30,10 +29,7 @@ def main() -> int:
         os.set_inheritable(descriptor, True)
     try:
         program = Path(launch.settings.program) if launch.settings.program else package_path()
-        level = enter(program_rules(program, directory, *asked.descriptors))
-        if level.warning:
-            logging.warning("the server is %s", level.warning)
-        calls.answer(asked.call, level)
+        calls.answer(asked.call, enter(program_rules(program, directory, *asked.descriptors)))
     except Exception as error:
         calls.fail(asked.call, error)
         return 1

@@ -152,6 +152,7 @@ def test_images_elsewhere_are_400_whatever_the_model(client, path, part, model):
         ({"images": [RED64, RED64[:24]]}, "images[1]: it ends within its header"),
         ({"images": [data_url()]}, "base64"),
         ({"images": [RED64] * 65}, "64"),
+        ({"images": [RED64], "raw": True, "prompt": "[img-0]" * 65}, "more than 64 images"),
         ({"images": [RED64], "suffix": "b"}, "with a suffix takes no images"),
     ],
 )

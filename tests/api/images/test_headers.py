@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from puna.api.errors import ApiError
-from puna.api.images.checking import prepared_images
+from puna.api.images.checking import check_places, prepared_images
 from puna.api.images.headers import ImageError, read_header
 from puna.daemon.images import ImageConverter
 
@@ -101,3 +101,23 @@ def test_images_that_take_too_much_are_refused(images: list[bytes], text: str):
 def test_others_go_as_they_came():
     images = [encoded("JPEG"), encoded("GIF")]
     assert asyncio.run(prepared_images(images, ImageConverter())) == images
+
+
+@pytest.mark.parametrize(
+    ("places", "num_choices", "text"),
+    [
+        ([[0, 2]], 1, "does not have"),
+        ([[-1]], 1, "does not have"),
+        ([[1] * 65], 1, "more than 64 images"),
+        ([[0] * 4], 1, "48 MiB"),
+        ([[0], [0, 0, 0]], 1, "48 MiB"),
+        ([[0]], 4, "48 MiB"),
+        ([[1]], 3, "128 megapixels"),
+    ],
+)
+def test_places_and_choices_count_for_the_limits(places: list[list[int]], num_choices: int, text: str):
+    images = [encoded("BMP") + bytes(16 << 20), png_of(1 << 13, 1 << 13)]
+    check_places(images, [[0, 1], []], 1)
+    with pytest.raises(ApiError, match=text) as caught:
+        check_places(images, places, num_choices)
+    assert caught.value.status == 400

@@ -58,3 +58,22 @@ def test_what_it_can_do(tmp_path: Path, script: str, expected: str):
             timeout=60,
         )
     assert done.stdout.strip() == expected, done.stderr
+
+
+ENTER_WITH_MEMORY = """
+import os, sys
+from pathlib import Path
+from puna.worker.cage import enter
+from puna.worker.cage.program_rules import program_rules
+file = os.memfd_create("projector")
+os.write(file, b"GGUF")
+level = enter(program_rules(Path("/bin/bash"), Path(sys.argv[1]), file))
+print(level.landlock > 0, Path(f"/proc/self/fd/{file}").read_text())
+"""
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="the kernel has no Landlock")
+def test_files_in_memory_are_read_by_name(tmp_path: Path):
+    command = [sys.executable, "-c", ENTER_WITH_MEMORY, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "True GGUF", done.stderr
