@@ -61,6 +61,8 @@ class ProgramBuilder {
 
   // The stage for ops on such rows that comes next.
   int token_stage(Domain domain);
+  // Of the model, or of its prediction head where that is being built: each is run by itself.
+  int first_stage() const { return plan_.prediction ? static_cast<int>(plan_.prediction->begin) : 0; }
   void append(int token_stage, TokenOp op);
   int add_stage(Stage stage);  // what it reads and writes is to be said next
   void read(int buffer, int stage);

@@ -16,10 +16,13 @@ int64_t bias_floats(int64_t num_tokens) { return 2 * padded_tokens(num_tokens); 
 const float* bias_of(const EncoderAttentionStage& stage, int64_t head, int64_t num_tokens, float* scratch) {
   if (stage.by_distance == nullptr && stage.slopes == nullptr) return nullptr;
   float* zero = scratch + padded_tokens(num_tokens);
+  const int64_t first = 1 - num_tokens, end = padded_tokens(num_tokens);
+  if (stage.slopes != nullptr) {
+    for (int64_t d = first; d < end; ++d) zero[d] = -stage.slopes[head] * static_cast<float>(std::abs(d));
+    return zero;
+  }
   const float* near = stage.by_distance + head * (2 * kMostDistance + 1) + kMostDistance;
-  for (int64_t d = 1 - num_tokens; d < padded_tokens(num_tokens); ++d)
-    zero[d] = stage.slopes != nullptr ? -stage.slopes[head] * static_cast<float>(std::abs(d))
-                                      : near[std::clamp(d, -kMostDistance, kMostDistance)];
+  for (int64_t d = first; d < end; ++d) zero[d] = near[std::clamp(d, -kMostDistance, kMostDistance)];
   return zero;
 }
 

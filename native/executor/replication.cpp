@@ -43,8 +43,10 @@ void share_written(Plan& plan, const Stage& stage) {
       share(b);
   } else if (const auto* recurrence = std::get_if<RecurrenceStage>(&stage)) {
     share(recurrence->out);
-  } else if (std::holds_alternative<AttentionStage>(stage)) {
-    share(std::get<AttentionStage>(stage).out);
+  } else if (const auto* attention = std::get_if<AttentionStage>(&stage)) {
+    share(attention->out);
+  } else if (const auto* encoder = std::get_if<EncoderAttentionStage>(&stage)) {
+    share(encoder->out);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "matrix_units/tile_linear.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -306,6 +307,8 @@ void tile_linear(const LinearArgs& args, uint8_t* scratch) {
     const int64_t end = std::min(row + most_rows, args.row_end);
     for (int64_t r = row; r < end; r += kTile)
       unpack_rows(weight, r, parts, scratch + (r - row) / kTile * strip);
+    std::atomic_signal_fence(
+        std::memory_order_seq_cst);  // the compiler does not see that tiles are loaded from it
     for (int64_t token = 0; token < args.num_tokens; token += most_tokens)
       multiply_tokens(args, parts, token, std::min(token + most_tokens, args.num_tokens), row, end, scratch);
   }

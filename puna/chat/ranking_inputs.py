@@ -25,7 +25,7 @@ class PairsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def num_chars(self) -> int:
-        return sum(map(len, self.documents)) + len(self.query)
+        return sum(map(len, self.documents)) + len(self.query) * len(self.documents)
 
 
 def encode_pairs(request: PairsRequest, tokenizer: Tokenizer, template: str | None) -> list[list[int]]:

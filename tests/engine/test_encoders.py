@@ -59,6 +59,11 @@ def test_the_same_bits_in_any_company(name: str, weight_type: str, tmp_path: Pat
         assert len(results.tokens["reply"]) == 10
         assert embeddings(results) == alone
         engine.close()
+    engine = engine_with(backend, {"e": path})
+    for text in texts:  # each in a step of its own, by two threads; one of them has a single token
+        engine.submit(text)
+        assert embeddings(run_all(engine)) == {text.id: alone[text.id]}
+    engine.close()
     backend.close()
 
 

@@ -12,9 +12,9 @@ int64_t position_of(const RowRun& row, Domain domain) {
   return batch.positions[static_cast<size_t>(token_of(batch, domain, row.row))];
 }
 
-// Where a table for such rows is made: for tokens in what embeds them, which comes first.
+// Where a table for such rows is made: for tokens in what embeds them, with which a run begins.
 int table_stage(ProgramBuilder& builder, Domain domain) {
-  return domain == Domain::kTokens ? 0 : builder.token_stage(domain);
+  return domain == Domain::kTokens ? builder.first_stage() : builder.token_stage(domain);
 }
 
 // Cosines, then sines, of the position of each row's token. Layers with the same frequencies share a table.

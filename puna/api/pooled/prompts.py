@@ -100,15 +100,15 @@ class PooledPrompts(Generic[T]):
         )
 
 
-def in_parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Texts that are made into tokens together."""
+def in_parts(texts: Sequence[str], each: int = 0) -> Iterator[list[str]]:
+    """Texts that are made into tokens together. each: characters that come with every one of them."""
     part: list[str] = []
     num_chars = 0
     for text in texts:
-        if part and num_chars + len(text) > _PART_CHARS:
+        if part and num_chars + len(text) + each > _PART_CHARS:
             yield part
             part, num_chars = [], 0
         part.append(text)
-        num_chars += len(text)
+        num_chars += len(text) + each
     if part:
         yield part

@@ -63,7 +63,7 @@ async def _pairs(
     pool: TextPool, request: RankRequest, resident: ResidentModel
 ) -> AsyncIterator[list[list[int]]]:
     """Raises PromptError, WorkerDied."""
-    for part in in_parts(request.documents):
+    for part in in_parts(request.documents, each=len(request.query)):
         pairs = PairsRequest(query=request.query, documents=part, context_length=resident.context_length)
         yield await pool.encode_pairs(resident.text, pairs)
 
@@ -78,4 +78,7 @@ def _score(scores: Vector, *, as_probability: bool) -> float:
         raise ApiError(400, "a score is NaN or Inf")
     if not as_probability or len(scores) > 1:
         return score
-    return 1 / (1 + math.exp(-score)) if score > 0 else 1 - 1 / (1 + math.exp(score))
+    if score > 0:
+        return 1 / (1 + math.exp(-score))
+    odds = math.exp(score)
+    return odds / (1 + odds)

@@ -140,7 +140,6 @@ ENCODERS = {
     "BertModel": _BERT,
     "BertForMaskedLM": _BERT,
     "BertForSequenceClassification": _BERT_CLASSIFIER,
-    "CamembertModel": _BERT,
     "DistilBertModel": _DISTIL_BERT,
     "DistilBertForMaskedLM": _DISTIL_BERT,
     "RobertaModel": _ROBERTA,

@@ -28,7 +28,7 @@ def _cohere(config: Config, values: Hyperparameters) -> None:
     longest = config.integer("model_max_length", "max_position_embeddings")
     values["context_length"] = uint32(longest)
     values["logit_scale"] = float32(config.number("logit_scale"))
-    values["rope.scaling.type"] = string("none")
+    values.setdefault("rope.scaling.type", string("none"))
 
 
 def _cohere2(config: Config, values: Hyperparameters) -> None:

@@ -16,6 +16,7 @@ _MODULES = "modules.json"
 _KINDS = {"mean": 1, "cls": 2, "lasttoken": 3}
 _FLAGS = {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 2, "pooling_mode_lasttoken": 3}
 _RANK = 4
+_STEPS = ("Transformer", "Pooling", "Normalize")
 _RANKS = "ForSequenceClassification"
 
 
@@ -41,6 +42,9 @@ def pooling_values(files: Files, config: Config, family: Family) -> dict[str, Gg
 def _of_modules(files: Files) -> int | None:
     """None: nothing says it."""
     modules = files.json(_MODULES, list[_Module]) if _MODULES in files else []
+    for module in modules:
+        if not module.type.endswith(_STEPS):
+            raise ConversionError(f"{module.type[:100]!r}, which {_MODULES} names, is not supported")
     path = next((module.path for module in modules if module.type.endswith("Pooling")), None)
     if path is None:
         return None
@@ -48,9 +52,13 @@ def _of_modules(files: Files) -> int | None:
     if name not in files:
         raise ConversionError(f"{name[:100]!r}, which {_MODULES} names, is missing")
     said: dict[str, Any] = files.json(name, dict[str, Any])
-    for flag, kind in _FLAGS.items():
-        if said.get(flag) is True:
-            return kind
+    flags = [name for name, value in said.items() if name.startswith("pooling_mode_") and value is True]
+    if len(flags) > 1 or not _FLAGS.keys() >= set(flags):
+        raise ConversionError(
+            f"of {name[:100]!r} one of {', '.join(_FLAGS)} is supported, not {flags!r:.200}"
+        )
+    if flags:
+        return _FLAGS[flags[0]]
     return _number(said.get("pooling_mode"))
 
 

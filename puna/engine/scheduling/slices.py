@@ -158,5 +158,7 @@ def _fits(model: Model, sequence: Sequence, num_tokens: int) -> bool:
         if not model.policy.shift(sequence):
             return False
         sequence.num_shifts += 1
+        if sequence.head is not None:
+            sequence.head.state.forget()  # of a token at a position that is another's now
         sequence.record.shifted(sequence.num_discard)
     return sequence.table.grow(sequence.position + num_tokens)

@@ -117,8 +117,18 @@ def part_of(s: Slice) -> Part:
         sequence.table,
         _NO_TOKENS if sequence.pool is None else s.hidden,
         sequence.adapter,
-        None if sequence.head is None or not sequence.head.is_on else sequence.head.state,
+        _head_state(sequence),
     )
+
+
+def _head_state(sequence: Sequence) -> DeviceHeadState | None:
+    """None: its prediction head is off, and what it had of earlier tokens has a gap from now on."""
+    if (head := sequence.head) is None:
+        return None
+    if not head.is_on:
+        head.state.forget()
+        return None
+    return head.state
 
 
 def part_of_head(sequence: Sequence) -> Part:
