@@ -60,6 +60,7 @@ def restrict(rules: CageRules, version: int) -> None:
     try:
         for paths, rights in (
             (rules.readable, _READ),
+            (rules.listable, _READ_DIR),
             (rules.executable, _READ | _EXECUTE),
             (rules.devices, _DEVICE),
         ):

@@ -25,6 +25,8 @@ class CageRules:
     """Directories, which exist: files and directories in them may be read, made, changed, and removed."""
     newest_landlock: int = NEWEST_LANDLOCK
     """No newer version is used, as if the kernel were older; 0: none."""
+    listable: tuple[Path, ...] = ()
+    """Directories whose names, and those in directories below them, may be read, but no file."""
     executable: tuple[Path, ...] = ()
     """As `readable`, and what is in them may be executed: the process becomes another program, which loads
     libraries of its own. Without any, no memory is ever executable that was not before."""

@@ -233,7 +233,12 @@ _IOCTLS = (
     *(0x5421, 0x5450, 0x5451),  # FIONBIO, FIONCLEX, FIOCLEX
 )
 _AF_UNIX = 1
+_SOCK_STREAM = 1
+_SOCKET_TYPES = 0xF  # beside them: SOCK_NONBLOCK, SOCK_CLOEXEC
 _PRCTL_OPTIONS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
+
+_UNIX_STREAM = (Condition(0, _ALL_BITS, (_AF_UNIX,)), Condition(1, _SOCKET_TYPES, (_SOCK_STREAM,)))
+"""Others send to any address by sendmsg(2) and need not be connected."""
 
 READ_ONLY = {
     "open": (Condition(1, _O_CHANGES, (0,)),),
@@ -252,8 +257,8 @@ def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
         "mprotect": (Condition(2, _PROT_EXEC, (0,)),),
         "clone": (Condition(0, _CLONE_THREAD | _NEW_NAMESPACES, (_CLONE_THREAD,)),),
         "tgkill": (Condition(0, _ALL_BITS, (pid,)),),  # raise() and abort()
-        "socket": (Condition(0, _ALL_BITS, (_AF_UNIX,)),),
-        "socketpair": (Condition(0, _ALL_BITS, (_AF_UNIX,)),),
+        "socket": _UNIX_STREAM,
+        "socketpair": _UNIX_STREAM,
         "prctl": (Condition(0, _ALL_BITS, _PRCTL_OPTIONS),),
         "prlimit64": (Condition(0, _ALL_BITS, (0, pid)), Condition(2, _ALL_BITS, (0,), True)),  # reading it
         "fcntl": (Condition(1, _ALL_BITS, _FCNTL_COMMANDS),),

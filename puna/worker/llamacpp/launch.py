@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from puna.worker.cage import enter
-from puna.worker.cage.program_rules import program_rules
+from puna.worker.cage.program_rules import places_of, program_rules
 from puna.worker.calls import CallServer
 from puna.worker.child import begin
 from puna.worker.launch import child_environment
 from puna.worker.llamacpp.command import server_command, server_environment
 from puna.worker.llamacpp.messages import CROSSING, Launch
-from puna.worker.llamacpp.wheel import package_path, serve
+from puna.worker.llamacpp.wheel import package_places, serve
 
 
 def main() -> int:
@@ -28,8 +28,9 @@ def main() -> int:
     for descriptor in asked.descriptors:
         os.set_inheritable(descriptor, True)
     try:
-        program = Path(launch.settings.program) if launch.settings.program else package_path()
-        calls.answer(asked.call, enter(program_rules(program, directory, *asked.descriptors)))
+        program = launch.settings.program
+        places = places_of(Path(program)) if program else package_places()
+        calls.answer(asked.call, enter(program_rules(places, directory, *asked.descriptors)))
     except Exception as error:
         calls.fail(asked.call, error)
         return 1

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+from puna.worker.cage.program_rules import Places
 from puna.worker.llamacpp.messages import Launch
 
 _PACKAGE = "xllamacpp"
@@ -17,9 +18,12 @@ def is_installed() -> bool:
     return importlib.util.find_spec(_PACKAGE) is not None
 
 
-def package_path() -> Path:
-    """Its library, imported now: in a cage, nothing is. Raises ImportError."""
-    return Path(importlib.import_module(_PACKAGE).__file__ or "")
+def package_places() -> Places:
+    """Its own, and its libraries' where they are apart. It is imported now: in a cage, nothing is. Raises
+    ImportError.
+    """
+    package = Path(importlib.import_module(_PACKAGE).__file__ or "").resolve().parent
+    return Places((package, package.with_name(f"{_PACKAGE}.libs")))
 
 
 def serve(launch: Launch, model: int, projector: int | None = None) -> NoReturn:

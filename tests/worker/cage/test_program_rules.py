@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,9 @@ ENTER = """
 import os, sys
 from pathlib import Path
 from puna.worker.cage import enter
-from puna.worker.cage.program_rules import program_rules
+from puna.worker.cage.program_rules import places_of, program_rules
 directory, model, script = sys.argv[1:]
-level = enter(program_rules(Path("/bin/bash"), Path(directory), int(model)))
+level = enter(program_rules(places_of(Path("/bin/bash")), Path(directory), int(model)))
 assert not level.is_low, level
 os.execv("/bin/bash", ["bash", "-c", script])
 """
@@ -60,14 +61,46 @@ def test_what_it_can_do(tmp_path: Path, script: str, expected: str):
     assert done.stdout.strip() == expected, done.stderr
 
 
+ENTER_AT_HOME = """
+import os, sys
+from pathlib import Path
+from puna.worker.cage import enter
+from puna.worker.cage.program_rules import places_of, program_rules
+program, directory, script = sys.argv[1:]
+enter(program_rules(places_of(Path(program)), Path(directory)))
+os.execv(program, ["bash", "-c", script])
+"""
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="the kernel has no Landlock")
+@pytest.mark.parametrize("bin_name", [".", "bin"])
+def test_beside_a_program_only_libraries_are_read(tmp_path: Path, bin_name: str):
+    home, directory = tmp_path / "home", tmp_path / "directory"
+    for path in (home / bin_name, home / "lib", directory):
+        path.mkdir(parents=True, exist_ok=True)
+    program = home / bin_name / "llama-server"
+    shutil.copy("/bin/bash", program)
+    beside, libraries = program.parent, home / ("lib" if bin_name == "bin" else ".")
+    (libraries / "libggml.so.0").write_text("library\n")
+    (beside / "key").write_text("key\n")
+    (home / "lib" / "key").write_text("key\n")
+    script = (
+        f"for path in {libraries}/libggml.so.0 {beside}/key {home}/lib/key; do read -r line < $path;"
+        f" echo $line; line=; done; echo {libraries}/*.so*"
+    )
+    command = [sys.executable, "-c", ENTER_AT_HOME, str(program), str(directory), script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["library", str(libraries / "libggml.so.0")], done.stderr
+
+
 ENTER_WITH_MEMORY = """
 import os, sys
 from pathlib import Path
 from puna.worker.cage import enter
-from puna.worker.cage.program_rules import program_rules
+from puna.worker.cage.program_rules import places_of, program_rules
 file = os.memfd_create("projector")
 os.write(file, b"GGUF")
-level = enter(program_rules(Path("/bin/bash"), Path(sys.argv[1]), file))
+level = enter(program_rules(places_of(Path("/bin/bash")), Path(sys.argv[1]), file))
 print(level.landlock > 0, Path(f"/proc/self/fd/{file}").read_text())
 """
 
