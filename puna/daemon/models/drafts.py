@@ -28,9 +28,12 @@ class DraftModels:
     async def hold(
         self, loaded: LoadedModel, model: StoredModel, name: str | None
     ) -> AsyncIterator[str | None]:
-        """Its id; None if there is no room for it, or none is wanted. Raises, if one is named, the registry's
-        errors and ModelLoadError; WorkerDied.
+        """Its id; None if there is no room for it, none is wanted, or the model's engine has no use for it.
+        Raises, if one is named, the registry's errors and ModelLoadError; WorkerDied.
         """
+        if loaded.info.engine != "native":
+            yield None
+            return
         async with AsyncExitStack() as stack:
             draft = None
             if name is not None:

@@ -110,8 +110,10 @@ def completion(request: Request, prompt: list[int], shown: Sequence[str], max_to
 
 
 def with_images(request: Request, marker: str) -> dict[str, Any]:
-    """Fields of that body for a prompt with images. What stands for one can be written by nobody else."""
-    pieces = [piece.replace(marker, "") for piece in request.pieces]
+    """Fields of that body for a prompt with images. What stands for one can be written by nobody else: a text
+    has a space in its place, so that what is around it does not become another.
+    """
+    pieces = [piece.replace(marker, " ") for piece in request.pieces]
     prompt = {"prompt_string": marker.join(pieces), "multimodal_data": request.images}
     return {"prompt": prompt, "timings_per_token": True}
 

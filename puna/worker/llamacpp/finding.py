@@ -37,8 +37,9 @@ def find_server(configured: Path | None) -> FoundServer:
         if not (configured.is_file() and os.access(configured, os.X_OK)):
             raise NoServer(f"PUNA_LLAMA_SERVER: {configured} is no program")
         return FoundServer(str(configured.absolute()))
-    if found := shutil.which(PROGRAM):
-        return FoundServer(str(Path(found).absolute()))
+    # A relative one depends on where the daemon was started, which may be anybody's directory.
+    if (found := shutil.which(PROGRAM)) and Path(found).is_absolute():
+        return FoundServer(found)
     if is_installed():
         return FoundServer("")
     raise NoServer(HOW_TO_GET_ONE)

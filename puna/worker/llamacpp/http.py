@@ -65,8 +65,9 @@ class ServerClient:
         """Until its model is loaded, however long that takes."""
         while True:
             with suppress(httpx.HTTPError):
-                if (await self._http.get("/health")).status_code == httpx.codes.OK:
-                    return
+                async with self._http.stream("GET", "/health") as response:
+                    if response.status_code == httpx.codes.OK:
+                        return
             await asyncio.sleep(_POLL_S)
 
     async def get(self, path: str, kind: Any) -> Any:

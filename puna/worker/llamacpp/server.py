@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from contextlib import ExitStack, aclosing
 from typing import Any
 
@@ -122,11 +122,17 @@ class LlamaServer:
                 self._calls.fail(call, ProtocolError(f"{kind} is no message for the second engine"))
 
     def _submit(self, request: Request) -> None:
+        if (model := self._model) is None:
+            output = StepOutput(request_id=request.id, finish_reason="error", error="no model is loaded")
+            self._calls.tell(Outputs([output]))
+            return
         if len(self._running) >= self._settings.num_slots + self._settings.max_queue:
             self._calls.tell(Outputs([StepOutput(request_id=request.id, finish_reason="busy")]))
             return
         running = self._running[request.id] = _Running(request)
-        running.task = asyncio.create_task(self._serve(running))
+        running.task = asyncio.create_task(self._serve(model, running))
+        # A task that is cancelled before its first step runs none of its code.
+        running.task.add_done_callback(lambda _: self._running.pop(request.id, None))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -198,15 +204,8 @@ class LlamaServer:
         self._status = 1
         self._ended.set()
 
-    async def _serve(self, running: _Running) -> None:
+    async def _serve(self, model: ServedModel, running: _Running) -> None:
         """Tells outputs until the request is finished, or cancelled."""
-        try:
-            async with self._slots, aclosing(self._outputs(running)) as outputs:
-                async for output in outputs:
-                    self._calls.tell(Outputs([output]))
-        finally:
-            del self._running[running.request.id]
-
-    def _outputs(self, running: _Running) -> AsyncGenerator[StepOutput, None]:
-        assert self._model is not None, "a request before the model"
-        return self._model.outputs(running.request, running.may_go_on)
+        async with self._slots, aclosing(model.outputs(running.request, running.may_go_on)) as outputs:
+            async for output in outputs:
+                self._calls.tell(Outputs([output]))

@@ -237,8 +237,8 @@ def test_embeddings(served: Served):
 
 
 def test_images_go_with_a_text_in_which_nobody_else_can_have_marked_one(served: Served):
-    body = served.body(request(images=[b"red", b"blue"], pieces=["a<M>", "b", "<M>"]))
-    assert body["prompt"] == {"prompt_string": "a<M>b<M>", "multimodal_data": ["cmVk", "Ymx1ZQ=="]}
+    body = served.body(request(images=[b"red", b"blue"], pieces=["a<M>", "b", "<<M>M>"]))
+    assert body["prompt"] == {"prompt_string": "a <M>b<M>< M>", "multimodal_data": ["cmVk", "Ymx1ZQ=="]}
 
 
 def test_a_reply_to_images_ends_with_the_context(served: Served):
