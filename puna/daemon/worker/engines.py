@@ -99,7 +99,7 @@ class Engines:
                 return await self._host(model_id, source, name, wishes)
             except NoServer as error:
                 raise ModelLoadError(str(error)) from error
-        is_one_file = len(source.descriptors) == 1
+        is_one_file = len(source.descriptors) <= 1
         if self._settings.engine == "auto" and not self._settings.prefers_native and is_one_file:
             with suppress(NoServer):
                 return await self._host(model_id, source, name, wishes)
