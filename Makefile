@@ -58,7 +58,7 @@ soak:               ## half an hour of mixed load: nothing grows; ARGS="--minute
 # Tests whose native code runs in their own process.
 SANITIZED_TESTS := tests/hostile/test_gguf_files.py tests/hostile/test_adapters.py tests/gguf tests/kernels \
   tests/executor tests/sampler tests/tokenizer tests/backends tests/kv/test_arena.py tests/engine/test_adapters.py \
-  tests/engine/test_grammar_vocabulary.py tests/convert/test_quantization.py
+  tests/engine/grammars/test_grammar_vocabulary.py tests/convert/test_quantization.py
 # Python needs the sanitizers' library, and what it intercepts, from its start; its own leaks don't matter.
 SANITIZED := LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) libstdc++.so.6" \
   ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1

@@ -25,7 +25,7 @@ from puna.engine.sequences.sequence import Sequence
 from puna.engine.speculation import drafting
 from puna.engine.steps import execution
 from puna.kv import BLOCK_TOKENS, PrefixTree, SequenceTable
-from tests.engine.fake_threads import FakeThreads
+from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native

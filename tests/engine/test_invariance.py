@@ -22,8 +22,8 @@ from puna.gguf import GgufFile
 from puna.kv import BLOCK_TOKENS
 from puna.tokenizer import Tokenizer, load_tokenizer
 from tests.adapters import write_adapter
-from tests.engine.fake_threads import PromptThreads
-from tests.engine.saved_sessions import load, save
+from tests.engine.offload.fake_threads import PromptThreads
+from tests.engine.offload.saved_sessions import load, save
 from tests.forward import load_file
 from tests.heads import write_predicting
 from tests.tiny import TINY, write_tiny

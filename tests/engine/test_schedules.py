@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.engine.memory.load_errors import ModelDoesNotFit
-from tests.engine.fake_threads import FakeThreads
+from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,
     GREEDY,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.test_warm_prefixes import PROMPT, Desk
+from tests.engine.offload.test_warm_prefixes import PROMPT, Desk
 from tests.hostile.state import CONTENT, KIND, Damage, date_in_future, swap
 
 pytestmark = pytest.mark.native

@@ -14,8 +14,8 @@ from puna.engine import EngineCore
 from puna.engine.offload.session_status import SessionError
 from puna.kv.saved_sessions import SavedSessions
 from puna.kv.session_manifest import SavedSessionError
-from tests.engine.saved_sessions import load, save
-from tests.engine.test_engine_sessions import cached_tokens, pinned, saving_engine, talk
+from tests.engine.offload.saved_sessions import load, save
+from tests.engine.offload.test_engine_sessions import cached_tokens, pinned, saving_engine, talk
 from tests.hostile.state import CONTENT, KIND, swap
 
 pytestmark = pytest.mark.native

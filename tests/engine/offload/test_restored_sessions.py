@@ -9,8 +9,8 @@ import pytest
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
 from puna.kv.session_manifest import SavedSessionMismatch
-from tests.engine.fake_threads import PromptThreads
-from tests.engine.saved_sessions import load, save
+from tests.engine.offload.fake_threads import PromptThreads
+from tests.engine.offload.saved_sessions import load, save
 from tests.forward import load_file
 
 pytestmark = pytest.mark.native

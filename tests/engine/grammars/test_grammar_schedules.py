@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from puna._native import ReplyGrammar
 from puna.engine import EngineCore, Request, SamplingParams
 from puna.engine.grammars.limits import COMPILE_S
+from tests.engine.grammars.test_grammars import GRAMMARS, PIECES, grammar_engine
 from tests.engine.test_embeddings import POOLINGS, embed_request
-from tests.engine.test_grammars import GRAMMARS, PIECES, grammar_engine
 from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, run_all, toy_request
 
 pytestmark = pytest.mark.native

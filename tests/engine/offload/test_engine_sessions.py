@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from puna.engine import EngineCore, Request
 from puna.engine.offload.session_status import NEEDS_PREFIX_TREE, UnknownSession
-from tests.engine.fake_threads import FakeThreads, PromptThreads
-from tests.engine.saved_sessions import load, save
+from tests.engine.offload.fake_threads import FakeThreads, PromptThreads
+from tests.engine.offload.saved_sessions import load, save
 from tests.engine.toy import POISON, Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
 pytestmark = pytest.mark.native

@@ -8,7 +8,7 @@ import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
-from tests.engine.fake_threads import FakeThreads
+from tests.engine.offload.fake_threads import FakeThreads
 from tests.forward import load_file
 from tests.tiny import TINY, write_tiny
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.engine.observation.recorder import Recorder
-from tests.engine.recording import Clock
+from tests.engine.observation.recording import Clock
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from puna._native import NativeError, NgramDrafter, StepCosts, draft_from_text
-from tests.engine.reference_drafts import LONGEST_MATCH, NgramSpeculator, plan_drafts
+from tests.engine.speculation.reference_drafts import LONGEST_MATCH, NgramSpeculator, plan_drafts
 
 pytestmark = pytest.mark.native
 

@@ -8,7 +8,7 @@ import pytest
 
 from puna.engine.observation.recorder import Recorder
 from puna.engine.observation.trace import MAX_EVENTS, MAX_STEPS
-from tests.engine.recording import MS, Clock, run_step, submit
+from tests.engine.observation.recording import MS, Clock, run_step, submit
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,7 @@ from puna.kv import Budget
 from puna.kv.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
-from tests.engine.fake_threads import FakeThreads
+from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import ToyClock
 from tests.engine.toy_memory import ToyMemory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from puna.kv import BLOCK_TOKENS
-from tests.engine.disk_desk import Desk
+from tests.engine.offload.disk_desk import Desk
 from tests.engine.toy import STATE_BYTES, ToyModel, expected_tokens
 
 pytestmark = pytest.mark.native

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puna.engine.observation.metrics import LATENCY_BOUNDS_S, STEP_BOUNDS_S, Histogram
-from tests.engine.recording import MS, run_step, submit
+from tests.engine.observation.recording import MS, run_step, submit
 
 pytestmark = pytest.mark.unit
 

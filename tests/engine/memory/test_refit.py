@@ -9,7 +9,7 @@ import pytest
 
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings
-from tests.engine.test_warm_prefixes import Desk
+from tests.engine.offload.test_warm_prefixes import Desk
 from tests.engine.toy import (
     BLOCK_BYTES,
     COARSE,

@@ -12,7 +12,7 @@ from puna.engine.offload.saving import prefix_save
 from puna.kv import BLOCK_TOKENS
 from puna.kv.block_files import HEADER_BYTES, BlockFiles
 from puna.kv.write_allowance import WriteAllowance
-from tests.engine.disk_desk import OTHER, PROMPT, Desk
+from tests.engine.offload.disk_desk import OTHER, PROMPT, Desk
 from tests.engine.toy import BLOCK_BYTES, STATE_BYTES, ToyModel, expected_tokens, run_all
 
 pytestmark = pytest.mark.native

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from puna.engine import EngineCore
 from puna.kv import BLOCK_TOKENS
-from tests.engine.fake_threads import FakeThreads
+from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import Results, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 
 PROMPT = [i % 7 for i in range(20 * BLOCK_TOKENS + 5)]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from puna.engine.offload.disk import PATIENCE_S
 from puna.engine.offload.session_status import SessionError
-from tests.engine.saved_sessions import save
-from tests.engine.test_warm_prefixes import PROMPT, Desk
+from tests.engine.offload.saved_sessions import save
+from tests.engine.offload.test_warm_prefixes import PROMPT, Desk
 from tests.engine.toy import ToyModel, expected_tokens, run_all
 
 pytestmark = pytest.mark.native
