@@ -433,10 +433,13 @@ class VocabularyBuilder:
         """
     def character_pairs(self, merges: list[str] | GgufTexts, word_pattern: str) -> bytes:
         """As byte_pairs, of a vocabulary written in characters; others become bytes, "<0x0A>"."""
-    def unigram(self, scores: bytes, unknown_score: float, char_map: bytes) -> bytes:
-        """scores: float32 of each token, finite, or -infinity if it is not to be found in text. char_map: as
-        SentencePiece compiles it; empty: none. NativeError if it is damaged, or for a token to be found of
-        more than 512 bytes. unknown_score: of a character that is no token.
+    def set_char_map(self, char_map: bytes) -> None:
+        """What a unigram vocabulary makes of characters first, as SentencePiece compiles it. NativeError if
+        it is damaged.
+        """
+    def unigram(self, scores: bytes, unknown_score: float) -> bytes:
+        """scores: float32 of each token, finite, or -infinity if it is not to be found in text. NativeError
+        for a token to be found of more than 512 bytes. unknown_score: of a character that is no token.
         """
     def sentencepiece(self, scores: bytes) -> bytes:
         """The vocabulary. scores: float32 of each token. The GIL is released for most of it."""

@@ -115,9 +115,8 @@ nb::bytes sentencepiece(const VocabularyBuilder& builder, const nb::bytes& score
   return made([&] { return builder.sentencepiece(floats(scores)); });
 }
 
-nb::bytes unigram(const VocabularyBuilder& builder, const nb::bytes& scores, float unknown_score,
-                  const nb::bytes& char_map) {
-  return made([&] { return builder.unigram(floats(scores), unknown_score, view(char_map)); });
+nb::bytes unigram(const VocabularyBuilder& builder, const nb::bytes& scores, float unknown_score) {
+  return made([&] { return builder.unigram(floats(scores), unknown_score); });
 }
 
 size_t checked(const Vocabulary& vocabulary, int64_t token) {
@@ -253,7 +252,11 @@ void bind_tokenizer(nb::module_& m) {
       .def("character_pairs", &character_pairs, "merges"_a, "word_pattern"_a)
       .def("character_pairs", &character_pairs_of_file, "merges"_a, "word_pattern"_a)
       .def("sentencepiece", &sentencepiece, "scores"_a)
-      .def("unigram", &unigram, "scores"_a, "unknown_score"_a, "char_map"_a)
+      .def(
+          "set_char_map",
+          [](VocabularyBuilder& builder, const nb::bytes& char_map) { builder.set_char_map(view(char_map)); },
+          "char_map"_a)
+      .def("unigram", &unigram, "scores"_a, "unknown_score"_a)
       .def("word_pieces",
            [](const VocabularyBuilder& builder) { return made([&] { return builder.word_pieces(); }); });
   bind_vocabulary(m);

@@ -163,8 +163,8 @@ std::vector<uint8_t> VocabularyBuilder::pack(const Tables& tables) const {
   packer.add(kAlwaysFound, finder(false));
   packer.add(kAllFound, finder(true));
   packer.add(kWordPattern, tables.word_pattern);
-  packer.add(kCharMap, tables.char_map);
-  packer.add(kReplacements, tables.replacements);
+  packer.add(kCharMap, char_map_);
+  packer.add(kReplacements, replacements_);
   packer.add(kUserDefined, tables.user_defined);
   packer.add(kReaches, tables.reaches);
   return packer.finish();

@@ -40,10 +40,11 @@ class VocabularyBuilder {
   std::vector<uint8_t> character_pairs(const std::vector<std::string_view>& merges,
                                        std::string_view word_pattern) const;
 
-  // scores: of each token, all finite but those of tokens that are not sought in text. char_map: as
-  // SentencePiece compiles it; empty: none. Error: a map that is damaged, or as word_pieces.
-  std::vector<uint8_t> unigram(std::vector<float> scores, float unknown_score,
-                               std::string_view char_map) const;
+  // What a unigram vocabulary makes of characters first, as SentencePiece compiles it. Error: it is damaged.
+  void set_char_map(std::string_view char_map);
+
+  // scores: of each token, all finite but those of tokens that are not sought in text. Error: as word_pieces.
+  std::vector<uint8_t> unigram(std::vector<float> scores, float unknown_score) const;
 
   // Words begin with U+2581 in it, as llama.cpp's converter writes them. Error: a token that is too long to
   // be looked for at each place of a text.
@@ -68,6 +69,8 @@ class VocabularyBuilder {
   std::vector<TextSlot> index_;
   std::vector<uint8_t> traits_;
   Conventions conventions_;
+  std::vector<uint32_t> char_map_;
+  std::string replacements_;
 };
 
 }  // namespace puna

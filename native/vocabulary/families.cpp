@@ -56,8 +56,18 @@ std::vector<uint8_t> VocabularyBuilder::sentencepiece(std::vector<float> scores)
   return pack(tables);
 }
 
-std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float unknown_score,
-                                                std::string_view char_map) const {
+void VocabularyBuilder::set_char_map(std::string_view char_map) {
+  uint32_t num_bytes = 0;  // of nodes
+  if (char_map.size() >= sizeof num_bytes) std::memcpy(&num_bytes, char_map.data(), sizeof num_bytes);
+  if (num_bytes == 0 || num_bytes >= char_map.size() - sizeof num_bytes)
+    throw Error("the map of characters is cut short");
+  char_map_.resize(num_bytes / sizeof(uint32_t));
+  std::memcpy(char_map_.data(), char_map.data() + sizeof num_bytes, char_map_.size() * sizeof(uint32_t));
+  replacements_ = char_map.substr(sizeof num_bytes + num_bytes);
+  CharMap(char_map_, replacements_);  // it says what is wrong
+}
+
+std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float unknown_score) const {
   if (scores.size() != size()) throw Error("there must be one score for each token");
   std::vector<uint16_t> reaches = this->reaches(scores);
   Tables tables{.algorithm = Algorithm::kUnigram,
@@ -66,18 +76,7 @@ std::vector<uint8_t> VocabularyBuilder::unigram(std::vector<float> scores, float
                 .before_space = characters_before_space(),
                 .unknown_score = unknown_score,
                 .reaches = std::move(reaches)};
-  if (!char_map.empty()) {
-    uint32_t num_bytes = 0;  // of nodes
-    if (char_map.size() >= sizeof num_bytes) std::memcpy(&num_bytes, char_map.data(), sizeof num_bytes);
-    if (num_bytes == 0 || num_bytes >= char_map.size() - sizeof num_bytes)
-      throw Error("the map of characters is cut short");
-    tables.char_map.resize(num_bytes / sizeof(uint32_t));
-    std::memcpy(tables.char_map.data(), char_map.data() + sizeof num_bytes,
-                tables.char_map.size() * sizeof(uint32_t));
-    tables.replacements = char_map.substr(sizeof num_bytes + num_bytes);
-    CharMap(tables.char_map, tables.replacements);  // it says what is wrong
-    tables.user_defined = user_defined();
-  }
+  if (!char_map_.empty()) tables.user_defined = user_defined();
   return pack(tables);
 }
 

@@ -19,8 +19,6 @@ struct VocabularyBuilder::Tables {
   std::vector<uint32_t> before_space = {};
   std::string_view word_pattern = {};
   float unknown_score = 0;
-  std::vector<uint32_t> char_map = {};
-  std::string_view replacements = {};
   std::vector<int32_t> user_defined = {};
   std::vector<uint16_t> reaches = {};
 };

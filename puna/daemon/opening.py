@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from puna.backends.base import ModelLoadError, ModelSource
@@ -22,13 +22,23 @@ from puna.registry.local.local_models import LocalModels
 from puna.registry.store.files.reported import reported
 
 
+@dataclass(eq=False)
+class _Making:
+    """A header that is being made."""
+
+    task: asyncio.Task[None]
+    num_waiting: int = 0
+
+
 class ModelOpener:
-    """Of directories of safetensors it makes the headers, once for all who wait for one."""
+    """Of directories of safetensors it makes the headers, once for all who wait for one; the last one who
+    stops waiting ends it.
+    """
 
     def __init__(self, converter: Converter, local: LocalModels) -> None:
         self._converter = converter
         self._local = local
-        self._making: dict[Path, asyncio.Task[None]] = {}
+        self._making: dict[Path, _Making] = {}
 
     async def open(self, model: ModelEntry, *, sees: bool = False) -> ModelSource:
         """For the caller to close. sees: with its projector's file. Raises MissingBlob, StoreError,
@@ -56,47 +66,53 @@ class ModelOpener:
             source.close()
 
     async def close(self) -> None:
-        for task in self._making.values():
+        tasks = [making.task for making in self._making.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._making.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _open_directory(self, model: LocalDirectory) -> ModelSource:
         try:
             descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
         except FileNotFoundError:
-            if (making := self._making.get(model.header)) is None:
-                making = self._making[model.header] = asyncio.create_task(self._make_header(model))
-                making.add_done_callback(lambda task: self._made(model.header, task))
-            await asyncio.shield(making)  # others may wait for it, too
+            await self._header(model)
             try:
                 descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
             except FileNotFoundError as error:  # somebody has just cleared it away
                 raise StoreError(f"the header of {model.name.short} is gone") from error
         return ModelSource(model.name.short, descriptors)
 
-    def _made(self, header: Path, task: asyncio.Task[None]) -> None:
-        del self._making[header]
-        if not task.cancelled():
-            task.exception()  # who still waits is told
+    async def _header(self, model: LocalDirectory) -> None:
+        """Until it is there."""
+        if (making := self._making.get(model.header)) is None:
+            making = self._making[model.header] = _Making(asyncio.create_task(self._make_header(model)))
+        making.num_waiting += 1
+        try:
+            await asyncio.shield(making.task)
+        finally:
+            making.num_waiting -= 1
+            if not making.num_waiting:
+                if self._making.get(model.header) is making:
+                    del self._making[model.header]  # who asks now begins anew
+                making.task.cancel()
+                await asyncio.wait({making.task})
 
     async def _make_header(self, model: LocalDirectory) -> None:
-        files = await asyncio.to_thread(model.open_files)
+        files = await in_thread(lambda _: model.open_files(), lambda files: _close_all(files.values()))
         try:
-            temporary, output = await asyncio.to_thread(_new_file, model.header.parent)
+            temporary, output = await in_thread(lambda _: _new_file(model.header.parent), _discard)
             try:
                 async with aclosing(self._converter.convert(files, output, ConvertJob("header"))) as steps:
                     async for _ in steps:
                         pass
                 model.check_same(files)
-                await asyncio.to_thread(self._put, temporary, model.header)
+                await in_thread(lambda _: self._put(temporary, model.header))
             except ConversionError as error:
                 raise ModelLoadError(f"{model.name.short}: {error}") from error
             finally:
-                os.close(output)
-                with suppress(OSError):
-                    temporary.unlink(missing_ok=True)
+                _discard((temporary, output))
         finally:
-            _close_all(tuple(files.values()))
+            _close_all(files.values())
 
     def _put(self, temporary: Path, header: Path) -> None:
         with reported("cannot write a header"):
@@ -119,7 +135,15 @@ async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSourc
     return ModelSource(model.name.short, (descriptor,))
 
 
-def _close_all(descriptors: tuple[int, ...]) -> None:
+def _discard(file: tuple[Path, int]) -> None:
+    """Unless it has got another name."""
+    path, descriptor = file
+    os.close(descriptor)
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 

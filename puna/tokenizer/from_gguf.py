@@ -157,9 +157,11 @@ def _unigram(fields: Fields) -> bytes:
     lowest = scores[kinds == TokenKind.NORMAL].min(initial=_MAX_SCORE)
     scores[kinds == TokenKind.USER_DEFINED] = 0
     scores[~np.isin(kinds, (TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED))] = -np.inf
-    char_map = fields.octets(f"{_PREFIX}precompiled_charsmap", MAX_CHAR_MAP)
-    with _naming("precompiled_charsmap" if char_map else "tokens"):
-        return builder.unigram(scores.tobytes(), float(lowest - _UNKNOWN_PENALTY), char_map)
+    if char_map := fields.octets(f"{_PREFIX}precompiled_charsmap", MAX_CHAR_MAP):
+        with _naming("precompiled_charsmap"):
+            builder.set_char_map(char_map)
+    with _naming("tokens"):
+        return builder.unigram(scores.tobytes(), float(lowest - _UNKNOWN_PENALTY))
 
 
 def _word_pieces(fields: Fields) -> bytes:

@@ -11,9 +11,10 @@ import pytest
 from puna.cli import connection
 from puna.cli.connection import connect_or_start
 from puna.cli.errors import CliError, NotRunning
-from puna.cli.models.import_gguf import is_path, model_name_of
+from puna.cli.models.import_gguf import is_path, link_in_place, model_name_of
 from puna.config.settings import Settings
 from puna.registry import ModelName
+from puna.registry.local.linked import link
 
 pytestmark = pytest.mark.unit
 
@@ -258,6 +259,20 @@ def test_what_is_a_path(tmp_path, monkeypatch):
 def test_a_file_name_becomes_a_valid_model_name(tmp_path, file_name, name):
     assert model_name_of(tmp_path / file_name) == name
     ModelName.parse(name)
+
+
+@pytest.mark.parametrize("has_earlier", [True, False])
+def test_a_link_that_no_server_finds_is_taken_back(server, client, tmp_path, has_earlier):
+    links, directory = tmp_path / "links", tmp_path / "model"
+    directory.mkdir()
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        (directory / file).write_text("{}")
+    if has_earlier:
+        link(links, "model", tmp_path / "earlier")
+    server.answers["GET", "/api/local"] = {"models": []}
+    assert link_in_place(client, directory, links) is None
+    found = [path.readlink() for path in links.iterdir()]
+    assert found == ([tmp_path / "earlier"] if has_earlier else [])
 
 
 # Starting the server

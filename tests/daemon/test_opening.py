@@ -27,8 +27,12 @@ FILES = ("config.json", "model-1.safetensors", "model-2.safetensors", "tokenizer
 class FakeConverter(Converter):
     """Writes the names that it was given."""
 
-    def __init__(self, directory: Path, *, fails: bool = False, changes: bool = False) -> None:
-        self.num_runs = 0
+    def __init__(
+        self, directory: Path, *, fails: bool = False, changes: bool = False, hangs: bool = False
+    ) -> None:
+        self.num_runs = self.num_open = 0
+        self.hangs = hangs
+        self.is_running = asyncio.Event()
         self._directory, self._fails, self._changes = directory, fails, changes
 
     async def convert(
@@ -37,8 +41,13 @@ class FakeConverter(Converter):
         self.num_runs += 1
         assert job.kind == "header"
         os.write(output, " ".join(files).encode())
-        yield ConvertProgress("half", 1, 2)
-        await asyncio.sleep(0)
+        self.num_open += 1
+        try:
+            yield ConvertProgress("half", 1, 2)
+            self.is_running.set()
+            await (asyncio.Event().wait() if self.hangs else asyncio.sleep(0))
+        finally:
+            self.num_open -= 1
         if self._changes:
             (self._directory / FILES[0]).write_text("other")
         if self._fails:
@@ -72,6 +81,10 @@ def left(local: LocalModels) -> list[str]:
     return [path.name for path in (local.in_place / "headers").iterdir()]
 
 
+def num_descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
 def test_who_comes_meanwhile_waits_for_the_same_header(directory: Path, local: LocalModels):
     converter, model = FakeConverter(directory), found(local)
     opener = ModelOpener(converter, local)
@@ -86,6 +99,29 @@ def test_who_comes_meanwhile_waits_for_the_same_header(directory: Path, local: L
 
     asyncio.run(main())
     assert converter.num_runs == 1
+    assert left(local) == [model.header.name]
+
+
+def test_the_last_one_who_stops_waiting_ends_it(directory: Path, local: LocalModels):
+    converter, model = FakeConverter(directory, hangs=True), found(local)
+    opener = ModelOpener(converter, local)
+
+    async def main() -> None:
+        before = num_descriptors()
+        waiting = [asyncio.create_task(opener.open(model)) for _ in range(2)]
+        await converter.is_running.wait()
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+        assert len(left(local)) == converter.num_open == 1
+        waiting[1].cancel()
+        await asyncio.wait(waiting)
+        assert (left(local), converter.num_open) == ([], 0)
+        assert num_descriptors() == before
+        converter.hangs = False
+        (await opener.open(model)).close()
+
+    asyncio.run(main())
+    assert converter.num_runs == 2
     assert left(local) == [model.header.name]
 
 

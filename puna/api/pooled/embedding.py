@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
@@ -103,7 +103,7 @@ def _pooling(request: EmbedRequest, resident: ResidentModel) -> Pooling:
 
 async def _encoded_parts(
     pool: TextPool, request: EmbedRequest, resident: ResidentModel, texts: Sequence[str]
-) -> AsyncIterator[list[list[int]]]:
+) -> AsyncGenerator[list[list[int]], None]:
     """Raises PromptError, WorkerDied."""
     for part in in_parts(texts):
         inputs = InputsRequest(texts=part, context_length=resident.context_length, truncate=request.truncate)

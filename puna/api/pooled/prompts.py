@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from puna.api.options import Options
@@ -13,6 +14,7 @@ from puna.api.requests import ModelRequest
 from puna.daemon.runtime import ResidentModel, Runtime
 from puna.engine.request import GenerationError, Request
 from puna.gguf.pooling import Pooling
+from puna.registry.first_error import first_of
 
 _MOST_AT_ONCE = 256
 """Prompts of a request that the engine has at the same time: some steps' worth of short ones."""
@@ -45,27 +47,24 @@ class PooledPrompts(Generic[T]):
         self._resident = resident
         self._options = options
         self._finish = finish
-        self._has_failed = False
         self._room = asyncio.Semaphore(max(min(_MOST_AT_ONCE, runtime.settings.max_queue), 1))
 
-    async def compute(self, parts: AsyncIterator[list[list[int]]], pooling: Pooling) -> list[T]:
-        """Of prompts, in their order. The engine works while later ones still become tokens.
+    async def compute(self, parts: AsyncGenerator[list[list[int]], None], pooling: Pooling) -> list[T]:
+        """Of prompts, in their order. The engine works while later ones still become tokens. Where one fails,
+        all others end.
 
         Raises what `parts` and `finish` raise, GenerationError, ServerBusy, WorkerDied.
         """
         tasks: list[asyncio.Task[T]] = []
         try:
-            async for part in parts:
-                for tokens in part:
-                    await self._room.acquire()
-                    tasks.append(asyncio.create_task(self._computed(tokens, pooling)))
-                if self._has_failed:
-                    break
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            async with asyncio.TaskGroup() as group, aclosing(parts):
+                async for part in parts:
+                    for tokens in part:
+                        await self._room.acquire()
+                        tasks.append(group.create_task(self._computed(tokens, pooling)))
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None
+        return [task.result() for task in tasks]
 
     async def _computed(self, tokens: list[int], pooling: Pooling) -> T:
         """Gives its place back."""
@@ -77,9 +76,6 @@ class PooledPrompts(Generic[T]):
                         self.num_tokens += len(tokens)
                         return self._finish(array("f", output.embedding))
             raise GenerationError("the request has no end")
-        except BaseException:
-            self._has_failed = True
-            raise
         finally:
             self._room.release()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from puna.api.checks import check_extensions
@@ -61,7 +61,7 @@ async def rank(context: ApiContext, request: RankRequest, *, as_probability: boo
 
 async def _pairs(
     pool: TextPool, request: RankRequest, resident: ResidentModel
-) -> AsyncIterator[list[list[int]]]:
+) -> AsyncGenerator[list[list[int]], None]:
     """Raises PromptError, WorkerDied."""
     for part in in_parts(request.documents, each=len(request.query)):
         pairs = PairsRequest(query=request.query, documents=part, context_length=resident.context_length)

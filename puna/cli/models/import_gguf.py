@@ -12,7 +12,7 @@ from puna.cli.create.upload import upload
 from puna.cli.errors import CliError, ServerError
 from puna.cli.output.progress import progress_display, show_statuses
 from puna.registry.local.directory_files import directory_files
-from puna.registry.local.linked import NAMESPACE, link, unlink
+from puna.registry.local.linked import NAMESPACE, link, target_of, unlink
 
 
 def is_path(model: str) -> bool:
@@ -45,16 +45,20 @@ def name_in_place(client: Client, path: Path) -> str | None:
 
 def link_in_place(client: Client, path: Path, links: Path) -> str | None:
     """Links to a directory of safetensors from where a server of the same user finds it: its name there.
-    None, and no link, if the server does not find it.
+    None, and the links are what they were, if the server does not find it.
     """
     if not is_local(client.host) or not directory_files(path):
         return None
     name = model_name_of(path.absolute()).removeprefix(f"{NAMESPACE}/")
     with suppress(OSError):
+        earlier = target_of(links, name)
         link(links, name, path.resolve())
         if found := name_in_place(client, path):
             return found
-        unlink(links, name)
+        if earlier is None:
+            unlink(links, name)
+        else:
+            link(links, name, earlier)
     return None
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from puna.registry.errors import StoreError, UnsupportedModel
 from puna.registry.local.directory_files import SUFFIX
 from puna.registry.local.local_model import LocalModel, identity_of
+from puna.registry.store.blob_holds import is_at
+from puna.registry.store.files.file_lock import share_lock
 from puna.registry.store.files.regular_file import open_regular
 
 _MAX_SHARDS = 60
@@ -54,7 +56,7 @@ class LocalDirectory(LocalModel):
         header yet, StoreError.
         """
         with ExitStack() as opened:
-            descriptors = [os.open(self.header, os.O_RDONLY | os.O_CLOEXEC)]
+            descriptors = [self._open_header()]
             opened.callback(os.close, descriptors[0])
             for name, descriptor in self.open_files().items():
                 if name.endswith(SUFFIX):
@@ -64,6 +66,18 @@ class LocalDirectory(LocalModel):
                     os.close(descriptor)
             opened.pop_all()
         return tuple(descriptors)
+
+    def _open_header(self) -> int:
+        """Nobody removes it for as long as it is open."""
+        descriptor = os.open(self.header, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            share_lock(descriptor)
+            if not is_at(self.header, descriptor):
+                raise FileNotFoundError(self.header)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def open(self) -> int:
         raise UnsupportedModel(f"model '{self.name.short}' is no GGUF file: create a model from it")

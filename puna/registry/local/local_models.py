@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
@@ -14,8 +15,10 @@ from puna.registry.local.local_directory import LocalDirectory
 from puna.registry.local.local_file import LocalFile, choose
 from puna.registry.local.local_model import LocalModel, description_of, local_model
 from puna.registry.name import ModelName
+from puna.registry.store.blob_holds import unheld
 
 _HEADERS = "headers"
+_MIN_AGE_S = 3600.0
 
 
 class LocalModels(NamedTuple):
@@ -48,22 +51,32 @@ class LocalModels(NamedTuple):
                 models.append(self._model(file))
         return sorted(models, key=lambda model: model.name.key)
 
-    def forget(self, model: LocalModel) -> bool:
-        """Whether it was only a link, and is removed now, as its header is. Raises OSError."""
-        if self.links is None or model.source != linked.SOURCE or not isinstance(model, LocalDirectory):
+    def forget(self, name: ModelName) -> bool:
+        """Whether the name is that of a link, which is removed now, as its header is; its directory need not
+        be there any more. Raises OSError.
+        """
+        link = self.links and linked.link_named(self.links, name)
+        if link is None:
             return False
-        linked.unlink(self.links, model.name.model)
-        model.header.unlink(missing_ok=True)
+        model = self.find(name)
+        link.unlink()
+        if isinstance(model, LocalDirectory):
+            model.header.unlink(missing_ok=True)
         return True
 
     def remove_unused_headers(self) -> None:
-        """What is left of directories that have changed or are gone. Raises OSError."""
+        """What is left of directories that have changed or are gone. Another daemon may find directories that
+        this one does not: what somebody has open stays, and what is younger than an hour. Raises OSError.
+        """
         if self.in_place is None:
             return
         used = {model.header for model in self.find_all() if isinstance(model, LocalDirectory)}
         for path in (self.in_place / _HEADERS).glob("*.gguf"):
-            if path not in used:
-                path.unlink(missing_ok=True)
+            if path in used or time.time() - path.stat().st_mtime < _MIN_AGE_S:
+                continue
+            with unheld(path) as is_free:
+                if is_free:
+                    path.unlink(missing_ok=True)
 
     def _model(self, file: LocalFile) -> LocalModel:
         if file.directory is None or self.in_place is None:

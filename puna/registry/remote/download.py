@@ -16,6 +16,7 @@ from typing import NamedTuple, ParamSpec
 import httpx
 
 from puna.registry.errors import PullError, RemoteError
+from puna.registry.first_error import first_of
 from puna.registry.remote.client import RegistryClient
 from puna.registry.store.part_files import Part
 from puna.registry.store.partial_blob import PartialBlob
@@ -183,11 +184,3 @@ class BlobDownload:
     async def _in_thread(self, function: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
         call = partial(function, *arguments, **named)
         await asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-
-def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What went wrong first, of tasks of which each has its own."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

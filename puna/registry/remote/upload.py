@@ -13,8 +13,9 @@ import httpx
 
 from puna.registry.digest import Digest
 from puna.registry.errors import RemoteError, StoreError
+from puna.registry.first_error import first_of
 from puna.registry.remote.client import RegistryClient, location_of
-from puna.registry.remote.download import Patience, first_of
+from puna.registry.remote.download import Patience
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash

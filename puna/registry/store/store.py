@@ -27,7 +27,6 @@ from puna.registry.errors import (
     ReadOnlyModel,
     StoreError,
 )
-from puna.registry.local.local_model import LocalModel
 from puna.registry.local.local_models import LocalModels
 from puna.registry.name import ModelName
 from puna.registry.store.blob_holds import BlobHolds, unheld
@@ -172,7 +171,7 @@ class Store:
         with self._lock:
             found = find_manifest(self.root, name)
             if found is None:
-                return {self._forget_local(name).weights_id}
+                return self._forget_local(name)
             path = found[0]
             digests, weights_ids = _digests(path), _weights_ids(path)
             with reported("cannot delete the manifest"):
@@ -181,16 +180,17 @@ class Store:
             self.remove_unused_blobs(digests)
         return weights_ids
 
-    def _forget_local(self, name: ModelName) -> LocalModel:
-        """A directory that is used in place is no model any more, and stays what it is."""
+    def _forget_local(self, name: ModelName) -> set[str]:
+        """As delete(): a directory that is used in place is no model any more, and stays what it is."""
         for root in self._roots[1:]:
             if find_manifest(root, name):
                 raise ReadOnlyModel(f"model '{name.short}' is in a store that puna only reads")
-        if (model := self.local.find(name)) is None:
-            raise ModelNotFound(name.short)
+        model = self.local.find(name)
         with reported(f"cannot remove {name.short}"):
-            if self.local.forget(model):
-                return model
+            if self.local.forget(name):
+                return {model.weights_id} if model else set()
+        if model is None:
+            raise ModelNotFound(name.short)
         raise ReadOnlyModel(f"model '{name.short}' is a file of {model.source}, which puna only reads")
 
     # Blobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,10 +193,6 @@ def test_directories_are_found_by_links_and_forgotten(in_place, tmp_path):
         model.open_weights()
     model.header.parent.mkdir()
     model.header.write_bytes(b"GGUF")
-    old = model.header.with_name("old.gguf")
-    old.write_bytes(b"GGUF")
-    in_place.remove_unused_headers()
-    assert (model.header.exists(), old.exists()) == (True, False)
     descriptors = model.open_weights()
     assert [os.pread(descriptor, 4, 0) for descriptor in descriptors] == [b"GGUF", b"{}"]
     for descriptor in descriptors:
@@ -205,6 +202,44 @@ def test_directories_are_found_by_links_and_forgotten(in_place, tmp_path):
     assert (directory / "config.json").exists()
     with pytest.raises(ModelNotFound):
         store.find(name("local/my-model"))
+
+
+def test_a_link_to_what_is_gone_is_forgotten(in_place, tmp_path):
+    directory = directory_of(tmp_path / "model")
+    link(in_place.links, "model", directory)
+    store = Store(tmp_path / "store", local=in_place)
+    directory.rename(tmp_path / "elsewhere")
+    for other in ("local/model:other", "other/model", "local/mode"):
+        with pytest.raises(ModelNotFound):
+            store.delete(name(other))
+    assert store.delete(name("local/Model")) == set()
+    assert list(in_place.links.iterdir()) == []
+    with pytest.raises(ModelNotFound):
+        store.delete(name("local/model"))
+
+
+def test_headers_go_that_nobody_uses(in_place, tmp_path):
+    """Another daemon finds other directories."""
+    link(in_place.links, "model", directory_of(tmp_path / "model"))
+    other = LocalModels(in_place=tmp_path / "other")
+    link(other.links, "theirs", directory_of(tmp_path / "theirs"))
+    ours = in_place.find(name("local/model"))
+    theirs = replace(
+        other.find(name("local/theirs")), header=ours.header.with_name("theirs.gguf")
+    )  # in one directory with ours
+    young = ours.header.with_name("young.gguf")
+    ours.header.parent.mkdir(parents=True)
+    for header in (ours.header, theirs.header, young):
+        header.write_bytes(b"GGUF")
+        if header != young:
+            os.utime(header, (1, 1))
+    used = theirs.open_weights()
+    in_place.remove_unused_headers()
+    assert sorted(ours.header.parent.iterdir()) == sorted([ours.header, theirs.header, young])
+    for descriptor in used:
+        os.close(descriptor)
+    in_place.remove_unused_headers()
+    assert sorted(ours.header.parent.iterdir()) == sorted([ours.header, young])
 
 
 @pytest.mark.parametrize("changed", ["config.json", "model.safetensors"])

@@ -79,6 +79,17 @@ def test_damaged_map_is_an_error(char_map, message):
         with_map(char_map)
 
 
+@pytest.mark.parametrize("char_map", [b"", compiled()])
+def test_what_is_wrong_with_tokens_is_said_of_them(char_map):
+    tokens = [*METADATA["tokenizer.ggml.tokens"][:-1], "x" * 600]
+    metadata = METADATA | {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.precompiled_charsmap": np.frombuffer(char_map, np.uint8),
+    }
+    with pytest.raises(TokenizerError, match=r"ggml\.tokens: token \d+: 600 bytes are more than"):
+        load_tokenizer(metadata)
+
+
 def test_map_must_be_bytes():
     with pytest.raises(TokenizerError, match="precompiled_charsmap: expected an array of bytes, found list"):
         load_tokenizer(METADATA | {"tokenizer.ggml.precompiled_charsmap": [1, 2]})
