@@ -1,4 +1,4 @@
-"""Prediction heads by their formula, in float64, one sequence as a whole: nothing is kept from call to call."""
+"""Prediction heads by their formula, in float64: of a sequence as a whole, nothing is kept between calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HeadFormula:
         self._turns = turns
 
     def logits(self, tokens: Sequence[int], hidden: Sequence[Floats], count: int) -> list[Floats]:
-        """Of `count` drafts [vocabulary] behind the tokens. hidden: the model's, of all tokens but the last."""
+        """Of `count` drafts [vocabulary] behind the tokens. hidden: the model's, of all but the last."""
         tokens, before = list(tokens), [np.zeros_like(hidden[0]), *hidden]
         found = []
         for _ in range(count):
