@@ -12,7 +12,7 @@ from puna.api.requests import Extensions, GenerateRequest, InferenceRequest, Thi
 from puna.chat.grammars.answer import AnswerFormat, JsonAnswer, LarkAnswer, RegexAnswer, SchemaAnswer
 from puna.chat.model_record import ModelRecord
 from puna.engine.sequences.samplers import new_sampler
-from puna.kv.session_manifest import check_session_name
+from puna.kv.files.session_manifest import check_session_name
 from puna.registry import StoredModel
 
 _MAX_TOP_LOGPROBS = 20

@@ -10,7 +10,7 @@ from puna.daemon.busy import ServerBusy
 from puna.engine.offload.session_status import SessionError, UnknownSession
 from puna.engine.request import GenerationError
 from puna.gguf import GgufError
-from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, SavedSessionMismatch
+from puna.kv.files.session_manifest import InvalidSessionName, SavedSessionError, SavedSessionMismatch
 from puna.registry import (
     CreationError,
     DigestMismatch,

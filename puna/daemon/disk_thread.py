@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from puna.kv.session_manifest import SavedSessionError
+from puna.kv.files.session_manifest import SavedSessionError
 from puna.worker.file_threads import FileThreads
 
 ANSWER_S = 10.0

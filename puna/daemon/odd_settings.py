@@ -9,7 +9,7 @@ from contextlib import suppress
 from puna.config.memory import total_bytes
 from puna.config.settings import Settings
 from puna.config.sizes import binary_size
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.state_directory import StateDirectory
 from puna.registry import ModelName, ModelNotFound, RegistryError, Store
 from puna.registry.name import DEFAULT_TAG
 

@@ -30,7 +30,7 @@ from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
 from puna.engine.observation.stats import EngineStats, ModelStats
 from puna.engine.observation.trace import EngineTrace
 from puna.engine.request import Request, StepOutput
-from puna.kv.state_key import find_key
+from puna.kv.files.state_key import find_key
 from puna.registry import ModelConfig, ModelName, ModelNotFound, Store, StoredModel
 from puna.registry.local.local_models import LocalModels
 from puna.registry.store.pruning import clear_up

@@ -12,9 +12,9 @@ from typing import Any
 
 from puna.daemon.disk_thread import DiskThread
 from puna.engine.offload.session_status import SessionStatus, UnknownSession
-from puna.kv.saved_sessions import SavedSessions, short_digest
-from puna.kv.session_manifest import SavedSessionError, SessionHeader, check_session_name
-from puna.kv.state_key import read_or_make_key
+from puna.kv.files.saved_sessions import SavedSessions, short_digest
+from puna.kv.files.session_manifest import SavedSessionError, SessionHeader, check_session_name
+from puna.kv.files.state_key import read_or_make_key
 from puna.registry import ModelName, ModelNotFound, Store
 from puna.worker.calls import Caller
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession

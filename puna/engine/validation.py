@@ -13,7 +13,7 @@ from puna.backends.base import ModelInfo
 from puna.engine.grammars.compiling import ModelGrammars
 from puna.engine.grammars.limits import MAX_GRAMMAR_CHARS
 from puna.engine.request import Request, SamplingParams
-from puna.kv.session_manifest import InvalidSessionName, check_session_name
+from puna.kv.files.session_manifest import InvalidSessionName, check_session_name
 
 MAX_PRIORITY = 1000
 MAX_STOP_BYTES = 1 << 16

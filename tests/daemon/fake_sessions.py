@@ -10,9 +10,9 @@ import numpy as np
 
 from puna.backends.base import KvGroup
 from puna.engine.offload.session_status import SessionStatus, UnknownSession
-from puna.kv.identity import KvIdentity
-from puna.kv.saved_sessions import SavedSessions
-from puna.kv.session_manifest import SessionHeader
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.saved_sessions import SavedSessions
+from puna.kv.files.session_manifest import SessionHeader
 from puna.worker.engine.messages import ListSessions, LoadSession, RemoveSession, SaveSession
 
 BLOCK_BYTES = 64

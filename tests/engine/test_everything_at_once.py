@@ -10,7 +10,7 @@ import pytest
 from puna.backends.base import ModelLoadError
 from puna.engine import EngineCore, EngineSettings, Request
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import HEADER_BYTES
+from puna.kv.files.block_files import HEADER_BYTES
 from tests.engine.offload.gated_threads import GatedThreads, stop_at_each_block
 from tests.engine.toy import (
     BLOCK_BYTES,

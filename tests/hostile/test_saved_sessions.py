@@ -12,8 +12,8 @@ import pytest
 from puna.daemon.sessions import read_state_key
 from puna.engine import EngineCore
 from puna.engine.offload.session_status import SessionError
-from puna.kv.saved_sessions import SavedSessions
-from puna.kv.session_manifest import SavedSessionError
+from puna.kv.files.saved_sessions import SavedSessions
+from puna.kv.files.session_manifest import SavedSessionError
 from tests.engine.offload.saved_sessions import load, save
 from tests.engine.offload.test_engine_sessions import cached_tokens, pinned, saving_engine, talk
 from tests.hostile.state import CONTENT, KIND, swap

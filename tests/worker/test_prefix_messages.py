@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from puna.engine.offload import disk
-from puna.kv.block_files import BlockFiles
+from puna.kv.files.block_files import BlockFiles
 from puna.worker import file_threads
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import GetStats, SavePrefixes, Sleep, Unload, Wake

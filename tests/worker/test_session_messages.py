@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
-from puna.kv.block_files import BlockFiles
-from puna.kv.session_manifest import SavedSessionError
+from puna.kv.files.block_files import BlockFiles
+from puna.kv.files.session_manifest import SavedSessionError
 from puna.worker.engine.client import EngineClient
 from puna.worker.engine.messages import (
     GetStats,

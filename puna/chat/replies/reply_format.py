@@ -8,7 +8,7 @@ import msgspec
 
 from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.json_format import json_family
+from puna.chat.replies.families.in_json.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
 from puna.chat.replies.pieces import ReplyParser
 from puna.chat.replies.tagged import Reading

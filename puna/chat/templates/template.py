@@ -18,7 +18,7 @@ from puna.chat.messages import Message
 from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.family import Family
 from puna.chat.replies.families.harmony import writes_channels
-from puna.chat.replies.families.json_format import format_by_example, json_family
+from puna.chat.replies.families.in_json.json_format import format_by_example, json_family
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.thinking import THINK, ThinkingTags

@@ -6,7 +6,7 @@ import secrets
 
 from blake3 import blake3
 
-from puna.kv.state_key import KEY_BYTES, derive_key
+from puna.kv.files.state_key import KEY_BYTES, derive_key
 
 _DIGEST_BYTES = 16
 

@@ -14,7 +14,7 @@ from puna.engine.offload.warm_prefixes import WarmPrefixes
 from puna.engine.settings import DEFAULT_SLOTS, EngineSettings
 from puna.kv import BLOCK_TOKENS
 from puna.kv.blocks import blocks_for
-from puna.kv.identity import KvIdentity
+from puna.kv.files.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 
 # States of recurrent layers for each place: two of a sequence that steps, the others snapshots.

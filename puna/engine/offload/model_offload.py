@@ -16,8 +16,8 @@ from puna.engine.caching.cache_policy import CachePolicy
 from puna.engine.offload.lent_blocks import GroupBlock
 from puna.engine.offload.pinned_prefix import PinnedPrefix
 from puna.engine.sequences.sequence import Sequence
-from puna.kv.block_files import BlockFiles
-from puna.kv.identity import KvIdentity
+from puna.kv.files.block_files import BlockFiles
+from puna.kv.files.identity import KvIdentity
 from puna.kv.model_kv import ModelKv
 
 _CHUNK_TOKENS = 256  # of a step that computes a prompt

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from puna.engine.offload.lent_blocks import LentBlocks
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import TOKEN_BYTES, BlockFiles, StoredBlock
-from puna.kv.identity import first_needed_block
+from puna.kv.files.block_files import TOKEN_BYTES, BlockFiles, StoredBlock
+from puna.kv.files.identity import first_needed_block
 
 _STATE = -1
 

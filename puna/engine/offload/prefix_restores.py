@@ -16,7 +16,7 @@ from puna.engine.offload.prefix_read import PrefixRead
 from puna.engine.offload.throughput import Throughput
 from puna.engine.sequences.sequence import Sequence
 from puna.kv import BLOCK_TOKENS, Cursor, SequenceTable
-from puna.kv.block_files import BlockFiles
+from puna.kv.files.block_files import BlockFiles
 
 log = logging.getLogger(__name__)
 

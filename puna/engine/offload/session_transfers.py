@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from puna.engine.offload.lent_blocks import GroupBlock, LentBlocks
 from puna.engine.offload.session_status import UnknownSession
 from puna.kv import SequenceTable
-from puna.kv.saved_sessions import SavedSession, SavedSessions
-from puna.kv.session_manifest import SavedSessionError, SessionHeader
+from puna.kv.files.saved_sessions import SavedSession, SavedSessions
+from puna.kv.files.session_manifest import SavedSessionError, SessionHeader
 
 Done = Callable[[Exception | None], None]
 """Told how it ended: None: well."""

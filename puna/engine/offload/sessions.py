@@ -28,8 +28,8 @@ from puna.engine.offload.session_status import (
 from puna.engine.offload.session_transfers import Done, SessionLoad, SessionSave, SessionTransfer
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.saved_sessions import SavedSessions
-from puna.kv.session_manifest import SavedSessionError, SessionHeader
+from puna.kv.files.saved_sessions import SavedSessions
+from puna.kv.files.session_manifest import SavedSessionError, SessionHeader
 
 _MAX_UNPINNED = 1000  # of each model
 

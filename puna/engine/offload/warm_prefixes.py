@@ -17,9 +17,9 @@ from puna.engine.offload.saving.write_behind import WriteBehind
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.identity import KvIdentity
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.prefix_store import PrefixStore
 from puna.kv.model_kv import ModelKv
-from puna.kv.prefix_store import PrefixStore
 
 log = logging.getLogger(__name__)
 

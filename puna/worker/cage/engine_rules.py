@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from puna.config.cgroup import control_groups
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.state_directory import StateDirectory
 from puna.worker.cage.rules import CageRules
 
 _SYSTEM = (

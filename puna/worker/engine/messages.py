@@ -12,8 +12,8 @@ from puna.engine.observation.trace import EngineTrace
 from puna.engine.offload.session_status import SessionError, SessionStatus, UnknownSession
 from puna.engine.request import Request, StepOutput
 from puna.engine.settings import EngineSettings
+from puna.kv.files.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.kv.limits import Limits
-from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch
 from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing
 

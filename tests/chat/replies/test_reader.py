@@ -7,8 +7,8 @@ import json
 import pytest
 
 from puna.chat.replies.calls.json_calls import JsonFormat
-from puna.chat.replies.families.hermes import HERMES
-from puna.chat.replies.families.json_format import json_family
+from puna.chat.replies.families.in_json.hermes import HERMES
+from puna.chat.replies.families.in_json.json_format import json_family
 from puna.chat.replies.pieces import Call, Piece
 from puna.chat.replies.reader import NotACall, Reader
 from puna.chat.replies.tagged import Reading

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from puna.engine.offload.disk import ThreadKind
-from puna.kv.block_files import BlockFiles
+from puna.kv.files.block_files import BlockFiles
 
 Work = Callable[[], None]
 _PATIENCE_S = 60.0  # only a test that fails waits for so long

@@ -18,10 +18,10 @@ from puna.engine.offload.saving.prefix_save import PrefixSave
 from puna.engine.offload.saving.save_sources import ListedNodes
 from puna.engine.offload.throughput import Throughput
 from puna.kv import BLOCK_TOKENS, Budget, SequenceTable
-from puna.kv.block_files import StoredBlock
-from puna.kv.identity import KvIdentity
+from puna.kv.files.block_files import StoredBlock
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.prefix_store import PrefixStore
 from puna.kv.model_kv import ModelKv
-from puna.kv.prefix_store import PrefixStore
 from tests.engine.toy_memory import ToyMemory
 
 pytestmark = pytest.mark.native

@@ -8,7 +8,7 @@ import pytest
 
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request, SamplingParams, StepOutput
-from puna.kv.session_manifest import SavedSessionMismatch
+from puna.kv.files.session_manifest import SavedSessionMismatch
 from tests.engine.offload.fake_threads import PromptThreads
 from tests.engine.offload.saved_sessions import load, save
 from tests.forward import load_file

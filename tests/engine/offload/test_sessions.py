@@ -21,9 +21,9 @@ from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.session_status import SessionError, UnknownSession
 from puna.engine.offload.sessions import Sessions
 from puna.kv import Budget
-from puna.kv.identity import KvIdentity
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
 from puna.kv.model_kv import ModelKv
-from puna.kv.session_manifest import InvalidSessionName, SavedSessionError, check_session_name
 from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import ToyClock
 from tests.engine.toy_memory import ToyMemory

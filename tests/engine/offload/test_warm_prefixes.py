@@ -9,7 +9,7 @@ import pytest
 from puna.engine.offload.saving import prefix_save
 from puna.engine.offload.warm_prefixes import SAVE_S
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import HEADER_BYTES, BlockFiles
+from puna.kv.files.block_files import HEADER_BYTES, BlockFiles
 from tests.engine.offload.disk_desk import OTHER, PROMPT, Desk
 from tests.engine.toy import BLOCK_BYTES, Results, ToyModel, expected_tokens, run_all
 

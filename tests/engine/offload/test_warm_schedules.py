@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from puna.engine import EngineCore, EngineSettings
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import HEADER_BYTES
+from puna.kv.files.block_files import HEADER_BYTES
 from tests.engine.offload.fake_threads import FakeThreads
 from tests.engine.toy import (
     BLOCK_BYTES,

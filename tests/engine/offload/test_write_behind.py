@@ -10,8 +10,8 @@ import pytest
 from puna._native import UnsavedNodes
 from puna.engine.offload.saving import prefix_save
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import HEADER_BYTES, BlockFiles
-from puna.kv.write_allowance import WriteAllowance
+from puna.kv.files.block_files import HEADER_BYTES, BlockFiles
+from puna.kv.files.write_allowance import WriteAllowance
 from tests.engine.offload.disk_desk import OTHER, PROMPT, Desk
 from tests.engine.toy import BLOCK_BYTES, STATE_BYTES, ToyModel, expected_tokens, run_all
 
@@ -161,7 +161,7 @@ def test_a_long_path_without_files_is_lent_a_part_at_a_time(tmp_path: Path):
 
 def test_a_day_has_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     now_s = 1e9
-    monkeypatch.setattr("puna.kv.write_allowance.time.time", lambda: now_s)
+    monkeypatch.setattr("puna.kv.files.write_allowance.time.time", lambda: now_s)
     for count in (12, 12, 21):  # a restart does not make a day longer
         desk = Desk(tmp_path, kv_bytes_per_day=12 * FILE_BYTES)
         desk.say(PROMPT)
@@ -275,7 +275,7 @@ def test_writing_rests_while_something_is_computed(tmp_path: Path, monkeypatch: 
 
 
 def test_the_days_bytes_of_several_processes_are_added(tmp_path: Path):
-    from puna.kv.state_directory import StateDirectory
+    from puna.kv.files.state_directory import StateDirectory
 
     def directory() -> StateDirectory:
         return StateDirectory.open(tmp_path)

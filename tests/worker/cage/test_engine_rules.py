@@ -18,7 +18,7 @@ from puna.backends.cpu.cores import usable_cores
 from puna.config.cgroup import control_groups
 from puna.config import memory
 from puna.kv.pressure import MemoryPressure
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.state_directory import StateDirectory
 from puna.worker.cage import enter
 from puna.worker.cage.engine_rules import engine_rules
 

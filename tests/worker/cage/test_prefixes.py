@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 import numpy as np
 from puna.backends.base import KvGroup
-from puna.kv.identity import KvIdentity
-from puna.kv.prefix_store import PrefixStore
-from puna.kv.saved_sessions import SavedSessions
-from puna.kv.session_manifest import SessionHeader
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.prefix_store import PrefixStore
+from puna.kv.files.saved_sessions import SavedSessions
+from puna.kv.files.session_manifest import SessionHeader
 from puna.worker.cage import enter
 from puna.worker.cage.engine_rules import engine_rules
 

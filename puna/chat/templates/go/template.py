@@ -12,7 +12,7 @@ import msgspec
 from puna.chat.errors import TemplateError
 from puna.chat.messages import Message
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.json_format import format_by_tag, json_family
+from puna.chat.replies.families.in_json.json_format import format_by_tag, json_family
 from puna.chat.replies.families.plain import PLAIN
 from puna.chat.replies.families.registry import family_of
 from puna.chat.replies.thinking import ThinkingTags

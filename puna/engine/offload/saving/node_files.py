@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from puna._native import PrefixNode
-from puna.kv.block_files import BlockFiles, StoredBlock
+from puna.kv.files.block_files import BlockFiles, StoredBlock
 
 _AGE_STEP_NS = 1000  # by which a block's file is younger than that of the next
 _RENEWED_AFTER_NS = 300 * 10**9

@@ -15,8 +15,8 @@ from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.saving.save_sources import NodeSource
 from puna.engine.offload.throughput import Throughput
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import TOKEN_BYTES, BlockFiles
-from puna.kv.prefix_store import PrefixStore
+from puna.kv.files.block_files import TOKEN_BYTES, BlockFiles
+from puna.kv.files.prefix_store import PrefixStore
 
 Then = Callable[[], None]
 

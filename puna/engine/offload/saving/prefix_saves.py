@@ -9,7 +9,7 @@ from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.saving.prefix_save import PrefixSave, Then
 from puna.engine.offload.saving.save_sources import ListedNodes, NodeSource
 from puna.engine.offload.throughput import Throughput
-from puna.kv.prefix_store import PrefixStore
+from puna.kv.files.prefix_store import PrefixStore
 
 
 class PrefixSaves:

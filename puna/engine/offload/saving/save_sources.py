@@ -8,7 +8,7 @@ from typing import Protocol
 from puna._native import PrefixNode, UnsavedNodes
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.offload.saving.node_files import NodeFiles, Path
-from puna.kv.block_files import BlockFiles, StoredBlock
+from puna.kv.files.block_files import BlockFiles, StoredBlock
 from puna.kv.model_kv import ModelKv
 
 _FEW = 256

@@ -12,8 +12,8 @@ from puna.engine.offload.saving.node_files import NodeFiles
 from puna.engine.offload.saving.prefix_saves import PrefixSaves
 from puna.engine.offload.saving.save_sources import FreshNodes
 from puna.kv import BLOCK_TOKENS
-from puna.kv.block_files import BlockFiles
-from puna.kv.prefix_store import PrefixStore
+from puna.kv.files.block_files import BlockFiles
+from puna.kv.files.prefix_store import PrefixStore
 
 _FEW = 16
 """Fewer nodes than a chunk of a prompt makes wait for more, but not for long."""

@@ -10,8 +10,8 @@ from puna.models.blocks import causal_attention, pre_norm_decoder, qkv
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import mixture
+from puna.models.recurrent.selective_scan import Mamba2, mamba2
 from puna.models.rope import FreqFactors, rope
-from puna.models.selective_scan import Mamba2, mamba2
 from puna.models.windows import layer_windows
 
 

@@ -9,8 +9,8 @@ from puna.graph.ops import Add, Embed, L2Norm, MulVector, Scale
 from puna.models.blocks import causal_attention, fused_qkv, gated, logits, norm, stacked
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
+from puna.models.recurrent.selective_scan import Mamba2, mamba2
 from puna.models.rope import FreqFactors, rope
-from puna.models.selective_scan import Mamba2, mamba2
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from puna.graph import Tracer, Value
 from puna.models.blocks import causal_attention, experts, fused_qkv, gated, pre_norm_decoder
-from puna.models.channel_scan import mamba
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import moe
+from puna.models.recurrent.channel_scan import mamba
 from puna.models.rope import FreqFactors
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Embed, Rows
 from puna.models.blocks import logits, norm
-from puna.models.channel_scan import mamba
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import Hyperparameters
+from puna.models.recurrent.channel_scan import mamba
 from puna.models.rope import FreqFactors
 
 

@@ -7,8 +7,8 @@ from puna.graph.ops import Add, Embed, Rows
 from puna.models.blocks import logits, norm
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import Hyperparameters
+from puna.models.recurrent.selective_scan import Mamba2, mamba2
 from puna.models.rope import FreqFactors
-from puna.models.selective_scan import Mamba2, mamba2
 
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:

@@ -10,8 +10,8 @@ from puna.models.blocks import causal_attention, fused_qkv, logits, norm, two_la
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.mixtures import moe
+from puna.models.recurrent.selective_scan import Mamba2, mamba2
 from puna.models.rope import FreqFactors
-from puna.models.selective_scan import Mamba2, mamba2
 
 
 def trace(g: Tracer, p: Hyperparameters, _: FreqFactors | None) -> Value:

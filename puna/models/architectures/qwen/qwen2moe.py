@@ -5,8 +5,8 @@ from __future__ import annotations
 from puna.graph import Tracer, Value
 from puna.models.blocks import causal_attention, pre_norm_decoder, qkv
 from puna.models.decoder import Decoder
-from puna.models.gated_delta_net import with_shared_expert
 from puna.models.hyperparameters import Hyperparameters
+from puna.models.recurrent.gated_delta_net import with_shared_expert
 from puna.models.rope import FreqFactors, rope
 
 

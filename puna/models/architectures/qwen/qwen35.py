@@ -8,9 +8,9 @@ from puna.graph import Tracer, Value
 from puna.graph.ops import Linear, Rope
 from puna.models.blocks import pre_norm_decoder
 from puna.models.decoder import Decoder
-from puna.models.gated_delta_net import Projections, hybrid_mixer
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 from puna.models.prediction import prediction_head
+from puna.models.recurrent.gated_delta_net import Projections, hybrid_mixer
 from puna.models.rope import FreqFactors, rope
 
 _SECTIONS = "rope.dimension_sections"

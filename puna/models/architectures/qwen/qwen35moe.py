@@ -6,9 +6,9 @@ from puna.graph import Tracer, Value
 from puna.models.architectures.qwen.qwen35 import qwen35_mixer
 from puna.models.blocks import pre_norm_decoder
 from puna.models.decoder import Decoder
-from puna.models.gated_delta_net import with_shared_expert
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.prediction import prediction_head
+from puna.models.recurrent.gated_delta_net import with_shared_expert
 from puna.models.rope import FreqFactors
 
 

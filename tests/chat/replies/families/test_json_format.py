@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puna.chat.replies.calls.json_calls import JsonFormat
-from puna.chat.replies.families.json_format import format_by_tag
+from puna.chat.replies.families.in_json.json_format import format_by_tag
 from puna.chat.templates.template import ChatTemplate
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from puna.chat.replies.calls.json_calls import JsonFormat
 from puna.chat.replies.families.family import Family
-from puna.chat.replies.families.json_format import json_family
+from puna.chat.replies.families.in_json.json_format import json_family
 from puna.chat.replies.families.registry import FAMILIES
 from tests.chat.replies.families.examples import (
     channels,

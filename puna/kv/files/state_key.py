@@ -11,7 +11,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from puna.kv.state_directory import UnsafeState
+from puna.kv.files.state_directory import UnsafeState
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from puna.backends.base import KvGroup
 from puna.kv.blocks import blocks_for
-from puna.kv.identity import KvIdentity
-from puna.kv.saved_sessions import SavedSessions
-from puna.kv.session_manifest import SavedSessionError, SavedSessionMismatch, SessionHeader
-from puna.kv.state_directory import StateDirectory
-from puna.kv.state_key import derive_key
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.saved_sessions import SavedSessions
+from puna.kv.files.session_manifest import SavedSessionError, SavedSessionMismatch, SessionHeader
+from puna.kv.files.state_directory import StateDirectory
+from puna.kv.files.state_key import derive_key
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from puna.kv.block_files import BlockFiles, StoredBlock, UnsoundBlock
-from puna.kv.session_manifest import (
+from puna.kv.files.block_files import BlockFiles, StoredBlock, UnsoundBlock
+from puna.kv.files.session_manifest import (
     SavedSessionError,
     SessionHeader,
     check_session_name,
@@ -24,7 +24,7 @@ from puna.kv.session_manifest import (
     read_manifest,
     write_manifest,
 )
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.state_directory import StateDirectory
 
 if TYPE_CHECKING:  # the daemon, which lists sessions, does without NumPy
     import numpy as np

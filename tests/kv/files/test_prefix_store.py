@@ -13,10 +13,10 @@ import pytest
 
 from puna.backends.base import KvGroup
 from puna.config.sizes import binary_size
-from puna.kv.block_files import BlockFiles, StoredBlock
-from puna.kv.identity import KvIdentity
-from puna.kv.prefix_store import PrefixStore
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.block_files import BlockFiles, StoredBlock
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.prefix_store import PrefixStore
+from puna.kv.files.state_directory import StateDirectory
 
 pytestmark = pytest.mark.unit
 

@@ -27,8 +27,8 @@ from blake3 import blake3
 
 from puna.backends.base import KvGroup
 from puna.kv.blocks import BLOCK_TOKENS
-from puna.kv.state_directory import StateDirectory
-from puna.kv.state_key import derive_key
+from puna.kv.files.state_directory import StateDirectory
+from puna.kv.files.state_key import derive_key
 
 if TYPE_CHECKING:  # the daemon, which lists sessions, does without NumPy
     import numpy as np

@@ -19,10 +19,10 @@ from typing import Annotated
 import msgspec
 from blake3 import blake3
 
-from puna.kv.block_files import HEADER_BYTES, TOKEN_BYTES
 from puna.kv.blocks import BLOCK_TOKENS, blocks_for
-from puna.kv.identity import KvIdentity, first_needed_block
-from puna.kv.state_key import derive_key
+from puna.kv.files.block_files import HEADER_BYTES, TOKEN_BYTES
+from puna.kv.files.identity import KvIdentity, first_needed_block
+from puna.kv.files.state_key import derive_key
 
 VERSION = 3
 """Changes with the format. Before 3, a session was one file."""

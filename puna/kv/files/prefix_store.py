@@ -15,10 +15,10 @@ from typing import NamedTuple
 from blake3 import blake3
 
 from puna.config.sizes import binary_size
-from puna.kv.block_files import SUFFIX, VERSION, BlockFiles
-from puna.kv.identity import KvIdentity
-from puna.kv.state_directory import StateDirectory, UnsafeState
-from puna.kv.write_allowance import WriteAllowance
+from puna.kv.files.block_files import SUFFIX, VERSION, BlockFiles
+from puna.kv.files.identity import KvIdentity
+from puna.kv.files.state_directory import StateDirectory, UnsafeState
+from puna.kv.files.write_allowance import WriteAllowance
 
 log = logging.getLogger(__name__)
 

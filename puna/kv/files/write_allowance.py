@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.state_directory import StateDirectory
 
 _FILE = "written"
 _ENTRY = struct.Struct("<QQ")  # day since 1970, bytes

@@ -6,7 +6,7 @@ import msgspec
 
 from puna.backends.base import KvGroup
 from puna.kv.blocks import BLOCK_TOKENS
-from puna.kv.state_key import derive_key
+from puna.kv.files.state_key import derive_key
 
 _LAYOUT = 3
 """Changes with how KV lies in a block."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from puna.backends.base import KvGroup
-from puna.kv.block_files import BlockFiles, StoredBlock, UnsoundBlock
-from puna.kv.state_directory import StateDirectory
+from puna.kv.files.block_files import BlockFiles, StoredBlock, UnsoundBlock
+from puna.kv.files.state_directory import StateDirectory
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,1 @@
+"""Families that write their calls in JSON."""
