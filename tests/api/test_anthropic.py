@@ -12,7 +12,7 @@ import pytest
 from puna.daemon.busy import ServerBusy
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tests.campaign.http import ask
+from tests.campaign.clients.http import ask
 from tests.campaign.processes import family, session_members
 
 START_S = 30.0

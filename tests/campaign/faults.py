@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.campaign.daemon import Daemon
-from tests.campaign.disk_faults import run_full, run_hangs
+from tests.campaign.disk.disk_faults import run_full, run_hangs
 from tests.campaign.kills import KILLS, STOPS
 from tests.campaign.limits import run_clock, run_descriptors, run_memory
 from tests.campaign.results import Row, table

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.campaign.clients.load import Load
 from tests.campaign.daemon import Daemon
-from tests.campaign.load import Load
 from tests.campaign.processes import usage
 from tests.campaign.store import make_store
 from tests.campaign.under_load import SWITCHING, ended, learn_all

@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from tests.campaign.asks import MODELS, session_ask
+from tests.campaign.clients.asks import MODELS, session_ask
+from tests.campaign.clients.http import ask_json
+from tests.campaign.clients.load import BOUND_S, Load
 from tests.campaign.daemon import Daemon
-from tests.campaign.http import ask_json
-from tests.campaign.load import BOUND_S, Load
 from tests.campaign.processes import descriptors
 
 _SETTLE_S = 40.0

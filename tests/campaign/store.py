@@ -6,7 +6,7 @@ from pathlib import Path
 
 from puna.registry import ModelName, Store
 from puna.registry.creation.from_gguf import create_from_gguf
-from tests.campaign.asks import MODELS
+from tests.campaign.clients.asks import MODELS
 from tests.descriptions import TINY_WEIGHTS
 from tests.tiny import TINY, Tiny, write_tiny
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from tests.campaign.asks import MODELS, asks, probe, session_ask
+from tests.campaign.clients.asks import MODELS, asks, probe, session_ask
+from tests.campaign.clients.http import ask, ask_json
+from tests.campaign.clients.load import BOUND_S, Excuse, Load, fault_of, learn
 from tests.campaign.daemon import Daemon
-from tests.campaign.http import ask, ask_json
-from tests.campaign.load import BOUND_S, Excuse, Load, fault_of, learn
 from tests.campaign.processes import is_running
 from tests.campaign.results import Row
 from tests.campaign.state import left_files, lost, settled

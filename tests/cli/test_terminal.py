@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from tests.cli.kv_memory import kv_memory, kv_model
+from tests.cli.kv.kv_memory import kv_memory, kv_model
 
 pytestmark = pytest.mark.e2e
 

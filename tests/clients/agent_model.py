@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.tool_model import write_with_template
+from tests.e2e.clients.tool_model import write_with_template
 
 NAME = "agent:270m"
 

@@ -13,7 +13,7 @@ import pytest
 from puna import LLM, SamplingParams
 from tests.adapters import linear_tensors, write_adapter
 from tests.e2e.launching import MODEL, TIMEOUT_S
-from tests.e2e.test_sessions import daemon
+from tests.e2e.memory.test_sessions import daemon
 
 pytestmark = pytest.mark.e2e
 

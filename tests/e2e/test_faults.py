@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign.clients.load import Load
 from tests.campaign.daemon import Daemon
 from tests.campaign.kills import KILLS
-from tests.campaign.load import Load
 from tests.campaign.store import make_store
 from tests.campaign.under_load import SWITCHING, ended, inflict_all, learn_all
 

@@ -20,8 +20,8 @@ from puna.convert.job import BASE_MODEL
 from puna.convert.safetensors import convert_safetensors
 from tests.convert.converting import Conversion, convert, files_in
 from tests.convert.directories import DIRECTORIES, random_weights, write_directory
+from tests.convert.models.test_encoders import write_ranker
 from tests.convert.test_adapter import write_adapter
-from tests.convert.test_encoders import write_ranker
 from tests.convert.test_in_place import opened
 from tests.forward import all_logits
 from tests.tiny import TINY, write_tiny

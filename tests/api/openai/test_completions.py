@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

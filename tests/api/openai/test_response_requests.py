@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.api.fake_runtime import Script
+from tests.api.ollama.test_generate import prompt_text
 from tests.api.openai.test_responses import CALL, SCHEMA, TOOLS, URL, WEATHER
-from tests.api.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

@@ -18,7 +18,7 @@ from puna.api.openai.responses.schema import ResponsesRequest
 from puna.api.openai.responses.tools import OfferedTools
 from puna.worker.call_client import WorkerDied
 from tests.api.fake_runtime import Script
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

@@ -9,7 +9,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
 from tests.api.fake_runtime import Script
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.campaign.http import Answer
+from tests.campaign.clients.http import Answer
 
 MODELS = ("one", "two", "three")
 _WORDS = (

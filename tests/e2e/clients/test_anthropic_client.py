@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from puna.registry import ModelName, Store
 from puna.registry.creation.from_gguf import create_from_gguf
 from tests.descriptions import SMOLLM2_WEIGHTS
+from tests.e2e.clients.tool_model import write_tool_model
 from tests.e2e.launching import address_of, launch
-from tests.e2e.tool_model import write_tool_model
 
 pytestmark = pytest.mark.e2e
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from puna._native import ProgramBuilder
 from tests.executor import reference
-from tests.executor.kv_types import KV_TYPES, QUANTIZED, grouped, query, rounded, stored
+from tests.executor.attention.kv_types import KV_TYPES, QUANTIZED, grouped, query, rounded, stored
 from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from tests.campaign.asks import MODELS, Ask, asks, read_reply, session_ask
+from tests.campaign.clients.asks import MODELS, Ask, asks, read_reply, session_ask
+from tests.campaign.clients.http import Answer, ask_json
+from tests.campaign.clients.http import ask as http_ask
 from tests.campaign.daemon import Daemon
-from tests.campaign.http import Answer, ask_json
-from tests.campaign.http import ask as http_ask
 
 BOUND_S = 20.0
 """Any request ends within this time, whatever happens."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from puna._native import GgufFile, NativeError, Program, ProgramBuilder
 from tests.executor import reference
-from tests.executor.kv_types import KV_TYPES
+from tests.executor.attention.kv_types import KV_TYPES
 from tests.executor.toy import BLOCK_TOKENS, Chunk, Runner, attention, build, embedded, rows_of, write_gguf
 
 pytestmark = pytest.mark.native

@@ -15,7 +15,7 @@ from puna.registry import ModelName, Store
 from puna.registry.creation.from_gguf import create_from_gguf
 from tests.descriptions import SMOLLM2_WEIGHTS
 from tests.e2e.launching import TIMEOUT_S
-from tests.e2e.test_sessions import Puna, daemon
+from tests.e2e.memory.test_sessions import Puna, daemon
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.campaign.asks import MODELS, probe, session_ask
+from tests.campaign.clients.asks import MODELS, probe, session_ask
+from tests.campaign.clients.http import Answer, ask, ask_json
+from tests.campaign.clients.load import BOUND_S, Load, learn
 from tests.campaign.daemon import Daemon
-from tests.campaign.disk import Disk
-from tests.campaign.http import Answer, ask, ask_json
-from tests.campaign.load import BOUND_S, Load, learn
+from tests.campaign.disk.disk import Disk
 from tests.campaign.results import Row
 from tests.campaign.state import lost
 from tests.campaign.store import make_store

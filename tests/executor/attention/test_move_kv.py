@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from puna._native import Arena, NativeError, ProgramBuilder, ThreadPool
 from tests.executor import reference
-from tests.executor.kv_blocks import KvShape
-from tests.executor.kv_types import GROUP, KV_TYPES
+from tests.executor.attention.kv_blocks import KvShape
+from tests.executor.attention.kv_types import GROUP, KV_TYPES
 from tests.executor.toy import (
     BLOCK_TOKENS,
     Chunk,

@@ -35,7 +35,7 @@ class Disk:
         file = backing.with_name(f"{backing.name}.control")
         file.write_bytes(bytes(ctypes.sizeof(Control)))
         self._control = map_control(file)
-        command = [sys.executable, "-m", "tests.campaign.fuse", *map(str, (backing, mountpoint, file))]
+        command = [sys.executable, "-m", "tests.campaign.disk.fuse", *map(str, (backing, mountpoint, file))]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
         deadline = time.monotonic() + _START_S
         while not os.path.ismount(mountpoint):

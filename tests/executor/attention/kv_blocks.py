@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.executor.kv_types import GROUP
+from tests.executor.attention.kv_types import GROUP
 from tests.executor.toy import BLOCK_TOKENS
 
 Bytes = NDArray[np.uint8]

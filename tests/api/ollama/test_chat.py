@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.fake_runtime import Script
-from tests.api.test_generate import COUNTS, prompt_text
+from tests.api.ollama.test_generate import COUNTS, prompt_text
 
 pytestmark = pytest.mark.native
 

@@ -1,8 +1,8 @@
 """A file system that fills up, fails and hangs when it is told to: Linux's FUSE protocol, spoken directly.
 
-It passes everything on to a directory, in a process of its own: `python -m tests.campaign.fuse`. One thread
-answers one request after the other, so that a disk that hangs does so for everybody, in every operation.
-Structures are those of linux/fuse.h, protocol 7.31.
+It passes everything on to a directory, in a process of its own: `python -m tests.campaign.disk.fuse`. One
+thread answers one request after the other, so that a disk that hangs does so for everybody, in every
+operation. Structures are those of linux/fuse.h, protocol 7.31.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.campaign.disk import Control, map_control
+from tests.campaign.disk.disk import Control, map_control
 
 _IN_HEADER = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, uid, gid, pid, padding
 _OUT_HEADER = struct.Struct("<IiQ")  # length, error, unique

@@ -12,7 +12,7 @@ import pytest
 from puna.engine.observation.stats import ModelStats
 from puna.registry import Layer, Manifest, ModelName
 from puna.registry.store.manifest import LAYER_TYPE
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 from tests.chat.go.pairs import PAIRS
 from tests.tiny.projector import write_projector
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from puna.cli.kv.stats import model_lines
 from puna.cli.kv.top import _Bar, _bar_line, _view
 from puna.config.sizes import binary_size
-from tests.cli.kv_memory import GIB, MIB, kv_memory, kv_model
+from tests.cli.kv.kv_memory import GIB, MIB, kv_memory, kv_model
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.e2e.launching import MODEL, TIMEOUT_S, eventually
-from tests.e2e.test_sessions import Puna, daemon
+from tests.e2e.memory.test_sessions import Puna, daemon
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.api.fake_runtime import Script
-from tests.api.test_generate import prompt_text
+from tests.api.ollama.test_generate import prompt_text
 
 pytestmark = pytest.mark.native
 

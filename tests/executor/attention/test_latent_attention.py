@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from puna._native import NativeError, ProgramBuilder
 from tests.executor import reference
-from tests.executor.kv_types import KV_TYPES, query, stored
+from tests.executor.attention.kv_types import KV_TYPES, query, stored
 from tests.executor.toy import (
     BLOCK_TOKENS,
     Chunk,
