@@ -303,12 +303,14 @@ class ModelSource:
 
     name: for error texts. descriptors: the GGUF file, then files that its tensors lie in besides, in the
     order in which it counts them. projector: of the file that its projector is in, which may be the same one;
-    none: it need not see.
+    none: it need not see. empty: of a file to write it into, where it is in a form that llama.cpp's server,
+    which alone needs it, does not read.
     """
 
     name: str
     descriptors: tuple[int, ...]
     projector: tuple[int, ...] = ()
+    empty: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> ModelSource:
@@ -335,7 +337,7 @@ class ModelSource:
 
     def close(self) -> None:
         """Once."""
-        for descriptor in (*self.descriptors, *self.projector):
+        for descriptor in (*self.descriptors, *self.projector, *self.empty):
             os.close(descriptor)
 
 

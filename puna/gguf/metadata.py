@@ -64,6 +64,8 @@ class Metadata(Mapping[str, Any]):
         self._keys: Mapping[str, str] = {}
         """In the file, of those that are read by another one."""
         self._changed: Mapping[str, Any] = {}
+        self.is_translated = False
+        """It is in a form of Ollama's own, and read as if it was in llama.cpp's."""
         self.tensors: Mapping[str, TensorInfo] = self._read_tensors()
         if as_published:
             return
@@ -84,6 +86,7 @@ class Metadata(Mapping[str, Any]):
         self._values |= {key: self._values[old] for key, old in translation.keys.items()}
         self._values |= {key: _info(key, value) for key, value in translation.values.items()}
         self._keys, self._changed = translation.keys, translation.values
+        self.is_translated = True
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._values:
@@ -144,6 +147,8 @@ def _info(key: str, value: Any) -> ValueInfo:
             return ValueInfo(key, "uint32", "", 0)
         case float():
             return ValueInfo(key, "float32", "", 0)
+        case list():
+            return ValueInfo(key, "array", "string", len(value))
     return ValueInfo(key, "array", str(value.dtype), len(value))
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from puna.gguf.errors import GgufError
 from puna.gguf.file import GgufFile
 from puna.gguf.metadata import Metadata, TensorInfo
-from puna.gguf.projectors import DIALECTS, Dialect, Values, clip_values
+from puna.gguf.projectors import DIALECTS, Dialect, clip_values
+from puna.gguf.translated_file import plain_values
 from puna.gguf.writer import GgufValue, NewTensor, row_bytes, write_header
 
 _KINDS = ("clip.projector_type", "clip.vision.projector_type", "clip.audio.projector_type")
@@ -30,7 +31,7 @@ def write_projector(file: GgufFile, output: BinaryIO) -> None:
     architecture = metadata.get("general.architecture")
     if architecture == "clip":
         dialect, found = _FIRST, list(metadata.tensors.values())
-        values = _own_values(metadata) | {dialect.kind_key: GgufValue("string", dialect.kind)}
+        values = plain_values(metadata) | {dialect.kind_key: GgufValue("string", dialect.kind)}
     else:
         found = [tensor for tensor in metadata.tensors.values() if tensor.name.startswith(_OF_IMAGES)]
         if (known := DIALECTS.get(str(architecture))) is None or not found:
@@ -50,14 +51,6 @@ def write_projector(file: GgufFile, output: BinaryIO) -> None:
         output.write(_data(file, sources[tensor.name], tensor, dialect, metadata).data)
     output.flush()
     file.check_whole()
-
-
-def _own_values(metadata: Metadata) -> Values:
-    values = {}
-    for key in metadata:
-        info = metadata.info(key)
-        values[key] = GgufValue(info.type, metadata[key], info.item_type)
-    return values
 
 
 def _check(name: str, sources: dict[str, TensorInfo]) -> None:

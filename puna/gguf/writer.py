@@ -16,7 +16,10 @@ import numpy as np
 from puna import _native
 
 ALIGNMENT = 32
+BLOCK_BYTES = 4096
+"""Of file systems, which can give files parts in common: whole blocks of them."""
 _MAGIC, _VERSION = b"GGUF", 3
+_PADDING = "general.padding"
 _CODES = {
     "uint8": 0, "int8": 1, "uint16": 2, "int16": 3, "uint32": 4, "int32": 5, "float32": 6, "bool": 7,
     "string": 8, "array": 9, "uint64": 10, "int64": 11, "float64": 12,
@@ -112,25 +115,39 @@ def write_header(
     metadata: Mapping[str, GgufValue],
     tensors: Sequence[NewTensor],
     outside: Collection[str] = (),
+    phase: int | None = None,
 ) -> Layout:
     """Writes everything but the data, and makes the file as long as it will be; the data come into their
-    places in whatever order. outside: tensors that get no place, as metadata says where they are. Raises
-    OSError.
+    places in whatever order. outside: tensors that get no place, as metadata says where they are. phase:
+    where in a block the data begin; None: anywhere. Raises OSError.
     """
-    file.write(struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(metadata)))
+    padded = phase is not None
+    file.write(struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(metadata) + padded))
     for key, value in metadata.items():
-        file.write(_text(key))
-        file.write(struct.pack("<I", _CODES[value.type]))
-        for part in _encoded(value):
-            file.write(part)
+        _write_value(file, key, value)
     begins = list(_begins(tensors, outside))
-    for tensor, begin in zip(tensors, begins, strict=False):
-        file.write(_text(tensor.name))
-        file.write(struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape))
-        file.write(struct.pack("<IQ", _TYPES[tensor.type][0], begin))
-    start = _aligned(file.tell())
+    index = b"".join(_entry(tensor, begin) for tensor, begin in zip(tensors, begins, strict=False))
+    if phase is not None:
+        empty = 2 * 8 + len(_PADDING) + 4
+        num_bytes = (phase - file.tell() - empty - len(index)) % BLOCK_BYTES
+        _write_value(file, _PADDING, string(" " * num_bytes))
+    file.write(index)
+    start = aligned(file.tell())
     file.truncate(start + begins[-1])
     return Layout([start + begin for begin in begins[:-1]], start + begins[-1])
+
+
+def _write_value(file: BinaryIO, key: str, value: GgufValue) -> None:
+    file.write(_text(key))
+    file.write(struct.pack("<I", _CODES[value.type]))
+    for part in _encoded(value):
+        file.write(part)
+
+
+def _entry(tensor: NewTensor, begin: int) -> bytes:
+    """In the index of tensors."""
+    shape = struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape)
+    return _text(tensor.name) + shape + struct.pack("<IQ", _TYPES[tensor.type][0], begin)
 
 
 def _begins(tensors: Sequence[NewTensor], outside: Collection[str]) -> Iterator[int]:
@@ -139,11 +156,12 @@ def _begins(tensors: Sequence[NewTensor], outside: Collection[str]) -> Iterator[
     for tensor in tensors:
         yield begin
         if tensor.name not in outside:
-            begin = _aligned(begin + tensor.num_bytes)
+            begin = aligned(begin + tensor.num_bytes)
     yield begin
 
 
-def _aligned(offset: int) -> int:
+def aligned(offset: int) -> int:
+    """The next place where a tensor may begin."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 

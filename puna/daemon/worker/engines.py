@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from puna.backends.base import CannotSee, ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
 from puna.config.settings import Settings
@@ -18,6 +21,7 @@ from puna.daemon.worker.restarting_child import ProcessStatus
 from puna.daemon.worker.supervisor import EngineProcess, WorkerSupervisor
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.engine.request import Request, StepOutput
+from puna.registry.in_thread import in_thread
 from puna.worker.engine.process import WorkerProcess
 from puna.worker.llamacpp.finding import NoServer, find_server
 from puna.worker.llamacpp.messages import ServerSettings, StartServer
@@ -45,8 +49,14 @@ class _Hosted:
     """A model in a server."""
 
     supervisor: WorkerSupervisor
+    empty: int
+    """Of the file that it may be written anew into."""
     leased: tuple[int, int] = (0, 0)
     """Bytes of its own, and of weights."""
+
+    async def close(self) -> None:
+        await self.supervisor.close()
+        os.close(self.empty)
 
 
 class Engines:
@@ -137,7 +147,7 @@ class Engines:
         if (hosted := self._hosted.pop(model_id, None)) is None:
             await self._native.unload(model_id)
             return
-        await hosted.supervisor.close()
+        await hosted.close()
         if any(hosted.leased):
             await self._memory.end_lease(self._native, *hosted.leased)
 
@@ -149,7 +159,7 @@ class Engines:
     async def close(self) -> None:
         """Ends all workers; requests that still run fail."""
         hosted, self._hosted = list(self._hosted.values()), {}
-        await asyncio.gather(self._native.close(), *(each.supervisor.close() for each in hosted))
+        await asyncio.gather(self._native.close(), *(each.close() for each in hosted))
 
     async def _host_to_see(
         self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes
@@ -179,10 +189,11 @@ class Engines:
         if len(source.descriptors) > 1:
             raise ModelLoadError(f"{name}: llama.cpp runs GGUF files only: create a model from the directory")
         settings = await asyncio.to_thread(self._server_settings, wishes)
+        empty = await in_thread(lambda _: _open_empty(self._settings.models), os.close)
         supervisor = WorkerSupervisor(lambda: self._spawn(settings), None, self._on_lost, name="llama.cpp")
-        hosted = self._hosted[model_id] = _Hosted(supervisor)
+        hosted = self._hosted[model_id] = _Hosted(supervisor, empty)
         try:
-            info = await supervisor.load(model_id, source, name=name)
+            info = await supervisor.load(model_id, replace(source, empty=(empty,)), name=name)
             taken = info.scratch_bytes, info.weight_bytes - info.idle_weight_bytes
             leased = await self._memory.lease(self._native, *taken)
             if not leased.granted:
@@ -212,6 +223,16 @@ class Engines:
             debug=settings.debug,
             num_gpu_layers=wishes.num_gpu,
         )
+
+
+def _open_empty(models: Path) -> int:
+    """A file without a name: where the models' are, with which it may share parts, or, if nothing can be
+    written there, where the system has temporary ones. Raises ModelLoadError.
+    """
+    for directory in (models, None):
+        with suppress(OSError), tempfile.TemporaryFile(dir=directory) as file:
+            return os.dup(file.fileno())
+    raise ModelLoadError(f"no file can be made in {models}, nor a temporary one")
 
 
 async def _spawn(settings: ServerSettings) -> EngineProcess:

@@ -231,6 +231,7 @@ _FCNTL_COMMANDS = (
 _IOCTLS = (
     *(0x5401, 0x5413, 0x541B),  # TCGETS, TIOCGWINSZ, FIONREAD: never TIOCSTI, which types into a terminal
     *(0x5421, 0x5450, 0x5451),  # FIONBIO, FIONCLEX, FIOCLEX
+    0x4020940D,  # FICLONERANGE, between files that are open
 )
 _AF_UNIX = 1
 _SOCK_STREAM = 1

@@ -54,7 +54,9 @@ class Start(Call[Ready], frozen=True, tag=True):
 
 
 class Load(Call[ModelInfo], frozen=True, tag=True):
-    """Comes with the descriptors of the model's file. Raises ModelLoadError, ModelDoesNotFit, CannotSee."""
+    """Comes with the descriptors of the model's file; for llama.cpp's server, with that of an empty file,
+    too. Raises ModelLoadError, ModelDoesNotFit, CannotSee.
+    """
 
     model_id: str
     name: str

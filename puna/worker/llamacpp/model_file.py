@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import Any
 
 import msgspec
 
 from puna.backends.base import ModelLoadError
+from puna.config.sizes import binary_size
 from puna.gguf import GgufError, read_metadata
 from puna.gguf.pooling import POOLING_TYPES, Pooling
+from puna.gguf.translated_file import write_translated
 from puna.models.hyperparameters import HyperparameterError
 from puna.models.kind import check_is_model
+
+log = logging.getLogger(__name__)
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,3 +59,26 @@ def read_model_file(descriptor: int, name: str) -> ModelFile:
     except (GgufError, HyperparameterError) as error:
         text = str(error)
         raise ModelLoadError(text if text.startswith(name) else f"{name}: {text}") from error
+
+
+def file_for_server(model: int, empty: int, name: str) -> int:
+    """The file's own descriptor; or, if it is in a form of Ollama's that llama.cpp does not read, that of the
+    empty file, into which it has been written anew. Raises ModelLoadError.
+    """
+    try:
+        metadata = read_metadata(model, name)
+        if not metadata.is_translated:
+            return model
+        os.ftruncate(empty, 0)  # an earlier worker may have written it
+        written = write_translated(metadata, model, empty)
+    except GgufError as error:
+        raise ModelLoadError(str(error)) from error
+    except OSError as error:
+        needed = binary_size(os.fstat(model).st_size)
+        text = f"{name} has to be written anew for llama.cpp's server, {needed} on disk: {error.strerror}"
+        raise ModelLoadError(text) from error
+    sizes = map(binary_size, (written.num_bytes, written.shared_bytes))
+    log.info(
+        "%s was written anew for llama.cpp's server: %s, of which %s are shared with its file", name, *sizes
+    )
+    return empty

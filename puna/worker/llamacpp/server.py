@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - by asyncio.to_thread, which would do so in the cage
 import logging
 import threading
 from collections.abc import Coroutine
@@ -29,7 +30,7 @@ from puna.worker.engine.messages import (
 from puna.worker.llamacpp.hosted import HostedServer, new_socket_name
 from puna.worker.llamacpp.http import ServerError
 from puna.worker.llamacpp.messages import Launch, ServerSettings
-from puna.worker.llamacpp.model_file import ModelFile, read_model_file
+from puna.worker.llamacpp.model_file import ModelFile, file_for_server, read_model_file
 from puna.worker.llamacpp.projector import media_marker, projector_file
 from puna.worker.llamacpp.replies import ServedModel
 
@@ -155,7 +156,7 @@ class LlamaServer:
             close_all(asked.descriptors)
 
     async def _loaded(self, message: Load, descriptors: list[int]) -> ModelInfo:
-        settings, model = self._settings, descriptors[0]
+        settings, (model, empty) = self._settings, descriptors[:2]
         file = read_model_file(model, message.name)
         context_length = min(settings.context_length, file.context_length or settings.context_length)
         launch = Launch(
@@ -166,7 +167,7 @@ class LlamaServer:
             file.is_embedding,
         )
         with ExitStack() as stack:
-            files = [model]
+            files = [await asyncio.to_thread(file_for_server, model, empty, message.name)]
             if message.sees:
                 files.append(stack.enter_context(projector_file(descriptors[-1], message.name)))
             client = await self._hosted.launch(launch, *files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -36,12 +36,12 @@ async def started(
         kv_type="f16",
     )
     worker = await WorkerProcess.start_as("puna.worker.llamacpp", StartServer(settings))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield worker, await worker.client.call(Load("m", "tiny"), [descriptor])
-    finally:
-        os.close(descriptor)
-        await worker.terminate()
+    with path.open("rb") as file, tempfile.TemporaryFile(dir=directory) as empty:
+        try:
+            descriptors = [file.fileno(), empty.fileno()]
+            yield worker, await worker.client.call(Load("m", "tiny"), descriptors)
+        finally:
+            await worker.terminate()
 
 
 async def outputs_of(worker: WorkerProcess, request: Request) -> list[StepOutput]:
