@@ -33,14 +33,19 @@ def main() -> None:
     peer = Peer.find(arguments.peer)
     machine = f"{machine_today(arguments.threads)} Beside {peer.description}"
     first_rows: dict[str, Tiny] = {}
-    for tiny in TINY.values():
+    for tiny in (TINY | ENCODERS).values():
         first_rows.setdefault(tiny.architecture, tiny)
     found = measured() if PATH.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         if not arguments.no_checks:
             found = _checked(run_checks(Path(folder) / "tests.xml", _ROWS), found)
+        names = arguments.architectures or list(first_rows)
+        if arguments.missing:
+            names = [name for name in names if name not in found or found[name].prefill is None]
+        elif not arguments.architectures:  # none of another day or machine beside this one's
+            found = {name: _without_speed(one) for name, one in found.items()}
         _write(found, machine)
-        for name in arguments.architectures or first_rows:
+        for name in names:
             before = found.get(name, Measured(tokenizers=tokenizers_of(name)))
             found[name] = _timed(
                 Path(folder) / "model.gguf", first_rows[name], before, peer, arguments.threads
@@ -67,6 +72,10 @@ def _checked(results: dict[str, Checks], before: dict[str, Measured]) -> dict[st
     }
 
 
+def _without_speed(one: Measured) -> Measured:
+    return Measured(tokenizers=one.tokenizers, oracle=one.oracle, batches=one.batches)
+
+
 def _counted(counts: Counter[str]) -> tuple[int, int]:
     return counts["passed"], counts.total()
 
@@ -84,7 +93,7 @@ def _timed(path: Path, tiny: Tiny, before: Measured, peer: Peer, threads: int) -
         before,
         weight_type=weight_type,
         prefill=round(speed.prefill, 2),
-        decode=round(speed.decode, 2),
+        decode=None if speed.decode is None else round(speed.decode, 2),
         kv_bytes_per_token=speed.kv_bytes_per_token,
         fixed_bytes=speed.fixed_bytes,
     )
@@ -99,6 +108,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("architectures", nargs="*", help="to be measured; all by default")
     parser.add_argument("--no-checks", action="store_true", help="keeps what tests said before")
+    parser.add_argument(
+        "--missing", action="store_true", help="measures what has no figures, as after an interruption"
+    )
     parser.add_argument("--peer", type=Path, help="a llama-server to compare with")
     parser.add_argument("--threads", type=int, default=usable_cores())
     return parser.parse_args()

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from puna._native import NativeError, ThreadPool
 from puna._native import quantize as quantize_rows
-from tests.tiny import Tiny, write_tiny
+from tests.tiny import Tiny, weights, write_tiny
 
 _WEIGHT_TYPES = ("Q4_K", "Q8_0")  # the second where rows are no whole numbers of the first one's blocks
-_WIDTH, _HEADS = 24, 6
+_WIDTH, _HEADS = 16, 4
 _HEAD_DIM = 4
 _FACTORS = {
     "attention.key_length": _HEAD_DIM,
@@ -26,7 +26,10 @@ _FACTORS = {
     "attention.value_length": _HEAD_DIM,
     "attention.value_length_mla": _HEAD_DIM,
     "attention.value_length_swa": _HEAD_DIM,
-    "embedding_length_per_layer_input": _WIDTH,
+    "dense_2_feat_in": _WIDTH,
+    "dense_2_feat_out": _WIDTH,
+    "dense_3_feat_in": _WIDTH,
+    "dense_3_feat_out": _WIDTH,
     "expert_feed_forward_length": _WIDTH,
     "expert_shared_feed_forward_length": _WIDTH,
     "feed_forward_length": _WIDTH,
@@ -40,10 +43,14 @@ _FACTORS = {
 """What grows with the model; all else is a count of layers or experts, or a constant."""
 _LISTED = {"attention.head_count": _HEADS, "attention.head_count_kv": _HEADS}
 """Where it is a list with a number for each layer. One for all is that of latents, which have one KV head."""
+_RANDOM_ROWS = 64
 
 
 def write_enlarged(path: Path, tiny: Tiny) -> str:
-    """Rows of matrices grow by 24, heads by 6 and their dimensions by 4. The type of its weights."""
+    """Rows of matrices grow by 16, heads by 4 and their dimensions by 4. The type of its weights.
+
+    Raises ValueError for rows that neither type can hold.
+    """
     large = replace(
         tiny,
         width=tiny.width * _WIDTH,
@@ -53,17 +60,24 @@ def write_enlarged(path: Path, tiny: Tiny) -> str:
         ffn=tiny.ffn * _WIDTH,
         metadata={key: _grown(key, value) for key, value in tiny.metadata.items()},
     )
-    threads = ThreadPool(2)
-
-    def quantize(weight: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
-        rows = np.ascontiguousarray(weight).view(np.uint8).reshape(-1, 4 * weight.shape[-1])
-        return quantize_rows(threads, rows, "F32", weight_type).reshape(*weight.shape[:-1], -1)
-
     for weight_type in _WEIGHT_TYPES:
         with suppress(NativeError):
-            write_tiny(path, large, weight_type, quantize=quantize)
+            write_tiny(path, large, weight_type, quantize=_quantize, values=_values)
             return weight_type
-    raise AssertionError(f"rows of {tiny.architecture} cannot be quantized")
+    raise ValueError(f"rows of {tiny.architecture} cannot be quantized")
+
+
+def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Matrices repeat their first rows: drawing and quantizing all would take longer than the measurement."""
+    if not weights.is_matrix(name, shape):
+        return weights.values(name, shape, rng)
+    return np.resize(weights.values(name, (_RANDOM_ROWS, shape[-1]), rng), shape)
+
+
+def _quantize(weight: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
+    rows = weight.reshape(-1, weight.shape[-1])[:_RANDOM_ROWS]
+    packed = quantize_rows(ThreadPool(1), rows.view(np.uint8), "F32", weight_type)
+    return np.resize(packed, (*weight.shape[:-1], packed.shape[-1]))
 
 
 def _grown(key: str, value: Any) -> Any:

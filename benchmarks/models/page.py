@@ -19,9 +19,9 @@ Written by `python -m benchmarks.models`. {machine}.
   quantized (98%), of all variants under the architecture's name.
 - **batches**: tests that an answer's bits are the same alone and among others, in chunks, continued
   from cached blocks, drafted, preempted.
-- **prefill**, **decode**: tokens per second over llama.cpp's, of {prompt} tokens and of one stream, in
-  one run on the same threads. The model has random weights in the type shown, some tens of millions of
-  parameters, and nearly no vocabulary: it is the layers that are compared.
+- **prefill**, **decode**: tokens per second over llama.cpp's, of {prompt} tokens (of an encoder: of a text
+  of as many) and of one stream, in one run on the same threads. The model has random weights in the type
+  shown, some tens of millions of parameters, and nearly no vocabulary: it is the layers that are compared.
 - **KV per token**: what every further token takes in that model; behind it what windows and states take
   at most, whatever the length. (Of a model of yours: `puna models`.)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from puna.gguf import GgufFile
 
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
@@ -40,7 +42,7 @@ def model_cost(file: GgufFile) -> Cost:
         if len(tensor.shape) < 2 or (name == _EMBEDDING and name != output):
             continue
         num_weights = math.prod(tensor.shape)
-        if len(tensor.shape) == 3:
+        if "_exps." in name:
             expert_weights += num_weights
             expert_bytes += tensor.num_bytes
             continue
@@ -57,4 +59,4 @@ def model_cost(file: GgufFile) -> Cost:
 def _expert_share(file: GgufFile) -> float:
     architecture = file.metadata["general.architecture"]
     used, count = (file.metadata[f"{architecture}.expert{key}_count"] for key in ("_used", ""))
-    return float(used / count)
+    return float(np.max(used) / count)  # some have a number for each layer

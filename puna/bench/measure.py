@@ -115,8 +115,10 @@ class Bench:
             Work(kind="decode", batch=1, context=LONG_CONTEXT),
         ]
         for work in works:
+            if work.kind == "decode" and self.info.is_encoder:
+                continue
             needed = PROMPT_TOKENS if work.kind == "prefill" else (work.context or _SHORT_CONTEXT)
-            if needed + _new_tokens(work) <= self.info.context_length:
+            if needed + self._new_tokens(work) <= self.info.context_length:
                 yield work
 
     def run(self, work: Work) -> Result:
@@ -138,7 +140,7 @@ class Bench:
 
     def _decode(self, work: Work) -> Result:
         context = work.context or _SHORT_CONTEXT
-        ids = [self._submit(context, _new_tokens(work)) for _ in range(work.batch)]
+        ids = [self._submit(context, self._new_tokens(work)) for _ in range(work.batch)]
         waiting = set(ids)
         while waiting:
             waiting -= self._step()
@@ -175,18 +177,19 @@ class Bench:
                 prompt=[self._random.randrange(self.info.vocab_size) for _ in range(prompt_tokens)],
                 sampling=SamplingParams(temperature=0),
                 max_tokens=new_tokens,
+                pooling=self.info.pooling if self.info.is_encoder else None,
                 num_draft=0,
             )
         )
         return request_id
 
     def _step(self) -> set[str]:
-        """The requests that got a token."""
+        """The requests that got a token, or their embedding."""
         outputs = self._core.step()
         for output in outputs:
             if output.finish_reason == "error":
                 raise BenchError(output.error or "the model failed to run")
-        return {output.request_id for output in outputs if output.tokens}
+        return {output.request_id for output in outputs if output.tokens or output.embedding}
 
     def _cancel(self, ids: list[str]) -> None:
         for request_id in ids:
@@ -194,7 +197,8 @@ class Bench:
         self._core.step()
         self._core.trim()
 
-
-def _new_tokens(work: Work) -> int:
-    """Enough that no sequence ends before the last measured step, though some start earlier than others."""
-    return 1 if work.kind == "prefill" else _MAX_STEPS + work.batch + 8
+    def _new_tokens(self, work: Work) -> int:
+        """So many that none ends before the last measured step, though some start earlier than others."""
+        if work.kind == "prefill":
+            return 0 if self.info.is_encoder else 1
+        return _MAX_STEPS + work.batch + 8

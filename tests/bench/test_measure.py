@@ -14,7 +14,7 @@ from puna.bench.cost import model_cost
 from puna.bench.machine import describe_machine
 from puna.bench.measure import Bench, BenchError, Work
 from puna.gguf import GgufFile
-from tests.tiny import TINY, write_tiny
+from tests.tiny import ENCODERS, TINY, write_tiny
 
 pytestmark = pytest.mark.native
 
@@ -114,3 +114,11 @@ def test_roofs(threads):
     pool.close()
     with pytest.raises(_native.NativeError, match="closed"):
         _native.measure_dot_peak(pool, 0.001)
+
+
+def test_an_encoder_has_only_a_prefill(tmp_path):
+    path = write_tiny(tmp_path / "encoder.gguf", ENCODERS["bert"])
+    with Bench(path, num_threads=1, kv_limit_bytes=64 << 20, seconds=0.0) as bench:
+        works = list(bench.works())
+        assert [work.kind for work in works] == ["prefill"]
+        assert bench.run(works[0]).tokens_per_second > 0

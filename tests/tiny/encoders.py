@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.layers import Tensors
 
 LAYER_NORM = {"attention.layer_norm_epsilon": 1e-4}
 MEAN, CLS, LAST, RANK = ({"pooling_type": kind} for kind in (1, 2, 3, 4))
-WIDTH = 96
 
 
 def bert(tiny: Tiny, _: int) -> Tensors:
@@ -75,22 +72,48 @@ def t5(tiny: Tiny, layer: int) -> Tensors:
     return of | ({"attn_rel_b.weight": (32, tiny.heads)} if layer == 0 else {})
 
 
-def given(tensors: Tensors) -> Callable[[Tiny, int], Tensors]:
-    """Of a model, besides those of its layers."""
-    return lambda _tiny, _vocab: tensors
-
-
 def _without_biases(tensors: Tensors) -> Tensors:
     return {name: shape for name, shape in tensors.items() if not name.endswith(".bias") or "_norm" in name}
 
 
-BERT: Tensors = {"token_embd_norm.bias": (WIDTH,), "token_types.weight": (2, WIDTH)}
-SCORES: Tensors = {
-    "cls.weight": (WIDTH, WIDTH),
-    "cls.bias": (WIDTH,),
-    "cls.output.weight": (1, WIDTH),
-    "cls.output.bias": (1,),
-}
+def of_bert(tiny: Tiny, _vocab: int) -> Tensors:
+    """Besides those of its layers."""
+    return {"token_embd_norm.bias": (tiny.width,), "token_types.weight": (2, tiny.width)}
+
+
+def of_modern_bert(tiny: Tiny, _vocab: int) -> Tensors:
+    return {"token_embd_norm.weight": (tiny.width,)}
+
+
+def of_gemma(tiny: Tiny, _vocab: int) -> Tensors:
+    wide = tiny.metadata["dense_2_feat_out"]
+    return {"dense_2.weight": (wide, tiny.width), "dense_3.weight": (tiny.width, wide)}
+
+
+def _scores(tiny: Tiny) -> Tensors:
+    return {
+        "cls.weight": (tiny.width, tiny.width),
+        "cls.bias": (tiny.width,),
+        "cls.output.weight": (1, tiny.width),
+        "cls.output.bias": (1,),
+    }
+
+
+def bert_ranker(tiny: Tiny, vocab: int) -> Tensors:
+    return of_bert(tiny, vocab) | _scores(tiny)
+
+
+def jina_ranker(tiny: Tiny, vocab: int) -> Tensors:
+    return of_bert(tiny, vocab) | {"cls.weight": (1, tiny.width), "cls.bias": (1,)}
+
+
+def modern_ranker(tiny: Tiny, vocab: int) -> Tensors:
+    scores = {name: shape for name, shape in _scores(tiny).items() if name != "cls.bias"}
+    return scores | {"cls.norm.weight": (tiny.width,)} | of_modern_bert(tiny, vocab)
+
+
+def qwen_ranker(tiny: Tiny, _vocab: int) -> Tensors:
+    return {"cls.output.weight": (2, tiny.width)}
 
 
 def _bert(architecture: str, **fields: object) -> Tiny:
@@ -101,7 +124,7 @@ def _bert(architecture: str, **fields: object) -> Tiny:
         "metadata": LAYER_NORM | MEAN,
         "layer_tensors": bert,
         "output_norm": "token_embd_norm.weight",
-        "model_tensors": given(BERT),
+        "model_tensors": of_bert,
         "ffn_scale": 0.1,
     }
     return Tiny(architecture, **(common | fields))  # type: ignore[arg-type]
@@ -135,7 +158,7 @@ ENCODERS = {
         context=512,
         metadata=LAYER_NORM | CLS | {"attention.sliding_window": 40, "rope.freq_base_swa": 1000.0},
         layer_tensors=modern_bert,
-        model_tensors=given({"token_embd_norm.weight": (WIDTH,)}),
+        model_tensors=of_modern_bert,
         ffn_scale=0.1,
     ),
     "neo-bert": Tiny(
@@ -156,12 +179,12 @@ ENCODERS = {
         metadata=MEAN
         | {"attention.sliding_window": 37, "rope.freq_base_swa": 10000.0}
         | {
-            "dense_2_feat_in": WIDTH,
+            "dense_2_feat_in": 96,
             "dense_2_feat_out": 128,
             "dense_3_feat_in": 128,
-            "dense_3_feat_out": WIDTH,
+            "dense_3_feat_out": 96,
         },
-        model_tensors=given({"dense_2.weight": (128, WIDTH), "dense_3.weight": (WIDTH, 128)}),
+        model_tensors=of_gemma,
         ffn_scale=0.1,
     ),
     "t5encoder": Tiny(
@@ -176,12 +199,12 @@ ENCODERS = {
     ),
 }
 RANKERS = {
-    "bert": _bert("bert", positions=True, metadata=LAYER_NORM | RANK, model_tensors=given(BERT | SCORES)),
+    "bert": _bert("bert", positions=True, metadata=LAYER_NORM | RANK, model_tensors=bert_ranker),
     "jina-bert-v2": _bert(
         "jina-bert-v2",
         metadata=LAYER_NORM | RANK,
         layer_tensors=jina2,
-        model_tensors=given(BERT | {"cls.weight": (1, WIDTH), "cls.bias": (1,)}),
+        model_tensors=jina_ranker,
     ),
     "modern-bert": Tiny(
         "modern-bert",
@@ -190,17 +213,14 @@ RANKERS = {
         context=512,
         metadata=LAYER_NORM | RANK | {"attention.sliding_window": 40},
         layer_tensors=modern_bert,
-        model_tensors=given(
-            {name: shape for name, shape in SCORES.items() if name != "cls.bias"}
-            | {"cls.norm.weight": (WIDTH,), "token_embd_norm.weight": (WIDTH,)}
-        ),
+        model_tensors=modern_ranker,
         ffn_scale=0.1,
     ),
     "qwen3": Tiny(
         "qwen3",
         qk_norm=True,
         metadata=RANK | {"classifier.output_labels": ["yes", "no"]},
-        model_tensors=given({"cls.output.weight": (2, WIDTH)}),
+        model_tensors=qwen_ranker,
     ),
 }
 """They give scores of texts."""

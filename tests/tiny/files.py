@@ -76,6 +76,7 @@ def byte_level_vocabulary() -> tuple[list[str], list[int], list[str]]:
 
 
 Quantize = Callable[[NDArray[np.float32], str], NDArray[np.uint8]]
+Values = Callable[[str, tuple[int, ...], np.random.Generator], NDArray[np.float32]]
 
 
 def quantize(values: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8]:
@@ -89,18 +90,19 @@ def write_tiny(
     weight_type: str = "F32",
     seed: int = 0,
     quantize: Quantize = quantize,
+    values: Values = weights.values,
     change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda _, weight: weight,
 ) -> Path:
     """Writes the file; matrices in `weight_type`, which by default is one that the gguf package can write.
 
-    change: (name, random values) -> those to be written.
+    values: those of a tensor. change: (name, values) -> those to be written.
     """
     writer = gguf.GGUFWriter(path, tiny.architecture)
     _write_metadata(writer, tiny)
     rng = np.random.default_rng(seed)
     quantization = gguf.GGMLQuantizationType[weight_type]
     for name, shape in _tensors(tiny).items():
-        weight = weights.values(name, shape, rng)
+        weight = values(name, shape, rng)
         if name.endswith(("ffn_down.weight", "post_ffw_norm.weight", ".post_norm.weight")):
             weight *= tiny.ffn_scale
         if name == "token_embd.weight":

@@ -10,7 +10,7 @@ from tests.tiny.layers import Tensors, experts, transformer
 from tests.tiny.parts import EXPERTS
 
 WINDOWED_HEAD = 16
-OWN = 32  # values of a layer's own embedding
+OWN = "embedding_length_per_layer_input"  # values of a layer's own embedding
 
 # Of Gemma 3n, in which llama.cpp has the first 20 layers keep keys and values, whatever the file says.
 OWN_3N, STREAMS, LAYERS_3N = 256, 4, 23
@@ -25,7 +25,7 @@ def gemma4(tiny: Tiny, layer: int) -> Tensors:
     of = tiny.metadata
     is_windowed = of["attention.sliding_window_pattern"][layer]
     kv_heads = of["attention.head_count_kv"][layer]
-    size = replace(tiny, kv_heads=kv_heads, head_dim=WINDOWED_HEAD if is_windowed else tiny.head_dim)
+    size = replace(tiny, kv_heads=kv_heads, head_dim=_head_dim(tiny, is_windowed))
     tensors = transformer(size, layer) | {"layer_output_scale.weight": (1,)}
     if not is_windowed:
         del tensors["attn_v.weight"]
@@ -50,22 +50,28 @@ def gemma4_experts(tiny: Tiny, layer: int) -> Tensors:
 
 def gemma4_small(tiny: Tiny, layer: int) -> Tensors:
     """Later layers have wider feed-forward parts, and keys and values that nobody reads."""
-    head_dim = WINDOWED_HEAD if SHARED_WINDOWS[layer] else tiny.head_dim
-    ffn = tiny.metadata["feed_forward_length"][layer]
+    ffn, own = tiny.metadata["feed_forward_length"][layer], tiny.metadata[OWN]
+    head_dim = _head_dim(tiny, SHARED_WINDOWS[layer])
     tensors = transformer(replace(tiny, head_dim=head_dim, ffn=ffn), layer)
     return tensors | {
         "layer_output_scale.weight": (1,),
-        "inp_gate.weight": (OWN, tiny.width),
-        "proj.weight": (tiny.width, OWN),
+        "inp_gate.weight": (own, tiny.width),
+        "proj.weight": (tiny.width, own),
         "post_norm.weight": (tiny.width,),
     }
 
 
+def _head_dim(tiny: Tiny, is_windowed: bool) -> int:
+    head_dim: int = tiny.metadata["attention.key_length_swa"] if is_windowed else tiny.head_dim
+    return head_dim
+
+
 def per_layer_embeddings(tiny: Tiny, vocab: int) -> Tensors:
+    own = tiny.metadata[OWN]
     return {
-        "per_layer_token_embd.weight": (vocab, tiny.layers * OWN),
-        "per_layer_model_proj.weight": (tiny.layers * OWN, tiny.width),
-        "per_layer_proj_norm.weight": (OWN,),
+        "per_layer_token_embd.weight": (vocab, tiny.layers * own),
+        "per_layer_model_proj.weight": (tiny.layers * own, tiny.width),
+        "per_layer_proj_norm.weight": (own,),
     }
 
 
@@ -87,13 +93,9 @@ def gemma3n(tiny: Tiny, layer: int) -> Tensors:
 
 
 def streams(tiny: Tiny, vocab: int) -> Tensors:
-    own = OWN_3N
-    return {
+    return per_layer_embeddings(tiny, vocab) | {
         "altup_proj.weight": (STREAMS - 1, tiny.width, tiny.width),
         "altup_unembd_proj.weight": (STREAMS - 1, tiny.width, tiny.width),
-        "per_layer_token_embd.weight": (vocab, tiny.layers * own),
-        "per_layer_model_proj.weight": (tiny.layers * own, tiny.width),
-        "per_layer_proj_norm.weight": (own,),
     }
 
 
@@ -105,7 +107,7 @@ HEADS = {
     "rope.freq_base_swa": 5000.0,
     "attention.sliding_window": 37,
     "final_logit_softcapping": 6.0,
-    "embedding_length_per_layer_input": 0,
+    OWN: 0,
     "attention.shared_kv_layers": 0,
 }
 GEMMA4 = Tiny(
@@ -137,7 +139,7 @@ GEMMAS = {
             "attention.sliding_window_pattern": SHARED_WINDOWS,
             "attention.head_count_kv": [2] * len(SHARED_WINDOWS),
             "attention.shared_kv_layers": SHARED,
-            "embedding_length_per_layer_input": OWN,
+            OWN: 32,
             "feed_forward_length": [160] * (len(SHARED_WINDOWS) - SHARED) + [192] * SHARED,
         },
         layer_tensors=gemma4_small,
@@ -160,7 +162,7 @@ GEMMAS = {
             "attention.shared_kv_layers": LAYERS_3N - 20,
             "activation_sparsity_scale": [1.6448533535003662] * 10 + [-math.inf] * (LAYERS_3N - 10),
             "altup.num_inputs": STREAMS,
-            "embedding_length_per_layer_input": OWN_3N,
+            OWN: OWN_3N,
             "rope.freq_base": 50000.0,
         },
         layer_tensors=gemma3n,
