@@ -91,7 +91,7 @@ bench:              ## side by side with llama.cpp: the table of the README; ARG
 
 peer:               ## llama.cpp, compiled for this machine, for `make bench`; needs cmake
 	$(call install,[test])
-	$(BIN)/python -m benchmarks.peer
+	$(BIN)/python -m benchmarks.servers.peer
 
 wheel:              ## into dist/: the source archive, and a wheel for PYTHON, stripped
 	@test -x $(WHEEL_TOOLS)/bin/python || $(PYTHON) -m venv $(WHEEL_TOOLS)

@@ -17,10 +17,10 @@ from pathlib import Path
 import httpx
 
 from benchmarks.comparison import Plan, Row, compare
-from benchmarks.files import FILES, BenchFile, bench_file, own_file
 from benchmarks.machine import machine_today
-from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.report import Results, quote_in_readme
+from benchmarks.servers.peer import ENVIRONMENT, Peer
+from benchmarks.weights.files import FILES, BenchFile, bench_file, own_file
 from benchmarks.workloads import WORKLOADS
 from puna.backends.cpu.cores import usable_cores
 from puna.bench.machine import Roofs, measure_roofs

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.files import BenchFile, synthetic_file
 from benchmarks.machine import machine_today
-from benchmarks.peer import Peer
-from benchmarks.servers import LlamaCpp
+from benchmarks.servers.peer import Peer
+from benchmarks.servers.servers import LlamaCpp
 from benchmarks.synthetic.adapter import write_adapter
 from benchmarks.synthetic.qwen3 import QWEN3_4B
+from benchmarks.weights.files import BenchFile, synthetic_file
 from puna.backends.base import BLOCK_TOKENS, Batch, BlockMemory, DeviceAdapter, KvReservation, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.backend import CpuModel

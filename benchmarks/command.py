@@ -13,8 +13,8 @@ import httpx
 
 from benchmarks.figures import Report
 from benchmarks.machine import machine_today
-from benchmarks.peer import ENVIRONMENT, Peer
 from benchmarks.scenario import Scenario, Setup
+from benchmarks.servers.peer import ENVIRONMENT, Peer
 from puna.backends.cpu.cores import usable_cores
 
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 
-from benchmarks.files import BenchFile
-from benchmarks.peer import SETTINGS, Peer
-from benchmarks.prompts import Prompts
-from benchmarks.servers import Server, puna_server
+from benchmarks.servers.peer import SETTINGS, Peer
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import Server, puna_server
+from benchmarks.weights.files import BenchFile
 from benchmarks.workloads import WORKLOADS, EndedEarly, Workload, shortened
 from puna.bench.cost import Cost, model_cost
 from puna.bench.machine import Roofs

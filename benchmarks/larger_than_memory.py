@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.machine import machine_today
-from benchmarks.peer import Peer
-from benchmarks.prompts import Prompts
-from benchmarks.servers import Server, puna_server
+from benchmarks.servers.peer import Peer
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import Server, puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 from benchmarks.workloads import EndedEarly, Workload
 from puna.backends.cpu.cores import usable_cores
 from puna.config.cgroup import control_groups

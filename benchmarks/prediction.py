@@ -16,10 +16,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from benchmarks.files import STORE
 from benchmarks.machine import machine_today
 from benchmarks.synthetic.qwen35 import Qwen35
 from benchmarks.synthetic.writing import write_model
+from benchmarks.weights.files import STORE
 from puna.backends.base import ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.cores import usable_cores

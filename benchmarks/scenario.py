@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.figures import Row
-from benchmarks.peer import Peer
+from benchmarks.servers.peer import Peer
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from benchmarks.servers import Completion, Server
+from benchmarks.servers.servers import Completion, Server
 
 
 class EndedEarly(Exception):

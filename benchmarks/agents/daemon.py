@@ -17,11 +17,11 @@ import httpx
 
 from benchmarks.agents.chat import Answer, chat
 from benchmarks.agents.conversation import Message
-from benchmarks.files import BenchFile
 from benchmarks.memory.daemon import Daemon
 from benchmarks.memory.processes import worker_of
-from benchmarks.metrics import Metrics
-from benchmarks.servers import Puna, puna_server
+from benchmarks.servers.metrics import Metrics
+from benchmarks.servers.servers import Puna, puna_server
+from benchmarks.weights.files import BenchFile
 
 NEW_TOKENS = 24
 _COUNTER = "puna_computed_tokens_total"

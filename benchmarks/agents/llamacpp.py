@@ -12,9 +12,9 @@ from typing import Self
 from benchmarks.agents.chat import Answer, chat
 from benchmarks.agents.conversation import Message
 from benchmarks.agents.daemon import NEW_TOKENS
-from benchmarks.files import BenchFile
-from benchmarks.peer import Peer
-from benchmarks.servers import LlamaCpp
+from benchmarks.servers.peer import Peer
+from benchmarks.servers.servers import LlamaCpp
+from benchmarks.weights.files import BenchFile
 
 _SLOTS, _CONTEXT_TOKENS = 4, 65536
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.files import BenchFile, synthetic_file
 from benchmarks.synthetic.qwen3 import Qwen3
 from benchmarks.synthetic.qwen35 import Qwen35
+from benchmarks.weights.files import BenchFile, synthetic_file
 
 _TEMPLATE = """\
 {%- for message in messages -%}

@@ -15,8 +15,8 @@ from benchmarks.agents.playing import Course, Player
 from benchmarks.agents.prompts import PromptTokens
 from benchmarks.agents.trace import Event, Wave, full_trace, short_trace
 from benchmarks.figures import Row, Target, mebibytes, p50_p95, plain, seconds
-from benchmarks.files import BenchFile
 from benchmarks.scenario import Finding, Findings, Setup
+from benchmarks.weights.files import BenchFile
 
 _SHARE_OF_MEMORY = 0.5
 _NUM_KILLS = 5

@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.constrained.masks import mask_rows
 from benchmarks.figures import Report, Row, Target, rate
-from benchmarks.files import FILES, bench_file
+from benchmarks.weights.files import FILES, bench_file
 from puna._native import TokenTable
 from puna.backends import open_device
 from puna.backends.base import ModelSource

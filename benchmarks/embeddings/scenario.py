@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from benchmarks.embeddings.onnx_model import OnnxEncoder, quantize, write_onnx
 from benchmarks.embeddings.texts import padded_batches, texts
 from benchmarks.figures import Row, Target, seconds
-from benchmarks.files import BenchFile
-from benchmarks.minilm import minilm_file
 from benchmarks.retrieval.files import RERANK, model_files
 from benchmarks.retrieval.turn import Endpoint
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile
+from benchmarks.weights.minilm import minilm_file
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient, Stream, stream_each
 from benchmarks.figures import Row, Target, p50_p95, percentile, seconds
-from benchmarks.files import BenchFile, bench_file
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient, Stream, stream_each
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _TITLE = "two resident models in turn, a token each"
 _PROMPT_TOKENS = 64

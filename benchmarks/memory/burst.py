@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
 from benchmarks.figures import Row, Target, mebibytes, percent, seconds
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon, KvState
 from benchmarks.memory.processes import memory_of
 from benchmarks.memory.static import kv_bytes_per_token
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
-from benchmarks.watching import Sample, watching
+from benchmarks.servers.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.servers.watching import Sample, watching
+from benchmarks.weights.files import BenchFile, bench_file
 
 _POOL_S = 0.25
 """Pool, in seconds of computing, alone. A model has KV only of what it has computed, beside streams that want

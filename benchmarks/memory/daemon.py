@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from benchmarks.watching import wait_until
+from benchmarks.servers.watching import wait_until
 
 _TIMEOUT_S = 60
 _PATIENCE_S = 20

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from benchmarks.figures import Row, Target, median_interval, percent, rate
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
 from benchmarks.memory.static import static_kv_bytes
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import Puna, Server, puna_server
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import Puna, Server, puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 from benchmarks.workloads import WORKLOADS, EndedEarly, Workload
 
 _SLOTS, _CONTEXT_TOKENS = 4, 2048

@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient, stream_all
 from benchmarks.figures import Row, Target, mebibytes, percent
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
 from benchmarks.memory.processes import Memory, family, memory_of
 from benchmarks.memory.static import static_kv_bytes
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient, stream_all
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _IDLE_S = 5.0
 _NUM_SLOTS = 5

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient, Stream, makespan_s, stream_each
 from benchmarks.figures import Row, Target, mebibytes, seconds
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon, KvState
 from benchmarks.memory.processes import Memory, memory_of, worker_of
 from benchmarks.memory.static import static_kv_bytes
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import LlamaCpp, puna_server
-from benchmarks.watching import Sample, watching
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient, Stream, makespan_s, stream_each
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import LlamaCpp, puna_server
+from benchmarks.servers.watching import Sample, watching
+from benchmarks.weights.files import BenchFile, bench_file
 
 _FILES = "Q4_0", "Q4_1", "Q8_0", "Q4_K_M", "F16"
 _CONTEXT, _NUM_SLOTS = 2048, 4

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient
 from benchmarks.figures import Row, Target, median_and_range, plain, seconds
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _TAIL_TOKENS, _NEW_TOKENS = 24, 48
 _CONTEXT_TOKENS = 6144

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.files import BenchFile
+from benchmarks.weights.files import BenchFile
 from puna.gguf import GgufFile
 
 _HALF_BYTES = 2

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.clients import LlamaCppClient, PunaClient
 from benchmarks.figures import Row, Target, p50_p95, percentile, seconds
-from benchmarks.files import BenchFile, bench_file
 from benchmarks.memory.daemon import Daemon
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import LlamaCppClient, PunaClient
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _PROMPT_TOKENS = 32
 _ONE = {"OLLAMA_MAX_LOADED_MODELS": "1"}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.clients import PunaClient, Stream
 from benchmarks.figures import Row, Target, mebibytes, percent
-from benchmarks.files import bench_file
 from benchmarks.memory.daemon import Daemon, KvState
 from benchmarks.memory.static import static_kv_bytes
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
-from benchmarks.watching import Sample, watching
+from benchmarks.servers.clients import PunaClient, Stream
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.servers.watching import Sample, watching
+from benchmarks.weights.files import bench_file
 
 _NEW_TOKENS = 64
 _LOOK_EVERY_S = 0.05

@@ -17,7 +17,7 @@ from benchmarks.models.enlarged import write_enlarged
 from benchmarks.models.page import page
 from benchmarks.models.speed import measure
 from benchmarks.models.tokenizers import tokenizers_of
-from benchmarks.peer import Peer
+from benchmarks.servers.peer import Peer
 from puna.backends.base import ModelLoadError
 from puna.backends.cpu.cores import usable_cores
 from puna.bench.measure import PROMPT_TOKENS, BenchError

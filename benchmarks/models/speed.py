@@ -12,8 +12,8 @@ from statistics import median
 
 import httpx
 
-from benchmarks.files import BenchFile
-from benchmarks.peer import Peer
+from benchmarks.servers.peer import Peer
+from benchmarks.weights.files import BenchFile
 from puna.backends.base import BLOCK_TOKENS
 from puna.bench.measure import PROMPT_TOKENS, Bench, Work
 

@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.files import bench_file, own_file
 from benchmarks.overhead.comparing import Results
 from benchmarks.overhead.kinds import measure_kinds
 from benchmarks.overhead.measuring import measure_requests, measure_starts
 from benchmarks.overhead.replay import write_replay
+from benchmarks.weights.files import bench_file, own_file
 
 _OWN = Path(__file__).parents[2]
 _PARTS = ("requests", "kinds", "starts")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.memory.processes import family
 from benchmarks.overhead.footprint import footprint
-from benchmarks.servers import free_port
+from benchmarks.servers.servers import free_port
 
 _PATIENCE_S = 60.0
 _POLL_S = 0.001

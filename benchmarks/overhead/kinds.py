@@ -8,14 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.files import BenchFile
 from benchmarks.overhead.agent_tools import ANSWER_SCHEMA, FUNCTIONS
 from benchmarks.overhead.daemons import Daemon, daemon_of
 from benchmarks.overhead.engine_alone import EngineAlone
 from benchmarks.overhead.protocols import MESSAGES, NDJSON, RESPONSES, SSE, Chat, Json, Protocol, asking
 from benchmarks.overhead.replay import CONTEXT
 from benchmarks.overhead.streams import first_token_s, token_cost
-from benchmarks.prompts import Prompts
+from benchmarks.servers.prompts import Prompts
+from benchmarks.weights.files import BenchFile
 from puna.chat.grammars.answer import SchemaAnswer
 from puna.chat.messages import CalledFunction, Message, ToolCall
 from puna.chat.prompt import Prompt, PromptRequest

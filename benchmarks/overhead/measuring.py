@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.files import BenchFile
 from benchmarks.overhead.comparing import Figure, Results
 from benchmarks.overhead.daemons import Daemon, daemon_of
 from benchmarks.overhead.protocols import NDJSON, SSE, asking
 from benchmarks.overhead.streams import first_token_s, token_cost
-from benchmarks.prompts import Prompts
+from benchmarks.servers.prompts import Prompts
+from benchmarks.weights.files import BenchFile
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from numpy.typing import NDArray
 
-from benchmarks.variants import copy_metadata, quantize
+from benchmarks.weights.variants import copy_metadata, quantize
 
 _WIDTH = 32
 CONTEXT = 8192

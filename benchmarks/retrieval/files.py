@@ -7,8 +7,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from benchmarks.files import BenchFile, bench_file, made_file
-from benchmarks.minilm import minilm_file
+from benchmarks.weights.files import BenchFile, bench_file, made_file
+from benchmarks.weights.minilm import minilm_file
 
 EMBED, RERANK, ANSWER, TITLE = "embed", "rerank", "answer", "title"
 _RANKS = 4  # pooling type

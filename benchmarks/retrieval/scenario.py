@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.figures import Row, Target, mebibytes, p50_p95, percentile
-from benchmarks.files import BenchFile
 from benchmarks.memory.daemon import Daemon
 from benchmarks.retrieval.files import EMBED, model_files
 from benchmarks.retrieval.stacks import Servers, a_server_each, one_daemon, router
 from benchmarks.retrieval.turn import Conversation, Corpus, ask, embed, write_passages
 from benchmarks.scenario import Finding, Findings, Setup
+from benchmarks.weights.files import BenchFile
 
 _TITLE = "Retrieval: embed, search, rerank 20, answer, title; four models"
 _SHARE = 0.6

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.files import BenchFile
 from benchmarks.memory.processes import family, memory_of
-from benchmarks.peer import Peer
 from benchmarks.retrieval.files import EMBED, RERANK
 from benchmarks.retrieval.turn import Endpoint, Stack
-from benchmarks.servers import free_port, puna_server, running
+from benchmarks.servers.peer import Peer
+from benchmarks.servers.servers import free_port, puna_server, running
+from benchmarks.weights.files import BenchFile
 
 CONTEXT_TOKENS, SLOTS = 8192, 4
 _TEXT_TOKENS = 512

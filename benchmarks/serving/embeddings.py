@@ -9,11 +9,11 @@ from statistics import median
 import httpx
 
 from benchmarks.figures import Row, rate
-from benchmarks.files import BenchFile, bench_file
-from benchmarks.peer import SETTINGS
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.peer import SETTINGS
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _SLOTS = 16
 _SLOT_TOKENS = 512

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient, Stream
 from benchmarks.figures import Row, Target, p50_p95, percentile, seconds
-from benchmarks.files import bench_file
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
-from benchmarks.watching import wait_until
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient, Stream
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.servers.watching import wait_until
+from benchmarks.weights.files import bench_file
 
 _NUM_STREAMS = 8
 _LONG_TOKENS = 4000

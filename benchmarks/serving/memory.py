@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.clients import PunaClient, Stream, makespan_s, stream_all
 from benchmarks.figures import Row, Target, seconds
-from benchmarks.files import BenchFile, bench_file
-from benchmarks.metrics import Metrics
-from benchmarks.prompts import Prompts
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import PunaClient, Stream, makespan_s, stream_all
+from benchmarks.servers.metrics import Metrics
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 _NUM_REQUESTS = 32
 _NEW_TOKENS = 96

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.clients import (
+from benchmarks.figures import Row, Target, seconds
+from benchmarks.scenario import Finding, Findings, Setup
+from benchmarks.servers.clients import (
     Client,
     LlamaCppClient,
     PunaClient,
@@ -14,13 +16,11 @@ from benchmarks.clients import (
     makespan_s,
     stream_all,
 )
-from benchmarks.figures import Row, Target, seconds
-from benchmarks.files import BenchFile, bench_file
-from benchmarks.metrics import Metrics
-from benchmarks.peer import SETTINGS
-from benchmarks.prompts import Prompts
-from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.metrics import Metrics
+from benchmarks.servers.peer import SETTINGS
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import puna_server
+from benchmarks.weights.files import BenchFile, bench_file
 
 NUM_REQUESTS = 16
 _NEW_TOKENS = 32

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import takewhile
 from statistics import median
 
-from benchmarks.clients import Client, LlamaCppClient, PunaClient, Stream
 from benchmarks.figures import Row, Target, rate
-from benchmarks.files import bench_file
 from benchmarks.scenario import Finding, Findings, Setup
-from benchmarks.servers import puna_server
+from benchmarks.servers.clients import Client, LlamaCppClient, PunaClient, Stream
+from benchmarks.servers.servers import puna_server
 from benchmarks.serving.tasks import FREE, REPETITIVE, Task
+from benchmarks.weights.files import bench_file
 
 _KINDS = [(REPETITIVE, 4, Target(1.5)), (FREE, 8, Target(0.97))]
 """Tasks, rounds (what should not differ must be measured well), what is wanted."""

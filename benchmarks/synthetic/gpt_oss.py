@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.recipes import Shape
 from benchmarks.synthetic.model import SyntheticModel, Tensors, Value
+from benchmarks.weights.recipes import Shape
 
 
 @dataclass(frozen=True)

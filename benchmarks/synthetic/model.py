@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.recipes import Shape
+from benchmarks.weights.recipes import Shape
 
 Value = int | float | str | Sequence[int]
 

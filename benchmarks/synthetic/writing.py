@@ -11,10 +11,10 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from numpy.typing import NDArray
 
-from benchmarks.recipes import FILE_TYPES, Shape, type_of
 from benchmarks.synthetic.blocks import random_blocks
 from benchmarks.synthetic.model import SyntheticModel, Value
 from benchmarks.synthetic.vocabulary import add_vocabulary
+from benchmarks.weights.recipes import FILE_TYPES, Shape, type_of
 
 
 def write_model(model: SyntheticModel, target: Path) -> None:

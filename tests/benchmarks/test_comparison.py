@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.comparison import Row, _alternate
-from benchmarks.prompts import Prompts
 from benchmarks.report import Results, quote_in_readme
-from benchmarks.servers import Completion
+from benchmarks.servers.prompts import Prompts
+from benchmarks.servers.servers import Completion
 from benchmarks.workloads import WORKLOADS, EndedEarly, Workload, shortened
 from puna.gguf import GgufFile
 from puna.tokenizer import load_tokenizer

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import puna
-from benchmarks.k_quants import quantize_q4_k, quantize_q6_k
-from benchmarks.recipes import Shape, type_of
 from benchmarks.synthetic.gpt_oss import GPT_OSS_20B
 from benchmarks.synthetic.qwen3 import QWEN3_4B, QWEN3_30B_A3B
 from benchmarks.synthetic.qwen35 import QWEN35_4B
 from benchmarks.synthetic.writing import write_model
-from benchmarks.variants import write_variant
+from benchmarks.weights.k_quants import quantize_q4_k, quantize_q6_k
+from benchmarks.weights.recipes import Shape, type_of
+from benchmarks.weights.variants import write_variant
 from puna.gguf import GgufFile
 from puna.models.architectures import ARCHITECTURES
 from tests.oracle.llamacpp import LlamaCpp

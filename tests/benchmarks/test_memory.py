@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import Stream, Usage
 from benchmarks.figures import Report, Row, Target, mebibytes, median_interval, percent, seconds
-from benchmarks.files import BenchFile
 from benchmarks.memory import alternation, burst, elastic, idle, many, prefixes, switch
 from benchmarks.memory.daemon import KvState, ModelKv
 from benchmarks.memory.processes import Memory, children, family, memory_of, worker_of
 from benchmarks.memory.static import kv_bytes_per_token, static_kv_bytes
-from benchmarks.servers import Completion
-from benchmarks.watching import Sample, wait_until, watching
+from benchmarks.servers.clients import Stream, Usage
+from benchmarks.servers.servers import Completion
+from benchmarks.servers.watching import Sample, wait_until, watching
+from benchmarks.weights.files import BenchFile
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native

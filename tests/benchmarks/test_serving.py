@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from benchmarks.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
 from benchmarks.figures import Report, Row, Target, percentile, seconds
-from benchmarks.metrics import Metrics
+from benchmarks.servers.clients import LlamaCppClient, PunaClient, Stream, makespan_s, stream_all
+from benchmarks.servers.metrics import Metrics
 from benchmarks.serving.latency import Waits
 from benchmarks.serving.memory import _pressure_rows
 from benchmarks.serving.prefix import _alone_rows, _computed, _computed_row, _needed, _together_row

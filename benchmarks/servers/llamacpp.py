@@ -1,4 +1,6 @@
-"""The xllamacpp wheel in the place of llama-server: takes those of its options that benchmarks.peer uses."""
+"""The xllamacpp wheel in the place of llama-server: takes those of its options that benchmarks.servers.peer
+uses.
+"""
 
 from __future__ import annotations
 

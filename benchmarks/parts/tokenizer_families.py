@@ -1,5 +1,5 @@
 """How long do prompts take to become tokens, in every family of vocabularies? `python -m
-benchmarks.tokenizer_families gemma3.gguf`
+benchmarks.parts.tokenizer_families gemma3.gguf`
 
 The file has a SentencePiece vocabulary; those of the other families are made of the same tokens, so that
 their sizes are those of the largest in use. Texts are 400,000 characters long: prose is some 100,000 tokens;

@@ -1,4 +1,4 @@
-"""How fast is attention over the paged cache? `python -m benchmarks.attention [kv types]`
+"""How fast is attention over the paged cache? `python -m benchmarks.parts.attention [kv types]`
 
 Microseconds of one layer, storing the new keys and values included. Decoding (one token at some depth)
 also shows the GB/s at which keys and values are read: "cached" runs one layer again and again, "memory" as

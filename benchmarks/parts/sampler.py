@@ -1,4 +1,4 @@
-"""How long does choosing a token take? `python -m benchmarks.sampler [--vocab N ...] [--threads N]`
+"""How long does choosing a token take? `python -m benchmarks.parts.sampler [--vocab N ...] [--threads N]`
 
 Prints microseconds per sequence, the best of many calls, by chain of filters and by how the logits are
 distributed: as a model's (a few likely tokens over a wide bell), flat (a narrow bell, so that a nucleus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.files import BenchFile, made_file
+from benchmarks.weights.files import BenchFile, made_file
 from puna.convert.safetensors import convert_safetensors
 from tests.conftest import minilm_directory
 from tests.convert.converting import convert, files_in

@@ -1,4 +1,4 @@
-"""How long do loading a vocabulary and encoding text take? `python -m benchmarks.tokenizing model.gguf`
+"""How long do loading a vocabulary and encoding text take? `python -m benchmarks.parts.tokenizing model.gguf`
 
 Compares with the `tokenizers` library, which gets the same vocabulary and the same regular expressions.
 Memory is what two processes that hold it as four models would take together, PSS more than without it: puna

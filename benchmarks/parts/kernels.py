@@ -1,4 +1,4 @@
-"""How fast does one core multiply with weights of each type? `python -m benchmarks.kernels [types]`
+"""How fast does one core multiply with weights of each type? `python -m benchmarks.parts.kernels [types]`
 
 Prints Gop/s (a multiplication and an addition count as two) and, for few tokens, the GB/s at which weights
 are read. Few tokens read a weight far larger than the caches, as generation does; many tokens use one that

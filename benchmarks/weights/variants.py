@@ -9,8 +9,8 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
-from benchmarks.k_quants import quantize_q4_k, quantize_q6_k
-from benchmarks.recipes import FILE_TYPES, Shape, type_of
+from benchmarks.weights.k_quants import quantize_q4_k, quantize_q6_k
+from benchmarks.weights.recipes import FILE_TYPES, Shape, type_of
 from puna.gguf import GgufFile
 
 _K_QUANTS = {"Q4_K": quantize_q4_k, "Q6_K": quantize_q6_k}

@@ -15,7 +15,7 @@ from benchmarks.synthetic.model import SyntheticModel
 from benchmarks.synthetic.qwen3 import QWEN3_4B, QWEN3_30B_A3B
 from benchmarks.synthetic.qwen35 import QWEN35_4B
 from benchmarks.synthetic.writing import write_model
-from benchmarks.variants import write_variant
+from benchmarks.weights.variants import write_variant
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.gguf import read_metadata
 from puna.registry import ModelName, ModelNotFound, Store

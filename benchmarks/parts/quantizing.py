@@ -1,8 +1,9 @@
-"""How long does quantizing a model take, against llama-quantize? `python -m benchmarks.quantizing F16.gguf`
+"""How long does quantizing a model take, against llama-quantize? `python -m benchmarks.parts.quantizing
+F16.gguf`
 
 Both read the file from the page cache, write into the same directory and use as many threads; they take
 turns. Times are of the work, without the start of either program. The peer is the llama-quantize beside the
-server of benchmarks.peer (`python -m benchmarks.peer` builds both).
+server of benchmarks.servers.peer (`python -m benchmarks.servers.peer` builds both).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.machine import machine_today
-from benchmarks.peer import QUANTIZER
+from benchmarks.servers.peer import QUANTIZER
 from puna._native import ThreadPool
 from puna.convert.requantize import requantize
 

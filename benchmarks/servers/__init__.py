@@ -1,0 +1,1 @@
+"""puna and llama.cpp as servers: started, asked, and watched."""

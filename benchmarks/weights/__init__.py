@@ -1,0 +1,1 @@
+"""The files that are measured, and how they are made."""
