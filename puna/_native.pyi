@@ -836,6 +836,10 @@ def linear(
 
 # --- the machine ---
 
+def ask_for_matrix_unit() -> bool:
+    """Whether encoders may use a matrix unit (AMX). The system is asked once: where they are first built, if
+    not before, but in a cage it grants none."""
+
 def measure_dot_peak(pool: ThreadPool, seconds: float, isa: str = "auto") -> float:
     """Operations per second of byte dot products in registers, on all threads of the pool; takes `seconds`.
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "machine/roofs.h"
+#include "matrix_units/tile_linear.h"
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
@@ -27,6 +28,7 @@ double read_bandwidth(ThreadPool& pool, int64_t num_bytes, double seconds) {
 void bind_machine(nb::module_& m) {
   m.def("measure_dot_peak", &dot_peak, "pool"_a, "seconds"_a, "isa"_a = "auto");
   m.def("measure_read_bandwidth", &read_bandwidth, "pool"_a, "num_bytes"_a, "seconds"_a);
+  m.def("ask_for_matrix_unit", [] { return tile_kernels() != nullptr; });
 }
 
 }  // namespace puna

@@ -319,7 +319,8 @@ void tile_linear(const LinearArgs& args, uint8_t* scratch) {
 
 constexpr TileKernels kTileKernels = {row_bytes, split_row, tile_linear};
 
-// The system saves the unit's registers only for processes that ask for it: before a cage forbids that.
+// The system saves the unit's registers only for processes that ask for it, in every signal's frame from then
+// on.
 bool may_use_tiles() {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   unsigned a = 7, b = 0, c = 0, d = 0;
@@ -329,11 +330,12 @@ bool may_use_tiles() {
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-const bool kMayUseTiles = may_use_tiles();
-
 }  // namespace
 
-const TileKernels* tile_kernels() { return kMayUseTiles ? &kTileKernels : nullptr; }
+const TileKernels* tile_kernels() {
+  static const bool may_use = may_use_tiles();
+  return may_use ? &kTileKernels : nullptr;
+}
 #else
 const TileKernels* tile_kernels() { return nullptr; }
 #endif

@@ -8,9 +8,12 @@ if TYPE_CHECKING:
     from puna.backends.base import Backend
 
 
-def import_devices() -> None:
-    """For a process that cannot read its code any more when it opens one."""
+def prepare_devices() -> None:
+    """For a process that can neither read their code nor ask for their units any more when it opens one."""
     import puna.backends.cpu  # noqa: F401
+    from puna._native import ask_for_matrix_unit
+
+    ask_for_matrix_unit()
 
 
 def open_device(name: str = "cpu", num_threads: int | None = None, kv_type: str = "f16") -> Backend:

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from puna.worker.cage.rules import CageRules
 
 _LIBRARIES = (
-    *("/lib", "/lib64", "/usr"),
-    *("/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/etc/alternatives"),
-    *("/opt/rocm", "/opt/cuda", "/nix/store", "/gnu/store", "/run/opengl-driver"),
+    *("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"),
+    *("/usr/local/cuda*", "/opt/cuda", "/opt/rocm*/lib", "/opt/rocm*/lib64", "/opt/rocm*/llvm/lib"),
+    *("/opt/rocm*/amdgcn", "/opt/amdgpu*/lib", "/nix/store", "/gnu/store", "/run/opengl-driver"),
+    *("/etc/ld.so.cache", "/etc/ld.so.preload"),
 )
+"""Patterns of what is in the system's libraries' places."""
+_DESCRIPTIONS = (
+    *("/etc/vulkan", "/usr/share/vulkan", "/usr/local/etc/vulkan", "/usr/local/share/vulkan"),
+    *("/etc/OpenCL", "/usr/share/nvidia", "/usr/share/libdrm", "/opt/amdgpu*/share/libdrm"),
+    *("/etc/drirc", "/usr/share/drirc.d", "/etc/glvnd", "/usr/share/glvnd"),
+)
+"""By which drivers of GPUs are found and told apart: of Vulkan's loader, OpenCL's, NVIDIA's, libdrm and Mesa."""
 _SYSTEM = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/devices", "/proc/driver/nvidia", "/proc/sys/vm"),
     *("/sys/devices", "/sys/bus", "/sys/class", "/sys/dev", "/sys/module"),
-    *("/etc/OpenCL", "/etc/vulkan", "/etc/glvnd", "/dev/urandom", "/dev/zero"),
+    *("/dev/urandom", "/dev/zero", "/etc/localtime"),
 )
-_DEVICES = ("/dev/null", "/dev/kfd", "/dev/dri", "/dev/nvidia-caps")
-_NVIDIA = "nvidia*"
+_GPUS = ("/dev/kfd", "/dev/dri", "/dev/nvidia*")
+_NOTHING = Path("/dev/null")
+
+_LDD_S = 10.0
+_FOUND = re.compile(r"^\s*(?:(.+) => )?(/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+"""In what ldd says: `libm.so.6 => /lib/libm.so.6 (0x00007f12)`. A loader's other name is a path, too."""
 
 
 class Places(NamedTuple):
@@ -30,19 +47,21 @@ class Places(NamedTuple):
 
 
 def places_of(program: Path) -> Places:
-    """The program and the libraries beside it, or in `lib` beside its `bin`, but no other file there: it may
-    lie in a home directory. Where there are libraries, it may look for their names.
+    """The program, the libraries that its loader finds, and those beside it, or in `lib` beside its `bin`; no
+    other file there: it may lie in a home directory. Where there are libraries beside it, it may look for
+    their names.
     """
     program = program.resolve()
     directories = [program.parent]
     if program.parent.name == "bin":
         directories.append(program.parent.parent / "lib")
-    libraries = {
+    beside = {
         directory: [path for path in directory.glob("*.so*") if path.is_file()] for directory in directories
     }
+    libraries = [path for paths in beside.values() for path in paths]
     return Places(
-        executable=(program, *(path for paths in libraries.values() for path in paths)),
-        listable=tuple(directory for directory, paths in libraries.items() if paths),
+        executable=(program, *libraries, *_needed([program, *libraries])),
+        listable=tuple(directory for directory, paths in beside.items() if paths),
     )
 
 
@@ -50,11 +69,32 @@ def program_rules(places: Places, directory: Path, *files: int) -> CageRules:
     """For a process that becomes the program of these places, reads what the descriptors `files` are of, also
     by name, and listens on a Unix socket in the directory.
     """
+    gpus = tuple(_found(_GPUS))
     return CageRules(
-        readable=(*map(Path, _SYSTEM), *(Path(f"/proc/self/fd/{file}") for file in files)),
+        readable=(*_found(_DESCRIPTIONS + _SYSTEM), *(Path(f"/proc/self/fd/{file}") for file in files)),
         listable=places.listable,
-        executable=(*map(Path, _LIBRARIES), *places.executable),
-        devices=(*map(Path, _DEVICES), *Path("/dev").glob(_NVIDIA)),
+        executable=(*_found(_LIBRARIES), *places.executable),
+        devices=(_NOTHING, *gpus),
+        controls_devices=bool(gpus),
         writable=(directory,),
         sockets="listens",
     )
+
+
+def _found(patterns: Iterable[str]) -> list[Path]:
+    return [path for pattern in patterns for path in Path("/").glob(pattern.removeprefix("/"))]
+
+
+def _needed(files: list[Path]) -> list[Path]:
+    """The libraries that the loader would load for these, and itself, wherever they lie. None if the system
+    has no ldd, and those of files that are no dynamic programs.
+    """
+    ldd = shutil.which("ldd", path=os.defpath)
+    if ldd is None:
+        return []
+    try:
+        done = subprocess.run([ldd, *files], capture_output=True, text=True, timeout=_LDD_S)
+    except subprocess.TimeoutExpired:
+        return []
+    names = {name for names in _FOUND.findall(done.stdout) for name in names}
+    return [Path(name) for name in sorted(names) if name.startswith("/")]

@@ -31,7 +31,9 @@ class CageRules:
     """As `readable`, and what is in them may be executed: the process becomes another program, which loads
     libraries of its own. Without any, no memory is ever executable that was not before."""
     devices: tuple[Path, ...] = ()
-    """Read, written, and controlled as their drivers have it. Those that do not exist are left out."""
+    """Read and written. Those that do not exist are left out."""
+    controls_devices: bool = False
+    """Whether it controls them as the drivers of GPUs have it."""
     sockets: Literal["none", "connects", "listens"] = "none"
     """Whether it may make Unix sockets, and then connect them, or wait on them for others to do so."""
 

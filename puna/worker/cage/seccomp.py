@@ -13,6 +13,7 @@ from puna.worker.cage.rules import CageRules
 from puna.worker.cage.syscalls import (
     ALWAYS,
     CONNECTING,
+    CONTROLLING,
     LISTENING,
     OF_FIXED_CODE,
     PROGRAM,
@@ -65,6 +66,8 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
     if rules.executable:
         allowed |= PROGRAM
         required = {name: needed for name, needed in required.items() if name not in OF_FIXED_CODE}
+    if rules.controls_devices:
+        required |= CONTROLLING
     allowed |= _SOCKETS[rules.sockets]
     refused = _OPTIONAL.keys() - allowed.keys()
     program = [
@@ -85,14 +88,23 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
 
 def _allow_if(required: tuple[Condition, ...]) -> list[bytes]:
     block: list[bytes] = []
-    for argument, mask, values, is_wide in required:
-        offset = _ARGUMENTS + 8 * argument  # both machines are little-endian
-        if is_wide:
+    for condition in required:
+        offset = _ARGUMENTS + 8 * condition.argument  # both machines are little-endian
+        if condition.is_wide:
             block += [_load(offset + 4), _jump(_JUMP_IF_EQUAL, 0, 1, 0), _return(_REFUSE)]
-        block += [_load(offset), _instruction(_AND, 0, 0, mask)]
-        block += [_jump(_JUMP_IF_EQUAL, value, len(values) - index, 0) for index, value in enumerate(values)]
-        block += [_return(_REFUSE)]
+        block += _refuse_unless(offset, (condition.mask, condition.values), condition.or_masked)
     return [*block, _return(_ALLOW)]
+
+
+def _refuse_unless(offset: int, *masked: tuple[int, tuple[int, ...]]) -> list[bytes]:
+    """masked: the argument there, as far as the mask has it, is one of the values of any."""
+    block = [_return(_REFUSE)]
+    for mask, values in reversed(masked):
+        for value in values:
+            block = [_jump(_JUMP_IF_EQUAL, value, len(block), 0), *block]
+        if values:
+            block = [_load(offset), _instruction(_AND, 0, 0, mask), *block]
+    return block
 
 
 def _load(offset: int) -> bytes:

@@ -20,6 +20,8 @@ class Condition(NamedTuple):
     values: tuple[int, ...]
     is_wide: bool = False
     """The upper 32 bits matter, and are 0."""
+    or_masked: tuple[int, tuple[int, ...]] = (0, ())
+    """Or else: another mask, and what the argument is then one of."""
 
 
 class Machine(NamedTuple):
@@ -229,26 +231,35 @@ _FCNTL_COMMANDS = (
     *(36, 37, 38),  # locks of open files
 )
 _IOCTLS = (
-    *(0x5401, 0x5413, 0x541B),  # TCGETS, TIOCGWINSZ, FIONREAD: never TIOCSTI, which types into a terminal
-    *(0x5421, 0x5450, 0x5451),  # FIONBIO, FIONCLEX, FIOCLEX
+    *(0x5401, 0x802C542A, 0x5413),  # TCGETS, TCGETS2, TIOCGWINSZ: never TIOCSTI, which types into a terminal
+    *(0x541B, 0x5421, 0x5450, 0x5451),  # FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
     0x4020940D,  # FICLONERANGE, between files that are open
 )
+_IOCTL_KIND = 0xFF00
+_GPU_KINDS = (
+    *(ord("d") << 8, ord("K") << 8, ord("b") << 8, ord(">") << 8),  # DRM, AMD's kfd, dma-buf, sync_file
+    *(ord("F") << 8, ord("m") << 8, 0),  # NVIDIA's, its modeset's and its unified memory's
+)
 _AF_UNIX = 1
-_SOCK_STREAM = 1
+_SOCK_STREAM, _SOCK_SEQPACKET = 1, 5
 _SOCKET_TYPES = 0xF  # beside them: SOCK_NONBLOCK, SOCK_CLOEXEC
 _PRCTL_OPTIONS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 
-_UNIX_STREAM = (Condition(0, _ALL_BITS, (_AF_UNIX,)), Condition(1, _SOCKET_TYPES, (_SOCK_STREAM,)))
-"""Others send to any address by sendmsg(2) and need not be connected."""
+_UNIX_CONNECTED = (
+    Condition(0, _ALL_BITS, (_AF_UNIX,)),
+    Condition(1, _SOCKET_TYPES, (_SOCK_STREAM, _SOCK_SEQPACKET)),
+)
+"""Others send to any address by sendmsg(2) and need not be connected. CUDA listens on one of the second type."""
 
 READ_ONLY = {
     "open": (Condition(1, _O_CHANGES, (0,)),),
     "openat": (Condition(2, _O_CHANGES, (0,)),),
 }
 
+CONTROLLING = {"ioctl": (Condition(1, _ALL_BITS, _IOCTLS, or_masked=(_IOCTL_KIND, _GPU_KINDS)),)}
 
-OF_FIXED_CODE = ("mmap", "mprotect", "ioctl")
-"""Whose conditions another program need not meet. Which devices it can control is Landlock's."""
+OF_FIXED_CODE = ("mmap", "mprotect")
+"""Whose conditions another program need not meet."""
 
 
 def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
@@ -258,8 +269,8 @@ def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
         "mprotect": (Condition(2, _PROT_EXEC, (0,)),),
         "clone": (Condition(0, _CLONE_THREAD | _NEW_NAMESPACES, (_CLONE_THREAD,)),),
         "tgkill": (Condition(0, _ALL_BITS, (pid,)),),  # raise() and abort()
-        "socket": _UNIX_STREAM,
-        "socketpair": _UNIX_STREAM,
+        "socket": _UNIX_CONNECTED,
+        "socketpair": _UNIX_CONNECTED,
         "prctl": (Condition(0, _ALL_BITS, _PRCTL_OPTIONS),),
         "prlimit64": (Condition(0, _ALL_BITS, (0, pid)), Condition(2, _ALL_BITS, (0,), True)),  # reading it
         "fcntl": (Condition(1, _ALL_BITS, _FCNTL_COMMANDS),),

@@ -12,7 +12,7 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import NativeError, catch_bus_errors
-    from puna.backends import import_devices, open_device
+    from puna.backends import prepare_devices, open_device
     from puna.engine import EngineCore
     from puna.engine.grammars.vocabulary import llguidance
     from puna.models.tracing import import_architectures
@@ -23,7 +23,7 @@ def main() -> int:
     from puna.worker.engine.server import EngineServer
 
     import_architectures()
-    import_devices()
+    prepare_devices()
     if isinstance(library := llguidance(), NativeError):
         logging.error("no reply can be held to a grammar: %s", library)
     catch_bus_errors()
