@@ -25,8 +25,8 @@ struct TileKernels {
   void (*linear)(const LinearArgs& args, uint8_t* scratch);
 };
 
-// nullptr: this machine has no such unit, or does not let this process use it. The first call asks the system,
-// which a cage does not allow.
+// nullptr: this machine has no such unit, or does not let this process use it. The first call asks the
+// system, which a cage does not allow.
 const TileKernels* tile_kernels();
 
 // Of the rows of x for weights of that type; 0: linear() does not know the type, or rows are too long for it.

@@ -31,7 +31,7 @@ _SCOPES = 0b11  # abstract Unix sockets, signals
 
 _READ = _READ_FILE | _READ_DIR
 _CHANGE = _READ | _WRITE_FILE | _TRUNCATE | _REFER | _MAKE_FILE | _REMOVE_FILE | _MAKE_DIR | _REMOVE_DIR
-_DEVICE = _READ | _WRITE_FILE | _IOCTL_DEVICE
+_DEVICE = _READ | _WRITE_FILE
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _PROC = Path("/proc")
@@ -62,7 +62,7 @@ def restrict(rules: CageRules, version: int) -> None:
             (rules.readable, _READ),
             (rules.listable, _READ_DIR),
             (rules.executable, _READ | _EXECUTE),
-            (rules.devices, _DEVICE),
+            (rules.devices, _DEVICE | (_IOCTL_DEVICE if rules.controls_devices else 0)),
         ):
             for path in paths:
                 with suppress(FileNotFoundError):

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from puna.worker.cage.rules import CageRules
 
 _LIBRARIES = (
-    *("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64"),
+    *(
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/usr/lib",
+        "/usr/lib32",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/usr/local/lib64",
+    ),
     *("/usr/local/cuda*", "/opt/cuda", "/opt/rocm*/lib", "/opt/rocm*/lib64", "/opt/rocm*/llvm/lib"),
     *("/opt/rocm*/amdgcn", "/opt/amdgpu*/lib", "/nix/store", "/gnu/store", "/run/opengl-driver"),
     *("/etc/ld.so.cache", "/etc/ld.so.preload"),
@@ -24,7 +33,7 @@ _DESCRIPTIONS = (
     *("/etc/OpenCL", "/usr/share/nvidia", "/usr/share/libdrm", "/opt/amdgpu*/share/libdrm"),
     *("/etc/drirc", "/usr/share/drirc.d", "/etc/glvnd", "/usr/share/glvnd"),
 )
-"""By which drivers of GPUs are found and told apart: of Vulkan's loader, OpenCL's, NVIDIA's, libdrm and Mesa."""
+"""By which drivers of GPUs are found and told apart: Vulkan's, OpenCL's, NVIDIA's, libdrm's and Mesa's."""
 _SYSTEM = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/devices", "/proc/driver/nvidia", "/proc/sys/vm"),
     *("/sys/devices", "/sys/bus", "/sys/class", "/sys/dev", "/sys/module"),

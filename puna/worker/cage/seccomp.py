@@ -61,7 +61,7 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
         allowed |= READING
     if rules.writable:
         allowed |= WRITING
-    else:
+    elif not rules.devices:
         required |= READ_ONLY
     if rules.executable:
         allowed |= PROGRAM

@@ -249,7 +249,7 @@ _UNIX_CONNECTED = (
     Condition(0, _ALL_BITS, (_AF_UNIX,)),
     Condition(1, _SOCKET_TYPES, (_SOCK_STREAM, _SOCK_SEQPACKET)),
 )
-"""Others send to any address by sendmsg(2) and need not be connected. CUDA listens on one of the second type."""
+"""Others send to any address by sendmsg(2) and need not be connected. CUDA listens on the second type."""
 
 READ_ONLY = {
     "open": (Condition(1, _O_CHANGES, (0,)),),

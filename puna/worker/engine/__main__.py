@@ -12,7 +12,7 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import NativeError, catch_bus_errors
-    from puna.backends import prepare_devices, open_device
+    from puna.backends import open_device, prepare_devices
     from puna.engine import EngineCore
     from puna.engine.grammars.vocabulary import llguidance
     from puna.models.tracing import import_architectures
