@@ -83,6 +83,8 @@ class FakeWorker(FakeSessions):
         """Of models."""
         self.shares: dict[str, float] = {}
         self.guarantees: dict[str, int] = {}
+        self.seeing: set[str] = set()
+        """Models with a projector."""
         self.held: dict[str, bool] = {}
         """Of models that were loaded."""
         self.limits: tuple[int | None, int | None] = None, None
@@ -206,6 +208,7 @@ class FakeWorker(FakeSessions):
         self._check_fit(model_id)
         self.models[model_id] = Path(message.name)
         self.held[model_id] = True
+        self.seeing |= {model_id} if message.sees else set()
         self.shares[model_id] = message.share
         self.guarantees[model_id] = message.guaranteed_kv_bytes
         return self.info
@@ -298,9 +301,12 @@ class Servers(Workshop):
         super().__init__(start_s=0.0)
         self.settings: list[ServerSettings] = []
         self.info = SERVED
+        self.refusal: type[ModelLoadError] = ModelLoadError
 
     async def spawn_with(self, settings: ServerSettings) -> FakeWorker:
         self.settings.append(settings)
         worker = await self.spawn()
-        worker.info = self.info
+        context_length = min(settings.context_length, self.info.most_context or settings.context_length)
+        worker.info = replace(self.info, context_length=context_length)
+        worker.refusal = self.refusal
         return worker

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from puna.backends.base import ModelLoadError
 from puna.config.settings import Settings, SettingsError
 from puna.daemon.runtime import Runtime
-from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.registry import InvalidModelName, Layer, Manifest, ModelName, ModelNotFound
 from puna.registry.store.manifest import LAYER_TYPE
 from puna.worker.call_client import WorkerDied
 from puna.worker.engine.messages import GetStats, TrimKv
 from tests.daemon.fake_sessions import SAVED_AT
-from tests.daemon.fake_worker import INFO, LEASABLE, SERVED
+from tests.daemon.fake_worker import INFO
 from tests.daemon.harness import Daemon, run, until
 
 pytestmark = pytest.mark.native
@@ -391,36 +388,3 @@ def test_a_model_that_is_deleted_leaves_memory_when_nobody_uses_it(daemon: Daemo
         await until(lambda: not daemon.worker.models)
 
     run(main, daemon)
-
-
-@pytest.fixture
-def served(tmp_path, weights):
-    """A daemon whose models are all in servers, each of which takes most of the memory."""
-    daemon = Daemon(tmp_path / "models", engine="llamacpp", llama_server=Path("/bin/true"))
-    daemon.servers.info = replace(SERVED, scratch_bytes=LEASABLE * 2 // 3, most_context=8192)
-    daemon.add("a", weights[0])
-    daemon.add("b", weights[1])
-    return daemon
-
-
-def test_an_idle_server_makes_room_for_another_and_a_busy_one_does_not(served):
-    async def main():
-        assert await served.say("a", "x") == "x"
-        assert await served.say("b", "x") == "x"
-        assert await served.names() == ["b:latest"]
-        async with served.runtime.resident("b"):
-            with pytest.raises(ModelDoesNotFit):
-                await served.say("a", "x")
-        assert [status.engine for status in await served.runtime.loaded()] == ["llamacpp"]
-
-    run(main, served)
-
-
-def test_a_server_is_started_again_for_a_longer_context(served):
-    async def main():
-        for num_ctx, num_started in ((None, 1), (2048, 1), (4096, 2), (1 << 20, 3)):
-            async with served.runtime.resident("a", num_ctx=num_ctx):
-                assert len(served.servers.workers) == num_started
-        assert [settings.context_length for settings in served.servers.settings] == [4096, 4096, 1 << 20]
-
-    run(main, served)

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -43,6 +43,8 @@ class LoadedModel:
     context_length: int
     """Of its latest request."""
     adapters: ModelAdapters
+    wishes: LoadWishes
+    """Those with which it was loaded."""
     projector: str = ""
     """Id of the one by which it sees; empty: it does not see."""
     plain: StoredModel | None = None
@@ -81,6 +83,8 @@ class ModelLoader:
             max_loaded=settings.max_loaded_models,
             max_waiting=settings.max_queue,
         )
+        self._blind: dict[str, tuple[str, ModelLoadError]] = {}
+        """Models that could not be loaded with a projector, by id: its id, and why."""
         self.names: dict[str, str] = {}
         """The first under which weights were loaded, by id: what is measured must not change its name."""
 
@@ -89,36 +93,50 @@ class ModelLoader:
         model.check_loadable()
         await self.unload_deleted()  # perhaps its name had other weights before
         work = self._with_room(lambda: self._load_parts(model, wishes))
-        return await self._timed("loaded", model.name.short, work)
+        try:
+            return await self._timed("loaded", model.name.short, work)
+        except ModelDoesNotFit:
+            raise
+        except ModelLoadError as error:
+            if wishes.sees:
+                self._blind[model.weights_id] = (_projector_id(model), error)
+            raise
 
     @asynccontextmanager
     async def hold(
         self, model: StoredModel, wishes: LoadWishes, keep_alive_s: float | None
     ) -> AsyncIterator[LoadedModel]:
-        """As Residency.hold(). A model that is there but does not see what is wished takes no more requests:
-        when its last one is done, a server follows it. So it is with a context that could be longer.
+        """As Residency.hold(). A model that is there but does not see what is wished, or whose context could
+        be longer, takes no more requests: when its last one is done, a server follows it.
+
+        Where it has turned out that no server can follow it, it stays, and who wants it to see is told why.
         """
         while True:
-            await self._lose_unfit(model, wishes)
+            wishes = await self._lose_unfit(model, wishes)
             load = partial(self.load, model, wishes)
             async with self.residency.hold(model.weights_id, load, keep_alive_s) as loaded:
-                if not _lacks_eyes(loaded, model, wishes):
+                if not _is_unfit(loaded, model, wishes):  # as it may be if others have had it loaded
                     yield loaded
                     return
 
-    async def _lose_unfit(self, model: StoredModel, wishes: LoadWishes) -> None:
-        for entry in self.residency.loaded():
-            if entry.key == model.weights_id:
-                loaded = entry.ready.result()
-                longest = min(wishes.num_ctx or 0, loaded.info.most_context)
-                if loaded.info.context_length < longest or _lacks_eyes(loaded, model, wishes):
-                    self.residency.lose(entry.key)
-        if any(
-            _lacks_eyes(each, model, wishes)
-            for each in self.residency.asleep()
-            if each.id == model.weights_id
-        ):
-            await self.residency.unload(model.weights_id)
+    async def _lose_unfit(self, model: StoredModel, wishes: LoadWishes) -> LoadWishes:
+        """Those for the model that follows. Raises ModelLoadError."""
+        awake = (entry.ready.result() for entry in self.residency.loaded())
+        loaded = next(
+            (each for each in (*awake, *self.residency.asleep()) if each.id == model.weights_id), None
+        )
+        if loaded is None or not _is_unfit(loaded, model, wishes):
+            return wishes
+        if wishes.sees and (blind := self._blind.get(loaded.id)) and blind[0] == _projector_id(model):
+            raise type(blind[1])(str(blind[1]))
+        if loaded.info.engine != "native":
+            earlier = loaded.wishes
+            if loaded.projector != _projector_id(model):
+                earlier = replace(earlier, sees=False)  # with another name's
+            wishes = self._engines.merged(wishes, earlier, loaded.info.context_length)
+        self.residency.lose(loaded.id)
+        await self.residency.unload(loaded.id)
+        return wishes
 
     async def wake(self, model: LoadedModel) -> None:
         """Raises ModelLoadError, WorkerDied."""
@@ -141,6 +159,7 @@ class ModelLoader:
         self._engines.of(model.id).hold(model.id, is_held=is_held)
 
     async def unload(self, model: LoadedModel) -> None:
+        self._blind.pop(model.id, None)
         await self._engines.unload(model.id)
         await model.adapters.close()
         model.source.close()
@@ -231,6 +250,7 @@ class ModelLoader:
             text,
             info.context_length,
             adapters,
+            wishes,
             projector=_projector_id(model) if wishes.sees else "",
         )
 
@@ -242,8 +262,11 @@ class ModelLoader:
             raise ModelLoadError(str(error)) from error
 
 
-def _lacks_eyes(loaded: LoadedModel, model: StoredModel, wishes: LoadWishes) -> bool:
-    return wishes.sees and loaded.projector != _projector_id(model)
+def _is_unfit(loaded: LoadedModel, model: StoredModel, wishes: LoadWishes) -> bool:
+    """For a request to the name `model`."""
+    lacks_eyes = wishes.sees and loaded.projector != _projector_id(model)
+    longest = min(wishes.num_ctx or 0, loaded.info.most_context)
+    return lacks_eyes or loaded.info.context_length < longest
 
 
 def _projector_id(model: StoredModel) -> str:

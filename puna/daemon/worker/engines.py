@@ -101,9 +101,12 @@ class Engines:
         name: str,
         wishes: LoadWishes,
     ) -> ModelInfo:
-        """In the engine of choice. Raises ModelLoadError, ModelDoesNotFit, WorkerDied."""
+        """In the engine of choice. Raises ModelLoadError, CannotSee, ModelDoesNotFit, WorkerDied."""
         if wishes.sees:
-            return await self._host_to_see(model_id, source, name, wishes)
+            try:
+                return await self._host(model_id, source, name, wishes)
+            except NoServer as error:
+                raise CannotSee(f"{name} does not see: {error}") from error
         if self._settings.engine == "llamacpp":
             try:
                 return await self._host(model_id, source, name, wishes)
@@ -129,6 +132,14 @@ class Engines:
         if self._settings.engine == "native":
             raise error
         return await self._host_instead(model_id, source, name, wishes, error)
+
+    def merged(self, wishes: LoadWishes, earlier: LoadWishes, context_length: int) -> LoadWishes:
+        """Of who has a server started again, and of those whom it served, with that context."""
+        return LoadWishes(
+            num_ctx=max(wishes.num_ctx or self._default_context, context_length),
+            num_gpu=earlier.num_gpu if wishes.num_gpu is None else wishes.num_gpu,
+            sees=wishes.sees or earlier.sees,
+        )
 
     async def check_sees(self, name: str) -> None:
         """Raises CannotSee if images cannot be shown to any model."""
@@ -160,16 +171,6 @@ class Engines:
         """Ends all workers; requests that still run fail."""
         hosted, self._hosted = list(self._hosted.values()), {}
         await asyncio.gather(self._native.close(), *(each.close() for each in hosted))
-
-    async def _host_to_see(
-        self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes
-    ) -> ModelInfo:
-        try:
-            return await self._host(model_id, source, name, wishes)
-        except ModelDoesNotFit:
-            raise
-        except (NoServer, ModelLoadError) as error:
-            raise CannotSee(f"{name} does not see: {error}") from error
 
     async def _host_instead(
         self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes, error: UnsupportedModelFile
@@ -209,13 +210,17 @@ class Engines:
         log.info("%s is served by llama.cpp", name)
         return info
 
+    @property
+    def _default_context(self) -> int:
+        return self._settings.context_length or _DEFAULT_CONTEXT
+
     def _server_settings(self, wishes: LoadWishes) -> ServerSettings:
         settings = self._settings
         return ServerSettings(
             program=find_server(settings.llama_server).program,
             arguments=list(settings.llama_server_args),
             directory=str(settings.state_key.parent / "run"),
-            context_length=wishes.num_ctx or settings.context_length or _DEFAULT_CONTEXT,
+            context_length=wishes.num_ctx or self._default_context,
             num_slots=settings.max_running or _DEFAULT_SLOTS,
             num_threads=settings.num_threads,
             kv_type=settings.kv_type,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from puna.backends.base import ModelLoadError
+from puna.backends.base import CannotSee, ModelLoadError
 from puna.engine.memory.load_errors import ModelDoesNotFit
 from puna.worker.cage import CageLevel
 from puna.worker.calls import Call, Crossing
 from puna.worker.engine.messages import Ready, ToWorker
 
-CROSSING: Crossing = (ModelDoesNotFit, ModelLoadError)
+CROSSING: Crossing = (ModelDoesNotFit, CannotSee, ModelLoadError)
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

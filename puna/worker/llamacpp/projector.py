@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from puna.backends.base import CannotSee
+from puna.backends.base import CannotSee, ModelLoadError
 from puna.gguf import GgufError, GgufFile
 from puna.gguf.projector_file import must_be_written, write_projector
 from puna.worker.llamacpp.http import ServerClient
@@ -26,12 +26,14 @@ class _Properties(msgspec.Struct, frozen=True):
 @contextmanager
 def projector_file(descriptor: int, name: str) -> Iterator[int]:
     """descriptor: of the file that it is in, which may be the model's own. What has to be written anew is in
-    memory, and empty at the end: the server has read it by then. Raises CannotSee.
+    memory, and empty at the end: the server has read it by then. Raises CannotSee, ModelLoadError.
     """
     try:
         written = _written(descriptor, name)
-    except (GgufError, OSError) as error:
+    except GgufError as error:
         raise CannotSee(f"{name} does not see: {error}") from error
+    except OSError as error:
+        raise ModelLoadError(f"{name}: its projector cannot be written into memory: {error}") from error
     if written is None:
         yield descriptor
         return

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from puna.backends.base import ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
+from puna.backends.base import CannotSee, ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
 from puna.config.settings import Settings
 from puna.daemon.worker.engines import Engines, LoadWishes
 from puna.daemon.worker.memory import WorkersMemory
@@ -104,6 +104,30 @@ def test_what_neither_runs_says_why_twice():
             await both.load("foreign")
         assert both.servers.worker.terminated
         assert len(both.engines.processes) == 1
+        await both.engines.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("llama_server", "refusal", "expected"),
+    [
+        (NOWHERE, ModelLoadError, CannotSee),
+        (PROGRAM, CannotSee, CannotSee),
+        (PROGRAM, ModelLoadError, ModelLoadError),
+        (PROGRAM, ModelDoesNotFit, ModelDoesNotFit),
+    ],
+)
+def test_only_what_cannot_see_is_told_so(
+    llama_server: Path, refusal: type[ModelLoadError], expected: type[ModelLoadError]
+):
+    async def main():
+        both = Both(llama_server=llama_server)
+        both.servers.refusal = refusal
+        both.servers.unloadable.add("ours")
+        with pytest.raises(ModelLoadError) as raised:
+            await both.load("ours", LoadWishes(sees=True))
+        assert raised.type is expected
         await both.engines.close()
 
     asyncio.run(main())
