@@ -14,8 +14,8 @@
 #include "executor/prediction.h"
 #include "executor/program.h"
 #include "executor/step_control.h"
-#include "executor/thread_activity.h"
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_activity.h"
+#include "executor/threads/thread_pool.h"
 #include "kv/memory/arena.h"
 
 namespace nb = nanobind;

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "sampler/sample_batch.h"
 
 namespace nb = nanobind;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "kernels/kernels.h"
 #include "quants/types.h"
 

@@ -8,16 +8,16 @@
 
 #include "base/error.h"
 #include "executor/adapters/adapted_rows.h"
-#include "executor/attention_tasks.h"
-#include "executor/barrier.h"
-#include "executor/encoder_tasks.h"
+#include "executor/attention/attention_tasks.h"
+#include "executor/attention/encoder_tasks.h"
 #include "executor/experts/expert_paging.h"
 #include "executor/experts/expert_step.h"
 #include "executor/move_kv.h"
 #include "executor/recurrence.h"
 #include "executor/step.h"
 #include "executor/step_control.h"
-#include "executor/thread_activity.h"
+#include "executor/threads/barrier.h"
+#include "executor/threads/thread_activity.h"
 #include "matrix_units/tile_linear.h"
 
 namespace puna {

@@ -21,7 +21,7 @@
 #include "executor/batch.h"
 #include "executor/experts/expert_layer.h"
 #include "executor/prediction.h"
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernels.h"
 

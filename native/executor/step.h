@@ -10,8 +10,8 @@
 #include "executor/program.h"
 #include "executor/recurrence.h"
 #include "executor/step_control.h"
-#include "executor/thread_activity.h"
-#include "executor/work_shares.h"
+#include "executor/threads/thread_activity.h"
+#include "executor/threads/work_shares.h"
 
 namespace puna {
 

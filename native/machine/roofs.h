@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "kernels/kernels.h"
 
 namespace puna {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "kernels/kernels.h"
 #include "sampler/sampler.h"
 #include "sampler/token_mask.h"

@@ -29,7 +29,7 @@
 #include "base/error.h"
 #include "executor/builder.h"
 #include "executor/move_kv.h"
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kv/memory/arena.h"
 

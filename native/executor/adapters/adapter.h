@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kernels/kernels.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
-#include "bindings/held_vocabulary.h"
+#include "bindings/text/held_vocabulary.h"
 #include "grammars/reply_grammar.h"
 
 namespace nb = nanobind;

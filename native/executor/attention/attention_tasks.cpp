@@ -1,4 +1,4 @@
-#include "executor/attention_tasks.h"
+#include "executor/attention/attention_tasks.h"
 
 #include <algorithm>
 

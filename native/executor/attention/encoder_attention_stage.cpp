@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "executor/encoder_tasks.h"
+#include "executor/attention/encoder_tasks.h"
 #include "executor/step.h"
 
 namespace puna {

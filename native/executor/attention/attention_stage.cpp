@@ -1,5 +1,5 @@
 // Attention, shared out over sequences, KV heads, tiles of query tokens and segments of long contexts.
-#include "executor/attention_tasks.h"
+#include "executor/attention/attention_tasks.h"
 #include "executor/step.h"
 
 namespace puna {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "executor/spin_wait.h"
+#include "executor/threads/spin_wait.h"
 
 namespace puna {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "executor/thread_activity.h"
+#include "executor/threads/thread_activity.h"
 
 namespace puna {
 

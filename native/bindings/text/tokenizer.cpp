@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "bindings/bindings.h"
 #include "bindings/bytes.h"
-#include "bindings/held_vocabulary.h"
+#include "bindings/text/held_vocabulary.h"
 #include "gguf/metadata.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/token_bytes.h"

@@ -1,4 +1,4 @@
-#include "executor/thread_pool.h"
+#include "executor/threads/thread_pool.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "executor/spin_wait.h"
+#include "executor/threads/spin_wait.h"
 
 namespace puna {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kvcached/failure.h"
+#include "kvcached/interface/last_error.h"
 #include "kvcached/kvcached_bridge.h"
-#include "kvcached/last_error.h"
 
 using puna::kvcached::Failure;
 using puna::kvcached::guarded;

@@ -8,8 +8,8 @@
 #include "kvcached/context.h"
 #include "kvcached/environment.h"
 #include "kvcached/failure.h"
-#include "kvcached/handles.h"
-#include "kvcached/last_error.h"
+#include "kvcached/interface/handles.h"
+#include "kvcached/interface/last_error.h"
 #include "kvcached/system_memory.h"
 
 using puna::kvcached::BlockPool;

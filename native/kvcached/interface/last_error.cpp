@@ -1,4 +1,4 @@
-#include "kvcached/last_error.h"
+#include "kvcached/interface/last_error.h"
 
 #include <cstdio>
 
