@@ -6,12 +6,22 @@ So this module, and `puna` itself, import nothing but what Python has imported w
 import os
 import sys
 
+_INTERRUPTED = 130
+"""As of a program that the signal ends."""
+
 
 def main() -> None:
     forget_current_directory()
-    from puna.cli.main import main as run
+    import signal
 
-    run()
+    try:
+        from puna.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:  # while modules are imported
+        sys.exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to say
 
 
 def forget_current_directory() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +12,7 @@ from puna.bench.machine import Roofs
 from puna.cli.doctor import machine
 from puna.cli.doctor.model import model_findings
 from puna.config.settings import Settings
+from tests.tiny import ENCODERS, TINY, write_tiny
 
 pytestmark = pytest.mark.unit
 
@@ -86,19 +89,33 @@ def needs(path):
 
 
 def test_what_a_model_needs(smollm2_path, monkeypatch):
-    found = {
-        finding.name: finding for finding in model_findings(str(smollm2_path), Settings.from_environment())
-    }
+    found = needs(smollm2_path)
     assert found["architecture"].text == "llama, 30 layers"
     assert found["KV memory"].text == "22.5 MiB per 1,024 tokens (f16)"
     assert {finding.level for finding in found.values()} == {"ok"}
     monkeypatch.setenv("PUNA_MEMORY_LIMIT", "50MiB")
     monkeypatch.setenv("OLLAMA_KVCACHED_MEMORY_GB", "0.05")
-    found = {
-        finding.name: finding for finding in model_findings(str(smollm2_path), Settings.from_environment())
-    }
+    found = needs(smollm2_path)
     assert found["weights"].level == "error"
     assert found["KV budget"].text.startswith("2,320 of its 8,192 tokens fit into 51.2 MiB")
+
+
+def test_a_model_that_llama_cpp_is_asked_to_run(examine, tmp_path, monkeypatch):
+    path = write_tiny(tmp_path / "strange.gguf", replace(TINY["llama"], architecture="strange"))
+    monkeypatch.setenv("PUNA_LLAMA_SERVER", sys.executable)
+    found, status = examine(str(path))
+    assert found[str(path)]["text"].endswith("'strange' is not supported")
+    assert found[str(path)]["advice"] == f"llama.cpp's server is asked to run it: {sys.executable}"
+    assert (found[str(path)]["level"], status) == ("warning", 0)
+    monkeypatch.setenv("PUNA_ENGINE", "native")
+    found, status = examine(str(path))
+    assert (found[str(path)]["level"], status) == ("error", 1)
+
+
+def test_an_encoder_needs_no_kv(tmp_path):
+    found = needs(write_tiny(tmp_path / "bert.gguf", ENCODERS["bert"]))
+    assert found["KV memory"].text == "none: texts are read whole"
+    assert "KV budget" not in found
 
 
 def test_a_model_that_is_not_there_or_not_supported(examine, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from puna.backends.base import BLOCK_TOKENS, ModelInfo, ModelLoadError
 from puna.cli.doctor.findings import Finding
 from puna.cli.models.import_gguf import is_path
-from puna.cli.models.inspection import growing_bytes, inspect_model, settled_bytes
+from puna.cli.models.inspection import growing_bytes, inspect_model, server_instead, settled_bytes
 from puna.config.memory import available_bytes, default_kv_limit_bytes
 from puna.config.settings import Settings
 from puna.config.sizes import binary_size
@@ -27,7 +27,10 @@ def model_findings(model: str, settings: Settings) -> Iterator[Finding]:
         with GgufFile(path) as file:
             types = sorted({tensor.type for tensor in file.tensors.values()})
         info = inspect_model(path, settings)
-    except (RegistryError, GgufError, ModelLoadError) as error:
+    except ModelLoadError as error:
+        yield _not_native(model, error, settings)
+        return
+    except (RegistryError, GgufError) as error:
         yield Finding(area=_AREA, name=model, text=str(error), level="error")
         return
     yield Finding(area=_AREA, name="architecture", text=f"{info.architecture}, {info.num_layers} layers")
@@ -35,6 +38,13 @@ def model_findings(model: str, settings: Settings) -> Iterator[Finding]:
     yield Finding(area=_AREA, name="context", text=f"{info.context_length:,} tokens")
     yield _weights(info, settings)
     yield from _kv(info, settings)
+
+
+def _not_native(model: str, error: ModelLoadError, settings: Settings) -> Finding:
+    if (server := server_instead(error, settings)) is None:
+        return Finding(area=_AREA, name=model, text=str(error), level="error")
+    advice = f"llama.cpp's server is asked to run it: {server.description}"
+    return Finding(area=_AREA, name=model, text=str(error), level="warning", advice=advice)
 
 
 def _weights(info: ModelInfo, settings: Settings) -> Finding:
@@ -52,6 +62,9 @@ def _weights(info: ModelInfo, settings: Settings) -> Finding:
 
 def _kv(info: ModelInfo, settings: Settings) -> Iterator[Finding]:
     growing, fixed = growing_bytes(info), settled_bytes(info)
+    if not growing and not fixed:
+        yield Finding(area=_AREA, name="KV memory", text="none: texts are read whole")
+        return
     per_shown = growing * _SHOWN_TOKENS // BLOCK_TOKENS
     text = f"{binary_size(per_shown)} per 1,024 tokens" + (
         f", and up to {binary_size(fixed)} of windows and states" if fixed else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from puna.backends import open_device
-from puna.backends.base import BLOCK_TOKENS, ModelInfo, ModelSource
+from puna.backends.base import BLOCK_TOKENS, ModelInfo, ModelLoadError, ModelSource, UnsupportedModelFile
 from puna.config.settings import Settings
 from puna.engine import EngineCore, EngineSettings
+from puna.worker.llamacpp.finding import FoundServer, NoServer, find_server
 
 
 def inspect_model(path: Path, settings: Settings) -> ModelInfo:
@@ -22,6 +24,14 @@ def inspect_model(path: Path, settings: Settings) -> ModelInfo:
             core.close()
     finally:
         backend.close()
+
+
+def server_instead(error: ModelLoadError, settings: Settings) -> FoundServer | None:
+    """Who is asked to run a model that puna's own engine cannot load, if anyone."""
+    if isinstance(error, UnsupportedModelFile) and settings.engine != "native":
+        with suppress(NoServer):
+            return find_server(settings.llama_server)
+    return None
 
 
 def growing_bytes(info: ModelInfo) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from puna.backends.base import BLOCK_TOKENS, ModelLoadError
-from puna.cli.models.inspection import growing_bytes, inspect_model, settled_bytes
+from puna.cli.models.inspection import growing_bytes, inspect_model, server_instead, settled_bytes
 from puna.cli.output.json import print_json
 from puna.cli.output.table import table
 from puna.config.settings import Settings
@@ -28,7 +28,7 @@ class ModelOverview(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
     tokenizer: str = ""
     engine: str = ""
-    """Which engine can run it; "": none."""
+    """Which engine is asked to run it; "": none."""
     reason: str = ""
     """Why puna's own cannot."""
     checks: str = ""
@@ -73,8 +73,9 @@ def _overview(entry: ModelEntry, settings: Settings, known: dict[str, Measured])
     except (GgufError, OSError) as error:
         return ModelOverview(name=name, reason=str(error))
     except ModelLoadError as error:
+        engine = _OTHER if server_instead(error, settings) else ""
         return ModelOverview(
-            name=name, architecture=architecture, tokenizer=tokenizer, engine=_OTHER, reason=str(error)
+            name=name, architecture=architecture, tokenizer=tokenizer, engine=engine, reason=str(error)
         )
     found = known.get(architecture)
     return ModelOverview(

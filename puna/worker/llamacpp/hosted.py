@@ -31,7 +31,7 @@ _STALE_S = 3600.0
 """A socket that nobody has removed for so long is one whose worker was killed in a moment."""
 _LINE_HEAD = re.compile(r"^[\d.]+ [A-Z] +")
 """Time and level."""
-_ERROR_WORDS = ("error", "failed", "unsupported", "unknown", "not found", "missing", "invalid")
+_ERROR_WORDS = ("error", "failed", "unsupported", "unknown ", "not found", "missing", "invalid")
 
 
 class HostedServer:
