@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from tests.tiny import layers
 from tests.tiny.files import Tiny
-from tests.tiny.layer_norm import LAYER_NORM
+from tests.tiny.layer_norm import LAYER_NORM, with_norm_biases
 
 DEEP = {"width": 64, "heads": 4, "kv_heads": 4, "ffn": 32, "tied": False, "embedding_scale": 3.0}
 
 ALIBI = {
-    "bloom": Tiny(
+    "bloom": with_norm_biases(
         "bloom",
         kv_heads=6,
         embedding_norm=True,
-        metadata=LAYER_NORM,
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
     "mpt": Tiny(
         "mpt",
@@ -25,22 +22,19 @@ ALIBI = {
         layer_tensors=layers.mpt,
         ffn_scale=0.03,
     ),
-    "mpt-positions": Tiny(
+    "mpt-positions": with_norm_biases(
         "mpt",
         kv_heads=6,
         positions=True,
-        metadata=LAYER_NORM,
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "jais": Tiny(
+    "jais": with_norm_biases(
         "jais",
         kv_heads=6,
         tied=False,
-        metadata=LAYER_NORM | {"attention.max_alibi_bias": 8.0},
+        metadata={"attention.max_alibi_bias": 8.0},
         layer_tensors=layers.jais,
-        norm_bias=True,
+        ffn_scale=1.0,
     ),
     "refact": Tiny("refact", kv_heads=1),
     # llama.cpp tells the two by their numbers of layers.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.tiny import layers
 from tests.tiny.files import Tiny
+from tests.tiny.layer_norm import LAYER_NORM
 from tests.tiny.layers import Tensors
 
-LAYER_NORM = {"attention.layer_norm_epsilon": 1e-4}
 MEAN, CLS, LAST, RANK = ({"pooling_type": kind} for kind in (1, 2, 3, 4))
 
 

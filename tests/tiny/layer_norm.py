@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.tiny import layers
 from tests.tiny.files import Tiny
 
 LAYER_NORM = {"attention.layer_norm_epsilon": 1e-4}
+
+
+def with_norm_biases(architecture: str, *, metadata: dict[str, Any] | None = None, **fields: Any) -> Tiny:
+    """Its feed-forward parts add little, as encoders' do: llama.cpp rounds GELU to half precision."""
+    common = {"norm_bias": True, "ffn_scale": 0.03, "metadata": LAYER_NORM | (metadata or {})}
+    return Tiny(architecture, **(common | fields))
+
 
 LAYER_NORM_MODELS = {
     "command-r": Tiny(
@@ -18,103 +27,78 @@ LAYER_NORM_MODELS = {
         layer_tensors=layers.one_norm,
         embedding_scale=3.0,
     ),
-    "starcoder2": Tiny(
+    "starcoder2": with_norm_biases(
         "starcoder2",
-        metadata=LAYER_NORM,
         layer_tensors=layers.with_biases,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "stablelm": Tiny(
+    "stablelm": with_norm_biases(
         "stablelm",
         tied=False,
         qkv_bias=True,
-        metadata=LAYER_NORM | {"rope.dimension_count": 8},
+        metadata={"rope.dimension_count": 8},
         layer_tensors=layers.stablelm,
-        norm_bias=True,
+        ffn_scale=1.0,
     ),
-    "stablelm-12b": Tiny(
-        "stablelm", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm_12b, norm_bias=True
+    "stablelm-12b": with_norm_biases(
+        "stablelm", tied=False, layer_tensors=layers.stablelm_12b, ffn_scale=1.0
     ),
-    "gptneox": Tiny(
+    "gptneox": with_norm_biases(
         "gptneox",
         tied=False,
         kv_heads=6,
-        metadata=LAYER_NORM | {"rope.dimension_count": 8, "use_parallel_residual": True},
+        metadata={"rope.dimension_count": 8, "use_parallel_residual": True},
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "gptneox-sequential": Tiny(
+    "gptneox-sequential": with_norm_biases(
         "gptneox",
         tied=False,
         kv_heads=6,
-        metadata=LAYER_NORM | {"use_parallel_residual": False},
+        metadata={"use_parallel_residual": False},
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "phi2": Tiny(
+    "phi2": with_norm_biases(
         "phi2",
         tied=False,
         kv_heads=6,
-        metadata=LAYER_NORM,
         layer_tensors=layers.phi2,
-        norm_bias=True,
         output_bias=True,
-        ffn_scale=0.03,
     ),
-    "falcon": Tiny(
+    "falcon": with_norm_biases(
         "falcon",
         kv_heads=1,
-        metadata=LAYER_NORM,
         layer_tensors=layers.falcon,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "nemotron": Tiny(
+    "nemotron": with_norm_biases(
         "nemotron",
         tied=False,
-        metadata=LAYER_NORM | {"rope.dimension_count": 8},
+        metadata={"rope.dimension_count": 8},
         layer_tensors=layers.with_biases,
-        norm_bias=True,
         ffn_scale=0.2,
     ),
-    "orion": Tiny("orion", tied=False, metadata=LAYER_NORM, layer_tensors=layers.stablelm, norm_bias=True),
-    "jais2": Tiny(
+    "orion": with_norm_biases("orion", tied=False, layer_tensors=layers.stablelm, ffn_scale=1.0),
+    "jais2": with_norm_biases(
         "jais2",
         tied=False,
         qkv_bias=True,
-        metadata=LAYER_NORM,
         layer_tensors=layers.with_biases,
-        norm_bias=True,
         ffn_scale=0.2,
     ),
-    "codeshell": Tiny(
+    "codeshell": with_norm_biases(
         "codeshell",
         tied=False,
-        metadata=LAYER_NORM,
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "gpt2": Tiny(
+    "gpt2": with_norm_biases(
         "gpt2",
         kv_heads=6,
         positions=True,
-        metadata=LAYER_NORM,
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
-    "starcoder": Tiny(
+    "starcoder": with_norm_biases(
         "starcoder",
         kv_heads=1,
         tied=False,
         positions=True,
-        metadata=LAYER_NORM,
         layer_tensors=layers.fused,
-        norm_bias=True,
-        ffn_scale=0.03,
     ),
 }

@@ -54,19 +54,7 @@ MIXTURES = {
     "deepseek2": Tiny(
         "deepseek2",
         layers=4,
-        metadata=EXPERTS
-        | YARN
-        | LATENTS
-        | {
-            "attention.q_lora_rank": 32,
-            "nextn_predict_layers": 1,
-            "expert_count": 12,
-            "expert_gating_func": 2,
-            "expert_group_count": 4,
-            "expert_group_used_count": 2,
-            "expert_weights_norm": True,
-            "expert_weights_scale": 2.5,
-        },
+        metadata=EXPERTS | YARN | LATENTS | GROUPS | {"attention.q_lora_rank": 32, "nextn_predict_layers": 1},
         layer_tensors=mixture_layers.deepseek2,
     ),
     # llama.cpp takes queries without a product of lower rank only from so many layers.
