@@ -88,7 +88,6 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
         for expert in range(tensor.shape[0]):
             yield read_expert(files, tensor.mxfp4, expert), TYPE
         return
-    first, step = tensor.every
     is_plain = tensor.is_lossless and tensor.dtype in _PLAIN
     if tensor.is_transposed:
         for rows in tensor.rows:
@@ -101,7 +100,8 @@ def _chunks(files: Files, tensor: PlannedTensor) -> Iterator[tuple[NDArray[np.ge
                 yield _interleaved(raw, tensor.pair_rows), tensor.dtype
             else:
                 values = _interleaved(read_floats(files, rows, begin, count), tensor.pair_rows)
-                floats = np.ascontiguousarray(values[:, first::step]).astype(np.float32, copy=False)
+                chosen = values if tensor.columns is None else values[:, tensor.columns]
+                floats = np.ascontiguousarray(chosen).astype(np.float32, copy=False)
                 yield floats if tensor.change is None else tensor.change(floats), "F32"
 
 

@@ -6,35 +6,24 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family
-from puna.convert.models.hyperparameters import (
-    first_position,
-    head_dim,
-    num_experts,
-    num_layers,
-)
+from puna.convert.models.hyperparameters import first_position
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import rope_tensors
-from puna.convert.parts import (
-    GATE_AND_UP,
-    gate_and_up,
-    interleaved_gate_and_up,
-    keys_and_values,
-    mxfp4,
-    queries_to_gates,
-)
+from puna.convert.models.sizes import head_dim, num_experts, num_layers
+from puna.convert.parts.experts import mxfp4
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.header import SourceTensor
 from puna.convert.sources.mxfp4 import BLOCKS, SCALES
 from puna.convert.sources.values import Rows, all_rows, can_read
 
-_LATENT_KV, _LINEAR_QKVZ = ".attn_kv_b.weight", ".ssm_in.weight"
-_SCALES = (".weight_scale_inv", ".weight_scale")
-_OF_OTHERS = (*_SCALES, SCALES, ".input_scale", ".k_scale", ".v_scale")
+_F8_SCALES = (".weight_scale_inv", ".weight_scale", "_scale_inv", "_scale")
+_OF_OTHERS = (SCALES, ".input_scale", ".k_scale", ".v_scale")
 """Endings of what belongs to another tensor, or to activations."""
 
 
@@ -46,31 +35,26 @@ def plan_model(
     experts: dict[str, dict[int, Rows]] = {}
     for name, factors in rope_tensors(config, head_dim(config)).items():
         _add(planned, PlannedTensor(name=name, shape=factors.shape, dtype="F32", values=factors))
+    scales = _scales(sources)
+    of_others = {scale.name for scale in scales.values()}
     for name, tensor in sources.items():
-        if is_left_out(name, family, num_layers(config)) or name.endswith(_OF_OTHERS):
+        if is_left_out(name, family, num_layers(config)) or name.endswith(_OF_OTHERS) or name in of_others:
             continue
         place = place_of(name, family)
         if place is None:
             raise ConversionError(f"tensor {name[:100]!r} is not known of {family.architecture}")
         if name.endswith(BLOCKS):
-            scales = sources.get(name.removesuffix(BLOCKS) + SCALES)
-            for part in mxfp4(place, tensor, scales):
+            block_scales = sources.get(name.removesuffix(BLOCKS) + SCALES)
+            for part in mxfp4(place.name, place.kind, tensor, block_scales):
                 _add(planned, part)
             continue
         _check_place(place, tensor, config)
-        rows = all_rows(tensor, _scale_of(name, sources))
+        rows = all_rows(tensor, scales.get(name))
         if place.expert is not None:
             _add_expert(experts, place, rows)
-        elif place.name.endswith(_LINEAR_QKVZ):
-            for part in queries_to_gates(place, rows, config):
-                _add(planned, part)
-        elif place.name.endswith(_LATENT_KV):
-            for part in keys_and_values(place, rows, config):
-                _add(planned, part)
-        elif GATE_AND_UP in place.name:
-            split = interleaved_gate_and_up if family.interleaves_gate_and_up else gate_and_up
-            for part in split(place, tensor):
-                _add(planned, part)
+        elif split := family.parts.get(place.kind):
+            for part in split(place.name, rows, config):
+                _add(planned, replace(part, change=_change(part.name, family)))
         else:
             _add(planned, _plain(place.name, rows, family, config))
     for name, parts in experts.items():
@@ -95,14 +79,20 @@ def _check_place(place: Place, tensor: SourceTensor, config: Config) -> None:
         raise ConversionError(f"tensor {tensor.name[:100]!r} is of a layer that config.json does not have")
 
 
-def _scale_of(name: str, sources: Mapping[str, SourceTensor]) -> SourceTensor | None:
-    stem = name.removesuffix(".weight")
-    scale = next((sources[stem + ending] for ending in _SCALES if stem + ending in sources), None)
-    if scale is None and sources[name].dtype.startswith("F8"):
-        raise ConversionError(f"tensor {name[:100]!r} has no scale")
-    if scale is not None and not can_read(scale.dtype):
-        raise ConversionError(f"tensor {scale.name[:100]!r}: scales of type {scale.dtype} are not known")
-    return scale
+def _scales(sources: Mapping[str, SourceTensor]) -> dict[str, SourceTensor]:
+    """Of F8 tensors, by their names."""
+    found = {}
+    for name, tensor in sources.items():
+        if not tensor.dtype.startswith("F8") or name.endswith(_F8_SCALES):
+            continue
+        stem = name.removesuffix(".weight")
+        scale = next((sources[stem + ending] for ending in _F8_SCALES if stem + ending in sources), None)
+        if scale is None:
+            raise ConversionError(f"tensor {name[:100]!r} has no scale")
+        if not can_read(scale.dtype):
+            raise ConversionError(f"tensor {scale.name[:100]!r}: scales of type {scale.dtype} are not known")
+        found[name] = scale
+    return found
 
 
 def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTensor:
@@ -127,7 +117,7 @@ def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTens
 
 def _change(name: str, family: Family) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
     if name.endswith(".ssm_a"):
-        return lambda values: -np.exp(values)
+        return lambda values: -np.exp(values.astype(np.float64)).astype(np.float32)
     is_norm = name.endswith("_norm.weight") and not name.endswith(".ssm_norm.weight")
     return (lambda values: values + 1) if family.norms_add_one and is_norm else None
 

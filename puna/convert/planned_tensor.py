@@ -28,8 +28,8 @@ class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
     """So many rows are a head, of which the first half is interleaved with the second; 0: all stay."""
     change: Callable[[NDArray[np.float32]], NDArray[np.float32]] | None = None
     """What becomes of each value."""
-    every: tuple[int, int] = (0, 1)
-    """Of the columns, (first, step)."""
+    columns: NDArray[np.intp] | None = None
+    """Which of the source's, in this order; None: all."""
     is_transposed: bool = False
     """Each of `rows` is a matrix whose rows are columns here."""
     mxfp4: Mxfp4 | None = None
@@ -38,6 +38,6 @@ class PlannedTensor(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_lossless(self) -> bool:
         """The source's bytes can be taken as they are."""
-        has_all = self.values is None and self.mxfp4 is None and self.every == (0, 1)
+        has_all = self.values is None and self.mxfp4 is None and self.columns is None
         is_same = self.change is None and not self.is_transposed
         return has_all and is_same and all(rows.scale is None for rows in self.rows)

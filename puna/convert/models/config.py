@@ -57,6 +57,14 @@ class Config:
             raise ConversionError(f"{NAME}: {name} is {_shown(value)}, not a whole number up to {maximum}")
         return value
 
+    def shared_integer(self, *names: str, default: int | None = None) -> int:
+        """A whole number, or a list that has it for every layer."""
+        name, value = self._find(names, default)
+        values = value if isinstance(value, list) and value else [value]
+        if any(other != values[0] for other in values):
+            raise ConversionError(f"{NAME}: {name} is not the same for all layers")
+        return Config({name: values[0]}).integer(name)
+
     def number(self, *names: str, default: float | None = None) -> float:
         """What fits into 32 bits."""
         name, value = self._find(names, default)

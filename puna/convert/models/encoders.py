@@ -8,6 +8,8 @@ from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family, Hyperparameters
 from puna.convert.models.rope import rope_values
+from puna.convert.models.sizes import num_experts
+from puna.convert.parts.experts import flat_experts, flat_transposed_experts
 from puna.gguf.writer import string, uint32
 
 _BERT_NAMES = {
@@ -26,24 +28,39 @@ _BERT_LAYER = {
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",
 }
+_TRAINED_WITH_EXPERTS = 512
+"""Positions, of the one model that says otherwise."""
 _UNUSED = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids")
 """What embeddings are not made of: BERT was trained with heads that guess words."""
 _ROBERTA_CLASSIFIER = {"classifier.dense": "cls", "classifier.out_proj": "cls.output"}
 
 
+def _has_experts(config: Config) -> bool:
+    return config.integer("moe_every_n_layers", default=0) > 0
+
+
 def _nomic(config: Config, values: Hyperparameters) -> None:
-    if config.integer("moe_every_n_layers", default=0):
-        raise ConversionError("config.json: models of Nomic's with experts cannot be converted")
-    for name, wanted in (("prenorm", False), ("rotary_emb_interleaved", False), ("qkv_proj_bias", False)):
+    mixes = _has_experts(config)
+    for name, wanted in (("prenorm", False), ("rotary_emb_interleaved", False), ("qkv_proj_bias", mixes)):
         if config.flag(name, wanted) != wanted:
             raise ConversionError(f"config.json: {name} is not known")
     if config.number("rotary_emb_fraction", default=1.0) != 1:
         raise ConversionError("config.json: rotary_emb_fraction is not known")
-    if config.text("activation_function", "swiglu") != "swiglu":
+    activation = "gelu" if mixes else "swiglu"
+    if config.text("activation_function", activation) != activation:
         raise ConversionError("config.json: activation_function is not known")
     trained = config.integer("max_trained_positions", default=2048)
+    trained = _TRAINED_WITH_EXPERTS if mixes and trained == config.integer("n_positions") else trained
     values["context_length"] = uint32(min(config.integer("n_positions"), trained))
     values |= rope_values(config)
+    if mixes:
+        values["moe_every_n_layers"] = uint32(config.integer("moe_every_n_layers"))
+        values["expert_count"] = uint32(num_experts(config))
+        values["expert_used_count"] = uint32(config.integer("moe_top_k"))
+
+
+def _nomic_variant(config: Config) -> Family | None:
+    return _NOMIC_MOE if _has_experts(config) else None
 
 
 def _modern_bert(config: Config, values: Hyperparameters) -> None:
@@ -109,6 +126,24 @@ _NOMIC = replace(
         "mlp.fc2": "ffn_down",
     },
     hyperparameters=_nomic,
+    variant=_nomic_variant,
+)
+_NOMIC_MOE: Family = replace(
+    _NOMIC,
+    architecture="nomic-bert-moe",
+    layer_names={
+        "attn.Wqkv": "attn_qkv",
+        "attn.out_proj": "attn_output",
+        "norm1": "attn_output_norm",
+        "norm2": "layer_output_norm",
+        "mlp.fc1": "ffn_up",
+        "mlp.fc2": "ffn_down",
+        "mlp.router.layer": "ffn_gate_inp",
+        "mlp.experts.mlp.w1": "ffn_up_exps",
+        "mlp.experts.mlp.w2": "ffn_down_exps",
+    },
+    left_out_endings=("mlp.experts.bias",),
+    parts={"ffn_up_exps": flat_experts, "ffn_down_exps": flat_transposed_experts},
 )
 _MODERN_BERT = replace(
     _BERT,

@@ -32,40 +32,6 @@ def gemma3(config: Config, values: Hyperparameters) -> None:
         values["attention.sliding_window"] = uint32(config.integer("sliding_window", default=4096))
 
 
-def lfm2(config: Config, values: Hyperparameters) -> None:
-    num_layers = config.integer("num_hidden_layers", maximum=1024)
-    kinds = config.texts("layer_types", num_layers)
-    if kinds is None:
-        raise ConversionError("config.json: layer_types is missing")
-    num_kv_heads = config.integer("num_key_value_heads", maximum=1024)
-    counts = [0 if kind == "conv" else num_kv_heads for kind in kinds]
-    values["attention.head_count_kv"] = array("int32", counts)
-    values["shortconv.l_cache"] = uint32(config.integer("conv_L_cache"))
-    values["feed_forward_length"] = uint32(_lfm2_width(config))
-
-
-def _lfm2_width(config: Config) -> int:
-    """Of the feed-forward layer: some configurations say it before it is shrunk and rounded up."""
-    width = config.integer("block_ff_dim", "intermediate_size")
-    if config.flag("block_auto_adjust_ff_dim", True):
-        multiple = max(1, config.integer("block_multiple_of", default=256))
-        width = int(config.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
-        width = -(-width // multiple) * multiple
-    return width
-
-
-def granite(config: Config, values: Hyperparameters) -> None:
-    llama(config, values)
-    for name, key in (
-        ("attention_multiplier", "attention.scale"),
-        ("embedding_multiplier", "embedding_scale"),
-        ("residual_multiplier", "residual_scale"),
-        ("logits_scaling", "logit_scale"),
-    ):
-        if factor := config.number(name, default=0.0):
-            values[key] = float32(factor)
-
-
 def glm4(config: Config, values: Hyperparameters) -> None:
     values["rope.dimension_count"] = rotary_dims(config, 0.5)
 
@@ -97,7 +63,9 @@ def some_windows(config: Config, values: Hyperparameters) -> None:
 
 
 def shared_expert(config: Config, values: Hyperparameters) -> None:
-    experts(config, values)
+    """If there are experts."""
+    if config.has("moe_intermediate_size"):
+        experts(config, values)
     size = config.integer("shared_expert_intermediate_size", default=0)
     if size:
         values["expert_shared_feed_forward_length"] = uint32(size)

@@ -12,14 +12,18 @@ from puna.convert.models.encoders import ENCODERS
 from puna.convert.models.family import (
     EXPERTS,
     FEED_FORWARD,
+    FUSED_EXPERTS,
     NORMED_HEADS,
     PRE_NORMS,
     PROJECTIONS,
     SHARED_EXPERT,
     Family,
 )
+from puna.convert.models.granite import GRANITE
 from puna.convert.models.layer_norm import LAYER_NORM_FAMILIES
 from puna.convert.models.mixtures import GLM_SPECIAL, MIXTURES
+from puna.convert.models.recurrent import RECURRENT
+from puna.convert.parts.heads import GROUPED, grouped_heads
 
 _TRANSFORMER = PROJECTIONS | PRE_NORMS | FEED_FORWARD
 _MIXTRAL = {
@@ -80,7 +84,9 @@ _PHI3 = Family(
 FAMILIES = {
     **ENCODERS,
     **LAYER_NORM_FAMILIES,
+    **GRANITE,
     **MIXTURES,
+    **RECURRENT,
     "ArceeForCausalLM": Family(
         architecture="arcee",
         layer_names=PROJECTIONS | PRE_NORMS | {"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"},
@@ -105,6 +111,7 @@ FAMILIES = {
         architecture="olmoe",
         layer_names=PROJECTIONS | PRE_NORMS | NORMED_HEADS | EXPERTS,
         defaults={"rms_norm_eps": 1e-5},
+        parts=FUSED_EXPERTS,
     ),
     "Phi3ForCausalLM": _PHI3,
     "SeedOssForCausalLM": Family(
@@ -113,15 +120,23 @@ FAMILIES = {
         | FEED_FORWARD
         | {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"},
     ),
+    "InternLM2ForCausalLM": Family(
+        architecture="internlm2",
+        layer_names={
+            "attention_norm": "attn_norm",
+            "attention.wqkv": GROUPED,
+            "attention.wo": "attn_output",
+            "ffn_norm": "ffn_norm",
+            "feed_forward.w1": "ffn_gate",
+            "feed_forward.w2": "ffn_down",
+            "feed_forward.w3": "ffn_up",
+        },
+        global_names={"model.tok_embeddings": "token_embd", "model.norm": "output_norm", "output": "output"},
+        parts={GROUPED: grouped_heads},
+    ),
     "LlamaForCausalLM": _LLAMA,
     "MistralForCausalLM": _LLAMA,
     "MixtralForCausalLM": _LLAMA,
-    "GraniteForCausalLM": Family(
-        architecture="granite",
-        layer_names=_TRANSFORMER,
-        hyperparameters=extras.granite,
-        pairs_halves=True,
-    ),
     "SmolLM3ForCausalLM": Family(
         architecture="smollm3", layer_names=_TRANSFORMER, hyperparameters=extras.llama, pairs_halves=True
     ),
@@ -136,6 +151,7 @@ FAMILIES = {
         architecture="qwen2moe",
         layer_names=PROJECTIONS | PRE_NORMS | EXPERTS | SHARED_EXPERT,
         hyperparameters=extras.shared_expert,
+        parts=FUSED_EXPERTS,
     ),
     "Qwen2ForCausalLM": Family(architecture="qwen2", layer_names=_TRANSFORMER),
     "Qwen2VLForConditionalGeneration": _QWEN2VL,
@@ -148,6 +164,7 @@ FAMILIES = {
         architecture="qwen3moe",
         layer_names=PROJECTIONS | PRE_NORMS | NORMED_HEADS | EXPERTS,
         hyperparameters=extras.experts,
+        parts=FUSED_EXPERTS,
     ),
     "Gemma2ForCausalLM": Family(
         architecture="gemma2",
@@ -159,26 +176,6 @@ FAMILIES = {
     ),
     "Gemma3ForCausalLM": _GEMMA3,
     "Gemma3ForConditionalGeneration": _GEMMA3,
-    "Lfm2ForCausalLM": Family(
-        architecture="lfm2",
-        layer_names={
-            "operator_norm": "attn_norm",
-            "self_attn.q_proj": "attn_q",
-            "self_attn.k_proj": "attn_k",
-            "self_attn.v_proj": "attn_v",
-            "self_attn.out_proj": "attn_output",
-            "self_attn.q_layernorm": "attn_q_norm",
-            "self_attn.k_layernorm": "attn_k_norm",
-            "conv.conv": "shortconv.conv",
-            "conv.in_proj": "shortconv.in_proj",
-            "conv.out_proj": "shortconv.out_proj",
-            "ffn_norm": "ffn_norm",
-            "feed_forward.w1": "ffn_gate",
-            "feed_forward.w2": "ffn_down",
-            "feed_forward.w3": "ffn_up",
-        },
-        hyperparameters=extras.lfm2,
-    ),
 }
 
 
@@ -198,4 +195,5 @@ def family_of(config: Config) -> Family:
         raise ConversionError(
             f"config.json: models of the class {name[:60]!r} cannot be converted ({known} can)"
         )
-    return FAMILIES[name]
+    family = FAMILIES[name]
+    return family.variant(config) or family

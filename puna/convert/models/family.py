@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from puna.convert.models.config import Config
+from puna.convert.parts.experts import GATE_AND_UP, gate_and_up
+from puna.convert.planned_tensor import PlannedTensor
+from puna.convert.sources.values import Rows
 from puna.gguf.writer import GgufValue
 
 Hyperparameters = dict[str, GgufValue]
 """By their keys, without the architecture before them."""
-
+Split = Callable[[str, Rows, Config], list[PlannedTensor]]
+"""Takes GGUF's name, or that which stands for several, a whole tensor's rows and the configuration."""
 
 DECODER_NAMES = {
     "model.embed_tokens": "token_embd",
@@ -33,6 +37,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """What some files put before all of these names."""
     left_out: tuple[str, ...] = ()
     """Beginnings of names of what nothing needs."""
+    left_out_endings: tuple[str, ...] = ()
     hyperparameters: Callable[[Config, Hyperparameters], None] = lambda _config, _values: None
     """Adds what this family has besides what all have, or changes it."""
     norms_add_one: bool = False
@@ -44,8 +49,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """The tokenizer's file says how many kinds of texts tokens can belong to."""
     skips_padding: bool = False
     """Positions are numbered from behind the padding token's number on, and GGUF's from 0."""
-    interleaves_gate_and_up: bool = False
-    """Experts' gates and what they gate take turns, row by row."""
     has_more_layers: bool = False
     """Behind the last one that the configuration counts: they predict further tokens, and are left out."""
     special_tokens: Mapping[str, str] = {}
@@ -54,6 +57,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """Otherwise an output matrix is the embedding once more, and left out."""
     defaults: Mapping[str, float] = {}
     """What a configuration need not say."""
+    parts: Mapping[str, Split] = {}
+    """By GGUF's names, or such as stand for several, what is made of tensors that GGUF has otherwise."""
+    variant: Callable[[Config], Family | None] = lambda _config: None
+    """The family that a configuration is of in place of this one."""
 
 
 PROJECTIONS = {
@@ -74,9 +81,12 @@ EXPERTS = {
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
-    "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+    "mlp.experts.gate_up_proj": GATE_AND_UP,
 }
 """Experts' numbers are left out, as they are in GGUF."""
+SOFTMAX, SIGMOID = 1, 2
+"""What makes a router's values scores, in GGUF's numbers."""
+FUSED_EXPERTS: dict[str, Split] = {GATE_AND_UP: gate_and_up}
 SHARED_EXPERT = {
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",

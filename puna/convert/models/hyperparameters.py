@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
+from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Family, Hyperparameters
 from puna.convert.models.rope import rope_values
+from puna.convert.models.sizes import head_dim, num_experts, num_heads, num_kv_heads, num_layers, width
 from puna.gguf.writer import GgufValue, boolean, float32, uint32
-
-MAX_LAYERS = 1024
-MAX_HEADS = 1024
-
-
-def num_layers(config: Config) -> int:
-    return config.integer("num_hidden_layers", "n_layers", "n_layer", maximum=MAX_LAYERS)
-
-
-def num_heads(config: Config) -> int:
-    return config.integer("num_attention_heads", "n_heads", "n_head", maximum=MAX_HEADS)
-
-
-def num_kv_heads(config: Config) -> int:
-    return config.integer("num_key_value_heads", default=num_heads(config), maximum=MAX_HEADS)
-
-
-def width(config: Config) -> int:
-    return config.integer("hidden_size", "n_embd", "dim")
-
-
-def head_dim(config: Config) -> int:
-    shared = width(config) // max(1, num_heads(config))
-    return config.integer("head_dim", default=shared)
-
-
-def num_experts(config: Config) -> int:
-    """0: layers have none."""
-    names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-    return config.integer(*names, default=0, maximum=MAX_HEADS)
 
 
 def first_position(family: Family, config: Config) -> int:
@@ -54,9 +26,10 @@ def hyperparameters(family: Family, config: Config) -> dict[str, GgufValue]:
 def _decoders(config: Config) -> Hyperparameters:
     values: Hyperparameters = {
         "block_count": uint32(num_layers(config)),
-        "context_length": uint32(config.integer("max_position_embeddings", default=2048)),
+        "context_length": uint32(
+            config.integer("max_position_embeddings", "n_positions", "n_ctx", default=2048)
+        ),
         "embedding_length": uint32(width(config)),
-        "feed_forward_length": uint32(config.integer("intermediate_size")),
         "attention.head_count": uint32(num_heads(config)),
         "attention.head_count_kv": uint32(num_kv_heads(config)),
         "attention.key_length": uint32(head_dim(config)),
@@ -64,9 +37,15 @@ def _decoders(config: Config) -> Hyperparameters:
         "attention.layer_norm_rms_epsilon": float32(config.number("rms_norm_eps", "norm_eps", default=1e-6)),
         **rope_values(config),
     }
-    if count := num_experts(config):
+    count = num_experts(config)
+    if config.has("intermediate_size") or not count:
+        values["feed_forward_length"] = uint32(config.integer("intermediate_size", "n_inner"))
+    if count:
+        used = config.shared_integer("num_experts_per_tok", "moe_k", "moe_topk")
+        if used > count:
+            raise ConversionError(f"config.json: {used} of {count} experts cannot be used")
         values["expert_count"] = uint32(count)
-        values["expert_used_count"] = uint32(config.integer("num_experts_per_tok", maximum=count))
+        values["expert_used_count"] = uint32(used)
     return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import (
     FEED_FORWARD,
@@ -12,8 +13,11 @@ from puna.convert.models.family import (
     PROJECTIONS,
     Family,
     Hyperparameters,
+    Split,
 )
 from puna.convert.models.rope import rotary_dims
+from puna.convert.models.sizes import width
+from puna.convert.parts.heads import falcon_heads, transposed
 from puna.gguf.writer import boolean, float32, string, uint32
 
 
@@ -44,6 +48,21 @@ def _nemotron(config: Config, values: Hyperparameters) -> None:
     values.setdefault("rope.scaling.type", string("none"))
 
 
+def _gpt2(config: Config, values: Hyperparameters) -> None:
+    _layer_norm(config, values)
+    values["feed_forward_length"] = uint32(config.integer("n_inner", default=4 * width(config)))
+
+
+def _falcon(config: Config, values: Hyperparameters) -> None:
+    for name, wanted in (("parallel_attn", True), ("alibi", False), ("bias", False)):
+        if config.flag(name, wanted) != wanted:
+            raise ConversionError(f"config.json: {name} is not known of Falcon")
+    _layer_norm(config, values)
+    values["attention.head_count_kv"] = uint32(config.integer("num_kv_heads", "n_head_kv", default=1))
+    values["feed_forward_length"] = uint32(4 * width(config))
+    values["tensor_data_layout"] = string("jploski")
+
+
 def _stablelm(config: Config, values: Hyperparameters) -> None:
     _layer_norm(config, values)
     values["rope.dimension_count"] = rotary_dims(config, 0.25)
@@ -60,7 +79,52 @@ _COHERE = Family(
     defaults={"layer_norm_eps": 1e-5},
 )
 
+_TRANSPOSED: dict[str, Split] = dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), transposed)
+
 LAYER_NORM_FAMILIES = {
+    "FalconForCausalLM": Family(
+        architecture="falcon",
+        layers="transformer.h.",
+        layer_names={
+            "input_layernorm": "attn_norm",
+            "ln_attn": "attn_norm_2",
+            "ln_mlp": "attn_norm",
+            "self_attention.query_key_value": "attn_qkv",
+            "self_attention.dense": "attn_output",
+            "mlp.dense_h_to_4h": "ffn_up",
+            "mlp.dense_4h_to_h": "ffn_down",
+        },
+        global_names={
+            "transformer.word_embeddings": "token_embd",
+            "transformer.ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        hyperparameters=_falcon,
+        parts={"attn_qkv": falcon_heads},
+        defaults={"intermediate_size": 0},
+    ),
+    "GPT2LMHeadModel": Family(
+        architecture="gpt2",
+        layers="h.",
+        layer_names={
+            "ln_1": "attn_norm",
+            "attn.c_attn": "attn_qkv",
+            "attn.c_proj": "attn_output",
+            "ln_2": "ffn_norm",
+            "mlp.c_fc": "ffn_up",
+            "mlp.c_proj": "ffn_down",
+        },
+        global_names={
+            "wte": "token_embd",
+            "wpe": "position_embd",
+            "ln_f": "output_norm",
+            "lm_head": "output",
+        },
+        prefixes=("transformer.",),
+        hyperparameters=_gpt2,
+        parts=_TRANSPOSED,
+        defaults={"intermediate_size": 0},
+    ),
     "CohereForCausalLM": _COHERE,
     "Cohere2ForCausalLM": replace(
         _COHERE, architecture="cohere2", layer_names=_PARALLEL, hyperparameters=_cohere2

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
-from puna.convert.models.extras import shared_expert
 from puna.convert.models.family import (
     EXPERTS,
     FEED_FORWARD,
+    FUSED_EXPERTS,
     NORMED_HEADS,
     PRE_NORMS,
     PROJECTIONS,
-    SHARED_EXPERT,
+    SIGMOID,
+    SOFTMAX,
     Family,
     Hyperparameters,
 )
-from puna.convert.models.rope import rope_parameters, rotary_dims
-from puna.gguf.writer import array, boolean, float32, uint32
+from puna.convert.models.rope import alpha_values, rope_parameters, rotary_dims
+from puna.convert.models.sizes import num_experts
+from puna.convert.parts.experts import GATE_AND_UP, interleaved_gate_and_up
+from puna.convert.parts.heads import LATENT, keys_and_values
+from puna.gguf.writer import boolean, float32, uint32
 
 _COUNTS = {
     "expert_feed_forward_length": ("moe_intermediate_size",),
@@ -27,7 +31,7 @@ _COUNTS = {
     "interleave_moe_layer_step": ("moe_layer_interval",),
 }
 """By GGUF's key, the names that configurations have for it, if they say it."""
-_GATING = {"softmax": 1, "sigmoid": 2}
+_GATING = {"softmax": SOFTMAX, "sigmoid": SIGMOID}
 _SHARED = {
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp",
@@ -57,12 +61,27 @@ def _mixture(config: Config, values: Hyperparameters) -> None:
 def _glm4moe(config: Config, values: Hyperparameters) -> None:
     _mixture(config, values)
     values["rope.dimension_count"] = rotary_dims(config, 0.5)
-    values["expert_gating_func"] = uint32(_GATING["sigmoid"])
+    values["expert_gating_func"] = uint32(SIGMOID)
 
 
 def _gpt_oss(config: Config, values: Hyperparameters) -> None:
     values["attention.sliding_window"] = uint32(config.integer("sliding_window"))
     values["expert_feed_forward_length"] = values["feed_forward_length"]
+
+
+def _ernie(config: Config, values: Hyperparameters) -> None:
+    _mixture(config, values)
+    if config.integer("moe_num_shared_experts", default=0):
+        size = config.integer("intermediate_size") // max(1, config.integer("num_key_value_heads"))
+        values["expert_shared_feed_forward_length"] = uint32(size)
+
+
+def _hunyuan(config: Config, values: Hyperparameters) -> None:
+    values |= alpha_values(config)
+    if num_experts(config):
+        values["expert_feed_forward_length"] = uint32(config.shared_integer("moe_intermediate_size"))
+        values["expert_shared_feed_forward_length"] = values["feed_forward_length"]
+        values["expert_shared_count"] = uint32(config.shared_integer("num_shared_expert"))
 
 
 def _deepseek2(config: Config, values: Hyperparameters) -> None:
@@ -82,22 +101,6 @@ def _deepseek2(config: Config, values: Hyperparameters) -> None:
         values["rope.scaling.yarn_log_multiplier"] = float32(0.1 * scale)
 
 
-def _qwen3next(config: Config, values: Hyperparameters) -> None:
-    shared_expert(config, values)
-    value_heads, value_dim = config.integer("linear_num_value_heads"), config.integer("linear_value_head_dim")
-    values["ssm.conv_kernel"] = uint32(config.integer("linear_conv_kernel_dim"))
-    values["ssm.state_size"] = uint32(config.integer("linear_key_head_dim"))
-    values["ssm.group_count"] = uint32(config.integer("linear_num_key_heads"))
-    values["ssm.time_step_rank"] = uint32(value_heads)
-    values["ssm.inner_size"] = uint32(value_heads * value_dim)
-    num_layers = config.integer("num_hidden_layers", maximum=1024)
-    if (kinds := config.texts("layer_types", num_layers)) is not None:
-        recurrent = [kind == "linear_attention" for kind in kinds]
-        values["attention.recurrent_layers"] = array("bool", recurrent)
-    values["full_attention_interval"] = uint32(config.integer("full_attention_interval", default=4))
-    values["rope.dimension_count"] = rotary_dims(config, 0.25)
-
-
 _DEEPSEEK2 = Family(
     architecture="deepseek2",
     layer_names=PRE_NORMS
@@ -112,16 +115,56 @@ _DEEPSEEK2 = Family(
         "self_attn.q_b_proj": "attn_q_b",
         "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
         "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-        "self_attn.kv_b_proj": "attn_kv_b",
+        "self_attn.kv_b_proj": LATENT,
         "self_attn.o_proj": "attn_output",
     },
     hyperparameters=_deepseek2,
     has_more_layers=True,
+    parts=FUSED_EXPERTS | {LATENT: keys_and_values},
+)
+
+_HUNYUAN_LAYER = (
+    PROJECTIONS
+    | PRE_NORMS
+    | {"self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"}
 )
 
 MIXTURES = {
+    "Ernie4_5_MoeForCausalLM": Family(
+        architecture="ernie4_5-moe",
+        layer_names=PROJECTIONS
+        | PRE_NORMS
+        | EXPERTS
+        | FEED_FORWARD
+        | _SHARED
+        | {"mlp.moe_statics.e_score_correction": "exp_probs_b"},
+        hyperparameters=_ernie,
+        left_out=("model.mtp_",),
+        parts=FUSED_EXPERTS,
+    ),
+    "HunYuanDenseV1ForCausalLM": Family(
+        architecture="hunyuan-dense",
+        layer_names=_HUNYUAN_LAYER | FEED_FORWARD,
+        hyperparameters=_hunyuan,
+    ),
+    "HunYuanMoEV1ForCausalLM": Family(
+        architecture="hunyuan-moe",
+        layer_names=_HUNYUAN_LAYER
+        | EXPERTS
+        | {
+            "mlp.gate.wg": "ffn_gate_inp",
+            "mlp.shared_mlp.gate_proj": "ffn_gate_shexp",
+            "mlp.shared_mlp.up_proj": "ffn_up_shexp",
+            "mlp.shared_mlp.down_proj": "ffn_down_shexp",
+        },
+        hyperparameters=_hunyuan,
+        parts=FUSED_EXPERTS,
+    ),
     "Dots1ForCausalLM": Family(
-        architecture="dots1", layer_names=_LAYER | PRE_NORMS, hyperparameters=_mixture
+        architecture="dots1",
+        layer_names=_LAYER | PRE_NORMS,
+        hyperparameters=_mixture,
+        parts=FUSED_EXPERTS,
     ),
     "GptOssForCausalLM": Family(
         architecture="gpt-oss",
@@ -131,37 +174,16 @@ MIXTURES = {
             "input_layernorm": "attn_norm",
             "post_attention_layernorm": "post_attention_norm",
             "mlp.router": "ffn_gate_inp",
-            "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
-            "mlp.experts.gate_up_proj_blocks": "ffn_gate_up_exps",
+            "mlp.experts.gate_up_proj": GATE_AND_UP,
+            "mlp.experts.gate_up_proj_blocks": GATE_AND_UP,
             "mlp.experts.down_proj": "ffn_down_exps",
             "mlp.experts.down_proj_blocks": "ffn_down_exps",
         },
         hyperparameters=_gpt_oss,
-        interleaves_gate_and_up=True,
+        parts={GATE_AND_UP: interleaved_gate_and_up},
     ),
     "DeepseekV2ForCausalLM": _DEEPSEEK2,
     "DeepseekV3ForCausalLM": _DEEPSEEK2,
-    "Qwen3NextForCausalLM": Family(
-        architecture="qwen3next",
-        layer_names=PROJECTIONS
-        | NORMED_HEADS
-        | EXPERTS
-        | SHARED_EXPERT
-        | {
-            "input_layernorm": "attn_norm",
-            "post_attention_layernorm": "post_attention_norm",
-            "linear_attn.in_proj_qkvz": "ssm_in",
-            "linear_attn.in_proj_ba": "ssm_ba",
-            "linear_attn.conv1d": "ssm_conv1d",
-            "linear_attn.dt_proj": "ssm_dt",
-            "linear_attn.A_log": "ssm_a",
-            "linear_attn.norm": "ssm_norm",
-            "linear_attn.out_proj": "ssm_out",
-        },
-        hyperparameters=_qwen3next,
-        norms_add_one=True,
-        left_out=("mtp.",),
-    ),
     "Glm4MoeForCausalLM": Family(
         architecture="glm4moe",
         layer_names=_LAYER
@@ -169,6 +191,7 @@ MIXTURES = {
         hyperparameters=_glm4moe,
         special_tokens={"bos": "[gMASK]", "unk": _GLM_END, "eot": "<|user|>", "eom": "<|observation|>"},
         has_more_layers=True,
+        parts=FUSED_EXPERTS,
     ),
 }
 """By the class that config.json names."""

@@ -21,7 +21,13 @@ _OF_IMAGES = (
     "multi_modal_projector.",
     "model.multi_modal_projector.",
 )
-_COMPUTED = (".rotary_emb.inv_freq", ".attention.masked_bias", ".attention.bias")
+_COMPUTED = (
+    ".rotary_emb.inv_freq",
+    ".attention.masked_bias",
+    ".attention.bias",
+    ".attn.masked_bias",
+    ".attn.bias",
+)
 """What other programs stored that can be computed."""
 
 _IN_LAYER = re.compile(r"(\d{1,4})\.(.+)")
@@ -36,6 +42,8 @@ class Place(NamedTuple):
 
     name: str
     """GGUF's, with its ending."""
+    kind: str
+    """GGUF's, without layer and ending; or a key of the family's parts."""
     layer: int | None = None
     expert: int | None = None
     """Of a tensor that has one expert's values; GGUF has all of a layer in one."""
@@ -46,7 +54,7 @@ def is_left_out(name: str, family: Family, num_layers: int) -> bool:
     plain = plain_name(name, family)
     if not family.has_output and plain == "lm_head.weight":
         return True
-    if family.left_out and plain.startswith(family.left_out):
+    if plain.startswith(family.left_out) or plain.endswith(family.left_out_endings):
         return True
     layer = _IN_LAYER.fullmatch(plain.removeprefix(family.layers))
     if family.has_more_layers and layer and int(layer[1]) >= num_layers:
@@ -66,13 +74,14 @@ def place_of(name: str, family: Family) -> Place | None:
     """None: no such tensor is known. Experts' names may lack an ending."""
     plain = plain_name(name, family)
     plain = re.sub(r"(_correction|_proj)_bias$", r"\1.bias", plain).replace(".dt_bias", ".dt_proj.bias")
+    plain = re.sub(r"\.expert_bias$", ".expert_bias.bias", plain)
     stem, dot, ending = plain.rpartition(".")
     if ending in _OLD_ENDINGS:
         ending = _OLD_ENDINGS[ending]
     elif ending not in ("weight", "bias"):
         stem, dot, ending = plain, ".", "weight"
-    if stem in family.global_names:
-        return Place(family.global_names[stem] + dot + ending)
+    if (kind := family.global_names.get(stem)) is not None:
+        return Place(kind + dot + ending, kind)
     layer = _IN_LAYER.fullmatch(stem.removeprefix(family.layers))
     if layer is None or not stem.startswith(family.layers):
         return None
@@ -80,8 +89,8 @@ def place_of(name: str, family: Family) -> Place | None:
     expert = None
     if found := _EXPERT.fullmatch(inner):
         inner, expert = f"{found[1]}.{found[3]}", int(found[2])
-    if inner not in family.layer_names:
+    if (kind := family.layer_names.get(inner)) is None:
         return None
-    if family.layer_names[inner] == _WITHOUT_ENDING:
-        return Place(f"blk.{number}.{_WITHOUT_ENDING}", number)
-    return Place(f"blk.{number}.{family.layer_names[inner]}{dot}{ending}", number, expert)
+    if kind == _WITHOUT_ENDING:
+        dot = ending = ""
+    return Place(f"blk.{number}.{kind}{dot}{ending}", kind, number, expert)

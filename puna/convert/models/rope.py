@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from puna.convert.errors import ConversionError
 from puna.convert.models.config import Config
 from puna.convert.models.family import Hyperparameters
+from puna.convert.models.sizes import head_dim
 from puna.gguf.writer import GgufValue, array, float32, string, uint32
 
 _LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
 _LONG = ("longrope", "su")
 _UNSCALED = ("", "default", "mrope")
+_BY_ALPHA = "dynamic"
+_ALPHA_CONTEXT = 256 << 10
 
 
 def rope_parameters(config: Config) -> Config:
@@ -49,6 +52,8 @@ def rope_values(config: Config) -> Hyperparameters:
         values["rope.scaling.factor"] = float32(parameters.number("factor"))
     elif kind in _LONG:
         values |= _long_rope_values(config, parameters)
+    elif kind == _BY_ALPHA and parameters.has("alpha"):
+        pass  # of Hunyuan only: alpha_values()
     elif kind not in (*_UNSCALED, "llama3"):
         raise ConversionError(
             f"config.json: rope scaling {kind[:40]!r} is not known (linear, yarn, llama3, longrope are)"
@@ -66,6 +71,22 @@ def rope_values(config: Config) -> Hyperparameters:
             if parameters.has(name):
                 values[f"rope.scaling.{key}"] = float32(parameters.number(name))
     return values
+
+
+def alpha_values(config: Config) -> Hyperparameters:
+    """Of Hunyuan, whose frequencies are for a context that is longer than its configuration says."""
+    parameters = rope_parameters(config)
+    dim = head_dim(config)
+    if _kind(parameters) != _BY_ALPHA or dim <= 2:
+        return {}
+    base = _base(config) * parameters.number("alpha") ** (dim / (dim - 2))
+    return {
+        "context_length": uint32(_ALPHA_CONTEXT),
+        "rope.freq_base": float32(base),
+        "rope.scaling.type": string("none"),
+        "rope.scaling.factor": float32(1.0),
+        "rope.scaling.original_context_length": uint32(_ALPHA_CONTEXT),
+    }
 
 
 def _long_rope_values(config: Config, parameters: Config) -> Hyperparameters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,13 @@ class Rows(msgspec.Struct, frozen=True):
     begin: int
     count: int
     scale: SourceTensor | None = None
-    """What the values of an F8 tensor are multiplied by: one for all, for each row, or for each block."""
+    """What the values of an F8 tensor are multiplied by: one for all, for each row, or for each block of a
+    matrix.
+    """
+
+    def part(self, begin: int, count: int) -> Rows:
+        """So many of them, from `begin` of them on."""
+        return Rows(self.tensor, self.begin + begin, count, self.scale)
 
 
 def all_rows(tensor: SourceTensor, scale: SourceTensor | None = None) -> Rows:
@@ -75,21 +83,30 @@ def _scales(
     files: Files, tensor: SourceTensor, scale: SourceTensor, begin: int, count: int
 ) -> NDArray[np.float32]:
     """For `count` rows from `begin` on, in a shape that multiplies them."""
-    num_values = max(1, scale.num_rows) * scale.num_columns
-    flat = scale if len(scale.shape) < 2 else None
-    if num_values == 1 or flat is not None:
-        values = to_floats(read_raw(files, scale, 0, max(1, scale.num_rows)), scale.dtype).reshape(-1, 1)
-        if values.size not in (1, tensor.num_rows):
-            raise ConversionError(f"tensor {scale.name[:100]!r} does not fit the tensor that it scales")
-        return values if values.size == 1 else values[begin : begin + count]
-    if len(tensor.shape) != 2 or len(scale.shape) != 2:
-        raise ConversionError(f"tensor {scale.name[:100]!r} does not fit the tensor that it scales")
-    block_rows, block_columns = (
-        _block(scale, whole, parts) for whole, parts in zip(tensor.shape, scale.shape, strict=True)
-    )
-    values = to_floats(read_raw(files, scale, 0, scale.num_rows), scale.dtype)
-    of_rows = values[np.arange(begin, begin + count) // block_rows]
-    return np.repeat(of_rows, block_columns, axis=1)[:, : tensor.num_columns]
+    values = to_floats(read_raw(files, scale, 0, max(1, scale.num_rows)), scale.dtype)
+    if values.size == 1:
+        return values.reshape(1, 1)
+    grid = _grid(tensor, scale)
+    num_rows, num_columns = tensor.shape[-2:]
+    block_rows, block_columns = _block(scale, num_rows, grid[1]), _block(scale, num_columns, grid[2])
+    matrix, row = np.divmod(np.arange(begin, begin + count), num_rows)
+    of_rows = values.reshape(grid)[matrix, row // block_rows]
+    return np.repeat(of_rows, block_columns, axis=1)[:, :num_columns]
+
+
+def _grid(tensor: SourceTensor, scale: SourceTensor) -> tuple[int, int, int]:
+    """The shape of scales for matrices of one shape: (matrices, parts of the rows, parts of the columns).
+    Raises ConversionError.
+    """
+    matrices, said = math.prod(tensor.shape[:-2]), scale.shape
+    if len(tensor.shape) >= 2:
+        if len(said) == len(tensor.shape) and said[:-2] == tensor.shape[:-2]:
+            return matrices, said[-2], said[-1]
+        if said in (tensor.shape[:-1], (tensor.num_rows,)):
+            return matrices, tensor.shape[-2], 1
+        if said == tensor.shape[:-2]:
+            return matrices, 1, 1
+    raise ConversionError(f"tensor {scale.name[:100]!r} does not fit the tensor that it scales")
 
 
 def _block(scale: SourceTensor, whole: int, parts: int) -> int:

@@ -60,7 +60,7 @@ def test_tensors_of_qwen3_next(tmp_path: Path):
         "attn_qkv.weight": np.concatenate([part.reshape(-1, WIDTH) for part in (q, k, v)]),
         "attn_gate.weight": z.reshape(-1, WIDTH),
         "ssm_conv1d.weight": source["conv1d.weight"][:, 0],
-        "ssm_a": -np.exp(source["A_log"]),
+        "ssm_a": -np.exp(source["A_log"].astype(np.float64)).astype(np.float32),
         "ssm_dt.bias": source["dt_bias"],
         "ssm_norm.weight": source["norm.weight"],
         "attn_norm.weight": weights["model.layers.0.input_layernorm.weight"] + 1,

@@ -16,6 +16,7 @@ REFERENCES_CLASSIFIERS = {"classifier": "classifier.out_proj", "pooler.dense": "
 """Names that the converter changes before it asks for GGUF's."""
 SPLIT = ("gate_up_proj", "_blocks")
 """Two tensors of GGUF, or of safetensors."""
+# Of names that stand for several tensors, test_recorded.py has what becomes of them.
 
 
 @pytest.mark.parametrize("model_class", FAMILIES)
@@ -28,6 +29,8 @@ def test_names_of_a_layer(model_class: str):
         source = f"{family.layers}4.{inner}"
         older = source.replace("model.", "").replace("block_sparse_moe.experts", "feed_forward.experts")
         expected = names.get_name(source) or names.get_name(older)
+        if expected is None and family.layer_names[inner] in family.parts:
+            continue
         place = place_of(f"{source}.weight", family)
         assert place is not None
         ending = "" if inner.endswith("A_log") else ".weight"

@@ -1,0 +1,1 @@
+"""Tensors of safetensors that GGUF has in another order, or as several."""
