@@ -20,12 +20,11 @@ from puna.convert.sources.files import Files
 from puna.convert.sources.mxfp4 import TYPE as MXFP4
 from puna.convert.sources.shards import read_tensors
 from puna.convert.types import most_frequent, source_types
-from puna.convert.vocabularies.choice import vocabulary_values
+from puna.convert.vocabularies.choice import GENERATION, vocabulary_values
 from puna.gguf.file_type import FILE_TYPES
 from puna.gguf.writer import GgufValue, NewTensor, float32, int32, string, uint32
 
 _EMBEDDING = "token_embd.weight"
-_GENERATION = "generation_config.json"
 _MAX_TOP_K = 1 << 30
 _SAMPLING = {"temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 
@@ -90,7 +89,7 @@ def _types(
 
 def _sampling(files: Files) -> dict[str, GgufValue]:
     """What generation_config.json recommends."""
-    config = Config(files.object(_GENERATION))
+    config = Config(files.object(GENERATION))
     values = {name: config.number(name) for name in _SAMPLING if config.has(name)}
     return {
         f"general.sampling.{_SAMPLING[name]}": int32(max(-1, min(int(value), _MAX_TOP_K)))

@@ -133,6 +133,8 @@ FAMILIES = {
         },
         global_names={"model.tok_embeddings": "token_embd", "model.norm": "output_norm", "output": "output"},
         parts={GROUPED: grouped_heads},
+        special_tokens={"eos": "<|im_end|>"},
+        unused_tokens="[UNUSED",
     ),
     "LlamaForCausalLM": _LLAMA,
     "MistralForCausalLM": _LLAMA,

@@ -53,6 +53,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """Behind the last one that the configuration counts: they predict further tokens, and are left out."""
     special_tokens: Mapping[str, str] = {}
     """By their parts, where files do not say which of their tokens play them."""
+    unused_tokens: str = ""
+    """What the texts of tokens begin with that SentencePiece's file does not say are unused."""
+    eos_key: str = ""
+    """What config.json calls the token that ends texts; generation_config.json says what ends replies."""
     has_output: bool = True
     """Otherwise an output matrix is the embedding once more, and left out."""
     defaults: Mapping[str, float] = {}

@@ -146,6 +146,7 @@ MIXTURES = {
         architecture="hunyuan-dense",
         layer_names=_HUNYUAN_LAYER | FEED_FORWARD,
         hyperparameters=_hunyuan,
+        eos_key="eod_token_id",
     ),
     "HunYuanMoEV1ForCausalLM": Family(
         architecture="hunyuan-moe",

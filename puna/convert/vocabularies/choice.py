@@ -21,7 +21,9 @@ from puna.convert.vocabularies.tokenizer_json import (
 from puna.convert.vocabularies.vocabulary import AddedToken, Vocabulary
 from puna.convert.vocabularies.wordpiece import wordpiece_vocabulary
 from puna.gguf.writer import GgufValue, uint32
+from puna.tokenizer.kinds import TokenKind
 
+GENERATION = "generation_config.json"
 _NUMBER = re.compile(r"\d{1,9}")
 _WITHOUT_PREFIX = ("gemma2", "gemma3")
 """Gemma's texts get no space before them, and its files do not say so."""
@@ -33,7 +35,7 @@ def vocabulary_values(files: Files, config: Config, family: Family, size: int) -
     """
     tokenizer = read_tokenizer_json(files) if tokenizer_json.NAME in files else None
     if sentencepiece.NAME in files:
-        vocabulary = _of_sentencepiece(files)
+        vocabulary = _of_sentencepiece(files, family.unused_tokens)
     elif unigram.SENTENCEPIECE in files:
         vocabulary = unigram.read_unigram(files)
     elif tokenizer is not None:
@@ -43,7 +45,7 @@ def vocabulary_values(files: Files, config: Config, family: Family, size: int) -
     if vocabulary.model == "llama" and family.architecture in _WITHOUT_PREFIX:
         vocabulary.add_space_prefix = False
     special = special_values(files, config, vocabulary, tokenizer, size, family.special_tokens)
-    values = {**vocabulary.values(size), **special}
+    values = {**vocabulary.values(size), **special, **_ends(files, config, family)}
     if tokenizer is not None:
         values |= normalizer_values(tokenizer)
     if family.has_token_types:
@@ -62,8 +64,22 @@ def _of_tokenizer_json(tokenizer: TokenizerJson, files: Files) -> Vocabulary:
     raise ConversionError(f"{tokenizer_json.NAME}: models of type {kind[:40]!r} are not supported")
 
 
-def _of_sentencepiece(files: Files) -> Vocabulary:
+def _ends(files: Files, config: Config, family: Family) -> dict[str, GgufValue]:
+    """Of families whose files name other tokens than those that end texts and replies."""
+    values: dict[str, GgufValue] = {}
+    if family.eos_key and (eos := config.token_id(family.eos_key)) is not None:
+        values["tokenizer.ggml.eos_token_id"] = uint32(eos)
+        ends = files.object(GENERATION).get("eos_token_id")
+        if isinstance(ends, list) and len(ends) > 1 and type(ends[0]) is int and ends[0] >= 0:
+            values["tokenizer.ggml.eot_token_id"] = uint32(ends[0])
+    return values
+
+
+def _of_sentencepiece(files: Files, unused: str) -> Vocabulary:
     vocabulary = read_sentencepiece(files)
+    for token in vocabulary.tokens.values():
+        if unused and token.text.startswith(unused):
+            token.kind = TokenKind.UNUSED
     settings = files.object(CONFIG)
     prefix = settings.get("add_prefix_space")
     if isinstance(prefix, bool):

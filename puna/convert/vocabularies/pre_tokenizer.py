@@ -11,6 +11,8 @@ from puna.convert.errors import ConversionError
 
 _NAME = "tokenizer.json"
 _DIGIT = r"\p{N}"
+_DIGITS = r"\p{N}+"
+_MARKS = "marks in a row"
 _GPT2 = "GPT-2's"
 """What ByteLevel cuts by itself."""
 
@@ -41,6 +43,7 @@ _LLAMA3 = (_words(r"\p{N}{1,3}"),)
 _NAMES: dict[tuple[str, ...], str] = {
     (_GPT2,): "gpt-2",
     (_DIGIT, _GPT2): "smollm",
+    (_MARKS, _GPT2, _DIGITS, "[0-9][0-9][0-9]"): "falcon",
     (_words(_DIGIT),): "qwen2",
     (
         rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
@@ -87,8 +90,10 @@ def _pattern(part: dict[str, Any]) -> str | None:
     kind = part.get("type")
     if kind == "ByteLevel":
         return _GPT2 if part.get("use_regex", True) else None
-    if kind == "Digits" and part.get("individual_digits"):
-        return _DIGIT
+    if kind == "Digits":
+        return _DIGIT if part.get("individual_digits") else _DIGITS
+    if kind == "Punctuation" and part.get("behavior") == "Contiguous":
+        return _MARKS
     pattern = part.get("pattern")
     if kind == "Split" and isinstance(pattern, dict) and isinstance(text := pattern.get("Regex"), str):
         for other, ours in _SPELLINGS:
