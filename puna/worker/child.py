@@ -24,7 +24,7 @@ def begin(name: str) -> Channel:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     arguments = _parse(sys.argv[1:])
-    _close_all_but([0, 1, 2, *arguments.channel])
+    close_all_but([0, 1, 2, *arguments.channel])
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != arguments.parent:  # it has ended before it could be asked for
@@ -33,7 +33,7 @@ def begin(name: str) -> Channel:
     return inherited_channel(*arguments.channel)
 
 
-def _close_all_but(kept: list[int]) -> None:
+def close_all_but(kept: list[int]) -> None:
     """Whoever started the daemon may have left it files and sockets, and not every event loop keeps those
     from children.
     """

@@ -22,8 +22,12 @@ _OPTIONS = {"num_predict": 6, "temperature": 0, "num_ctx": 128}
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    home = tmp_path_factory.mktemp("second")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("second")
+
+
+@pytest.fixture(scope="module")
+def daemon(home: Path) -> Iterator[subprocess.Popen[str]]:
     (home / "models").mkdir()
     variables = {"PUNA_KV_DISK": "0", "PUNA_NUM_THREADS": "1", "PUNA_ENGINE": "auto", "PATH": "/usr/bin:/bin"}
     daemon = launch(home / "models", **variables)
@@ -92,6 +96,29 @@ def test_its_death_harms_nobody_else_and_it_answers_again(client: httpx.Client):
     assert eventually(lambda: worker_of(client, "llama.cpp")) != killed
 
 
+def children_of(worker: int) -> list[int]:
+    """The server, and who connects to it."""
+    children = [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+    assert len(children) == 2
+    return children
+
+
+def is_running(pid: int) -> bool:
+    """Not even waited for."""
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_when_a_part_of_it_is_killed_all_of_it_ends(client: httpx.Client, home: Path, killed: int):
+    generate(client, "rwkv")
+    worker = worker_of(client, "llama.cpp")
+    parts = [worker, *children_of(worker)]
+    os.kill(parts[killed], signal.SIGKILL)
+    eventually(lambda: not any(map(is_running, parts)))
+    eventually(lambda: list((home / ".puna" / "run").iterdir()) == [])
+    assert generate(client, "rwkv")["eval_count"] == 6
+
+
 def test_its_tokenizer_is_its_own(client: httpx.Client):
     assert generate(client, "rwkv")["prompt_eval_count"] == 3
     refused = client.post("/api/tokenize", json={"model": "rwkv", "text": "the"})
@@ -118,12 +145,11 @@ def test_a_server_ends_with_a_daemon_that_is_killed(tmp_path: Path):
     with httpx.Client(base_url=f"http://{address}", timeout=60) as client:
         generate(client, "rwkv")
         worker = worker_of(client, "llama.cpp")
-    children = [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
-    assert len(children) == 1
+    parts = [worker, *children_of(worker)]
     daemon.kill()
     daemon.communicate(timeout=30)
-    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (worker, *children)))
-    assert list((tmp_path / "run").glob("*")) == []  # its socket has no name
+    eventually(lambda: not any(map(is_running, parts)))
+    assert list((tmp_path / ".puna" / "run").iterdir()) == []
 
 
 def test_its_cage_is_listed(client: httpx.Client):

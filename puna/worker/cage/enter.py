@@ -16,7 +16,7 @@ from puna.worker.cage.system import prctl, syscall
 
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION = 0x20080522
-_CAP_DAC_OVERRIDE = 1 << 1
+_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1 << 1, 1 << 2
 
 
 def enter(rules: CageRules) -> CageLevel:
@@ -58,7 +58,7 @@ def _enter_landlock(rules: CageRules, reasons: list[str]) -> int:
 
 def _enter_seccomp(rules: CageRules, machine: Machine, reasons: list[str]) -> bool:
     try:
-        _drop_capabilities(machine, _CAP_DAC_OVERRIDE if rules.writable else 0)
+        _drop_capabilities(machine, _kept_capabilities(rules))
         seccomp.restrict(rules, machine, os.getpid())
     except OSError as error:
         reasons.append(f"seccomp: {error}")
@@ -66,8 +66,15 @@ def _enter_seccomp(rules: CageRules, machine: Machine, reasons: list[str]) -> bo
     return True
 
 
+def _kept_capabilities(rules: CageRules) -> int:
+    """A directory that may be written may belong to another user, and so may a program's files."""
+    if rules.writable:
+        return _CAP_DAC_OVERRIDE
+    return _CAP_DAC_READ_SEARCH if rules.executable else 0
+
+
 def _drop_capabilities(machine: Machine, kept: int) -> None:
-    """A daemon of root's has them all. kept: a directory that may be written may belong to another user."""
+    """A daemon of root's has them all."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
     data = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; their upper 32 bits
     syscall(machine.capget, header, data)

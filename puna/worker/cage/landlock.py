@@ -62,14 +62,13 @@ def restrict(rules: CageRules, version: int) -> None:
             (rules.readable, _READ),
             (rules.listable, _READ_DIR),
             (rules.executable, _READ | _EXECUTE),
+            (rules.writable, _CHANGE),
+            ((rules.listens_in,) if rules.listens_in else (), _MAKE_SOCKET),
             (rules.devices, _DEVICE | (_IOCTL_DEVICE if rules.controls_devices else 0)),
         ):
             for path in paths:
                 with suppress(FileNotFoundError):
                     _allow(ruleset, path, rights & handled)
-        change = _CHANGE | (_MAKE_SOCKET if rules.sockets == "listens" else 0)
-        for path in rules.writable:
-            _allow(ruleset, path, change & handled)
         syscall(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

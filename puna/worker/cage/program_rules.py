@@ -85,8 +85,7 @@ def program_rules(places: Places, directory: Path, *files: int) -> CageRules:
         executable=(*_found(_LIBRARIES), *places.executable),
         devices=(_NOTHING, *gpus),
         controls_devices=bool(gpus),
-        writable=(directory,),
-        sockets="listens",
+        listens_in=directory,
     )
 
 

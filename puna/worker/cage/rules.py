@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -34,8 +33,10 @@ class CageRules:
     """Read and written. Those that do not exist are left out."""
     controls_devices: bool = False
     """Whether it controls them as the drivers of GPUs have it."""
-    sockets: Literal["none", "connects", "listens"] = "none"
-    """Whether it may make Unix sockets, and then connect them, or wait on them for others to do so."""
+    connects: bool = False
+    """Whether it may make Unix sockets and connect them, to any other."""
+    listens_in: Path | None = None
+    """A directory in which it may make Unix sockets, and wait on them for others to connect."""
 
     @property
     def opens_files(self) -> bool:

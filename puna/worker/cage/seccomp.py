@@ -22,7 +22,6 @@ from puna.worker.cage.syscalls import (
     WRITING,
     Condition,
     Machine,
-    Table,
     conditions,
 )
 from puna.worker.cage.system import syscall
@@ -40,7 +39,6 @@ _UNKNOWN = 0x00050000 | errno.ENOSYS
 """As an older kernel answers: C libraries then do without, or with something older (clone for clone3)."""
 _X32 = 0x40000000
 
-_SOCKETS: dict[str, Table] = {"none": {}, "connects": CONNECTING, "listens": LISTENING}
 _OPTIONAL = READING | WRITING | PROGRAM | CONNECTING | LISTENING
 
 
@@ -68,7 +66,10 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
         required = {name: needed for name, needed in required.items() if name not in OF_FIXED_CODE}
     if rules.controls_devices:
         required |= CONTROLLING
-    allowed |= _SOCKETS[rules.sockets]
+    if rules.connects:
+        allowed |= CONNECTING
+    if rules.listens_in:
+        allowed |= LISTENING
     refused = _OPTIONAL.keys() - allowed.keys()
     program = [
         # Another architecture's numbers mean other calls: nothing in the process makes them.

@@ -13,17 +13,17 @@ def main() -> int:
 
     # Only now, so that signals during the slow imports are ignored, too.
     from puna._native import catch_bus_errors
+    from puna.backends.cpu.cores import usable_cores
     from puna.worker.cage import enter
     from puna.worker.calls import CallServer
     from puna.worker.engine.messages import Ready
     from puna.worker.llamacpp.hosted import HostedServer
     from puna.worker.llamacpp.http import ServerClient
     from puna.worker.llamacpp.messages import CROSSING, StartServer, ToServerWorker
-    from puna.worker.llamacpp.rules import worker_rules
+    from puna.worker.llamacpp.rules import WORKER_RULES
     from puna.worker.llamacpp.server import LlamaServer
 
     catch_bus_errors()
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells of every request
     calls = CallServer(channel, ToServerWorker, CROSSING)
     asked = calls.read()
     if asked is None:  # the daemon has ended
@@ -36,14 +36,17 @@ def main() -> int:
         logging.getLogger("puna").setLevel(logging.DEBUG)
     try:
         hosted = HostedServer.start(settings)
-        asyncio.run(ServerClient.prepare())
-        cage = enter(worker_rules(settings.directory))
+        num_threads = settings.num_threads or usable_cores()
+        runner = asyncio.Runner()  # whose event loop has sockets
+        runner.run(ServerClient.prepare())
+        cage = enter(WORKER_RULES)
     except Exception as error:
         calls.fail(asked.call, error)
         raise
     # It leases what it takes of the daemon's memory, and has no limits of its own.
     calls.answer(asked.call, Ready(kv_limit_bytes=0, memory_limit_bytes=0, cage=cage))
-    return asyncio.run(LlamaServer(settings, hosted, calls).run())
+    with runner:
+        return runner.run(LlamaServer(settings, num_threads, hosted, calls).run())
 
 
 if __name__ == "__main__":

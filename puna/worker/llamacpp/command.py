@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from puna.worker.llamacpp.messages import Launch
+from puna.worker.llamacpp.socket_directory import SOCKET_NAME
 
 CACHE_TYPES = ("f32", "f16", "q8_0", "q4_0")
 
@@ -28,7 +29,7 @@ def server_command(launch: Launch, model: int, projector: int | None = None) -> 
     settings = launch.settings
     options = {
         "--model": f"/proc/self/fd/{model}",
-        "--host": launch.socket,
+        "--host": SOCKET_NAME,
         "--ctx-size": launch.total_context,
         "--parallel": settings.num_slots,
         "--threads": launch.num_threads,

@@ -6,29 +6,24 @@ import asyncio
 import logging
 import os
 import re
-import secrets
 import subprocess
-import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from puna.backends.base import ModelLoadError
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import CallFailed, Channel, open_channel
 from puna.worker.launch import child_environment, python_command
+from puna.worker.llamacpp.connector import Connector
 from puna.worker.llamacpp.http import ServerClient
 from puna.worker.llamacpp.messages import CROSSING, Launch, ServerSettings
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.01
 _MAX_LAST_LINES = 50
 _MAX_REASONS = 3
 _MAX_LINE_BYTES = 1 << 16
-_STALE_S = 3600.0
-"""A socket that nobody has removed for so long is one whose worker was killed in a moment."""
 _LINE_HEAD = re.compile(r"^[\d.]+ [A-Z] +")
 """Time and level."""
 _ERROR_WORDS = ("error", "failed", "unsupported", "unknown ", "not found", "missing", "invalid")
@@ -37,10 +32,10 @@ _ERROR_WORDS = ("error", "failed", "unsupported", "unknown ", "not found", "miss
 class HostedServer:
     """Starts as a launcher that waits for a model; becomes the server when that comes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, directory: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], channel: Channel, connector: Connector) -> None:
         self._process = process
         self._channel = channel
-        self._directory = directory
+        self._connector = connector
         # Read again and again: once caged, this process opens nothing of the kind.
         self._status = os.open(f"/proc/{process.pid}/status", os.O_RDONLY)
         self._last_lines: deque[str] = deque(maxlen=_MAX_LAST_LINES)
@@ -48,10 +43,8 @@ class HostedServer:
 
     @classmethod
     def start(cls, settings: ServerSettings) -> HostedServer:
-        """The launcher ends with this process. Raises OSError."""
-        directory = Path(settings.directory)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _remove_stale(directory)
+        """The launcher ends with this process, which has no threads yet. Raises OSError."""
+        connector = Connector.start(Path(settings.directory))
         ours, theirs = open_channel()
         arguments = ["--channel", *map(str, theirs.numbers), "--parent", str(os.getpid())]
         process = subprocess.Popen(
@@ -63,11 +56,16 @@ class HostedServer:
             pass_fds=theirs.numbers,
         )
         theirs.close()
-        return cls(process, ours, directory)
+        return cls(process, ours, connector)
+
+    @property
+    def directory(self) -> Path:
+        """Where the server is to listen."""
+        return self._connector.directory
 
     async def launch(self, launch_in: Launch, *files: int) -> ServerClient:
         """Returns when the server has loaded the model. Raises ModelLoadError with what it said last."""
-        self._ended = asyncio.create_task(self._read_log())
+        self._ended = asyncio.create_task(self._watch())
         loading = asyncio.create_task(self._load(launch_in, files))
         await asyncio.wait([loading, self._ended], return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
@@ -76,7 +74,7 @@ class HostedServer:
         raise ModelLoadError(f"llama.cpp's server cannot load it: {self._reason()}")
 
     async def wait(self) -> None:
-        """Until the server has ended."""
+        """Until the server has ended, or nobody can connect to it any more."""
         assert self._ended is not None
         await self._ended
 
@@ -99,15 +97,13 @@ class HostedServer:
             await client.close()
         if level.warning:
             log.warning("llama.cpp's server is %s", level.warning)
-        server = ServerClient(await self._open_socket(self._directory / launch.socket))
+        server = ServerClient(self._connector.connect)
         await server.wait_until_ready()
         return server
 
-    async def _open_socket(self, path: Path) -> str:
-        """A path by which this process alone reaches the socket: the name is removed."""
-        while (opened := _take(path)) is None:  # noqa: ASYNC110 - only the file system tells
-            await asyncio.sleep(_POLL_S)
-        return f"/proc/self/fd/{opened}"
+    async def _watch(self) -> None:
+        ends = [asyncio.create_task(self._read_log()), asyncio.create_task(self._connector.ended())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     async def _read_log(self) -> None:
         """Until it is closed, which is when the server ends."""
@@ -131,25 +127,3 @@ class HostedServer:
         lines = list(dict.fromkeys(_LINE_HEAD.sub("", line) for line in self._last_lines))
         errors = [line for line in lines if any(word in line.lower() for word in _ERROR_WORDS)]
         return "; ".join(errors[:_MAX_REASONS] or lines[-_MAX_REASONS:]) or "it has ended without a word"
-
-
-def new_socket_name() -> str:
-    """llama.cpp takes a host that ends so for a Unix socket."""
-    return f"{secrets.token_hex(8)}.sock"
-
-
-def _take(path: Path) -> int | None:
-    """Opens a file and removes its name; None: it is not there yet."""
-    try:
-        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    path.unlink()
-    return opened
-
-
-def _remove_stale(directory: Path) -> None:
-    for path in directory.glob("*.sock"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                path.unlink()

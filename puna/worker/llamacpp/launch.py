@@ -23,19 +23,26 @@ def main() -> int:
     if asked is None:  # the worker has ended
         return 0
     launch: Launch = asked.message
-    directory = Path(launch.settings.directory)
-    os.chdir(directory)  # its socket's name there is short, whatever the directory's is
-    for descriptor in asked.descriptors:
-        os.set_inheritable(descriptor, True)
+    directory = Path(launch.directory)
     try:
+        os.chdir(directory)  # its socket's name there is short, whatever the directory's is
+        files = [_to_read(descriptor) for descriptor in asked.descriptors]
         program = launch.settings.program
         places = places_of(Path(program)) if program else package_places()
-        calls.answer(asked.call, enter(program_rules(places, directory, *asked.descriptors)))
+        calls.answer(asked.call, enter(program_rules(places, directory, *files)))
     except Exception as error:
         calls.fail(asked.call, error)
         return 1
     calls.close()
-    return _become(launch, *asked.descriptors)
+    return _become(launch, *files)
+
+
+def _to_read(descriptor: int) -> int:
+    """For a program that inherits it: files that the worker has written are not the server's to write."""
+    opened = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY)
+    os.close(descriptor)
+    os.set_inheritable(opened, True)
+    return opened
 
 
 def _become(launch: Launch, *files: int) -> NoReturn:

@@ -21,7 +21,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     arguments: list[str] = []
     """More of its own, after ours."""
     directory: str
-    """Where its socket is for as long as it takes to open it."""
+    """In which its socket has a directory of its own for as long as it takes to open it."""
     context_length: int
     """Wanted, of a request, in tokens: a model's own limit is not exceeded."""
     num_slots: int
@@ -52,8 +52,8 @@ class Launch(Call[CageLevel], frozen=True, tag=True):
     """
 
     settings: ServerSettings
-    socket: str
-    """Name of its socket in the directory."""
+    directory: str
+    """In which it listens."""
     total_context: int
     """Of all slots together."""
     num_threads: int

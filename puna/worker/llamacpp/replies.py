@@ -8,7 +8,6 @@ from array import array
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-import httpx
 import msgspec
 
 from puna.engine.request import Request, RequestStats, StepOutput
@@ -66,8 +65,6 @@ class ServedModel:
                     await may_go_on.wait()
         except ServerError as error:
             yield reply.failed(str(error), is_refused=error.is_refused)
-        except httpx.HTTPError as error:
-            yield reply.failed(str(error) or repr(error), is_refused=False)
         except Exception as error:
             log.exception("a request failed")
             yield reply.failed(repr(error), is_refused=False)

@@ -1,8 +1,8 @@
-"""The cage of the worker itself: what it reads is the server's word, and the head of a model's file."""
+"""The cage of the worker itself: what it reads is the server's word, and the head of a model's file. It opens
+nothing by name, and others connect for it.
+"""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from puna.worker.cage.rules import CageRules
 
@@ -11,7 +11,4 @@ _NEWEST_WITHOUT_SIGNALS = 5
 seccomp lets it send no signals, anyway.
 """
 
-
-def worker_rules(directory: str) -> CageRules:
-    """directory: where the server's socket appears, which is then removed."""
-    return CageRules(writable=(Path(directory),), sockets="connects", newest_landlock=_NEWEST_WITHOUT_SIGNALS)
+WORKER_RULES = CageRules(newest_landlock=_NEWEST_WITHOUT_SIGNALS)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from puna.backends.base import ModelInfo, ModelLoadError
-from puna.backends.cpu.cores import usable_cores
 from puna.engine.request import Request, StepOutput
 from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
 from puna.worker.engine.messages import (
@@ -27,7 +26,7 @@ from puna.worker.engine.messages import (
     Submit,
     Unload,
 )
-from puna.worker.llamacpp.hosted import HostedServer, new_socket_name
+from puna.worker.llamacpp.hosted import HostedServer
 from puna.worker.llamacpp.http import ServerError
 from puna.worker.llamacpp.messages import Launch, ServerSettings
 from puna.worker.llamacpp.model_file import ModelFile, file_for_server, read_model_file
@@ -65,8 +64,11 @@ class _Running:
 class LlamaServer:
     """Serves one daemon until it closes the channel, or the server ends. One model, loaded once."""
 
-    def __init__(self, settings: ServerSettings, hosted: HostedServer, calls: CallServer) -> None:
+    def __init__(
+        self, settings: ServerSettings, num_threads: int, hosted: HostedServer, calls: CallServer
+    ) -> None:
         self._settings = settings
+        self._num_threads = num_threads
         self._hosted = hosted
         self._calls = calls
         self._model: ServedModel | None = None
@@ -161,9 +163,9 @@ class LlamaServer:
         context_length = min(settings.context_length, file.context_length or settings.context_length)
         launch = Launch(
             settings,
-            new_socket_name(),
+            str(self._hosted.directory),
             context_length if file.is_embedding else context_length * settings.num_slots,
-            settings.num_threads or usable_cores(),
+            self._num_threads,
             file.is_embedding,
         )
         with ExitStack() as stack:

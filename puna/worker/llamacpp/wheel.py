@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from puna.worker.cage.program_rules import Places
 from puna.worker.llamacpp.messages import Launch
+from puna.worker.llamacpp.socket_directory import SOCKET_NAME
 
 _PACKAGE = "xllamacpp"
 
@@ -33,7 +34,7 @@ def serve(launch: Launch, model: int, projector: int | None = None) -> NoReturn:
     params.model.path = f"/proc/self/fd/{model}"
     if projector is not None:
         params.mmproj.path = f"/proc/self/fd/{projector}"
-    params.hostnames = [launch.socket]
+    params.hostnames = [SOCKET_NAME]
     params.n_ctx = launch.total_context
     params.n_parallel = settings.num_slots
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = launch.num_threads

@@ -36,7 +36,7 @@ os.execv("/bin/bash", ["bash", "-c", script])
         ("read -r line < $MODEL_BY_NAME; echo $line", "GGUF"),
         ("read -r line < $SECRET; echo $line", ""),
         ("echo x > $MODEL_BY_NAME; read -r line < $MODEL; echo $line", "GGUF"),
-        ("echo x > $DIRECTORY/new; read -r line < $DIRECTORY/new; echo $line", "x"),
+        ("echo x > $DIRECTORY/new; read -r line < $DIRECTORY/new; echo $line", ""),
         ("echo x > $OUTSIDE/new; read -r line < $OUTSIDE/new; echo $line", ""),
         ("echo x > /dev/tcp/127.0.0.1/$PORT && echo connected", ""),
         ("/bin/true & echo forked; wait", ""),

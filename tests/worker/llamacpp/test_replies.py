@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -31,10 +32,15 @@ class Served:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ServedModel]:
         async with self.server.serving(self._socket):
-            client = ServerClient(str(self._socket))
+            client = ServerClient(self._connect)
             yield ServedModel(client, context_length=16, bos_id=1, marker="<M>")
             await client.close()
         self._socket.unlink()
+
+    async def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(self._socket))
+        return connection
 
     def outputs(self, asked: Request) -> list[StepOutput]:
         async def outputs() -> list[StepOutput]:

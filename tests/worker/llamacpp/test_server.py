@@ -36,7 +36,7 @@ def new_server(model: Any) -> tuple[LlamaServer, Calls]:
     settings = ServerSettings(program="", directory="", context_length=16, num_slots=1, kv_type="f16")
     calls: Any = Calls()
     hosted: Any = None
-    server = LlamaServer(settings, hosted, calls)
+    server = LlamaServer(settings, 1, hosted, calls)
     server._model = model
     return server, calls
 
