@@ -17,10 +17,12 @@ from puna.graph.ops import (
     Embed,
     EmbedPosition,
     Glu,
+    L2Norm,
     LayerNorm,
     Linear,
     Moe,
     Mul,
+    MulVector,
     RmsNorm,
     Rope,
     Rows,
@@ -164,6 +166,17 @@ def stacked(g: Tracer, d: Stack, x: Value, mix: Part, feed: Part) -> Value:
 def norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
     """Over the whole width, or over each head where the weight is as long as a head."""
     return g.op(RmsNorm(name, d.norm_eps), x)
+
+
+def unit_norm(g: Tracer, d: Stack, x: Value, *, size: int = 0) -> Value:
+    """Without a weight; over the whole width, or groups of so many columns."""
+    size = size or x.width
+    return g.op(Scale(math.sqrt(size)), g.op(L2Norm(size, size * d.norm_eps), x))
+
+
+def bare_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:
+    """Over the whole width, with a weight that files call by the norm's name alone."""
+    return g.op(MulVector(name), unit_norm(g, d, x))
 
 
 def biased_norm(g: Tracer, d: Stack, x: Value, name: str) -> Value:

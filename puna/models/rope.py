@@ -28,12 +28,14 @@ def rope(
     freq_factors: FreqFactors | None,
     *,
     base: float = 10000.0,
+    suffix: str = "",
 ) -> Rope:
-    """The rotation that a file describes; base: where it names none.
+    """The rotation that a file describes; base: where it names none. suffix: of the keys, "_swa" for layers
+    with a window.
 
     Frequencies that are not finite are left to the backend, which refuses them.
     """
-    dim, base = _rotary_dim(p, head_dim), p.number("rope.freq_base", base)
+    dim, base = _rotary_dim(p, head_dim, suffix), p.number(f"rope.freq_base{suffix}", base)
     inv_freq = _frequencies(p, dim, base)
     with np.errstate(all="ignore"):
         if freq_factors is not None:
@@ -52,7 +54,8 @@ def unscaled_rope(
 
 def _rotary_dim(p: Hyperparameters, head_dim: int, suffix: str = "") -> int:
     name = f"rope.dimension_count{suffix}"
-    dim = p.integer(name, head_dim, maximum=head_dim)
+    default = min(head_dim, p.integer("rope.dimension_count", head_dim)) if suffix else head_dim
+    dim = p.integer(name, default, maximum=head_dim)
     if dim % 2:
         raise HyperparameterError(f"metadata {p.key(name)} is {dim}, which is odd")
     return dim

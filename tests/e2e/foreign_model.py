@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.tiny.files import Tiny, write_tiny
 from tests.tiny.layer_norm import LAYER_NORM
-from tests.tiny.layers import Tensors
+from tests.tiny.tensors.layers import Tensors
 
 _RANK = 8
 _TOKENIZER = b"gpt2"

@@ -53,7 +53,7 @@ def llama_cpp_drafted(path: Path, prompts: list[list[int]], num_drafts: int) -> 
 
 
 @pytest.mark.parametrize("num_drafts", [1, 3])
-@pytest.mark.parametrize("name", ["qwen35", "qwen35moe", "qwen3next", "glm4moe", "deepseek2"])
+@pytest.mark.parametrize("name", ["qwen35", "qwen35moe", "qwen3next", "glm4moe", "deepseek2", "hy_v3"])
 def test_as_many_drafts_are_right(name: str, num_drafts: int, tmp_path: Path) -> None:
     path = write_predicting(tmp_path / "tiny.gguf", TINY[name])
     rng = np.random.default_rng(5)

@@ -8,8 +8,9 @@ from tests.tiny.gemmas import GEMMAS
 from tests.tiny.hybrids import HYBRIDS
 from tests.tiny.layer_norm import LAYER_NORM_MODELS
 from tests.tiny.mixtures import MIXTURES
+from tests.tiny.windowed import WINDOWED
 
-TINY: dict[str, Tiny] = {**DENSE, **GEMMAS, **LAYER_NORM_MODELS, **MIXTURES, **HYBRIDS, **ALIBI}
+TINY: dict[str, Tiny] = {**DENSE, **GEMMAS, **LAYER_NORM_MODELS, **MIXTURES, **WINDOWED, **HYBRIDS, **ALIBI}
 
 __all__ = [
     "ENCODERS",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.layer_norm import LAYER_NORM, with_norm_biases
+from tests.tiny.tensors import layers
 
 DEEP = {"width": 64, "heads": 4, "kv_heads": 4, "ffn": 32, "tied": False, "embedding_scale": 3.0}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.parts import MULTIPLIERS, YARN
+from tests.tiny.tensors import layers
 
 EXPANDED = {
     "attention.kv_lora_rank": 64,
@@ -201,4 +201,25 @@ DENSE = {
     "minicpm3": Tiny("minicpm3", kv_heads=6, metadata=EXPANDED, layer_tensors=layers.minicpm3),
     "plm": Tiny("plm", kv_heads=6, metadata=EXPANDED, layer_tensors=layers.plm),
     "bitnet": Tiny("bitnet", layer_tensors=layers.bitnet),
+    "spark2_5": Tiny(
+        "spark2_5",
+        layers=5,
+        metadata=YARN
+        | {
+            "attention.head_count": [6, 4, 4, 2, 6],
+            "attention.sliding_window": 37,
+            "attention.sliding_window_pattern": [True, True, False, True, False],
+            "rope.freq_base_swa": 5000.0,
+        },
+        layer_tensors=layers.spark2_5,
+        ffn_scale=0.03,
+    ),
+    "plamo3": Tiny(
+        "plamo3",
+        layers=9,
+        qk_norm=True,
+        metadata={"attention.sliding_window": 37, "rope.freq_base_swa": 5000.0},
+        layer_tensors=layers.plamo3,
+        embedding_scale=3.0,
+    ),
 }

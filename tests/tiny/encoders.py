@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers
 from tests.tiny.files import Tiny
 from tests.tiny.layer_norm import LAYER_NORM
-from tests.tiny.layers import Tensors
+from tests.tiny.tensors import layers
+from tests.tiny.tensors.layers import Tensors
 
 MEAN, CLS, LAST, RANK = ({"pooling_type": kind} for kind in (1, 2, 3, 4))
 

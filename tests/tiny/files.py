@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.tiny import weights
-from tests.tiny.layers import Tensors, head, is_head, transformer
+from tests.tiny.tensors.layers import Tensors, head, is_head, transformer
 
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from tests.tiny.files import Tiny
-from tests.tiny.layers import Tensors, experts, transformer
 from tests.tiny.parts import EXPERTS
+from tests.tiny.tensors.layers import Tensors, experts, transformer
 
 WINDOWED_HEAD = 16
 OWN = "embedding_length_per_layer_input"  # values of a layer's own embedding

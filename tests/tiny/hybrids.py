@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tiny import hybrid_layers
 from tests.tiny.files import Tiny
 from tests.tiny.parts import EXPERTS, MULTIPLIERS
+from tests.tiny.tensors import hybrid_layers
 
 DELTA_NET = {
     "full_attention_interval": 3,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.tiny import layers
 from tests.tiny.files import Tiny
+from tests.tiny.tensors import layers
 
 LAYER_NORM = {"attention.layer_norm_epsilon": 1e-4}
 

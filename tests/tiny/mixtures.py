@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.tiny import layers, mixture_layers
 from tests.tiny.files import Tiny
-from tests.tiny.parts import EXPERTS, MULTIPLIERS, YARN
+from tests.tiny.parts import EXPERTS, MULTIPLIERS, SHARED, YARN
+from tests.tiny.tensors import layers, mixture_layers
 
 LATENTS = {
     "attention.head_count_kv": 1,
@@ -18,7 +18,6 @@ LATENTS = {
     "leading_dense_block_count": 1,
     "rope.scaling.yarn_log_multiplier": 0.0707,
 }
-SHARED = EXPERTS | {"expert_shared_count": 1, "leading_dense_block_count": 1}
 GROUPS = {
     "expert_count": 12,
     "expert_gating_func": 2,
@@ -42,14 +41,6 @@ MIXTURES = {
     ),
     "qwen3moe": Tiny(
         "qwen3moe", qk_norm=True, head_dim=32, metadata=EXPERTS, layer_tensors=layers.with_experts
-    ),
-    "gpt-oss": Tiny(
-        "gpt-oss",
-        layers=3,
-        qkv_bias=True,
-        tied=False,
-        metadata=EXPERTS | YARN | {"attention.sliding_window": 37},
-        layer_tensors=mixture_layers.gpt_oss,
     ),
     "deepseek2": Tiny(
         "deepseek2",
@@ -140,18 +131,6 @@ MIXTURES = {
         metadata=EXPERTS | {"rope.scaling.original_context_length": 512, "rope.scaling.attn_factor": 1.19},
         layer_tensors=mixture_layers.phimoe,
     ),
-    "smallthinker": Tiny(
-        "smallthinker",
-        layers=5,
-        metadata=EXPERTS | {"expert_gating_func": 2, "attention.sliding_window": 4096},
-        layer_tensors=layers.with_experts,
-    ),
-    "smallthinker-full": Tiny(
-        "smallthinker",
-        layers=3,
-        metadata=EXPERTS | {"expert_gating_func": 1},
-        layer_tensors=layers.with_experts,
-    ),
     "dbrx": Tiny(
         "dbrx",
         ffn=64,
@@ -178,43 +157,6 @@ MIXTURES = {
         layer_tensors=mixture_layers.grok_2,
         ffn_scale=0.03,
     ),
-    "mellum": Tiny(
-        "mellum",
-        layers=5,
-        tied=False,
-        qk_norm=True,
-        metadata=EXPERTS | YARN | {"attention.sliding_window": 37},
-        layer_tensors=layers.with_experts,
-    ),
-    "afmoe": Tiny(
-        "afmoe",
-        layers=5,
-        tied=False,
-        qk_norm=True,
-        choice_bias=True,
-        metadata=SHARED | {"attention.sliding_window": 37, "expert_weights_norm": True},
-        layer_tensors=mixture_layers.afmoe,
-        embedding_scale=0.3,
-    ),
-    "laguna": Tiny(
-        "laguna",
-        layers=5,
-        tied=False,
-        qk_norm=True,
-        choice_bias=True,
-        metadata=SHARED
-        | YARN
-        | {
-            "attention.head_count": [6, 4, 4, 2, 6],
-            "attention.sliding_window": 37,
-            "expert_weights_norm": True,
-            "rope.dimension_count": 8,
-            "rope.dimension_count_swa": 16,
-            "rope.freq_base_swa": 5000.0,
-        },
-        layer_tensors=mixture_layers.laguna,
-        embedding_scale=3.0,
-    ),
     "olmoe": Tiny(
         "olmoe", ffn=64, kv_heads=6, tied=False, metadata=EXPERTS, layer_tensors=mixture_layers.olmoe
     ),
@@ -223,5 +165,22 @@ MIXTURES = {
         qk_norm=True,
         metadata=EXPERTS | {"rope.dimension_sections": [3, 3, 2, 0]},
         layer_tensors=layers.with_experts,
+    ),
+    "minimax-m2": Tiny(
+        "minimax-m2",
+        ffn=64,
+        tied=False,
+        choice_bias=True,
+        metadata=EXPERTS
+        | {"expert_gating_func": 2, "leading_dense_block_count": 0, "rope.dimension_count": 8},
+        layer_tensors=mixture_layers.minimax_m2,
+    ),
+    "hy_v3": Tiny(
+        "hy_v3",
+        layers=4,
+        qk_norm=True,
+        metadata=SHARED
+        | {"expert_weights_norm": True, "expert_weights_scale": 2.5, "nextn_predict_layers": 1},
+        layer_tensors=mixture_layers.hy_v3,
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 EXPERTS = {"expert_count": 7, "expert_used_count": 3, "expert_feed_forward_length": 64}
+SHARED = EXPERTS | {"expert_shared_count": 1, "leading_dense_block_count": 1}
 YARN = {
     "rope.scaling.type": "yarn",
     "rope.scaling.factor": 4.0,

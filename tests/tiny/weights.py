@@ -25,6 +25,8 @@ _NORMS = (
     "norm_1.weight",
     "norm_2.weight",
     "norm_exps.weight",
+    "post_attention_norm",
+    "post_ffw_norm",
     "scale",
     "scale.weight",
     "ssm_d",

@@ -15,11 +15,11 @@ class Moe(Op):
 
     logits: [tokens, experts], the router's. Scores are their softmax ("softmax"), their sigmoid ("sigmoid"),
     or the logits themselves, softmaxed over the chosen ("chosen_softmax"). The `num_used` highest are chosen,
-    after `{name}.exp_probs_b.bias` is added where the file has it, ties by index; with num_groups > 1 only
-    among the num_groups_used groups whose two highest sum up highest (DeepSeek-V3). Their weights are the
-    scores without that bias, divided by their sum if `normalized`, times `scale`, and times their value of
-    `{name}.ffn_down_exps.scale` where the file has it. They are applied to what the experts give, or to what
-    they get if `weighs_input` (Llama 4). Sums go in the order of choice, the highest first.
+    after `{name}.exp_probs_b.bias`, or `exp_probs_b`, is added where the file has it, ties by index; with
+    num_groups > 1 only among the num_groups_used groups whose two highest sum up highest (DeepSeek-V3). Their
+    weights are the scores without that bias, divided by their sum if `normalized`, times `scale`, and times
+    their value of `{name}.ffn_down_exps.scale` where the file has it. They are applied to what the experts
+    give, or to what they get if `weighs_input` (Llama 4). Sums go in the order of choice, the highest first.
 
     activation: as of Glu; or without a gate, if not `gated`, as of Activation: down(activation(up(x))).
 
@@ -61,7 +61,9 @@ class Moe(Op):
             parts = ("up", None, "down")
         names = [None if part is None else f"{self.name}.ffn_{part}_exps" for part in parts]
         weights = [None if name is None else f"{name}.weight" for name in names]
-        more = [f"{name}.bias" for name in (*names, f"{self.name}.exp_probs_b")]
+        of_choice = f"{self.name}.exp_probs_b"
+        more = [f"{name}.bias" for name in names]
+        more.append(of_choice if of_choice in shapes else f"{of_choice}.bias")
         more.append(f"{self.name}.ffn_down_exps.scale")
         return (*weights, *(tensor if tensor in shapes else None for tensor in more))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from puna.graph import Tracer, Value
-from puna.graph.ops import ChannelScan, Columns, Glu, L2Norm, Linear, Scale, ShortConv
-from puna.models.blocks import norm
+from puna.graph.ops import ChannelScan, Columns, Glu, Linear, ShortConv
+from puna.models.blocks import norm, unit_norm
 from puna.models.decoder import Stack
 from puna.models.hyperparameters import Hyperparameters
 
@@ -34,4 +34,4 @@ def _normed(g: Tracer, p: Hyperparameters, d: Stack, x: Value, name: str) -> Val
         return norm(g, d, x, name)
     if not p.flag("ssm.dt_b_c_rms"):
         return x
-    return g.op(Scale(x.width**0.5), g.op(L2Norm(x.width, x.width * d.norm_eps), x))
+    return unit_norm(g, d, x)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from puna.graph import Tracer, Value
-from puna.graph.ops import Add, Embed, L2Norm, MulVector, Scale
-from puna.models.blocks import causal_attention, fused_qkv, gated, logits, norm, stacked
+from puna.graph.ops import Add, Embed
+from puna.models.blocks import bare_norm, causal_attention, fused_qkv, gated, logits, norm, stacked
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import Hyperparameters
 from puna.models.recurrent.selective_scan import Mamba2, mamba2
@@ -24,10 +22,7 @@ def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Va
         return g.op(Add(), y, mamba2(g, d, sizes, layer, x))
 
     def feed(layer: int, x: Value) -> Value:
-        """Files call its norm's weight by the norm's name alone."""
-        unit = g.op(L2Norm(d.width, d.width * d.norm_eps), x)
-        y = g.op(MulVector(f"blk.{layer}.ffn_norm"), g.op(Scale(math.sqrt(d.width)), unit))
-        return gated(g, y, f"blk.{layer}", "silu")
+        return gated(g, bare_norm(g, d, x, f"blk.{layer}.ffn_norm"), f"blk.{layer}", "silu")
 
     x = stacked(g, d, g.op(Embed("token_embd")), mix, feed)
     return logits(g, norm(g, d, x, "output_norm"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.tiny.layers import Tensors, attention, experts, gated, is_head
+from tests.tiny.tensors.layers import Tensors, attention, experts, gated, is_head
 
 if TYPE_CHECKING:
     from tests.tiny.files import Tiny

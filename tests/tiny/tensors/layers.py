@@ -271,3 +271,16 @@ def plm(tiny: Tiny, layer: int) -> Tensors:
 
 def granite_swa(tiny: Tiny, layer: int) -> Tensors:
     return transformer(tiny, layer) | {"attn_sinks.weight": (tiny.heads,)}
+
+
+def spark2_5(tiny: Tiny, layer: int) -> Tensors:
+    """A gate for each head."""
+    heads = tiny.metadata["attention.head_count"][layer]
+    return transformer(replace(tiny, heads=heads), layer) | {"attn_gate.weight": (heads, tiny.width)}
+
+
+def plamo3(tiny: Tiny, layer: int) -> Tensors:
+    """Gate and up are one matrix; norms behind each half have names without an ending."""
+    tensors = fused_without_biases(tiny, layer) | {"ffn_up.weight": (2 * tiny.ffn, tiny.width)}
+    del tensors["ffn_gate.weight"]
+    return tensors | dict.fromkeys(("post_attention_norm", "post_ffw_norm"), (tiny.width,))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.tiny.layers import (
+from tests.tiny.tensors.layers import (
     Tensors,
     attention,
     experts,
     fused_without_biases,
     gated,
+    is_head,
     transformer,
     with_experts,
 )
@@ -130,3 +131,27 @@ def laguna(tiny: Tiny, layer: int) -> Tensors:
     heads = tiny.metadata["attention.head_count"][layer]
     of_layer = replace(tiny, heads=heads)
     return mixture(of_layer, layer) | {"attn_gate.weight": (heads, tiny.width)}
+
+
+def exaone_moe(tiny: Tiny, layer: int) -> Tensors:
+    """The prediction head's layer has no experts."""
+    return transformer(tiny, layer) if is_head(tiny, layer) else mixture(tiny, layer)
+
+
+def minimax_m2(tiny: Tiny, layer: int) -> Tensors:
+    return olmoe(tiny, layer) | {"exp_probs_b.bias": (tiny.metadata["expert_count"],)}
+
+
+def hy_v3(tiny: Tiny, layer: int) -> Tensors:
+    """The choice's bias has a name without an ending."""
+    tensors = mixture(tiny, layer)
+    if layer >= tiny.metadata["leading_dense_block_count"]:
+        tensors["exp_probs_b"] = (tiny.metadata["expert_count"],)
+    return tensors
+
+
+def cohere2moe(tiny: Tiny, layer: int) -> Tensors:
+    """One norm, which both halves read; perhaps no shared expert."""
+    shares = "expert_shared_count" in tiny.metadata
+    left_out = ("ffn_norm.",) if shares else ("ffn_norm.", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp")
+    return {name: shape for name, shape in mixture(tiny, layer).items() if not name.startswith(left_out)}

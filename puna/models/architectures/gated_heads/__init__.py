@@ -1,0 +1,1 @@
+"""Models that multiply what attention sees by gates."""

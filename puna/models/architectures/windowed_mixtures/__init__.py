@@ -1,0 +1,1 @@
+"""Models with experts, some of whose layers see the latest tokens only."""

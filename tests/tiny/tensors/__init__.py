@@ -1,0 +1,1 @@
+"""Which tensors a layer of a tiny model has."""
