@@ -270,15 +270,17 @@ def causal_attention(
     gate_function: str = "sigmoid",
     output_norm: str = "",
     value_dim: int = 0,
+    state: int | None = None,
 ) -> Value:
     """Attention over rotated q and k, and its output projection.
 
     scale: of scores; without one it is 1 / sqrt(head_dim). gate: its gate_function multiplies heads' results,
     column by column or head by head. output_norm: the name of a norm in front of the output projection.
-    value_dim: the columns of a head that the projection reads, if not all.
+    value_dim: the columns of a head that the projection reads, if not all. state: the number under which keys
+    and values are kept, if not the layer's.
     """
     attention = Attention(
-        layer=layer,
+        layer=layer if state is None else state,
         num_heads=d.num_heads,
         num_kv_heads=d.num_kv_heads,
         head_dim=d.head_dim,
@@ -308,11 +310,11 @@ def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "")
     return g.op(down, g.op(Glu(activation), g.op(gate, x), g.op(up, x)))
 
 
-def gated_as_one(g: Tracer, x: Value, block: str, activation: str) -> Value:
+def gated_as_one(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:
     """The same where one matrix gives gate and up, one behind the other."""
-    y = g.op(Linear(f"{block}.ffn_up"), x)
+    y = g.op(Linear(f"{block}.ffn_up{suffix}"), x)
     gate, up = (g.op(Columns(begin, y.width // 2, y.width), y) for begin in (0, y.width // 2))
-    return g.op(Linear(f"{block}.ffn_down"), g.op(Glu(activation), gate, up))
+    return g.op(Linear(f"{block}.ffn_down{suffix}"), g.op(Glu(activation), gate, up))
 
 
 def two_layers(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Moe
-from puna.models.blocks import Part, experts, gated
+from puna.models.blocks import Part, experts, gated, gated_as_one
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 
 
@@ -31,7 +31,8 @@ def mixture(
         y = experts(g, x, replace(of_layer, weighs_input=weighs_input))
         if not shares and f"{block}.ffn_up_shexp.weight" not in g.shapes:
             return y
-        return g.op(Add(), y, gated(g, x, block, "silu", suffix="_shexp"))
+        shared = gated if f"{block}.ffn_gate_shexp.weight" in g.shapes else gated_as_one
+        return g.op(Add(), y, shared(g, x, block, "silu", suffix="_shexp"))
 
     return feed_forward
 

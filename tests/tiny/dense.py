@@ -222,4 +222,8 @@ DENSE = {
         layer_tensors=layers.plamo3,
         embedding_scale=3.0,
     ),
+    "nanbeige": Tiny("nanbeige", metadata={"num_loops": 3}),
+    "nanbeige-unbroken": Tiny(
+        "nanbeige", tied=False, metadata={"num_loops": 2, "skip_loop_final_norm": True}
+    ),
 }

@@ -169,6 +169,7 @@ ENCODERS = {
         layer_tensors=neo_bert,
         output_norm="enc.output_norm.weight",
     ),
+    "llama-embed": Tiny("llama-embed", context=512, metadata=MEAN | {"attention.causal": False}),
     "eurobert": Tiny("eurobert", context=512, metadata=MEAN),
     "gemma-embedding": Tiny(
         "gemma-embedding",

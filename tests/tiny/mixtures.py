@@ -183,4 +183,31 @@ MIXTURES = {
         | {"expert_weights_norm": True, "expert_weights_scale": 2.5, "nextn_predict_layers": 1},
         layer_tensors=mixture_layers.hy_v3,
     ),
+    "mistral4": Tiny(
+        "mistral4",
+        layers=3,
+        tied=False,
+        metadata=EXPERTS
+        | YARN
+        | LATENTS
+        | {
+            "attention.q_lora_rank": 32,
+            "attention.temperature_length": 64,
+            "attention.temperature_scale": 0.4,
+            "expert_weights_norm": True,
+        },
+        layer_tensors=mixture_layers.deepseek2,
+    ),
+    "granite_swa-experts": Tiny(
+        "granite_swa",
+        ffn=64,
+        metadata=MULTIPLIERS
+        | EXPERTS
+        | {
+            "attention.sliding_window": 37,
+            "attention.sliding_window_pattern": [True, False],
+            "expert_shared_feed_forward_length": 96,
+        },
+        layer_tensors=mixture_layers.granite_swa,
+    ),
 }

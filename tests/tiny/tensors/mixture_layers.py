@@ -155,3 +155,13 @@ def cohere2moe(tiny: Tiny, layer: int) -> Tensors:
     shares = "expert_shared_count" in tiny.metadata
     left_out = ("ffn_norm.",) if shares else ("ffn_norm.", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp")
     return {name: shape for name, shape in mixture(tiny, layer).items() if not name.startswith(left_out)}
+
+
+def granite_swa(tiny: Tiny, layer: int) -> Tensors:
+    """Gate and up of the expert that all tokens share are one matrix."""
+    hidden = tiny.metadata["expert_shared_feed_forward_length"]
+    return with_experts(tiny, layer) | {
+        "attn_sinks.weight": (tiny.heads,),
+        "ffn_up_shexp.weight": (2 * hidden, tiny.width),
+        "ffn_down_shexp.weight": (tiny.width, hidden),
+    }

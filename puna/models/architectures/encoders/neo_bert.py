@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from puna.graph import Tracer, Value
 from puna.graph.ops import Add, Embed
 from puna.models.blocks import fused_qkv, gated, gated_as_one, norm
@@ -12,9 +14,17 @@ from puna.models.rope import FreqFactors, rope
 
 
 def trace(g: Tracer, p: Hyperparameters, freq_factors: FreqFactors | None) -> Value:
+    is_neo = "enc.output_norm.weight" in g.shapes
+    return two_way_decoder(g, p, "normal" if is_neo else "neox", freq_factors)
+
+
+def two_way_decoder(
+    g: Tracer, p: Hyperparameters, style: Literal["normal", "neox"], freq_factors: FreqFactors | None
+) -> Value:
+    """style: of the rotation."""
     d, pooled = Decoder.read(p), Pooled(g, p)
     is_neo = "enc.output_norm.weight" in g.shapes
-    rotation = rope(p, "normal" if is_neo else "neox", d.head_dim, freq_factors)
+    rotation = rope(p, style, d.head_dim, freq_factors)
     feed_forward = gated_as_one if is_neo else gated
     x = g.op(Embed("token_embd"))
     for layer in range(d.num_layers):
