@@ -13,8 +13,7 @@ from puna.gguf.file import open_file
 from puna.gguf.sharing import share
 from puna.gguf.translated_file import Written, write_translated
 from puna.gguf.writer import BLOCK_BYTES
-from tests.tiny import TINY, write_tiny
-from tests.tiny.published import FORMS, Form, publish, write_both
+from tests.tiny.published import ENCODER_FORMS, FORMS, write_both
 
 pytestmark = pytest.mark.native
 
@@ -30,7 +29,7 @@ def written(path: Path) -> tuple[GgufFile, Written]:
         return GgufFile.from_descriptor(descriptor, output.name, as_published=True), result
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", [*FORMS, *ENCODER_FORMS])
 def test_it_is_as_the_converter_makes_it(name: str, tmp_path: Path):
     converted, published = write_both(tmp_path, name)
     found, result = written(published)
@@ -57,16 +56,6 @@ def test_tensors_follow_each_other_and_the_first_lies_in_its_block_as_it_did(tmp
         moved = {name: found.tensors[name].offset - old.tensors[name].offset for name in found.tensors}
     bytes_that_stay = sum(found.tensors[name].num_bytes for name in moved if moved[name] % BLOCK_BYTES == 0)
     assert bytes_that_stay > sum(tensor.num_bytes for tensor in found.tensors.values()) / 2
-
-
-def test_tokens_without_an_embedding_go(tmp_path: Path):
-    form = Form("gemma3", "gemma3", fewer_embeddings=3, added_tensors=("v.patch_embd.weight",))
-    converted, published = tmp_path / "converted.gguf", tmp_path / "published.gguf"
-    publish(write_tiny(converted, TINY["gemma3"]), published, form)
-    found, _ = written(published)
-    (_, rows) = found.tensors["token_embd.weight"].shape
-    for name in ("tokens", "token_type"):
-        assert len(found.metadata[f"tokenizer.ggml.{name}"]) == rows
 
 
 def test_a_file_that_is_cut_short_meanwhile_is_an_error(tmp_path: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,12 @@ import gguf
 import numpy as np
 
 from tests.tiny import TINY, write_tiny
+from tests.tiny.encoders import ENCODERS
 
+WIDE = replace(TINY["qwen3vl"], head_dim=128, metadata={"rope.dimension_sections": [24, 20, 20, 0]})
+"""With the one rotation that files leave out."""
+MORE = {"tokenizer.ggml.tokens": "<image>", "tokenizer.ggml.token_type": 3}
+"""What further tokens are."""
 INT = gguf.GGUFValueType.INT32
 TYPES = {
     str: gguf.GGUFValueType.STRING,
@@ -34,8 +39,8 @@ class Form:
     added: Mapping[str, Any] = field(default_factory=dict)
     """Keys with other values, or that only these files have."""
     added_tensors: tuple[str, ...] = ()
-    fewer_embeddings: int = 0
-    """Than tokens."""
+    more_tokens: int = 0
+    more_embeddings: int = 0
 
 
 FORMS = {
@@ -44,7 +49,15 @@ FORMS = {
         "gemma3",
         left_out=("rope.freq_base", "rope.freq_base_swa"),
         added={"gemma3.rope.global.freq_base": 10000.0, "gemma3.rope.local.freq_base": 5000.0},
+        more_tokens=1,
         added_tensors=("v.patch_embedding.weight", "mm.mm_input_projection.weight"),
+    ),
+    "gemma3n": Form(
+        "gemma3n",
+        "gemma3n",
+        added_tensors=("v.conv.weight", "a.conv.weight"),
+        more_tokens=2,
+        more_embeddings=2,
     ),
     "gemma4": Form(
         "gemma4-experts",
@@ -71,6 +84,19 @@ FORMS = {
         renamed={"token_embd_norm.weight": "output_norm.weight"},
         added={"lfm2.feed_forward_length": 9999, "tokenizer.ggml.pre": "default"},
     ),
+    "mistral3": Form(
+        "mistral3",
+        "mistral3",
+        left_out=("yarn_beta_fast", "yarn_beta_slow", "yarn_log_multiplier", "temperature_scale"),
+        added={
+            "mistral3.rope.scaling.beta_fast": 8.0,
+            "mistral3.rope.scaling.beta_slow": 2.0,
+            "mistral3.rope.scaling.mscale_all_dim": 0.5,
+            "mistral3.rope.scaling_beta": 0.4,
+        },
+        added_tensors=("v.patch_conv.weight", "mm.linear_1.weight"),
+    ),
+    "olmo3": Form("olmo3", "olmo3"),
     "qwen25vl": Form(
         "qwen2vl",
         "qwen25vl",
@@ -88,8 +114,29 @@ FORMS = {
         },
         added_tensors=("v.patch_embed.weight", "mtp.fc.weight"),
     ),
+    "qwen3vl": Form(
+        "qwen3vl-wide",
+        "qwen3vl",
+        left_out=("rope.dimension_sections",),
+        added_tensors=("v.patch_embed.weight", "v.pos_embed.weight"),
+    ),
     "qwen3next": Form("qwen3next", "qwen3next", renamed={".ssm_dt.bias": ".ssm_dt"}),
 }
+
+ENCODER_FORMS = {
+    "embeddinggemma": Form(
+        "gemma-embedding",
+        "gemma3",
+        renamed={
+            "dense_2.weight": "dense.0.weight",
+            "dense_3.weight": "dense.1.weight",
+            "output_norm.weight": "norm.weight",
+        },
+        left_out=("feat_in", "feat_out", "rope.freq_base_swa"),
+        added={"gemma3.attention.sliding_window_pattern": 6},
+    ),
+}
+"""Of models that give no text."""
 
 
 def ending(name: str, ends: Mapping[str, str]) -> str:
@@ -107,7 +154,10 @@ def publish(source: Path, path: Path, form: Form) -> None:
         key = f"{form.architecture}.{key.removeprefix(old + '.')}" if key.startswith(old + ".") else key
         if key not in form.added:
             sub_type = value.types[1] if len(value.types) > 1 else None
-            writer.add_key_value(key, value.contents(), value.types[0], sub_type)
+            content = value.contents()
+            if key in MORE:
+                content = [*content, *[MORE[key]] * form.more_tokens]
+            writer.add_key_value(key, content, value.types[0], sub_type)
     for key, value in form.added.items():
         if isinstance(value, np.ndarray):
             writer.add_key_value(key, value.tolist(), gguf.GGUFValueType.ARRAY, INT)
@@ -116,7 +166,7 @@ def publish(source: Path, path: Path, form: Form) -> None:
     for number, tensor in enumerate(reader.tensors):
         data = tensor.data
         if tensor.name == "token_embd.weight":
-            data = data[: len(data) - form.fewer_embeddings]
+            data = np.concatenate([data, data[: form.more_embeddings]])
         writer.add_tensor(ending(tensor.name, form.renamed), data, raw_dtype=tensor.tensor_type)
         if number < len(form.added_tensors):  # among the others, as they are where names are in order
             writer.add_tensor(form.added_tensors[number], np.ones((4, 32), np.float32))
@@ -126,10 +176,13 @@ def publish(source: Path, path: Path, form: Form) -> None:
     writer.close()
 
 
+TINIES = TINY | ENCODERS | {"qwen3vl-wide": WIDE}
+
+
 def write_both(directory: Path, name: str) -> tuple[Path, Path]:
     """A file as llama.cpp's converter makes it, and the same one as it was published."""
-    form = FORMS[name]
+    form = (FORMS | ENCODER_FORMS)[name]
     converted, published = directory / "converted.gguf", directory / "published.gguf"
-    write_tiny(converted, TINY[form.tiny])
+    write_tiny(converted, TINIES[form.tiny])
     publish(converted, published, form)
     return converted, published
