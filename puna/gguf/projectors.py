@@ -6,11 +6,14 @@ listed in Ollama's `llama/compat/llama-ollama-compat.cpp`.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from puna.gguf.errors import GgufError
 from puna.gguf.metadata import Metadata
 from puna.gguf.writer import GgufValue, array, boolean, uint32
 
@@ -38,13 +41,45 @@ class Dialect:
     """Tensors, by their new names, that llama.cpp's converter leaves as F32."""
     halves_rotate: bool = False
     """Of queries and keys, the halves of a head rotate, where llama.cpp has neighbours."""
+    is_split: bool = False
+    """Queries, keys and values are three tensors where llama.cpp has one; patches of two frames are one
+    tensor where it has two.
+    """
     zeros: Mapping[str, str] = field(default_factory=dict)
     """Vectors that are missing, and the key that says how long they are."""
 
-    def name_of(self, tensor: str) -> str:
+    def name_of(self, tensor: str, metadata: Metadata) -> str:
+        if found := _DEEP.fullmatch(tensor):
+            return f"v.deepstack.{_deep_layer(int(found[1]), metadata)}.{found[2]}.{found[3]}"
         for old, new in self.renames:
             tensor = tensor.replace(old, new)
         return tensor
+
+
+_DEEP = re.compile(r"v\.deepstack_merger\.(\d{1,4})\.(?:linear_)?(\w+)\.(\w+)")
+
+
+def _deep_layer(number: int, metadata: Metadata) -> int:
+    """Whose output goes into the model, too: they are counted, where llama.cpp has the layer's own number."""
+    layers = metadata.get(f"{metadata['general.architecture']}.vision.deepstack_visual_indexes")
+    if not isinstance(layers, np.ndarray) or layers.dtype.kind not in "iu" or number >= layers.size:
+        raise GgufError(f"{metadata.name}: no layer is told for v.deepstack_merger.{number}")
+    return int(layers.flat[number])
+
+
+def _qwen3vl(metadata: Metadata) -> Values:
+    """Sizes are those of tensors."""
+    values = {
+        "clip.use_gelu": boolean(True),
+        "clip.vision.attention.layer_norm_epsilon": GgufValue("float32", 1e-6),
+    }
+    architecture, tensors = metadata["general.architecture"], metadata.tensors
+    if (up := tensors.get("v.blk.0.mlp.linear_fc1.weight")) is not None:
+        values["clip.vision.feed_forward_length"] = uint32(up.shape[-1])
+    patch = metadata.get(f"{architecture}.vision.patch_size")
+    if (positions := tensors.get("v.pos_embed.weight")) is not None and isinstance(patch, int):
+        values["clip.vision.image_size"] = uint32(math.isqrt(positions.shape[-1]) * patch & 0xFFFFFFFF)
+    return values
 
 
 def _gemma4(_: Metadata) -> Values:
@@ -71,6 +106,23 @@ def _mistral3(metadata: Metadata) -> Values:
     return values | ({"clip.vision.spatial_merge_size": uint32(merged)} if isinstance(merged, int) else {})
 
 
+_QWEN3VL = Dialect(
+    kind="qwen3vl_merger",
+    values=_qwen3vl,
+    renames=(
+        ("v.pos_embed", "v.position_embd"),
+        ("v.patch_embed", "v.patch_embd"),
+        ("v.merger.norm", "v.post_ln"),
+        ("v.merger.linear_fc1", "mm.0"),
+        ("v.merger.linear_fc2", "mm.2"),
+        (".mlp.linear_fc1", ".ffn_up"),
+        (".mlp.linear_fc2", ".ffn_down"),
+        (".norm1", ".ln1"),
+        (".norm2", ".ln2"),
+    ),
+    floats=("v.position_embd.weight",),
+    is_split=True,
+)
 DIALECTS = {
     "gemma3": Dialect(
         kind="gemma3",
@@ -115,6 +167,7 @@ DIALECTS = {
         halves_rotate=True,
         zeros={"v.token_embd.img_break": "mistral3.embedding_length"},
     ),
+    **dict.fromkeys(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"), _QWEN3VL),
     "qwen25vl": Dialect(
         kind="qwen2.5vl_merger",
         read_as="qwen2vl",

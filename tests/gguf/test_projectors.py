@@ -12,6 +12,7 @@ import pytest
 from puna.gguf import GgufError, GgufFile
 from puna.gguf.file import open_file
 from puna.gguf.projector_file import must_be_written, write_projector
+from tests.tiny.towers import TOWERS, write_seeing
 
 pytestmark = pytest.mark.native
 
@@ -52,51 +53,36 @@ def numbers(*shape: int, dtype: type = np.float16) -> np.ndarray[Any, Any]:
     return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
 
 
-def test_gemma3_keeps_its_values_under_other_names(tmp_path: Path):
-    tensors = {
-        "token_embd.weight": numbers(4, 32),
-        "v.patch_embedding.weight": numbers(2, 3, 14, 14),
-        "v.blk.0.attn_output.weight": numbers(2, 32),
-        "v.blk.0.mlp.fc1.bias": numbers(32, dtype=np.float32),
-        "mm.mm_input_projection.weight": numbers(2, 32),
-    }
-    file = taken_out(published(tmp_path / "m", "gemma3", tensors))
-    names = [
-        "v.patch_embd.weight",
-        "v.blk.0.attn_out.weight",
-        "v.blk.0.ffn_down.bias",
-        "mm.input_projection.weight",
-    ]
-    assert [(name, file.tensors[name].type) for name in file.tensors] == list(
-        zip(names, ["F32", "F16", "F32", "F16"], strict=True)
-    )
-    for name, content in zip(names, list(tensors.values())[1:], strict=True):
-        assert np.array_equal(file.dequantize(name).reshape(content.shape), content)
-    metadata = file.metadata
-    assert (metadata["general.architecture"], metadata["clip.projector_type"]) == ("clip", "gemma3")
-    assert metadata["clip.vision.attention.head_count"] == 2
-    assert metadata["clip.vision.projection_dim"] == 32
-    assert not must_be_written(metadata)
+def _number(value: Any) -> Any:
+    """Texts as what can be compared with a tolerance."""
+    return list(value.encode()) if isinstance(value, str) else value
 
 
-def test_mistral3_has_neighbours_rotate_and_a_break_of_zeros(tmp_path: Path):
-    rows = numbers(8, 32)  # two heads of four, whose halves rotate
-    tensors = {"v.blk.0.attn_q.weight": rows, "v.blk.0.attn_v.weight": rows, "mm.norm.weight": numbers(32)}
-    file = taken_out(published(tmp_path / "m", "mistral3", tensors, spatial_merge_size=2))
-    assert np.array_equal(file.dequantize("v.blk.0.attn_q.weight"), rows[[0, 2, 1, 3, 4, 6, 5, 7]])
-    assert np.array_equal(file.dequantize("v.blk.0.attn_v.weight"), rows)
-    assert not file.dequantize("v.token_embd.img_break").any()
-    assert file.tensors["v.token_embd.img_break"].shape == (32,)
-    assert file.metadata["clip.vision.spatial_merge_size"] == 2
+@pytest.mark.parametrize("name", TOWERS)
+def test_it_is_as_the_converter_makes_it(name: str, tmp_path: Path):
+    (_, projector), published = write_seeing(tmp_path, name)
+    with GgufFile(projector) as expected, taken_out(published) as found:
+        assert found.tensors.keys() == expected.tensors.keys()
+        for key in expected.tensors:
+            assert found.tensors[key].shape == expected.tensors[key].shape
+            assert np.array_equal(found.dequantize(key), expected.dequantize(key)), key
+        for key in expected.metadata:
+            np.testing.assert_allclose(
+                *(_number(each.metadata[key]) for each in (found, expected)), err_msg=key
+            )
+        assert not must_be_written(found.metadata)
 
 
-def test_qwen25vl_says_which_layers_have_windows(tmp_path: Path):
-    tensors = {"v.blk.0.ffn_up.weight": numbers(48, 32), "v.merger.mlp.2.bias": numbers(32)}
-    keys = {"vision.fullatt_block_indexes": [7, 15]}
-    file = taken_out(published(tmp_path / "m", "qwen25vl", tensors, **keys))
-    assert list(file.tensors) == ["v.blk.0.ffn_up.weight", "mm.2.bias"]
-    assert file.metadata["clip.vision.n_wa_pattern"] == 8
-    assert file.metadata["clip.vision.feed_forward_length"] == 48
+def test_queries_keys_and_values_of_one_type_keep_it_and_of_several_are_floats(tmp_path: Path):
+    rows = numbers(32, 32)
+    for kinds, kind in (((np.float16,) * 3, "F16"), ((np.float16, np.float16, np.float32), "F32")):
+        tensors = {
+            f"v.blk.0.attn_{letter}.weight": (rows + i).astype(kinds[i]) for i, letter in enumerate("qkv")
+        }
+        file = taken_out(published(tmp_path / "m", "qwen3vl", tensors))
+        assert file.tensors["v.blk.0.attn_qkv.weight"].type == kind
+        expected = np.concatenate([rows, rows + 1, rows + 2])
+        assert np.array_equal(file.dequantize("v.blk.0.attn_qkv.weight"), expected)
 
 
 def test_the_first_projectors_learn_what_they_are(tmp_path: Path):
@@ -113,6 +99,13 @@ def test_the_first_projectors_learn_what_they_are(tmp_path: Path):
     [
         ("llama", {"v.x": numbers(32)}, "no projector"),
         ("gemma3", {"token_embd.weight": numbers(32)}, "no projector"),
+        ("qwen3vl", {"v.blk.0.attn_q.weight": numbers(6, 32)}, "attn_k.weight is missing"),
+        (
+            "qwen35",
+            {"v.patch_embed.weight": numbers(6, 3, 14, 14)},
+            "patch_embed.weight is not of two frames",
+        ),
+        ("qwen3vl", {"v.deepstack_merger.0.norm.weight": numbers(32)}, r"no layer is told for v\.deepstack"),
         ("mistral3", {"v.blk.0.attn_q.weight": numbers(6, 32)}, "attn_q.weight does not have 2 heads"),
     ],
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.tiny import TINY, write_tiny
 from tests.tiny.encoders import ENCODERS
@@ -144,7 +146,12 @@ def ending(name: str, ends: Mapping[str, str]) -> str:
     return name.removesuffix(found[0][0]) + found[0][1] if found else name
 
 
-def publish(source: Path, path: Path, form: Form) -> None:
+def publish(
+    source: Path, path: Path, form: Form, more: Mapping[str, NDArray[Any]] = MappingProxyType({})
+) -> None:
+    """more: tensors besides those of the form."""
+    extra = dict.fromkeys(form.added_tensors, np.ones((4, 32), np.float32)) | dict(more)
+    names = list(extra)
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(path, form.architecture)
     old = str(reader.fields["general.architecture"].contents())
@@ -168,8 +175,10 @@ def publish(source: Path, path: Path, form: Form) -> None:
         if tensor.name == "token_embd.weight":
             data = np.concatenate([data, data[: form.more_embeddings]])
         writer.add_tensor(ending(tensor.name, form.renamed), data, raw_dtype=tensor.tensor_type)
-        if number < len(form.added_tensors):  # among the others, as they are where names are in order
-            writer.add_tensor(form.added_tensors[number], np.ones((4, 32), np.float32))
+        if number < len(names):  # among the others, as they are where names are in order
+            writer.add_tensor(names[number], extra[names[number]])
+    for name in names[len(reader.tensors) :]:
+        writer.add_tensor(name, extra[name])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from puna.backends.base import ModelInfo, ModelLoadError
 from puna.engine.request import Request, SamplingParams, StepOutput
@@ -18,13 +20,14 @@ from puna.worker.engine.process import WorkerProcess
 from puna.worker.llamacpp.messages import ServerSettings, StartServer
 from tests.tiny import TINY, write_tiny
 from tests.tiny.encoders import ENCODERS
+from tests.tiny.towers import write_seeing
 
 pytestmark = pytest.mark.e2e
 
 
 @asynccontextmanager
 async def started(
-    directory: Path, path: Path, max_queue: int = 8
+    directory: Path, path: Path, max_queue: int = 8, projector: Path | None = None
 ) -> AsyncIterator[tuple[WorkerProcess, ModelInfo]]:
     settings = ServerSettings(
         program="",
@@ -36,10 +39,14 @@ async def started(
         kv_type="f16",
     )
     worker = await WorkerProcess.start_as("puna.worker.llamacpp", StartServer(settings))
-    with path.open("rb") as file, tempfile.TemporaryFile(dir=directory) as empty:
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb"))]
+        files.append(stack.enter_context(tempfile.TemporaryFile(dir=directory)))
+        files += [stack.enter_context(projector.open("rb"))] if projector else []
+        descriptors = [file.fileno() for file in files]
+        load = Load("m", "tiny", sees=projector is not None)
         try:
-            descriptors = [file.fileno(), empty.fileno()]
-            yield worker, await worker.client.call(Load("m", "tiny"), descriptors)
+            yield worker, await worker.client.call(load, descriptors)
         finally:
             await worker.terminate()
 
@@ -113,5 +120,30 @@ def test_a_file_that_it_cannot_load(tmp_path: Path):
         with pytest.raises(ModelLoadError, match=r"tensor 'blk\.1\.attn_q\.weight' not found"):
             async with started(tmp_path, path):
                 pass
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen3vl"])  # of the others, tests/gguf/test_projectors.py
+def test_images_are_seen_in_files_as_they_were_published(name: str, tmp_path: Path):
+    image = io.BytesIO()
+    Image.effect_noise((112, 112), 80).convert("RGB").save(image, "PNG")
+    (model, projector), published = write_seeing(tmp_path, name)
+
+    async def said(path: Path, projector: Path) -> list[list[tuple[int, float]]]:
+        """Of the image, and of a text."""
+        sampling = SamplingParams(temperature=0.0, num_logprobs=0)
+        common = {"model_id": "m", "prompt": [1, 2], "sampling": sampling, "max_tokens": 4}
+        seeing = Request(id="s", images=[image.getvalue()], pieces=["ab", "cd"], **common)
+        async with started(tmp_path, path, projector=projector) as (worker, _):
+            replies = [await outputs_of(worker, asked) for asked in (seeing, Request(id="t", **common))]
+        assert all(outputs[-1].finish_reason == "length" for outputs in replies), replies
+        tokens = [[each for output in outputs for each in output.logprobs] for outputs in replies]
+        return [[(each.token, each.logprob) for each in reply] for reply in tokens]
+
+    async def main() -> None:
+        expected = await said(model, projector)
+        assert await said(published, published) == expected
+        assert expected[0] != expected[1]
 
     asyncio.run(main())
