@@ -6,37 +6,18 @@ import asyncio
 import math
 from collections import deque
 from typing import NamedTuple, cast
-from urllib.parse import unquote
 
 import httptools
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp
 
 from puna.http.connections import Connections, Phase
-from puna.http.exchange import Exchange, encode_head
+from puna.http.exchange import Exchange
+from puna.http.head import Head
 from puna.http.limits import Limits
 from puna.http.peer import Peer, peer_of
+from puna.http.refusal import Refusal
 
 _FRAMING_PER_BYTE = 8  # chunks of one byte have five beside it
-
-
-class _Head:
-    """Of a request, as far as it has come."""
-
-    def __init__(self) -> None:
-        self.target = b""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.num_bytes = 0
-        """Of complete headers."""
-        self.num_fed = 0
-        """Of the data that held nothing else."""
-
-
-class Refusal(Exception):
-    """What was sent is no request that can be answered."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class Service(NamedTuple):
@@ -60,8 +41,8 @@ class Connection(asyncio.Protocol):
         self._peer: Peer
         self._parser = self._new_parser()
         self._refusal: Refusal | None = None  # raised within the parser, which hides it
-        self._head: _Head | None = None
-        self._upgrading: _Head | None = None
+        self._head: Head | None = None
+        self._upgrading: Head | None = None
         """Of a request that asks for another protocol."""
         self._reading: Exchange | None = None
         """Whose body is coming."""
@@ -125,22 +106,20 @@ class Connection(asyncio.Protocol):
     # The parser calls these.
 
     def on_message_begin(self) -> None:
-        self._head = _Head()
+        self._head = Head()
         if self._running is None:
             self._expect_within(self._limits.head_s)
 
     def on_url(self, part: bytes) -> None:
         assert self._head is not None
-        self._head.target += part
+        self._head.add_target(part)
         if len(self._head.target) > self._limits.target_bytes:
             self._fail(414, "the request's target is too long")
-        self._head.num_bytes += len(part)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._head is None:  # a trailer
             return
-        self._head.headers.append((name.lower(), value))
-        self._head.num_bytes += len(name) + len(value) + 4
+        self._head.add_header(name, value)
         self._check_head(self._head)
 
     def on_headers_complete(self) -> None:
@@ -150,7 +129,7 @@ class Connection(asyncio.Protocol):
             self._upgrading = head
             return
         try:
-            scope = self._scope(head)
+            scope = head.scope(self._parser, self._peer)
         except (httptools.HttpParserError, ValueError):
             self._fail(400, "malformed request target")
         headers = dict(head.headers)
@@ -269,9 +248,7 @@ class Connection(asyncio.Protocol):
         if head is None or method == b"CONNECT":
             self._refuse(Refusal(400, "malformed request"))
             return
-        kept = [(name, value) for name, value in head.headers if name not in (b"upgrade", b"connection")]
-        lines = b"".join(b"%b: %b\r\n" % header for header in kept)
-        self.data_received(b"%b %b HTTP/1.1\r\n%b\r\n%b" % (method, head.target, lines, rest))
+        self.data_received(head.without_upgrade(method) + rest)
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
@@ -282,27 +259,8 @@ class Connection(asyncio.Protocol):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _scope(self, head: _Head) -> Scope:
-        url = httptools.parse_url(head.target)
-        raw_path = url.path or b"/"
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": self._parser.get_http_version(),
-            "method": self._parser.get_method().decode("ascii"),
-            "scheme": "http",
-            "path": unquote(raw_path.decode("ascii")),
-            "raw_path": raw_path,
-            "query_string": url.query or b"",
-            "root_path": "",
-            "headers": head.headers,
-            "client": self._peer.address,
-            "server": self._peer.server,
-        }
-
-    def _check_head(self, head: _Head) -> None:
-        limits = self._limits
-        if max(head.num_bytes, head.num_fed) > limits.head_bytes or len(head.headers) > limits.num_headers:
+    def _check_head(self, head: Head) -> None:
+        if head.is_too_large(self._limits):
             self._fail(431, "the request's headers are too large")
 
     def _check_framing(self, reading: Exchange) -> None:
@@ -327,13 +285,7 @@ class Connection(asyncio.Protocol):
         if running is not None and running.has_begun:
             self.abort()
             return
-        text = f"{refusal}\n".encode()
-        headers = [
-            (b"content-type", b"text/plain; charset=utf-8"),
-            (b"content-length", b"%d" % len(text)),
-            (b"connection", b"close"),
-        ]
-        self.write(encode_head(refusal.status, headers) + text)
+        self.write(refusal.reply())
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -7,17 +7,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import msgspec
 
-from puna._native import NativeError, TokenTable
-from puna.backends.base import DeviceModel, ModelInfo, ModelLoadError, ModelSource
 from puna.engine import EngineCore, StepOutput
 from puna.kv.pressure import MemoryPressure
-from puna.tokenizer import Tokenizer, TokenizerError
-from puna.worker.calls import Asked, CallServer, ProtocolError, close_all
+from puna.worker.calls import Asked, CallServer, ProtocolError
+from puna.worker.engine.answers import Answers
+from puna.worker.engine.loader import Loader
 from puna.worker.engine.messages import (
     Cancel,
     EndLease,
@@ -52,7 +49,6 @@ from puna.worker.engine.pressure_relief import PressureRelief
 from puna.worker.engine.watchdog import Watchdog, look_at
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 TRIM_S = 1.0
 """After so long without work, spare KV memory goes back to the system."""
@@ -89,8 +85,8 @@ class EngineServer:
         self._engine = engine
         self._calls = calls
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        # One at a time and in order: an unload must not overtake the load that it is to undo.
-        self._loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
+        self._answers = Answers(calls)
+        self._loader = Loader(engine, self._answers, self._call_soon)
         self._relief = PressureRelief(engine, MemoryPressure())
         self._threads = OffloadThreads(self._call_soon)
         engine.prefixes.use_threads(self._threads)
@@ -117,7 +113,7 @@ class EngineServer:
             self._watchdog.close()
             self._calls.shut_down()
             reader.join()
-            self._loader.shutdown(cancel_futures=True)
+            self._loader.close()
             self._engine.prefixes.stop()
             self._engine.sessions.stop()
             self._threads.close()
@@ -188,27 +184,25 @@ class EngineServer:
             case Hold(model_id, is_held):
                 self._engine.hold_model(model_id, is_held=is_held)
             case Load():
-                self._loader.submit(self._load, asked)
+                self._loader.load(asked)
             case LoadAdapter():
-                self._loader.submit(self._load_adapter, asked)
+                self._loader.load_adapter(asked)
             case UnloadAdapter(model_id, adapter_id):
-                unload = self._engine.adapters.unload
-                work = lambda: self._answer_with(call, lambda: unload(model_id, adapter_id))  # noqa: E731
-                self._loader.submit(self._call_soon, work)
+                self._loader.then(asked, lambda: self._engine.adapters.unload(model_id, adapter_id))
             case SetVocabulary():
-                self._loader.submit(self._read_vocabulary, asked)
+                self._loader.set_vocabulary(asked)
             case Unload(model_id):
-                self._loader.submit(self._call_soon, lambda: self._unload(call, model_id))
+                self._loader.then(asked, lambda: self._engine.unload_model(model_id))
             case SavePrefixes():
-                self._engine.prefixes.save_all(lambda: self._calls.answer(call, None))
+                self._engine.prefixes.save_all(lambda: self._answers.end(call))
             case EraseModel(model_id):
-                self._engine.prefixes.erase_model(model_id, lambda: self._calls.answer(call, None))
+                self._engine.prefixes.erase_model(model_id, lambda: self._answers.end(call))
             case SaveSession(model_id, name):
-                self._engine.sessions.save(model_id, name, lambda error: self._end(call, error))
+                self._engine.sessions.save(model_id, name, lambda error: self._answers.end(call, error))
             case LoadSession(model_id, name):
-                self._engine.sessions.load(model_id, name, lambda error: self._end(call, error))
+                self._engine.sessions.load(model_id, name, lambda error: self._answers.end(call, error))
             case _:
-                self._answer_with(call, lambda: self._result(message))
+                self._answers.of(call, lambda: self._result(message))
 
     def _result(self, message: object) -> object:
         """The result of a message that the engine's thread handles at once."""
@@ -245,95 +239,6 @@ class EngineServer:
                 self._start_chores()  # it leaves memory to be given back
                 return engine.sessions.remove(model_id, name)
         raise ProtocolError(f"{type(message).__name__} is no message for a worker that runs")
-
-    def _load(self, asked: Asked) -> None:
-        """In the loader's thread."""
-        message: Load = asked.message
-        source = ModelSource(message.name, tuple(asked.descriptors))
-        self._read_file(
-            asked,
-            lambda: self._engine.backend.load(source),
-            lambda device_model: self._attach(asked.call, message, device_model),
-        )
-
-    def _load_adapter(self, asked: Asked) -> None:
-        """In the loader's thread."""
-        m: LoadAdapter = asked.message
-        source, adapters = ModelSource(m.name, tuple(asked.descriptors)), self._engine.adapters
-        self._read_file(
-            asked,
-            lambda: adapters.read(m.model_id, source),
-            lambda adapter: self._answer_with(
-                asked.call, lambda: adapters.attach(m.model_id, m.adapter_id, adapter)
-            ),
-        )
-
-    def _read_file(self, asked: Asked, read: Callable[[], T], use: Callable[[T], None]) -> None:
-        """use: what was read, in the engine's thread."""
-        try:
-            found = read()
-        except ModelLoadError as error:
-            failed: Exception = error
-        except Exception as error:  # a file must not end the worker, whatever it hits
-            log.exception("loading %s", asked.message.name)
-            failed = ModelLoadError(f"{asked.message.name}: {error!r}")
-        else:
-            self._call_soon(lambda: use(found))
-            return
-        finally:
-            close_all(asked.descriptors)
-        self._call_soon(lambda: self._calls.fail(asked.call, failed))
-
-    def _attach(self, call: int, m: Load, device_model: DeviceModel) -> None:
-        def attach() -> ModelInfo:
-            info = self._engine.attach_model(
-                m.model_id, device_model, m.share, m.guaranteed_kv_bytes, name=m.name
-            )
-            self._engine.hold_model(m.model_id, is_held=True)
-            return info
-
-        self._answer_with(call, attach)
-
-    def _read_vocabulary(self, asked: Asked) -> None:
-        """In the loader's thread."""
-        model_id = asked.message.model_id
-        try:
-            token_table, vocabulary = asked.descriptors
-            table = TokenTable.from_descriptor(token_table)
-            tokenizer = Tokenizer.from_descriptor(vocabulary)
-        except (NativeError, TokenizerError, ValueError) as error:
-            failed = ModelLoadError(f"the vocabulary cannot be used: {error}")
-            self._call_soon(lambda: self._calls.fail(asked.call, failed))
-        else:
-            set_table = self._engine.set_token_table
-            self._call_soon(
-                lambda: self._answer_with(asked.call, lambda: set_table(model_id, table, tokenizer))
-            )
-        finally:
-            close_all(asked.descriptors)
-
-    def _end(self, call: int, error: Exception | None) -> None:
-        """Answers a message that was not handled at once."""
-        if error is None:
-            self._calls.answer(call, None)
-        else:
-            self._calls.fail(call, error)
-
-    def _unload(self, call: int, model_id: str) -> None:
-        self._engine.unload_model(model_id)
-        self._calls.answer(call, None)
-
-    def _answer_with(self, call: int, work: Callable[[], object]) -> None:
-        """With what `work` returns or raises: a bug in one call must not end the others."""
-        try:
-            result = work()
-        except ModelLoadError as error:
-            self._calls.fail(call, error)
-        except Exception as error:
-            log.exception("a call failed")
-            self._calls.fail(call, error)
-        else:
-            self._calls.answer(call, result)
 
     def _read(self) -> None:
         try:
