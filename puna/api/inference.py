@@ -31,10 +31,10 @@ from puna.api.replying.merging import merge
 from puna.api.requests import ChatRequest, GenerateRequest, InferenceRequest, Think
 from puna.api.tool_choices import parse_tool_choice
 from puna.chat.messages import Message
-from puna.chat.prompt import PromptRequest
+from puna.chat.prompt import Prompt, PromptRequest
 from puna.chat.templates.model_templates import ModelTemplates
 from puna.chat.tools import Tool, ToolChoice
-from puna.daemon.runtime import Runtime
+from puna.daemon.runtime import ResidentModel, Runtime
 from puna.registry import ModelNotFound, StoredModel
 
 _ANY_LENGTH = 2**31 - 1
@@ -194,24 +194,34 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
             cut = prompts[0].cut
             yield Rendered(prompts[0].text, len(cut.images) if cut else 0)
             return
-        runtime = context.runtime
-        asked = [
-            (
-                prompt,
-                engine_request(runtime.new_request_id(), request, options, prompt, resident, choice, images),
-            )
-            for prompt in prompts
-            for choice in range(task.num_choices)
-        ]
-        replies = [
-            generate_reply(
-                runtime, each, prompt, clock, tools=task.tools, index=index, with_context=task.gives_context
-            )
-            for index, (prompt, each) in enumerate(asked)
-        ]
+        replies = _replies(context.runtime, request, task, options, prompts, resident, images, clock)
         async with aclosing(merge(replies)) as events:
             async for event in events:
                 yield event
+
+
+def _replies(
+    runtime: Runtime,
+    request: InferenceRequest,
+    task: _Task,
+    options: Options,
+    prompts: Sequence[Prompt],
+    resident: ResidentModel,
+    images: Sequence[bytes],
+    clock: Clock,
+) -> list[AsyncGenerator[Event, None]]:
+    """Of each prompt as many as are asked for."""
+    asked = [
+        (prompt, engine_request(runtime.new_request_id(), request, options, prompt, resident, choice, images))
+        for prompt in prompts
+        for choice in range(task.num_choices)
+    ]
+    return [
+        generate_reply(
+            runtime, each, prompt, clock, tools=task.tools, index=index, with_context=task.gives_context
+        )
+        for index, (prompt, each) in enumerate(asked)
+    ]
 
 
 async def _check(

@@ -1,17 +1,31 @@
-"""The environment variables that puna reads, and how their values are written."""
+"""The environment variables that puna reads."""
 
 from __future__ import annotations
 
-import math
-import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from puna.config.host import parse_host
-from puna.config.quantities import keep_alive_seconds, parse_duration, parse_memory_limit, parse_size
+from puna.config.quantities import parse_memory_limit
+from puna.config.values import (
+    one_of,
+    parse_arguments,
+    parse_bool,
+    parse_count,
+    parse_drain,
+    parse_gigabytes,
+    parse_guarantees,
+    parse_keep_alive,
+    parse_list,
+    parse_mirrors,
+    parse_most,
+    parse_most_on_disk,
+    parse_positive,
+    parse_shares,
+    parse_switch,
+    parse_timeout,
+)
 
 CACHE_POLICIES = ("prefix", "slots")
 """How prompts find the KV of earlier ones: by content, or in the slot of the one that is most alike."""
@@ -23,135 +37,6 @@ LOG_FORMATS = ("text", "json")
 
 KV_TYPES = ("f16", "q8_0", "q4_0", "f32")
 """What keys and values can be stored as, in 16, 8.5, 4.5 or 32 bits each."""
-
-
-def _parse_keep_alive(text: str) -> float:
-    return keep_alive_seconds(int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else text)
-
-
-def _parse_timeout(text: str) -> float:
-    return _parse_keep_alive(text) or math.inf
-
-
-def _parse_count(text: str) -> int:
-    if re.fullmatch(r"-\d+", text, re.ASCII):
-        raise ValueError(f'"{text}" is negative')
-    if not re.fullmatch(r"\d+", text, re.ASCII):
-        raise ValueError(f'"{text}" is not a number')
-    return int(text)
-
-
-def _parse_positive(text: str) -> int:
-    if (count := _parse_count(text)) < 1:
-        raise ValueError(f'"{text}" is not a positive number')
-    return count
-
-
-def _parse_most(text: str) -> int | None:
-    return _parse_count(text) or None
-
-
-def _parse_bool(text: str) -> bool:
-    # Whatever is no Go boolean counts as true: who sets OLLAMA_DEBUG=2 or =yes means it.
-    return text not in ("0", "f", "F", "false", "FALSE", "False")
-
-
-def _parse_switch(text: str) -> bool:
-    name = text.lower()
-    if name not in ("1", "t", "true", "yes", "on", "0", "f", "false", "no", "off"):
-        raise ValueError(f'"{text}" is neither true nor false')
-    return name in ("1", "t", "true", "yes", "on")
-
-
-def _parse_gigabytes(text: str) -> int:
-    return parse_memory_limit(text, unit=1 << 30)
-
-
-def _parse_most_on_disk(text: str) -> int:
-    return parse_memory_limit(text) if parse_size(text) else 0
-
-
-def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(item.strip() for item in text.split(",") if item.strip())
-
-
-def _parse_mirrors(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple(_parse_mirror(item) for item in _parse_list(text))
-
-
-def _parse_mirror(item: str) -> tuple[str, str]:
-    host, _, url = (part.strip() for part in item.partition("="))
-    parts = urlsplit(url)
-    if (
-        not host
-        or parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-        or "@" in parts.netloc
-    ):
-        raise ValueError(f'"{item}" is not a host and a URL (try hf.co=https://mirror.example/hf)')
-    return host, url.rstrip("/")
-
-
-def _parse_cache_policy(text: str) -> str:
-    if (name := text.lower()) not in CACHE_POLICIES:
-        raise ValueError(f'"{text}" is not one of {", ".join(CACHE_POLICIES)}')
-    return name
-
-
-def _parse_shares(text: str) -> tuple[tuple[str, float], ...]:
-    return tuple(_parse_share(item) for item in _parse_list(text))
-
-
-def _parse_share(item: str) -> tuple[str, float]:
-    name, _, number = (part.strip() for part in item.rpartition("="))
-    if not name or not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number, re.ASCII) or float(number) == 0:
-        raise ValueError(f'"{item}" is not a model and a positive number (try llama3.2=2)')
-    return name, float(number)
-
-
-def _parse_guarantees(text: str) -> tuple[tuple[str, int], ...]:
-    return tuple(_parse_guarantee(item) for item in _parse_list(text))
-
-
-def _parse_guarantee(item: str) -> tuple[str, int]:
-    name, _, size = (part.strip() for part in item.rpartition("="))
-    try:
-        num_bytes = parse_size(size)
-    except ValueError:
-        num_bytes = -1
-    if not name or num_bytes < 0:
-        raise ValueError(f'"{item}" is not a model and a size (try llama3.2=512MiB)')
-    return name, num_bytes
-
-
-def _parse_log_format(text: str) -> str:
-    if (name := text.lower()) not in LOG_FORMATS:
-        raise ValueError(f'"{text}" is not one of {", ".join(LOG_FORMATS)}')
-    return name
-
-
-def _parse_engine(text: str) -> str:
-    if (name := text.lower()) not in ENGINES:
-        raise ValueError(f'"{text}" is not one of {", ".join(ENGINES)}')
-    return name
-
-
-def _parse_arguments(text: str) -> tuple[str, ...]:
-    return tuple(shlex.split(text))
-
-
-def _parse_drain(text: str) -> float:
-    if (seconds := parse_duration(text)) < 0:
-        raise ValueError(f'"{text}" is negative')
-    return seconds
-
-
-def _parse_kv_type(text: str) -> str:
-    if (name := text.lower()) not in KV_TYPES:
-        raise ValueError(f'"{text}" is not one of {", ".join(KV_TYPES)}')
-    return name
 
 
 class Variable(NamedTuple):
@@ -171,37 +56,35 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_MIRRORS",
         "mirrors",
         "",
-        _parse_mirrors,
+        parse_mirrors,
         "where models of a registry are rather pulled from, such as hf.co=https://mirror.example/hf",
     ),
     Variable(
-        "OLLAMA_KEEP_ALIVE", "keep_alive_s", "5m", _parse_keep_alive, "how long an idle model stays loaded"
+        "OLLAMA_KEEP_ALIVE", "keep_alive_s", "5m", parse_keep_alive, "how long an idle model stays loaded"
     ),
     Variable(
         "OLLAMA_CONTEXT_LENGTH",
         "context_length",
         "0",
-        _parse_count,
+        parse_count,
         "default num_ctx; 0: the model's own limit",
     ),
     Variable(
-        "OLLAMA_LOAD_TIMEOUT", "load_timeout_s", "5m", _parse_timeout, "how long a load may take; 0: forever"
+        "OLLAMA_LOAD_TIMEOUT", "load_timeout_s", "5m", parse_timeout, "how long a load may take; 0: forever"
     ),
-    Variable(
-        "OLLAMA_ORIGINS", "origins", "", _parse_list, "further allowed browser origins, comma separated"
-    ),
+    Variable("OLLAMA_ORIGINS", "origins", "", parse_list, "further allowed browser origins, comma separated"),
     Variable(
         "OLLAMA_MAX_LOADED_MODELS",
         "max_loaded_models",
         "0",
-        _parse_count,
+        parse_count,
         "models loaded at once; 0: any number",
     ),
     Variable(
         "OLLAMA_MAX_QUEUE",
         "max_queue",
         "512",
-        _parse_count,
+        parse_count,
         "requests that may wait, be it for a model to load or to be computed",
     ),
     Variable(
@@ -211,52 +94,54 @@ VARIABLES: tuple[Variable, ...] = (
         "OLLAMA_NUM_PARALLEL",
         "max_running",
         "0",
-        _parse_most,
+        parse_most,
         "requests of one model that run at once; 0: as many as there is memory for",
     ),
-    Variable("OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", _parse_kv_type, "what keys and values are stored as"),
+    Variable(
+        "OLLAMA_KV_CACHE_TYPE", "kv_type", "f16", one_of(KV_TYPES), "what keys and values are stored as"
+    ),
     Variable(
         "OLLAMA_GO_TEMPLATE",
         "prefers_go_template",
         "the one that offers more",
-        _parse_bool,
+        parse_bool,
         "whether a model's TEMPLATE makes its prompts rather than the chat template in its file",
     ),
-    Variable("OLLAMA_NOHISTORY", "no_history", "false", _parse_bool, "do not keep the history of `run`"),
+    Variable("OLLAMA_NOHISTORY", "no_history", "false", parse_bool, "do not keep the history of `run`"),
     Variable(
-        "OLLAMA_NOPRUNE", "no_prune", "false", _parse_bool, "keep what no model in the store needs any more"
+        "OLLAMA_NOPRUNE", "no_prune", "false", parse_bool, "keep what no model in the store needs any more"
     ),
     Variable(
         "OLLAMA_MAX_TRANSFER_STREAMS",
         "max_transfer_streams",
         "16",
-        _parse_most,
+        parse_most,
         "parts of a layer that are transferred at once",
     ),
-    Variable("OLLAMA_DEBUG", "debug", "false", _parse_bool, "log in detail"),
+    Variable("OLLAMA_DEBUG", "debug", "false", parse_bool, "log in detail"),
     Variable("OLLAMA_EDITOR", "editor", "VISUAL, EDITOR or vi", str, "editor of `run`, for Ctrl+G"),
-    Variable("PUNA_LOG_FORMAT", "log_format", "text", _parse_log_format, "lines of the log: text or json"),
-    Variable("PUNA_ACCESS_LOG", "access_log", "false", _parse_switch, "log each request"),
+    Variable("PUNA_LOG_FORMAT", "log_format", "text", one_of(LOG_FORMATS), "lines of the log: text or json"),
+    Variable("PUNA_ACCESS_LOG", "access_log", "false", parse_switch, "log each request"),
     Variable(
         "PUNA_DRAIN",
         "drain_s",
         "5s",
-        _parse_drain,
+        parse_drain,
         "how long running requests may go on when the daemon is asked to end",
     ),
-    Variable("PUNA_NUM_THREADS", "num_threads", "one per core", _parse_positive, "threads that compute"),
+    Variable("PUNA_NUM_THREADS", "num_threads", "one per core", parse_positive, "threads that compute"),
     Variable(
         "PUNA_ENGINE",
         "engine",
         "auto",
-        _parse_engine,
+        one_of(ENGINES),
         "what runs models: native, llamacpp, or auto, which is llamacpp for what native does not run",
     ),
     Variable(
         "OLLAMA_NEW_ENGINE",
         "prefers_native",
         "true",
-        _parse_bool,
+        parse_bool,
         "false: llama.cpp's server runs all models if there is one, unless PUNA_ENGINE says otherwise",
     ),
     Variable(
@@ -270,21 +155,21 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_LLAMA_SERVER_ARGS",
         "llama_server_args",
         "",
-        _parse_arguments,
+        parse_arguments,
         "more of its options, as a shell has them",
     ),
     Variable(
         "OLLAMA_KVCACHED_ENABLED",
         "elastic",
         "true",
-        _parse_switch,
+        parse_switch,
         "false: each model takes its KV memory when it is loaded and keeps it",
     ),
     Variable(
         "OLLAMA_KVCACHED_MEMORY_GB",
         "kv_limit_bytes",
         "by memory",
-        _parse_gigabytes,
+        parse_gigabytes,
         "memory for the KV of all models: GiB, or with a unit, such as 512MiB",
     ),
     Variable(
@@ -301,28 +186,28 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_MODEL_KV_MIN",
         "kv_guarantees",
         "",
-        _parse_guarantees,
+        parse_guarantees,
         "KV memory that is guaranteed to models, such as llama3.2=512MiB,qwen3=1GiB",
     ),
     Variable(
         "PUNA_KV_DISK",
         "kv_disk_bytes",
         "8GiB, or a tenth of what is free",
-        _parse_most_on_disk,
+        parse_most_on_disk,
         "most that KV of earlier prompts takes on disk; 0: none is kept there",
     ),
     Variable(
         "PUNA_KV_WRITES",
         "kv_bytes_per_day",
         "64GiB",
-        _parse_most_on_disk,
+        parse_most_on_disk,
         "most of it that is written in a day, so that disks last",
     ),
     Variable(
         "PUNA_KV_WRITE_BEHIND",
         "write_behind",
         "true",
-        _parse_switch,
+        parse_switch,
         "whether it is written while models are busy, too, and so outlives a crash",
     ),
     Variable("PUNA_KV_DIR", "kv_dir", "~/.puna/kv", Path, "directory of that"),
@@ -338,28 +223,28 @@ VARIABLES: tuple[Variable, ...] = (
         "PUNA_KV_IDLE",
         "kv_idle_s",
         "3s, without disk 5m",
-        _parse_keep_alive,
+        parse_keep_alive,
         "how long the KV of earlier prompts stays in memory when a model computes nothing",
     ),
     Variable(
         "PUNA_CACHE_POLICY",
         "cache_policy",
         "prefix",
-        _parse_cache_policy,
+        one_of(CACHE_POLICIES),
         "how prompts find the KV of earlier ones: prefix or slots",
     ),
     Variable(
         "OLLAMA_MULTIUSER_CACHE",
         "multi_user_cache",
         "false",
-        _parse_bool,
+        parse_bool,
         "with slots: rather keep what they hold than continue the best match",
     ),
     Variable(
         "PUNA_MODEL_SHARES",
         "model_shares",
         "",
-        _parse_shares,
+        parse_shares,
         "shares of the device when several models are busy, such as llama3.2=2,qwen3=0.5; others have 1",
     ),
 )
