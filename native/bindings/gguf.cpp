@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -190,8 +191,8 @@ nb::list tensors(const GgufMetadata& metadata) {
   for (const TensorEntry& tensor : metadata.tensors().entries()) {
     nb::list shape;
     for (const int64_t extent : tensor.shape) shape.append(extent);
-    out.append(nb::make_tuple(tensor.name, type_name(tensor.type), nb::tuple(shape), tensor.offset,
-                              tensor.num_bytes));
+    out.append(nb::make_tuple(tensor.name, type_name(tensor.type), nb::tuple(shape),
+                              tensor.places.front().offset, tensor.num_bytes));
   }
   return out;
 }
@@ -204,7 +205,13 @@ ByteView data(nb::handle_t<GgufFile> self, std::string_view name) {
   const TensorEntry& tensor = file.tensor(name);
   if (type_traits(tensor.type) == nullptr)
     throw Error("tensor " + quoted(name) + ": " + type_name(tensor.type) + " is not supported");
-  return ByteView(file.data(tensor), {static_cast<size_t>(tensor.num_bytes)}, self);
+  if (tensor.places.size() == 1)
+    return ByteView(file.data(tensor), {static_cast<size_t>(tensor.num_bytes)}, self);
+  std::unique_ptr<uint8_t[]> copy(new uint8_t[tensor.num_bytes]);
+  for (size_t i = 0; i < tensor.places.size(); ++i)
+    std::memcpy(copy.get() + i * tensor.place_bytes(), file.data(tensor.places[i]), tensor.place_bytes());
+  nb::capsule owner(copy.get(), [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return ByteView(copy.release(), {static_cast<size_t>(tensor.num_bytes)}, owner);
 }
 
 FloatArray to_floats(const GgufFile& file, std::string_view name) {
@@ -217,7 +224,10 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
   std::unique_ptr<float[]> values(new float[count]);
   {
     const nb::gil_scoped_release release;
-    dequantize(tensor.type, file.data(tensor), values.get(), static_cast<int64_t>(count));
+    const size_t at_once = count / tensor.places.size();
+    for (size_t i = 0; i < tensor.places.size(); ++i)
+      dequantize(tensor.type, file.data(tensor.places[i]), values.get() + i * at_once,
+                 static_cast<int64_t>(at_once));
     file.check_whole();
   }
   nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });

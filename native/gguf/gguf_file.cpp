@@ -13,16 +13,27 @@ GgufFile::GgufFile(std::span<const int> descriptors) : metadata_(GgufMetadata::r
   for (const int descriptor : descriptors.subspan(1))
     mappings_.push_back(std::make_unique<FileMapping>(RegularFile(descriptor)));
   check_places();
+  find_matrices();
 }
 
 void GgufFile::check_places() const {
   for (const TensorEntry& tensor : metadata_->tensors().entries()) {
     const std::string where = "tensor " + quoted(tensor.name) + ": ";
-    if (tensor.file >= mappings_.size()) throw Error(where + "its data lie in a file that is not there");
-    const uint64_t size = mappings_[tensor.file]->bytes().size();
-    if (tensor.offset > size || tensor.num_bytes > size - tensor.offset)
-      throw Error(where + "its " + std::to_string(tensor.num_bytes) + " bytes at " +
-                  std::to_string(tensor.offset) + " reach beyond the end of their file");
+    for (const TensorPlace& place : tensor.places) {
+      if (place.file >= mappings_.size()) throw Error(where + "its data lie in a file that is not there");
+      const uint64_t size = mappings_[place.file]->bytes().size();
+      if (place.offset > size || tensor.place_bytes() > size - place.offset)
+        throw Error(where + "its " + std::to_string(tensor.place_bytes()) + " bytes at " +
+                    std::to_string(place.offset) + " reach beyond the end of their file");
+    }
+  }
+}
+
+void GgufFile::find_matrices() {
+  for (const TensorEntry& tensor : metadata_->tensors().entries()) {
+    if (tensor.places.size() == 1) continue;
+    std::vector<const uint8_t*>& found = matrices_[data(tensor)];
+    for (const TensorPlace& place : tensor.places) found.push_back(data(place));
   }
 }
 
@@ -64,7 +75,11 @@ WeightStack GgufFile::weights(std::string_view name) const {
   const int64_t all_rows = num_values(entry) / cols;
   if (all_rows != rows * count) throw Error("tensor " + quoted(name) + ": has more than three dimensions");
   const size_t row_bytes = static_cast<size_t>(entry.num_bytes) / static_cast<size_t>(all_rows);
-  return {{entry.type, data(entry), rows, cols, row_bytes}, count, row_bytes * static_cast<size_t>(rows)};
+  const auto apart = matrices_.find(data(entry));
+  return {{entry.type, data(entry), rows, cols, row_bytes},
+          count,
+          row_bytes * static_cast<size_t>(rows),
+          apart == matrices_.end() ? nullptr : apart->second.data()};
 }
 
 }  // namespace puna

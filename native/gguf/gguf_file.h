@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -29,8 +30,10 @@ class GgufFile {
 
   // Throws Error if there is none of that name.
   const TensorEntry& tensor(std::string_view name) const;
-  const uint8_t* data(const TensorEntry& tensor) const {
-    return mappings_[tensor.file]->bytes().data() + tensor.offset;
+  // Its data; of one that lies in several places, those in the first.
+  const uint8_t* data(const TensorEntry& tensor) const { return data(tensor.places.front()); }
+  const uint8_t* data(const TensorPlace& place) const {
+    return mappings_[place.file]->bytes().data() + place.offset;
   }
 
   // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, or a type
@@ -44,9 +47,12 @@ class GgufFile {
 
   explicit GgufFile(std::span<const int> descriptors);
   void check_places() const;
+  void find_matrices();
 
   std::shared_ptr<GgufMetadata> metadata_;
   std::vector<std::unique_ptr<FileMapping>> mappings_;
+  // All places of tensors that lie in several, by the first: names may be changed.
+  std::map<const uint8_t*, std::vector<const uint8_t*>> matrices_;
 };
 
 }  // namespace puna

@@ -1,6 +1,7 @@
 #include "gguf/metadata.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -10,6 +11,7 @@ namespace {
 constexpr uint32_t kDefaultAlignment = 32;
 // puna's own, of headers for weights that lie in files of other formats: for each tensor, in their order.
 constexpr const char* kFiles = "puna.tensors.file";
+constexpr const char* kPlaces = "puna.tensors.places";
 constexpr const char* kOffsets = "puna.tensors.offset";
 constexpr size_t kMinEntryBytes = 8 + 4 + 1;
 constexpr size_t kMinTensorBytes = 8 + 4 + 4 + 8;
@@ -101,12 +103,19 @@ uint64_t GgufMetadata::alignment() const {
   return alignment;
 }
 
-std::vector<TensorPlace> GgufMetadata::places(uint64_t num_tensors) const {
+std::vector<std::vector<TensorPlace>> GgufMetadata::places(uint64_t num_tensors) const {
   if (find(kFiles) == nullptr) return {};
-  const auto files = numbers<uint32_t>(kFiles, ValueType::kUint32, num_tensors);
-  const auto offsets = numbers<uint64_t>(kOffsets, ValueType::kUint64, num_tensors);
-  std::vector<TensorPlace> places(num_tensors);
-  for (size_t i = 0; i < places.size(); ++i) places[i] = {files[i], offsets[i]};
+  const auto counts = numbers<uint32_t>(kPlaces, ValueType::kUint32, num_tensors);
+  const uint64_t total = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  const auto files = numbers<uint32_t>(kFiles, ValueType::kUint32, total);
+  const auto offsets = numbers<uint64_t>(kOffsets, ValueType::kUint64, total);
+  std::vector<std::vector<TensorPlace>> places;
+  size_t next = 0;
+  for (const uint32_t count : counts) {
+    places.emplace_back();
+    for (const size_t end = next + count; next < end; ++next)
+      places.back().push_back({files[next], offsets[next]});
+  }
   return places;
 }
 
@@ -115,7 +124,7 @@ std::vector<T> GgufMetadata::numbers(const char* key, ValueType type, uint64_t c
   const MetadataEntry& entry = at(key);
   Reader reader = value(entry);
   if (entry.type != ValueType::kArray || entry.array.type != type || entry.array.count != count)
-    reader.fail(std::string("is not an array of ") + type_name(type) + " with one for each tensor");
+    reader.fail("is not an array of " + std::to_string(count) + " values of the type " + type_name(type));
   reader.array_header();
   std::vector<T> found(count);
   reader.numbers(std::span<T>(found), "an array");

@@ -59,7 +59,7 @@ class GgufMetadata {
   void read();
   void read_entries(Reader& reader, uint64_t count);
   uint64_t alignment() const;
-  std::vector<TensorPlace> places(uint64_t num_tensors) const;
+  std::vector<std::vector<TensorPlace>> places(uint64_t num_tensors) const;
   template <typename T>
   std::vector<T> numbers(const char* key, ValueType type, uint64_t count) const;
 

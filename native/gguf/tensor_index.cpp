@@ -42,14 +42,14 @@ TensorEntry read_entry(Reader& reader, uint64_t number) {
   tensor.shape = read_shape(reader);
   tensor.type = static_cast<TensorType>(reader.number<uint32_t>("the type"));
   tensor.num_bytes = tensor_bytes(tensor, reader);
-  tensor.offset = reader.number<uint64_t>("the offset");
+  tensor.places = {{0, reader.number<uint64_t>("the offset")}};
   return tensor;
 }
 
 }  // namespace
 
 TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size,
-                         std::span<const TensorPlace> places) {
+                         std::span<const std::vector<TensorPlace>> places) {
   for (uint64_t i = 0; i < count; ++i) {
     entries_.push_back(read_entry(reader, i));
     if (!index_.emplace(entries_.back().name, i).second) reader.fail("appears twice");
@@ -63,45 +63,49 @@ TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uin
 void TensorIndex::place(uint64_t data_begin, uint64_t alignment, uint64_t file_size) {
   const uint64_t data_size = file_size > data_begin ? file_size - data_begin : 0;
   for (TensorEntry& tensor : entries_) {
-    if (tensor.file != 0) continue;
+    if (tensor.places.front().file != 0) continue;
+    uint64_t& begin = tensor.places.front().offset;
     const std::string where = "tensor " + quoted(tensor.name) + ": ";
-    const std::string offset = std::to_string(tensor.offset);
-    if (tensor.offset % alignment != 0)
+    const std::string offset = std::to_string(begin);
+    if (begin % alignment != 0)
       throw Error(where + "its offset " + offset + " is not a multiple of the alignment " +
                   std::to_string(alignment));
-    if (tensor.offset > data_size || tensor.num_bytes > data_size - tensor.offset)
+    if (begin > data_size || tensor.num_bytes > data_size - begin)
       throw Error(where + "its " + std::to_string(tensor.num_bytes) + " bytes at offset " + offset +
                   " reach beyond the end of the file, which has " + std::to_string(data_size) +
                   " bytes of tensor data");
-    tensor.offset += data_begin;
+    begin += data_begin;
   }
 }
 
-void TensorIndex::place_elsewhere(std::span<const TensorPlace> places) {
+void TensorIndex::place_elsewhere(std::span<const std::vector<TensorPlace>> places) {
   for (size_t i = 0; i < places.size(); ++i) {
     TensorEntry& tensor = entries_[i];
-    const TensorPlace& place = places[i];
-    if (place.file == 0) continue;
+    const size_t count = places[i].size();
     const std::string where = "tensor " + quoted(tensor.name) + ": ";
+    if (count == 1 && places[i].front().file == 0) continue;
+    if (count != 1 && (tensor.shape.size() != 3 || count != static_cast<size_t>(tensor.shape[2])))
+      throw Error(where + "its data cannot lie in " + std::to_string(count) + " places");
     if (!is_float(tensor.type)) throw Error(where + type_name(tensor.type) + " cannot lie in another file");
     const auto bytes = static_cast<uint64_t>(type_traits(tensor.type)->block_bytes);
-    if (place.offset % bytes != 0 || place.offset > UINT64_MAX - tensor.num_bytes)
-      throw Error(where + "its data cannot lie at " + std::to_string(place.offset));
-    tensor.file = place.file;
-    tensor.offset = place.offset;
+    for (const TensorPlace& place : places[i])
+      if (place.file == 0 || place.offset % bytes != 0 || place.offset > UINT64_MAX - tensor.num_bytes)
+        throw Error(where + "its data cannot lie at " + std::to_string(place.offset));
+    tensor.places = places[i];
   }
 }
 
 void TensorIndex::check_overlaps() const {
-  std::vector<const TensorEntry*> placed;
-  for (const TensorEntry& tensor : entries_) placed.push_back(&tensor);
-  std::sort(placed.begin(), placed.end(), [](const TensorEntry* a, const TensorEntry* b) {
-    return std::tuple(a->file, a->offset, a->num_bytes) < std::tuple(b->file, b->offset, b->num_bytes);
-  });
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t, const TensorEntry*>> placed;
+  for (const TensorEntry& tensor : entries_)
+    for (const TensorPlace& place : tensor.places)
+      placed.emplace_back(place.file, place.offset, tensor.place_bytes(), &tensor);
+  std::sort(placed.begin(), placed.end());
   for (size_t i = 1; i < placed.size(); ++i) {
-    const TensorEntry &before = *placed[i - 1], &tensor = *placed[i];
-    if (before.file == tensor.file && before.offset + before.num_bytes > tensor.offset)
-      throw Error("tensor " + quoted(tensor.name) + ": its data overlaps that of " + quoted(before.name));
+    const auto& [last_file, last, bytes, before] = placed[i - 1];
+    const auto& [file, offset, _, tensor] = placed[i];
+    if (last_file == file && last + bytes > offset)
+      throw Error("tensor " + quoted(tensor->name) + ": its data overlaps that of " + quoted(before->name));
   }
 }
 

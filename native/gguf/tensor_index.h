@@ -14,29 +14,31 @@
 
 namespace puna {
 
-struct TensorEntry {
-  std::string name;            // valid UTF-8
-  TensorType type;             // perhaps one without traits
-  std::vector<int64_t> shape;  // fastest first; all >= 1
-  uint32_t file;               // that the data lie in: 0: this one; else one that comes with it
-  uint64_t offset;     // of the data, from the start of that file; a multiple of at least 8 in this one
-  uint64_t num_bytes;  // 0 if the type is unknown
+// Where data of a tensor lie.
+struct TensorPlace {
+  uint32_t file;    // 0: the index's own; else one that comes with it
+  uint64_t offset;  // from the start of that file; a multiple of at least 8 in the index's own
 };
 
-// Where the data of a tensor lie that are in another file.
-struct TensorPlace {
-  uint32_t file;  // 0: in this file, after all
-  uint64_t offset;
+struct TensorEntry {
+  std::string name;                 // valid UTF-8
+  TensorType type;                  // perhaps one without traits
+  std::vector<int64_t> shape;       // fastest first; all >= 1
+  std::vector<TensorPlace> places;  // one, or as many as the tensor has matrices, which lie apart then
+  uint64_t num_bytes;               // of all of it; 0 if the type is unknown
+
+  uint64_t place_bytes() const { return num_bytes / places.size(); }
 };
 
 class TensorIndex {
  public:
   TensorIndex() = default;
-  // Reads `count` entries, the last thing before the data. places: of all of them, or empty: all are in this
-  // file. Error unless every tensor has a name of its own, a shape, and data that lies within the file and in
-  // no other's; whether data in other files lies within them is not looked at.
+  // Reads `count` entries, the last thing before the data. places: of all of them (file 0: where the entry
+  // says), or empty: all are in this file. Error unless every tensor has a name of its own, a shape, and data
+  // that lies within the file and in no other's; whether data in other files lies within them is not looked
+  // at.
   TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size,
-              std::span<const TensorPlace> places);
+              std::span<const std::vector<TensorPlace>> places);
 
   // Leaves the tensors that have a new name here, by their names; the others cannot be found any more. Error
   // if two of them get the same name.
@@ -48,7 +50,7 @@ class TensorIndex {
 
  private:
   void place(uint64_t data_begin, uint64_t alignment, uint64_t file_size);
-  void place_elsewhere(std::span<const TensorPlace> places);
+  void place_elsewhere(std::span<const std::vector<TensorPlace>> places);
   void check_overlaps() const;
 
   std::vector<TensorEntry> entries_;

@@ -69,11 +69,13 @@ struct Weight {
 struct WeightStack {
   Weight first;
   int64_t count;
-  size_t stride;  // bytes from one to the next
+  size_t stride;                          // bytes from one to the next, where they lie together
+  const uint8_t* const* apart = nullptr;  // else where each begins, its first row perhaps before `first`'s
 
   Weight at(int64_t i) const {
     Weight weight = first;
-    weight.data += static_cast<size_t>(i) * stride;
+    weight.data +=
+        apart == nullptr ? static_cast<ptrdiff_t>(static_cast<size_t>(i) * stride) : apart[i] - apart[0];
     return weight;
   }
 };

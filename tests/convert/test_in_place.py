@@ -19,6 +19,7 @@ from puna.gguf import GgufError, GgufFile
 from puna.gguf.writer import NewTensor, array, string, write_header
 from tests.convert.converting import convert, files_in
 from tests.convert.directories import DIRECTORIES, random_weights, write_directory
+from tests.convert.models import recorded
 from tests.forward import all_logits, load_file
 
 pytestmark = pytest.mark.native
@@ -63,6 +64,24 @@ def test_what_is_the_same_is_not_copied(tmp_path: Path):
     with gguf_file(tmp_path / "header.gguf", directory) as file:
         data = min(t.offset for t in file.tensors.values() if len(t.shape) == 1)
         assert (tmp_path / "header.gguf").stat().st_size - data <= vectors + 32 * len(file.tensors)
+
+
+@pytest.mark.parametrize("name", ["granitemoe", "qwen35moe", "lfm2moe"])
+def test_experts_lie_where_they_are(name: str, tmp_path: Path):
+    """Each in a tensor of its own, or all in one with gates and what they gate."""
+    directory = recorded.write(tmp_path / "in", recorded.RECORDED[name])
+    make(directory, tmp_path / "header.gguf")
+    convert(convert_safetensors, files_in(directory), tmp_path / "whole.gguf")
+    with GgufFile(tmp_path / "whole.gguf") as whole, gguf_file(tmp_path / "header.gguf", directory) as file:
+        experts = sum(tensor.num_bytes for tensor in whole.tensors.values() if "_exps" in tensor.name)
+        saved = (tmp_path / "whole.gguf").stat().st_size - (tmp_path / "header.gguf").stat().st_size
+        assert saved > experts
+        for tensor in whole.tensors:
+            np.testing.assert_array_equal(file.data(tensor), whole.data(tensor))
+            np.testing.assert_array_equal(file.dequantize(tensor), whole.dequantize(tensor))
+    with closing(CpuBackend()) as backend, opened(tmp_path / "header.gguf", directory) as source:
+        expected = all_logits(load_file(backend, tmp_path / "whole.gguf"), TOKENS)
+        np.testing.assert_array_equal(all_logits(backend.load(source), TOKENS), expected)
 
 
 @contextmanager
@@ -121,22 +140,28 @@ def test_a_file_that_is_cut_short_while_it_is_used(tmp_path: Path):
 
 
 HOSTILE = {
-    "too few": ([1], [64], "one for each tensor"),
-    "odd": ([1, 0], [65, 0], "cannot lie at 65"),
-    "huge": ([1, 0], [2**64 - 4, 0], "cannot lie at"),
-    "another file": ([7, 0], [64, 0], "a file that is not there"),
+    "too few": ([1, 1], [1], [64], "is not an array of 2 values"),
+    "odd": ([1, 1], [1, 0], [65, 0], "cannot lie at 65"),
+    "huge": ([1, 1], [1, 0], [2**64 - 4, 0], "cannot lie at"),
+    "another file": ([1, 1], [7, 0], [64, 0], "a file that is not there"),
+    "none": ([0, 1], [0], [0], "cannot lie in 0 places"),
+    "two for a vector": ([2, 1], [1, 1, 0], [64, 72, 0], "cannot lie in 2 places"),
+    "half here": ([1, 2], [0, 1, 0], [0, 64, 80], "cannot lie at 80"),
+    "overlapping": ([1, 2], [0, 1, 1], [0, 64, 72], "overlaps that of"),
+    "very many": ([1, 2**32 - 1], [0, 1], [0, 64], "is not an array of 4294967296 values"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_places(case: str, tmp_path: Path):
-    files, offsets, message = HOSTILE[case]
+    places, files, offsets, message = HOSTILE[case]
     metadata = {
         "general.architecture": string("llama"),
+        "puna.tensors.places": array("uint32", places),
         "puna.tensors.file": array("uint32", files),
         "puna.tensors.offset": array("uint64", offsets),
     }
-    tensors = [NewTensor("a", "F32", (4,)), NewTensor("b", "F32", (4,))]
+    tensors = [NewTensor("a", "F32", (4,)), NewTensor("b", "F32", (2, 2, 2))]
     with (tmp_path / "header.gguf").open("w+b") as file:
         write_header(file, metadata, tensors)
     with pytest.raises(GgufError, match=message):

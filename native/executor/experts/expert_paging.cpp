@@ -54,9 +54,8 @@ void ExpertPaging::advise(const Plan& plan, bool is_random) const {
     const auto* experts = std::get_if<ExpertStage>(&stage);
     if (experts == nullptr) continue;
     for (const ExpertWeights* part : {&experts->layer->gate, &experts->layer->up, &experts->layer->down})
-      expect_random_reads(
-          part->stack.first.data,
-          part->stack.stride * static_cast<size_t>(part->stack.count - 1) + matrix_bytes(*part), is_random);
+      for (int64_t i = 0; i < part->stack.count; ++i)
+        expect_random_reads(part->stack.at(i).data, matrix_bytes(*part), is_random);
   }
 }
 
