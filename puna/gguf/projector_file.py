@@ -20,6 +20,8 @@ _KINDS = ("clip.projector_type", "clip.vision.projector_type", "clip.audio.proje
 _OF_IMAGES = ("v.", "mm.")
 _PATCHES = "v.patch_embed.weight"
 _OF_THREE = re.compile(r"(v\.blk\.\d+\.attn_)([qkv])(\.\w+)")
+_MOST_GROWTH = 4
+"""Blocks would become several times as large, where llama.cpp has floats."""
 _FIRST = Dialect(kind="mlp", floats=())
 """Of the first LLaVA models, whose projectors do not say what they are."""
 
@@ -44,6 +46,10 @@ def write_projector(file: GgufFile, output: BinaryIO) -> None:
         values = clip_values(metadata, dialect)
     _check(file.name, found)
     parts = [part for tensor in found for part in _parts(file, tensor, dialect)]
+    if sum(part.tensor.num_bytes for part in parts) > _MOST_GROWTH * sum(
+        tensor.num_bytes for tensor in found
+    ):
+        raise GgufError(f"{file.name}: its projector would grow more than {_MOST_GROWTH}-fold")
     zeros = [NewTensor(name, "F32", (_length(metadata, key),)) for name, key in dialect.zeros.items()]
     layout = write_header(output, values, [*(part.tensor for part in parts), *zeros])  # zeros are not written
     for part, offset in zip(parts, layout.offsets, strict=False):

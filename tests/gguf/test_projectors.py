@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,18 @@ def test_what_has_none_is_told_so(
 ):
     with pytest.raises(GgufError, match=text):
         taken_out(published(tmp_path / "m", architecture, tensors))
+
+
+def test_nothing_becomes_many_times_as_large(tmp_path: Path):
+    """Of what has to be floats for llama.cpp, Ollama publishes no blocks."""
+    tensors = {
+        "v.patch_embedding.weight": numbers(2, 3, 14, 14),
+        "v.position_embedding.weight": np.zeros((256, 32), np.float32),
+    }
+    path = published(tmp_path / "gemma3.gguf", "gemma3", tensors)
+    content = path.read_bytes()
+    f32, q4_0 = (struct.pack("<QQI", 32, 256, kind) for kind in (0, 2))
+    assert content.count(f32) == 1
+    path.write_bytes(content.replace(f32, q4_0))
+    with pytest.raises(GgufError, match="its projector would grow more than 4-fold"):
+        taken_out(path)

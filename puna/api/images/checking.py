@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 
 from puna.api.errors import ApiError
 from puna.api.images.headers import Kind, read_header
+from puna.api.images.png_data import check_png_data
 from puna.daemon.images import ImageConverter
 from puna.worker.images.messages import ImageError
 
@@ -22,6 +24,7 @@ _MOST_PLACES = 64
 async def prepared_images(images: Sequence[bytes], converter: ImageConverter) -> list[bytes]:
     """Those of a request, as llama.cpp reads them. ApiError (400)."""
     kinds = _check(images)
+    await asyncio.to_thread(_check_pngs, images, kinds)
     prepared = list(images)
     webps = [number for number, kind in enumerate(kinds) if kind == "webp"]
     if webps:
@@ -53,6 +56,19 @@ def check_places(images: Sequence[bytes], prompts: Iterable[Sequence[int]], num_
     _check_pixels(num_pixels)
 
 
+def _check_pngs(images: Sequence[bytes], kinds: Sequence[Kind]) -> None:
+    for number, (image, kind) in enumerate(zip(images, kinds, strict=True)):
+        if kind == "png":
+            try:
+                check_png_data(image)
+            except ImageError as error:
+                raise _invalid(number, error) from error
+
+
+def _invalid(number: int, error: ImageError) -> ApiError:
+    return ApiError(400, f"invalid image input: images[{number}]: {error}")
+
+
 def _check_bytes(num_bytes: int) -> None:
     if num_bytes > _MOST_BYTES:
         raise ApiError(400, f"the images have more than {_MOST_BYTES >> 20} MiB together")
@@ -69,7 +85,7 @@ def _check(images: Sequence[bytes]) -> list[Kind]:
         try:
             kind, width, height = read_header(image)
         except ImageError as error:
-            raise ApiError(400, f"invalid image input: images[{number}]: {error}") from error
+            raise _invalid(number, error) from error
         if max(width, height) > _LONGEST_SIDE or width * height > _MOST_PIXELS:
             most = f"{_MOST_PIXELS >> 20} megapixels, {_LONGEST_SIDE} on a side"
             raise ApiError(

@@ -14,7 +14,8 @@ from puna.worker.text.limits import Limits, limit_process, processor_time
 
 log = logging.getLogger(__name__)
 
-LIMITS = Limits(memory_bytes=1 << 30, file_bytes=0)
+LIMITS = Limits(memory_bytes=3 << 29, file_bytes=0)
+"""An image of 64 megapixels takes 1 GiB, and what it comes and goes as twice 48 MiB each."""
 CPU_S = 30.0
 """For one image: 64 megapixels take a sixth of it."""
 _MOST_PNG_BYTES = 48 << 20
