@@ -131,7 +131,7 @@ def test_what_does_not_fit_or_cannot_be_decoded_is_400(client: httpx.Client):
     body = {"model": "seer", "prompt": "ab", "raw": True, "images": [image("red")] * 3}
     response = client.post("/api/generate", json={**body, "options": {"num_ctx": 12}})
     assert (response.status_code, "14 tokens with its images" in response.text) == (400, True), response.text
-    broken = base64.b64encode(b"GIF89a\1\0\1\0").decode()
+    broken = base64.b64encode(b"\xff\xd8\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0").decode()
     response = client.post("/api/generate", json={**body, "images": [broken]})
     assert (response.status_code, "Failed to load image" in response.text) == (400, True), response.text
     assert generate(client, image("red"))["done"]
