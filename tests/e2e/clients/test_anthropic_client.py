@@ -11,11 +11,7 @@ import anthropic
 import pytest
 from pydantic import BaseModel
 
-from puna.registry import ModelName, Store
-from puna.registry.creation.from_gguf import create_from_gguf
-from tests.descriptions import SMOLLM2_WEIGHTS
-from tests.e2e.clients.tool_model import write_tool_model
-from tests.e2e.launching import address_of, launch
+from tests.e2e.clients.tool_model import serving_tool_model
 
 pytestmark = pytest.mark.e2e
 
@@ -45,20 +41,8 @@ class Person(BaseModel):
 
 @pytest.fixture(scope="module")
 def url(smollm2_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("anthropic")
-    store = Store(directory / "models")
-    path = directory / "caller.gguf"
-    write_tool_model(smollm2_path, path)
-    digest = store.add_blob([path.read_bytes()])
-    path.unlink()
-    create_from_gguf(store, ModelName.parse(MODEL), digest, SMOLLM2_WEIGHTS)
-    daemon = launch(store.root, PUNA_KV_DISK="0")
-    try:
-        yield f"http://{address_of(daemon)}"
-    finally:
-        daemon.terminate()
-        daemon.wait(timeout=30)
-        daemon.stderr.close()
+    with serving_tool_model(smollm2_path, tmp_path_factory.mktemp("anthropic"), MODEL) as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import gguf
 
 from benchmarks.weights.variants import copy_metadata
+from puna.registry import ModelName, Store
+from puna.registry.creation.from_gguf import create_from_gguf
 from tests.api.ggufs import CALLING
+from tests.descriptions import SMOLLM2_WEIGHTS
+from tests.e2e.launching import address_of, launch
 
 
-def write_tool_model(smollm2: Path, target: Path) -> None:
-    """smollm2: the model's own file."""
-    write_with_template(smollm2, target, "llama", CALLING)
+@contextmanager
+def serving_tool_model(smollm2: Path, directory: Path, name: str) -> Iterator[str]:
+    """The URL of a daemon whose store has the model. smollm2: its own file."""
+    store = Store(directory / "models")
+    path = directory / "caller.gguf"
+    write_with_template(smollm2, path, "llama", CALLING)
+    digest = store.add_blob([path.read_bytes()])
+    path.unlink()
+    create_from_gguf(store, ModelName.parse(name), digest, SMOLLM2_WEIGHTS)
+    daemon = launch(store.root, PUNA_KV_DISK="0")
+    try:
+        yield f"http://{address_of(daemon)}"
+    finally:
+        daemon.terminate()
+        daemon.wait(timeout=30)
+        daemon.stderr.close()
 
 
 def write_with_template(source: Path, target: Path, architecture: str, template: str) -> None:
