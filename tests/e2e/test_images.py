@@ -6,8 +6,10 @@ import base64
 import io
 import os
 import signal
+import struct
 import subprocess
 import threading
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,7 +133,11 @@ def test_what_does_not_fit_or_cannot_be_decoded_is_400(client: httpx.Client):
     body = {"model": "seer", "prompt": "ab", "raw": True, "images": [image("red")] * 3}
     response = client.post("/api/generate", json={**body, "options": {"num_ctx": 12}})
     assert (response.status_code, "14 tokens with its images" in response.text) == (400, True), response.text
-    broken = base64.b64encode(b"\xff\xd8\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0").decode()
+    nothing = zlib.compress(b"")
+    data = (
+        struct.pack(">I4s", len(nothing), b"IDAT") + nothing + bytes(4) + struct.pack(">I4sI", 0, b"IEND", 0)
+    )
+    broken = base64.b64encode(base64.b64decode(image("red"))[:33] + data).decode()
     response = client.post("/api/generate", json={**body, "images": [broken]})
     assert (response.status_code, "Failed to load image" in response.text) == (400, True), response.text
     assert generate(client, image("red"))["done"]
