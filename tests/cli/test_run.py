@@ -109,7 +109,8 @@ def test_images_in_prompts(server, puna, tmp_path, prompt, text):
     path = tmp_path / "x.PNG"
     path.write_bytes(b"\x89PNG\r\n\x1a\n")
     prompt = prompt.format(path=path)
-    puna("run", "m", prompt)
+    warning = "Warning: this model takes no PNG: "
+    assert (warning in puna("run", "m", prompt).err) == (text is not None)
     server.answers["POST", "/api/show"] = {"capabilities": ["completion", "vision"]}
     puna("run", "m", prompt)
     blind, seeing = server.bodies("/api/generate")

@@ -16,45 +16,46 @@ _MAX_BYTES = 100 << 20
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF")  # JPEG, PNG; WebP and WAV
 
 
-def can_attach(capabilities: Sequence[str]) -> bool:
-    """Whether the model sees or hears."""
-    return any(capability in capabilities for capability in _SUFFIXES)
-
-
 def attach_files(text: str, capabilities: Sequence[str]) -> tuple[str, list[str]]:
     """(text without the paths, the files' contents in Base64), for what the model sees or hears.
 
     A path begins with `/`, `./`, `../` or `~/`, and may be quoted or have its blanks escaped, as terminals
-    write it when a file is dropped there. What names no file stays text. Raises CliError for files that
-    cannot be sent.
+    write it when a file is dropped there. What names no file stays text, and so, with a warning, does what the
+    model neither sees nor hears. Raises CliError for files that cannot be sent.
     """
-    if (pattern := _pattern(capabilities)) is None:
-        return text, []
+    known = _suffixes(capabilities)
     contents = []
 
     def attach(match: re.Match[str]) -> str:
         path = Path(match[2] or re.sub(r"\\(.)", r"\1", match[3])).expanduser()
         if not path.is_file():
             return match[0]
+        if path.suffix[1:].lower() not in known:
+            print(
+                f"Warning: this model takes no {path.suffix[1:].upper()}: '{one_line(str(path))}' stays text",
+                file=sys.stderr,
+            )
+            return match[0]
         contents.append(_read(path))
         print(f"Added image '{one_line(str(path))}'", file=sys.stderr)
         return ""
 
-    text = pattern.sub(attach, text)
+    text = _paths(_suffixes(tuple(_SUFFIXES))).sub(attach, text)
     return (text.strip(), contents) if contents else (text, [])
 
 
 def starts_with_file(text: str, capabilities: Sequence[str]) -> bool:
     """Whether what looks like a command is the path of a file to attach."""
-    pattern = _pattern(capabilities)
-    return pattern is not None and pattern.match(text) is not None
+    known = _suffixes(capabilities)
+    return bool(known) and _paths(known).match(text) is not None
 
 
-def _pattern(capabilities: Sequence[str]) -> re.Pattern[str] | None:
+def _suffixes(capabilities: Sequence[str]) -> list[str]:
+    return [suffix for kind, known in _SUFFIXES.items() if kind in capabilities for suffix in known]
+
+
+def _paths(suffixes: Sequence[str]) -> re.Pattern[str]:
     """Group 1: the quote, if there is one; group 2: the path between quotes; group 3: the path without."""
-    suffixes = [suffix for kind, known in _SUFFIXES.items() if kind in capabilities for suffix in known]
-    if not suffixes:
-        return None
     start, end = r"(?:\.{1,2}/|~/|/)", rf"\.(?i:{'|'.join(suffixes)})"
     quoted = rf"(['\"])({start}(?:(?!\1).)*?{end})\1"
     return re.compile(rf"(?<!\S)(?:{quoted}|({start}(?:\\.|\S)*?{end})(?!\w))")
