@@ -20,8 +20,8 @@ def attach_files(text: str, capabilities: Sequence[str]) -> tuple[str, list[str]
     """(text without the paths, the files' contents in Base64), for what the model sees or hears.
 
     A path begins with `/`, `./`, `../` or `~/`, and may be quoted or have its blanks escaped, as terminals
-    write it when a file is dropped there. What names no file stays text, and so, with a warning, does what the
-    model neither sees nor hears. Raises CliError for files that cannot be sent.
+    write it when a file is dropped there. What names no file stays text, and so, with a warning, does what
+    the model neither sees nor hears. Raises CliError for files that cannot be sent.
     """
     known = _suffixes(capabilities)
     contents = []
