@@ -1,5 +1,7 @@
 #include "gguf/gguf_file.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace puna {
@@ -62,7 +64,7 @@ Weight GgufFile::weight(std::string_view name) const {
   const TensorEntry& entry = known_type(name);
   const int64_t cols = row_values(entry);
   const int64_t rows = num_values(entry) / cols;
-  if (entry.shape.size() > 1 && rows != entry.shape[1])
+  if (entry.shape.size() > 1 && rows != *std::max_element(entry.shape.begin() + 1, entry.shape.end()))
     throw Error("tensor " + quoted(name) + ": has more than two dimensions");
   return {entry.type, data(entry), rows, cols,
           static_cast<size_t>(entry.num_bytes) / static_cast<size_t>(rows)};

@@ -134,12 +134,16 @@ void activate(Activation activation, const float* x, int64_t n, float* out) {
     case Activation::kTanh:
       return all([](f32x16 v) { return tanh(v); });
     case Activation::kSwigluOai:
+    case Activation::kSiluLimited:
+    case Activation::kLimitedSilu:
       break;
   }
 }
 
-void glu(Activation activation, const float* gate, const float* up, int64_t n, float* out) {
-  switch (activation) {
+void glu(Gating gating, const float* gate, const float* up, int64_t n, float* out) {
+  const f32x16 limit = splat(gating.limit);
+  const auto within = [=](f32x16 x) { return max(min(x, limit), -limit); };
+  switch (gating.activation) {
     case Activation::kSilu:
       map(gate, up, n, out, [](f32x16 g, f32x16 u) { return silu(g) * u; });
       break;
@@ -151,6 +155,12 @@ void glu(Activation activation, const float* gate, const float* up, int64_t n, f
       break;
     case Activation::kSwigluOai:
       map(gate, up, n, out, [](f32x16 g, f32x16 u) { return swiglu_oai(g, u); });
+      break;
+    case Activation::kSiluLimited:
+      map(gate, up, n, out, [=](f32x16 g, f32x16 u) { return min(silu(g), limit) * within(u); });
+      break;
+    case Activation::kLimitedSilu:
+      map(gate, up, n, out, [=](f32x16 g, f32x16 u) { return silu(min(g, limit)) * within(u); });
       break;
     case Activation::kSigmoid:
     case Activation::kSoftplus:

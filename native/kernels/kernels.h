@@ -13,7 +13,24 @@ namespace puna {
 
 inline constexpr int kRowTile = 16;  // weight rows that a linear kernel handles together
 
-enum class Activation : int { kSilu, kGelu, kRelu, kSwigluOai, kSigmoid, kSoftplus, kReluSquared, kTanh };
+enum class Activation : int {
+  kSilu,
+  kGelu,
+  kRelu,
+  kSwigluOai,
+  kSiluLimited,  // what SiLU gives is at most the limit
+  kLimitedSilu,  // what SiLU gets is
+  kSigmoid,
+  kSoftplus,
+  kReluSquared,
+  kTanh,
+};
+
+// How a gate multiplies. limit: of the two that have one, which also keeps `up` within it.
+struct Gating {
+  Activation activation;
+  float limit;
+};
 
 // x > 0: beta x + positive x^2, else beta x + negative (e^min(x, eps) - 1 - x).
 struct Xielu {
@@ -155,8 +172,11 @@ struct StateColumns {
   float* after;         // perhaps the same memory
 };
 
+inline constexpr int64_t kMaxStateRows = 512;
+
 struct DeltaNetArgs {
   StateColumns state;
+  bool decays_rows;                             // decay has a value for each row of the state, not one
   TokenRows<const float> q, k, v, decay, beta;  // the head's; v: of the columns
   TokenRows<float> out;                         // of the columns; may be nothing
   float scale;
@@ -247,10 +267,10 @@ struct Kernels {
   void (*rope_neox)(float* x, int64_t num_heads, int64_t head_dim, int64_t rotary_dim, const float* cos,
                     const float* sin);
   void (*l2_norm)(const float* x, float eps, int64_t n, float* out);
-  // Of one value: not swiglu_oai.
+  // Of one value: not swiglu_oai, nor what has a limit.
   void (*activate)(Activation activation, const float* x, int64_t n, float* out);
   // Not of sigmoid, softplus, relu_squared and tanh.
-  void (*glu)(Activation activation, const float* gate, const float* up, int64_t n, float* out);
+  void (*glu)(Gating gating, const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
   // The sum of `count` rows of x, each times its weight, in order: row rows[i] begins at x + rows[i] *
   // stride.

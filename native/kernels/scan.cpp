@@ -62,9 +62,9 @@ PUNA_INLINE void add_product(const Columns<kChunks>& s, const float* x, Sums<kCh
   });
 }
 
-// S = decay * S + x added^T; then outs += S^T y and, if kNext, next_sums += S^T next.
-template <bool kOut, bool kNext, int kChunks>
-PUNA_INLINE void update(const Columns<kChunks>& s, f32x16 decay, const float* x,
+// S = decay(row) * S + x added^T; then outs += S^T y and, if kNext, next_sums += S^T next.
+template <bool kOut, bool kNext, int kChunks, typename Decay>
+PUNA_INLINE void update(const Columns<kChunks>& s, Decay decay, const float* x,
                         const f32x16 (&added)[kChunks], const float* y, Sums<kChunks>& outs,
                         const float* next, Sums<kChunks>& next_sums) {
   const int64_t stride = state_stride(s.state.columns);
@@ -72,7 +72,7 @@ PUNA_INLINE void update(const Columns<kChunks>& s, f32x16 decay, const float* x,
     PUNA_UNROLL(2)
     for (int j = 0; j < kChunks; ++j) {
       const int64_t at = i * stride + j * kLanes;
-      const f32x16 v = fma(splat(x[i]), added[j], load(s.from + at) * decay);
+      const f32x16 v = fma(splat(x[i]), added[j], load(s.from + at) * decay(i));
       store(s.to + at, v);
       if constexpr (kOut) outs.of[n][j] = fma(splat(y[i]), v, outs.of[n][j]);
       if constexpr (kNext) next_sums.of[n][j] = fma(splat(next[i]), v, next_sums.of[n][j]);
@@ -85,21 +85,50 @@ PUNA_INLINE void prefetch_row(const float* row, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes) __builtin_prefetch(row + i);
 }
 
-template <bool kOut, bool kNext, int kChunks>
+// What a token's state decays by, and what it reads of the state before it.
+struct OneDecay {
+  f32x16 factor;
+  const float* key;
+
+  void take(const DeltaNetArgs& args, int64_t t) {
+    factor = exp(splat(*args.decay.of(t)));
+    key = args.k.of(t);
+  }
+  f32x16 of_row(int64_t) const { return factor; }
+  f32x16 of_read(f32x16 read) const { return factor * read; }
+};
+
+struct RowDecays {
+  alignas(64) float factors[kMaxStateRows];
+  alignas(64) float key[kMaxStateRows];  // times the factors
+
+  void take(const DeltaNetArgs& args, int64_t t) {
+    for (int64_t i = 0; i < args.state.rows; i += kLanes) {
+      const int64_t left = args.state.rows - i < kLanes ? args.state.rows - i : kLanes;
+      const f32x16 factor = exp(load_partial(args.decay.of(t) + i, left));
+      store(factors + i, factor);
+      store(key + i, factor * load_partial(args.k.of(t) + i, left));
+    }
+  }
+  f32x16 of_row(int64_t i) const { return splat(factors[i]); }
+  f32x16 of_read(f32x16 read) const { return read; }
+};
+
+template <bool kOut, bool kNext, int kChunks, typename Decay>
 PUNA_INLINE void take_delta_token(const DeltaNetArgs& args, Columns<kChunks>& s, int64_t t,
-                                  Sums<kChunks>& reads) {
+                                  const Decay& decay, const float* next_key, Sums<kChunks>& reads) {
   if constexpr (kNext) {
     prefetch_row(args.k.of(t + 2), args.state.rows);
     if (kOut) prefetch_row(args.q.of(t + 1), args.state.rows);
     prefetch_row(args.v.of(t + 1) + s.first, kChunks * kLanes);
   }
-  const f32x16 decay = exp(splat(*args.decay.of(t))), beta = splat(*args.beta.of(t));
+  const f32x16 beta = splat(*args.beta.of(t));
   f32x16 delta[kChunks];
   for (int j = 0; j < kChunks; ++j)
-    delta[j] = beta * (s.load_values(args.v.of(t), j) - decay * reads.total(j));
+    delta[j] = beta * (s.load_values(args.v.of(t), j) - decay.of_read(reads.total(j)));
   Sums<kChunks> outs, next;
-  update<kOut, kNext>(s, decay, args.k.of(t), delta, kOut ? args.q.of(t) : nullptr, outs,
-                      kNext ? args.k.of(t + 1) : nullptr, next);
+  const auto of_row = [&](int64_t i) __attribute__((always_inline)) { return decay.of_row(i); };
+  update<kOut, kNext>(s, of_row, args.k.of(t), delta, kOut ? args.q.of(t) : nullptr, outs, next_key, next);
   if constexpr (kOut)
     for (int j = 0; j < kChunks; ++j) s.store_values(args.out.of(t), j, outs.total(j) * args.scale);
   reads = next;
@@ -107,14 +136,28 @@ PUNA_INLINE void take_delta_token(const DeltaNetArgs& args, Columns<kChunks>& s,
 }
 
 // While a token changes the state, what the next one reads of it is summed up.
-template <bool kOut, int kChunks>
+template <typename Decay, bool kOut, int kChunks>
 void delta_net_columns(const DeltaNetArgs& args, int64_t first) {
   Columns<kChunks> s(args.state, first);
   Sums<kChunks> reads;
-  add_product(s, args.k.of(0), reads);
+  Decay decays[2];  // of a token and of the next one, in turn
+  decays[0].take(args, 0);
+  add_product(s, decays[0].key, reads);
   const int64_t last = args.state.num_tokens - 1;
-  for (int64_t t = 0; t < last; ++t) take_delta_token<kOut, true>(args, s, t, reads);
-  take_delta_token<kOut, false>(args, s, last, reads);
+  for (int64_t t = 0; t < last; ++t) {
+    Decay& next = decays[(t + 1) % 2];
+    next.take(args, t + 1);
+    take_delta_token<kOut, true>(args, s, t, decays[t % 2], next.key, reads);
+  }
+  take_delta_token<kOut, false>(args, s, last, decays[last % 2], nullptr, reads);
+}
+
+template <typename Decay, int kChunks>
+void delta_net_chunk(const DeltaNetArgs& args, int64_t first) {
+  if (args.out.data != nullptr)
+    delta_net_columns<Decay, true, kChunks>(args, first);
+  else
+    delta_net_columns<Decay, false, kChunks>(args, first);
 }
 
 template <bool kOut, int kChunks>
@@ -131,7 +174,8 @@ void selective_scan_columns(const SelectiveScanArgs& args, int64_t first) {
       added[j] = x[j] * dt;
     }
     Sums<kChunks> outs, none;
-    update<kOut, false>(s, decay, args.b.of(t), added, kOut ? args.c.of(t) : nullptr, outs, nullptr, none);
+    const auto of_row = [=](int64_t) __attribute__((always_inline)) { return decay; };
+    update<kOut, false>(s, of_row, args.b.of(t), added, kOut ? args.c.of(t) : nullptr, outs, nullptr, none);
     if constexpr (kOut)
       for (int j = 0; j < kChunks; ++j)
         s.store_values(args.out.of(t), j, fma(splat(args.d), x[j], outs.total(j)));
@@ -181,10 +225,10 @@ PUNA_INLINE void for_columns(Args args, Function scan) {
 
 void delta_net(const DeltaNetArgs& args) {
   for_columns(args, [](const DeltaNetArgs& all, int64_t first, auto chunks) {
-    if (all.out.data != nullptr)
-      delta_net_columns<true, chunks()>(all, first);
+    if (all.decays_rows)
+      delta_net_chunk<RowDecays, chunks()>(all, first);
     else
-      delta_net_columns<false, chunks()>(all, first);
+      delta_net_chunk<OneDecay, chunks()>(all, first);
   });
 }
 

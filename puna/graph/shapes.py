@@ -50,12 +50,13 @@ class Shapes:
         return math.prod(self.tensors[tensor].shape)
 
     def _shape(self, tensor: str, dimensions: int) -> tuple[int, ...]:
-        """With as many trailing ones as it takes to have so many dimensions."""
+        """With as many more ones, or fewer behind the first, as it takes to have so many dimensions."""
         if tensor not in self.tensors:
             raise GraphError(f"tensor {tensor} is missing")
         shape = self.tensors[tensor].shape
-        while len(shape) > dimensions and shape[-1] == 1:
-            shape = shape[:-1]
+        while len(shape) > dimensions and 1 in shape[1:]:
+            last = max(i for i, size in enumerate(shape) if i and size == 1)
+            shape = shape[:last] + shape[last + 1 :]
         shape += (1,) * (dimensions - len(shape))
         if len(shape) != dimensions:
             raise GraphError(

@@ -304,10 +304,10 @@ def causal_attention(
     return g.op(Linear(f"blk.{layer}.attn_output"), seen)
 
 
-def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:
-    """down(activation(gate(x)) * up(x)); suffix: "_shexp" for experts that all tokens share."""
+def gated(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "", limit: float = 0.0) -> Value:
+    """down(activation(gate(x)) * up(x)); suffix: "_shexp" for experts that all tokens share; limit: Glu's."""
     gate, up, down = (Linear(f"{block}.ffn_{part}{suffix}") for part in ("gate", "up", "down"))
-    return g.op(down, g.op(Glu(activation), g.op(gate, x), g.op(up, x)))
+    return g.op(down, g.op(Glu(activation, limit), g.op(gate, x), g.op(up, x)))
 
 
 def gated_as_one(g: Tracer, x: Value, block: str, activation: str, *, suffix: str = "") -> Value:

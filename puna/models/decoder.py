@@ -58,8 +58,11 @@ class Decoder(Stack, frozen=True, kw_only=True):
         return self.width // self.num_heads
 
     @classmethod
-    def read_layers(cls, p: Hyperparameters) -> list[Decoder]:
-        """Of each layer, where numbers of heads differ from layer to layer; some may have no heads at all."""
+    def read_layers(cls, p: Hyperparameters, *, has_own_values: bool = False) -> list[Decoder]:
+        """Of each layer, where numbers of heads differ from layer to layer; some may have no heads at all.
+
+        has_own_values: whether values may have another width than keys.
+        """
         stack = Stack.read(p)
         heads, kv_heads = (
             p.integers(f"attention.{name}", stack.num_blocks, maximum=1024)[: stack.num_layers]
@@ -68,7 +71,7 @@ class Decoder(Stack, frozen=True, kw_only=True):
         for layer, (num_heads, num_kv_heads) in enumerate(zip(heads, kv_heads, strict=True)):
             if num_heads % max(num_kv_heads, 1) or num_kv_heads > num_heads:
                 raise _cannot_share(p, f"layer {layer}: {num_heads}", num_kv_heads)
-        head_dim = _head_dim(p, stack, max(heads))
+        head_dim = _head_dim(p, stack, max(heads), has_own_values=has_own_values)
         return [
             cls(
                 **msgspec.structs.asdict(stack),
@@ -103,10 +106,10 @@ def _cannot_share(p: Hyperparameters, num_heads: str, num_kv_heads: int) -> Hype
     return HyperparameterError(f"{keys}: {num_heads} heads cannot be shared out over {num_kv_heads} KV heads")
 
 
-def _head_dim(p: Hyperparameters, stack: Stack, num_heads: int) -> int:
+def _head_dim(p: Hyperparameters, stack: Stack, num_heads: int, *, has_own_values: bool = False) -> int:
     head_dim = p.integer("attention.key_length", max(1, stack.width // max(num_heads, 1)), maximum=1024)
-    has_latents = p.has("attention.kv_lora_rank")
-    if not has_latents and p.integer("attention.value_length", head_dim) != head_dim:
+    has_own_values |= p.has("attention.kv_lora_rank")
+    if not has_own_values and p.integer("attention.value_length", head_dim) != head_dim:
         raise HyperparameterError(f"metadata {p.key('attention.value_length')} differs from the key length")
     return head_dim
 

@@ -9,6 +9,8 @@ from puna.graph.ops import Add, Moe
 from puna.models.blocks import Part, experts, gated, gated_as_one
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
 
+_LEAST_LIMIT = 1e-6  # as llama.cpp has it
+
 
 def mixture(
     g: Tracer, p: Hyperparameters, *, scores: str, normalized: bool, weighs_input: bool = False
@@ -49,6 +51,13 @@ def moe(p: Hyperparameters, block: str, *, scores: str, normalized: bool, num_us
         num_groups=p.integer("expert_group_count", 1, minimum=0) or 1,
         num_groups_used=p.integer("expert_group_used_count", 1, minimum=0) or 1,
     )
+
+
+def limits(p: Hyperparameters, name: str, num_layers: int) -> list[float]:
+    """What gates and what they multiply are kept within in each layer; 0: nothing."""
+    found = p.numbers(name, num_layers)
+    found = [p.number(name, 0.0)] * num_layers if found is None else found
+    return [limit if limit > _LEAST_LIMIT else 0.0 for limit in found]
 
 
 def _scores(p: Hyperparameters, default: str) -> str:

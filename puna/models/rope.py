@@ -29,13 +29,15 @@ def rope(
     *,
     base: float = 10000.0,
     suffix: str = "",
+    share: int = 1,
 ) -> Rope:
     """The rotation that a file describes; base: where it names none. suffix: of the keys, "_swa" for layers
-    with a window.
+    with a window. share: of the dimensions that the file names, one in so many is rotated.
 
     Frequencies that are not finite are left to the backend, which refuses them.
     """
-    dim, base = _rotary_dim(p, head_dim, suffix), p.number(f"rope.freq_base{suffix}", base)
+    dim = _rotary_dim(p, head_dim, suffix, share=share)
+    base = p.number(f"rope.freq_base{suffix}", base)
     inv_freq = _frequencies(p, dim, base)
     with np.errstate(all="ignore"):
         if freq_factors is not None:
@@ -52,13 +54,13 @@ def unscaled_rope(
     return Rope(head_dim, style=style, inv_freq=inv_freq.astype(np.float32))
 
 
-def _rotary_dim(p: Hyperparameters, head_dim: int, suffix: str = "") -> int:
+def _rotary_dim(p: Hyperparameters, head_dim: int, suffix: str = "", *, share: int = 1) -> int:
     name = f"rope.dimension_count{suffix}"
     default = min(head_dim, p.integer("rope.dimension_count", head_dim)) if suffix else head_dim
     dim = p.integer(name, default, maximum=head_dim)
-    if dim % 2:
-        raise HyperparameterError(f"metadata {p.key(name)} is {dim}, which is odd")
-    return dim
+    if dim % (2 * share):
+        raise HyperparameterError(f"metadata {p.key(name)} is {dim}, no multiple of {2 * share}")
+    return dim // share
 
 
 def _frequencies(p: Hyperparameters, dim: int, base: float) -> NDArray[np.float64]:

@@ -132,10 +132,14 @@ def choose_experts(
     return experts, weights * scale
 
 
-def gated(name: str, gate: Array, up: Array) -> Array:
+def gated(name: str, gate: Array, up: Array, limit: float = 0.0) -> Array:
     if name == "swiglu_oai":
         gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
         return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+    if name == "silu_limited":
+        return np.minimum(activation("silu", gate), limit) * np.clip(up, -limit, limit)
+    if name == "limited_silu":
+        return activation("silu", np.minimum(gate, limit)) * np.clip(up, -limit, limit)
     return activation(name, gate) * up
 
 
@@ -158,8 +162,9 @@ def short_conv(x: Array, weight: Array, bias: Array | None, function: str) -> Ar
 def gated_delta_net(
     q: Array, k: Array, v: Array, decay: Array, beta: Array, key_dim: int, scale: float, grouped: bool
 ) -> Array:
-    """Of one sequence from its beginning."""
-    heads = decay.shape[1]
+    """Of one sequence from its beginning. decay: of heads, or of each row of their states."""
+    heads = beta.shape[1]
+    decay = decay.reshape(len(q), heads, -1, 1)
     q, k, v = q.reshape(len(q), -1, key_dim), k.reshape(len(k), -1, key_dim), v.reshape(len(v), heads, -1)
     key_heads = q.shape[1]
     out = np.zeros_like(v)

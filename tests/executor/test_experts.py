@@ -36,6 +36,7 @@ class Layer:
     normalized: bool = True
     scale: float = 1.0
     activation: str = "silu"
+    limit: float = 0.0
     groups: tuple[int, int] = (1, 1)
     fused: bool = False
     gated: bool = True
@@ -73,7 +74,16 @@ class Layer:
         keys = ("num_used", "scores", "normalized", "scale", "weighs_input")
         attributes = {key: getattr(self, key) for key in keys}
         sizes = {"gated": int(self.gated), "num_groups": self.groups[0], "num_groups_used": self.groups[1]}
-        b.op("Moe", [x, logits], [out], tensors, activation=self.activation, **attributes, **sizes)
+        b.op(
+            "Moe",
+            [x, logits],
+            [out],
+            tensors,
+            activation=self.activation,
+            limit=self.limit,
+            **attributes,
+            **sizes,
+        )
         return out
 
     def expected(self, tensors: Tensors, x: NDArray[np.float32], logits: NDArray[np.float32]) -> NDArray:
@@ -101,7 +111,7 @@ class Layer:
             before, behind = (weight, 1) if self.weighs_input else (1, weight)
             gate, up = (product(f"ffn_{part}_exps", before * x[t]) for part in ("gate", "up"))
             f = self.activation
-            hidden = reference.gated(f, gate, up) if self.gated else reference.activation(f, up)
+            hidden = reference.gated(f, gate, up, self.limit) if self.gated else reference.activation(f, up)
             out[t] += behind * product("ffn_down_exps", hidden)
         return out
 
@@ -180,6 +190,7 @@ LAYERS = {
     "all used": Layer(num_used=EXPERTS, activation="gelu"),
     "gpt-oss": Layer(scores="chosen_softmax", normalized=False, activation="swiglu_oai", biased=True),
     "deepseek": Layer(scores="sigmoid", scale=2.5, choice_biased=True, groups=(4, 2)),
+    "limited": Layer(activation="silu_limited", limit=0.3),
     "gemma4": Layer(fused=True, activation="gelu", scaled=True),
     "llama4": Layer(scores="sigmoid", normalized=False, weighs_input=True),
     "fused biases": Layer(fused=True, biased=True),

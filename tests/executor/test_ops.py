@@ -97,16 +97,16 @@ def test_rms_norm_in_place(evaluate) -> None:
     np.testing.assert_allclose(evaluate([x], define, {"norm": weight}), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", "swiglu_oai"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "relu", "swiglu_oai", "silu_limited", "limited_silu"])
 def test_glu(evaluate, activation: str) -> None:
     gate, up = random(TOKENS, WIDTH, scale=8), random(TOKENS, WIDTH, seed=1)
 
     def define(b: ProgramBuilder, gate: int, up: int) -> tuple[int, int]:
         out = b.buffer(WIDTH)
-        b.op("Glu", [gate, up], [out], activation=activation)
+        b.op("Glu", [gate, up], [out], activation=activation, limit=0.5)
         return out, WIDTH
 
-    expected = reference.gated(activation, gate.astype(float), up.astype(float))
+    expected = reference.gated(activation, gate.astype(float), up.astype(float), limit=0.5)
     np.testing.assert_allclose(evaluate([gate, up], define), expected, rtol=2e-6, atol=1e-6)
 
 

@@ -75,15 +75,18 @@ def short_conv(channels: int, size: int, function: str, has_bias: bool) -> Case:
     )
 
 
-def gated_delta_net(key_heads: int, heads: int, key_dim: int, value_dim: int, grouped: bool) -> Case:
+def gated_delta_net(
+    key_heads: int, heads: int, key_dim: int, value_dim: int, *, grouped: bool, decays_rows: bool = False
+) -> Case:
     sizes = {"num_key_heads": key_heads, "num_value_heads": heads, "key_dim": key_dim, "value_dim": value_dim}
     q, k = (random(VOCABULARY, key_heads * key_dim, seed=i, scale=key_dim**-0.5) for i in range(2))
-    decay, beta = (abs(random(VOCABULARY, heads, seed=i)) for i in (3, 4))
+    decay = abs(random(VOCABULARY, heads * (key_dim if decays_rows else 1), seed=3))
+    beta = abs(random(VOCABULARY, heads, seed=4))
     return Case(
         "GatedDeltaNet",
         (q, k, random(VOCABULARY, heads * value_dim), -decay, beta / 3),
         (),
-        {**sizes, "scale": 0.25, "grouped": int(grouped)},
+        {**sizes, "scale": 0.25, "grouped": int(grouped), "decays_rows": int(decays_rows)},
         heads * value_dim,
         lambda *rows: reference.gated_delta_net(*rows, key_dim, 0.25, grouped),
     )
@@ -118,6 +121,7 @@ CASES = {
     "conv without a function": short_conv(48, 3, "none", has_bias=False),
     "delta net": gated_delta_net(2, 6, 19, 75, grouped=True),
     "delta net, interleaved": gated_delta_net(3, 6, 32, 16, grouped=False),
+    "delta net whose rows decay": gated_delta_net(3, 3, 19, 75, grouped=True, decays_rows=True),
     "scan": selective_scan(4, 40, 2, 21),
     "scan by channels": channel_scan(75, 13),
 }

@@ -226,4 +226,12 @@ DENSE = {
     "nanbeige-unbroken": Tiny(
         "nanbeige", tied=False, metadata={"num_loops": 2, "skip_loop_final_norm": True}
     ),
+    "talkie": Tiny(
+        "talkie",
+        layers=3,
+        tied=False,
+        output_norm="",
+        metadata={"logit_scale": 0.5},
+        layer_tensors=layers.talkie,
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.tiny.files import Tiny
-from tests.tiny.parts import EXPERTS, MULTIPLIERS
+from tests.tiny.parts import EXPERTS, LATENTS, MULTIPLIERS
 from tests.tiny.tensors import hybrid_layers
 
 DELTA_NET = {
@@ -161,4 +161,33 @@ HYBRIDS = {
         layer_tensors=hybrid_layers.jamba,
     ),
     "mamba2": Tiny("mamba2", layers=4, heads=0, metadata=MAMBA2, layer_tensors=hybrid_layers.mamba2),
+    "kimi-linear": Tiny(
+        "kimi-linear",
+        layers=4,
+        heads=3,
+        tied=False,
+        metadata=EXPERTS
+        | LATENTS
+        | {
+            "attention.head_count_kv": [0, 0, 1, 0],
+            "expert_gating_func": 2,
+            "expert_weights_scale": 2.5,
+            "kda.head_dim": 32,
+            "ssm.conv_kernel": 4,
+        },
+        layer_tensors=hybrid_layers.kimi_linear,
+        embedding_scale=3.0,
+    ),
+    "plamo2": Tiny(
+        "plamo2",
+        layers=4,
+        metadata=MAMBA2
+        | {
+            "attention.head_count": [0, 6, 0, 6],
+            "attention.head_count_kv": [0, 2, 0, 2],
+            "ssm.group_count": 0,
+        },
+        layer_tensors=hybrid_layers.plamo2,
+        embedding_scale=3.0,
+    ),
 }

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from tests.tiny.files import Tiny
-from tests.tiny.parts import EXPERTS, MULTIPLIERS, SHARED, YARN
+from tests.tiny.parts import EXPERTS, LATENTS, MULTIPLIERS, SHARED, YARN
 from tests.tiny.tensors import layers, mixture_layers
 
-LATENTS = {
-    "attention.head_count_kv": 1,
-    "attention.kv_lora_rank": 64,
-    "attention.key_length": 80,
-    "attention.value_length": 64,
-    "attention.key_length_mla": 48,
-    "attention.value_length_mla": 32,
-    "rope.dimension_count": 16,
-    "expert_shared_count": 1,
-    "leading_dense_block_count": 1,
-    "rope.scaling.yarn_log_multiplier": 0.0707,
-}
 GROUPS = {
     "expert_count": 12,
     "expert_gating_func": 2,

@@ -15,3 +15,15 @@ MULTIPLIERS = {
     "logit_scale": 1.5,
     "residual_scale": 0.6,
 }
+LATENTS = {
+    "attention.head_count_kv": 1,
+    "attention.kv_lora_rank": 64,
+    "attention.key_length": 80,
+    "attention.value_length": 64,
+    "attention.key_length_mla": 48,
+    "attention.value_length_mla": 32,
+    "rope.dimension_count": 16,
+    "expert_shared_count": 1,
+    "leading_dense_block_count": 1,
+    "rope.scaling.yarn_log_multiplier": 0.0707,
+}

@@ -16,6 +16,9 @@ _FLOATS = (
     "norm_exps.weight",
     "shortconv.conv.weight",
     "ssm_conv1d.weight",
+    "ssm_conv1d_q.weight",
+    "ssm_conv1d_k.weight",
+    "ssm_conv1d_v.weight",
     "ssm_a",
     "ssm_d",
 )
@@ -26,6 +29,9 @@ _NORMS = (
     "norm_2.weight",
     "norm_exps.weight",
     "post_attention_norm",
+    "ssm_b_norm",
+    "ssm_c_norm",
+    "ssm_dt_norm",
     "post_ffw_norm",
     "scale",
     "scale.weight",
@@ -54,7 +60,9 @@ def _values(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
         return -rng.uniform(1.0, 8.0, shape)
     if name.endswith("ssm_dt.bias"):  # a state loses between a thousandth and most of itself with each token
         return np.log(np.expm1(np.exp(rng.uniform(np.log(0.001), np.log(0.2), shape))))
-    if name.endswith(("conv1d.weight", "conv.weight")):
+    if name.endswith(
+        ("conv1d.weight", "conv.weight", "conv1d_q.weight", "conv1d_k.weight", "conv1d_v.weight")
+    ):
         return noise * 0.5
     if name.endswith(_NORMS):
         return (0.1 if name.endswith(_SMALL_NORMS) else 1.0) + 0.1 * noise

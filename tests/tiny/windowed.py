@@ -96,4 +96,64 @@ WINDOWED = {
         layer_tensors=mixture_layers.exaone_moe,
         embedding_scale=3.0,
     ),
+    "step35": Tiny(
+        "step35",
+        layers=6,
+        tied=False,
+        qk_norm=True,
+        choice_bias=True,
+        freq_factors=True,
+        metadata=SHARED
+        | WINDOW
+        | {
+            "attention.head_count": [6, 4, 4, 2, 6, 4],
+            "attention.head_count_kv": [2, 1, 2, 2, 2, 2],
+            "attention.sliding_window_pattern": [True, False, True, True, True, False],
+            "expert_shared_feed_forward_length": 64,
+            "expert_weights_norm": True,
+            "nextn_predict_layers": 1,
+            "rope.freq_base_swa": 5000.0,
+            "swiglu_clamp_exp": [0.0, 0.2, 0.0, 0.3, 0.1, 0.0],
+            "swiglu_clamp_shexp": [0.2, 0.0, 0.3, 0.1, 0.2, 0.0],
+        },
+        layer_tensors=mixture_layers.step35,
+        embedding_scale=3.0,
+    ),
+    "maple": Tiny(
+        "maple",
+        layers=4,
+        tied=False,
+        qk_norm=True,
+        metadata=EXPERTS
+        | WINDOW
+        | {
+            "attention.sliding_window_pattern": [True, False, True, True],
+            "rope.freq_base_swa": 5000.0,
+            "swiglu_clamp_exp": 0.2,
+        },
+        layer_tensors=layers.with_experts,
+        embedding_scale=3.0,
+    ),
+    "mimo2": Tiny(
+        "mimo2",
+        layers=5,
+        tied=False,
+        head_dim=24,
+        choice_bias=True,
+        metadata=EXPERTS
+        | WINDOW
+        | {
+            "attention.head_count": [6, 4, 4, 4, 6],
+            "attention.head_count_kv": [2, 1, 2, 4, 2],
+            "attention.sliding_window_pattern": [True, False, True, True, False],
+            "attention.value_length": 16,
+            "attention.value_scale": 0.7,
+            "expert_gating_func": 2,
+            "leading_dense_block_count": 1,
+            "rope.dimension_count": 8,
+            "rope.freq_base_swa": 5000.0,
+        },
+        layer_tensors=mixture_layers.mimo2,
+        embedding_scale=3.0,
+    ),
 }

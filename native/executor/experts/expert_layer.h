@@ -35,8 +35,8 @@ struct ExpertWeights {
 struct ExpertLayer {
   int64_t num_experts, num_used;
   ExpertWeights gate, up, down;
-  bool is_gated;  // if not, gate is all there is before down
-  Activation activation;
+  bool is_gated;      // if not, gate is all there is before down
+  Gating gating;      // its activation alone if there is no gate
   bool weighs_input;  // a visit's weight is a factor of what its expert gets, not of what it gives
 
   // Buffers. Those of visits have num_used for each row, and are used from the first row's on.

@@ -49,9 +49,9 @@ struct Unit {
     const bool is_quantized = needs_quantized_input(layer.down.stack.first.type);
     float* out = is_quantized ? gate : reinterpret_cast<float*>(hidden) + row;
     if (layer.is_gated)
-      kernels.glu(layer.activation, gate, up, num_rows, out);
+      kernels.glu(layer.gating, gate, up, num_rows, out);
     else
-      kernels.activate(layer.activation, gate, num_rows, out);
+      kernels.activate(layer.gating.activation, gate, num_rows, out);
     if (is_quantized) kernels.quantize_row(gate, num_rows, hidden + kernels.quantized_row_bytes(row));
   }
 

@@ -67,13 +67,11 @@ void mul(ProgramBuilder& builder, const OpCall& call) {
 
 using BinaryKernel = void (*)(const float* a, const float* b, int64_t n, float* out);
 
-// function(x, the tensor's values) for each row.
-void with_vector(ProgramBuilder& builder, const OpCall& call, BinaryKernel function) {
-  call.expect(1, 1, 1);
+// function(x, values) for each row; values: of all columns.
+void with_values(ProgramBuilder& builder, const OpCall& call, const float* values, BinaryKernel function) {
   const int x = call.inputs[0], out = call.outputs[0];
   const int64_t width = builder.width(out);
   builder.expect_width(x, width);
-  const float* values = builder.vector(call.tensor(0), width);
   const auto run = [=](const RowRun& row) {
     const int64_t first = row.first(width);
     function(row.at(x) + first, values + first, row.count(width), row.at(out) + first);
@@ -82,7 +80,9 @@ void with_vector(ProgramBuilder& builder, const OpCall& call, BinaryKernel funct
 }
 
 void add_vector(ProgramBuilder& builder, const OpCall& call) {
-  with_vector(builder, call, builder.kernels().add);
+  call.expect(1, 1, 1);
+  with_values(builder, call, builder.vector(call.tensor(0), builder.width(call.outputs[0])),
+              builder.kernels().add);
 }
 
 void scale_by(ProgramBuilder& builder, const OpCall& call, float factor) {
@@ -113,8 +113,14 @@ void add_first_row(ProgramBuilder& builder, const OpCall& call) {
 void mul_vector(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 1);
   const Weight shape = builder.plan().file->weight(call.tensor(0));
-  if (shape.cols * shape.rows == 1) return scale_by(builder, call, *builder.values(call.tensor(0), 1));
-  with_vector(builder, call, builder.kernels().mul);
+  const int64_t size = shape.cols * shape.rows, width = builder.width(call.outputs[0]);
+  const float* values = builder.values(call.tensor(0), size);
+  if (size == 1) return scale_by(builder, call, *values);
+  require(width % size == 0,
+          "tensor " + call.tensor(0) + " cannot be shared out over " + text(width) + " columns");
+  std::vector<float> factors(static_cast<size_t>(width));
+  for (int64_t i = 0; i < width; ++i) factors[static_cast<size_t>(i)] = values[i / (width / size)];
+  with_values(builder, call, size == width ? values : builder.constant(factors), builder.kernels().mul);
 }
 
 void scale(ProgramBuilder& builder, const OpCall& call) {
@@ -168,9 +174,9 @@ void gaussian_top_k(ProgramBuilder& builder, const OpCall& call) {
 }
 
 void glu(ProgramBuilder& builder, const OpCall& call) {
-  const auto run = [glu = builder.kernels().glu, activation = activation_named(call.text("activation"))](
-                       const float* gate, const float* up, int64_t n, float* out) {
-    glu(activation, gate, up, n, out);
+  const auto run = [glu = builder.kernels().glu, gating = gating_of(call)](const float* gate, const float* up,
+                                                                           int64_t n, float* out) {
+    glu(gating, gate, up, n, out);
   };
   elementwise<2>(builder, call, run);
 }
@@ -182,14 +188,29 @@ constexpr OpDefinition kOps[] = {
     {"Xielu", xielu},     {"Activation", activate},         {"Glu", glu},
 };
 
-}  // namespace
-
 Activation activation_named(const std::string& name) {
   if (name == "silu") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
   if (name == "relu") return Activation::kRelu;
   if (name == "swiglu_oai") return Activation::kSwigluOai;
-  throw Error("unknown activation \"" + name + "\" (silu, gelu, relu, swiglu_oai)");
+  if (name == "silu_limited") return Activation::kSiluLimited;
+  if (name == "limited_silu") return Activation::kLimitedSilu;
+  throw Error("unknown activation \"" + name +
+              "\" (silu, gelu, relu, swiglu_oai, silu_limited, limited_silu)");
+}
+
+bool has_limit(Activation activation) {
+  return activation == Activation::kSiluLimited || activation == Activation::kLimitedSilu;
+}
+
+}  // namespace
+
+Gating gating_of(const OpCall& call) {
+  const Activation activation = activation_named(call.text("activation"));
+  if (!has_limit(activation)) return {activation, 0.0f};
+  const float limit = call.number("limit");
+  require(limit > 0, call.name + ".limit is not positive");
+  return {activation, limit};
 }
 
 Activation function_named(const std::string& name) {
@@ -198,7 +219,8 @@ Activation function_named(const std::string& name) {
   if (name == "relu_squared") return Activation::kReluSquared;
   if (name == "tanh") return Activation::kTanh;
   const Activation activation = activation_named(name);
-  require(activation != Activation::kSwigluOai, name + " is a function of two values");
+  require(activation != Activation::kSwigluOai && !has_limit(activation),
+          name + " is a function of two values");
   return activation;
 }
 

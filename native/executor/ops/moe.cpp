@@ -90,7 +90,7 @@ ExpertLayer layer_of(ProgramBuilder& builder, const OpCall& call, int64_t num_us
   layer.num_experts = experts, layer.num_used = num_used, layer.out = out;
   layer.is_gated = call.integer("gated", 0, 1) == 1;
   layer.weighs_input = call.integer("weighs_input", 0, 1) == 1;
-  layer.activation = (layer.is_gated ? activation_named : function_named)(call.text("activation"));
+  layer.gating = layer.is_gated ? gating_of(call) : Gating{function_named(call.text("activation")), 0.0f};
   find_gate_and_up(builder, call, width, layer);
   require(!layer.weighs_input || (layer.is_gated && !call.tensors[kGateBias] && !call.tensors[kUpBias]),
           "weights can only be put on inputs of experts with a gate and without biases");

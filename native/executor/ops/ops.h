@@ -19,7 +19,7 @@ extern const OpFamily kAltUpOps, kAttentionOps, kColumnOps, kElementwiseOps, kEn
     kLinearOps, kNormOps, kRecurrenceOps, kRopeOps, kRowOps;
 
 // What ops of several families use.
-Activation activation_named(const std::string& name);
+Gating gating_of(const OpCall& call);  // its activation and, if that has one, its limit
 // Of one value.
 Activation function_named(const std::string& name);
 // The rows of x as kernels for block-quantized weights read them: a buffer.

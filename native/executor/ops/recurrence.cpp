@@ -13,8 +13,6 @@
 namespace puna {
 namespace {
 
-constexpr int64_t kMaxStateRows = 512;
-
 void add_stage(ProgramBuilder& builder, const OpCall& call, int64_t parts, int64_t state_values,
                std::function<void(const RecurrenceRun&)> run) {
   const int out = call.outputs[0];
@@ -125,7 +123,10 @@ void gated_delta_net(ProgramBuilder& builder, const OpCall& call) {
   const float scale = call.number("scale");
   require(heads % key_heads == 0,
           text(heads) + " heads cannot be shared out over " + text(key_heads) + " key heads");
-  const int64_t widths[] = {key_heads * key_dim, key_heads * key_dim, heads * value_dim, heads, heads};
+  const bool decays_rows = call.integer("decays_rows", 0, 1) == 1;
+  const int64_t decays = decays_rows ? key_dim : 1;
+  const int64_t widths[] = {key_heads * key_dim, key_heads * key_dim, heads * value_dim, heads * decays,
+                            heads};
   for (size_t i = 0; i < 5; ++i) builder.expect_width(call.inputs[i], widths[i]);
   builder.expect_width(call.outputs[0], heads * value_dim);
   const HeadStates states{key_dim, value_dim};
@@ -134,10 +135,11 @@ void gated_delta_net(ProgramBuilder& builder, const OpCall& call) {
     const int64_t key = (is_grouped ? head / (heads / key_heads) : head % key_heads) * key_dim;
     states.run(run, [&](const StateColumns& state) {
       run.kernels.delta_net({.state = state,
+                             .decays_rows = decays_rows,
                              .q = from(run.inputs[0], key),
                              .k = from(run.inputs[1], key),
                              .v = from(run.inputs[2], value),
-                             .decay = from(run.inputs[3], head),
+                             .decay = from(run.inputs[3], head * decays),
                              .beta = from(run.inputs[4], head),
                              .out = from(run.out, value),
                              .scale = scale});

@@ -66,12 +66,13 @@ class AddFirstRow(Op):
 
 @dataclass(frozen=True, slots=True)
 class MulVector(_WithVector):
-    """(x) -> x * the tensor's values; a tensor of one value multiplies all columns."""
+    """(x) -> x * the tensor's values, each of which multiplies as many columns as there are for one."""
 
     tensor: str
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
-        return inputs[0] if shapes.size(self.tensor) == 1 else _WithVector.width(self, shapes, inputs)
+        (width,) = inputs
+        return width if width % shapes.size(self.tensor) == 0 else _WithVector.width(self, shapes, inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +128,12 @@ class Glu(Op):
     """(gate, up) -> activation(gate) * up (Shazeer, 2020).
 
     activation: silu, gelu, relu; or "swiglu_oai" (gpt-oss): min(gate, 7) sigmoid(1.702 min(gate, 7)) times
-    1 + up, up kept within 7.
+    1 + up, up kept within 7; or "silu_limited": what SiLU gives of the gate is at most `limit`, or
+    "limited_silu": what it gets is; up is kept within it.
     """
 
     activation: str
+    limit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

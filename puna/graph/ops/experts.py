@@ -21,7 +21,8 @@ class Moe(Op):
     their value of `{name}.ffn_down_exps.scale` where the file has it. They are applied to what the experts
     give, or to what they get if `weighs_input` (Llama 4). Sums go in the order of choice, the highest first.
 
-    activation: as of Glu; or without a gate, if not `gated`, as of Activation: down(activation(up(x))).
+    activation, limit: as of Glu; or without a gate, if not `gated`, as of Activation:
+    down(activation(up(x))).
 
     Tensors: `{name}.ffn_{gate,up,down}_exps.weight` [columns, rows, experts], or gate and up in one
     `ffn_gate_up_exps`, gate first; and their biases [rows, experts] where the file has them.
@@ -37,6 +38,7 @@ class Moe(Op):
     num_groups_used: int = 1
     gated: bool = True
     weighs_input: bool = False
+    limit: float = 0.0
 
     def width(self, shapes: Shapes, inputs: Sequence[int]) -> int:
         (width, num_experts), names = inputs, self.tensors(shapes)

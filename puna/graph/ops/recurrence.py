@@ -43,7 +43,8 @@ class GatedDeltaNet(Stateful):
     """(q, k, v, decay, beta) -> read of a matrix per head that each token corrects (Yang et al., 2024).
 
     For each value head, with S [key_dim, value_dim] its state: S *= exp(decay); S += k (beta (v - S^T k))^T;
-    output S^T q * scale. decay and beta have a column for each value head. Value head h uses the key head
+    output S^T q * scale. decay and beta have a column for each value head; or if decays_rows, decay has one
+    for each of its rows of S (Kimi Delta Attention, Moonshot AI, 2025). Value head h uses the key head
     h // (num_value_heads / num_key_heads) if `grouped`, and h % num_key_heads if not.
     """
 
@@ -54,10 +55,12 @@ class GatedDeltaNet(Stateful):
     value_dim: int
     scale: float
     grouped: bool
+    decays_rows: bool = False
 
     def width(self, _: Shapes, inputs: Sequence[int]) -> int:
         keys, values = self.num_key_heads * self.key_dim, self.num_value_heads * self.value_dim
-        needed = (keys, keys, values, self.num_value_heads, self.num_value_heads)
+        decays = self.num_value_heads * (self.key_dim if self.decays_rows else 1)
+        needed = (keys, keys, values, decays, self.num_value_heads)
         if tuple(inputs) != needed or self.num_value_heads % self.num_key_heads:
             raise GraphError(f"layer {self.layer}: widths of {inputs} where a delta net needs {needed}")
         return values

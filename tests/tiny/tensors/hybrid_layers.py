@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.tiny.tensors.layers import Tensors, attention, experts, gated, is_head
+from tests.tiny.tensors.layers import Tensors, attention, experts, gated, is_head, plamo3
+from tests.tiny.tensors.mixture_layers import deepseek2
 
 if TYPE_CHECKING:
     from tests.tiny.files import Tiny
@@ -147,3 +149,53 @@ def jamba(tiny: Tiny, layer: int) -> Tensors:
     rank, state = (tiny.metadata[f"ssm.{name}"] for name in ("time_step_rank", "state_size"))
     norms = {f"ssm_{name}_norm.weight": (size,) for name, size in (("dt", rank), ("b", state), ("c", state))}
     return tensors | mamba(tiny, layer) | norms
+
+
+def kimi_linear(tiny: Tiny, layer: int) -> Tensors:
+    of, width = tiny.metadata, tiny.width
+    tensors = deepseek2(tiny, layer)
+    if layer >= of["leading_dense_block_count"]:
+        tensors["exp_probs_b.bias"] = (of["expert_count"],)
+    if of["attention.head_count_kv"][layer]:
+        return tensors
+    dim, heads = of["kda.head_dim"], tiny.heads
+    tensors = {name: shape for name, shape in tensors.items() if not name.startswith("attn_")}
+    tensors |= {"attn_norm.weight": (width,), "attn_output.weight": (width, dim * heads)}
+    for part in "qkv":
+        tensors[f"attn_{part}.weight"] = (dim * heads, width)
+        tensors[f"ssm_conv1d_{part}.weight"] = (dim * heads, 1, of["ssm.conv_kernel"])
+    for part in "fg":
+        tensors |= {f"ssm_{part}_a.weight": (dim, width), f"ssm_{part}_b.weight": (dim * heads, dim)}
+    return tensors | {
+        "ssm_beta.weight": (heads, width),
+        "ssm_a": (heads, 1),
+        "ssm_dt.bias": (dim * heads,),
+        "ssm_norm.weight": (dim,),
+    }
+
+
+def plamo2(tiny: Tiny, layer: int) -> Tensors:
+    """As PLaMo 3's, but for what scans, and norms of heads that differ."""
+    of, width = tiny.metadata, tiny.width
+    heads, kv_heads = (of[f"attention.head_count{kind}"][layer] for kind in ("", "_kv"))
+    tensors = plamo3(replace(tiny, heads=heads, kv_heads=kv_heads), layer)
+    if kv_heads:
+        norms = {"q": (heads, tiny.head_dim), "k": (kv_heads, tiny.head_dim)}
+        return tensors | {f"attn_{name}_norm.weight": shape for name, shape in norms.items()}
+    names = ("inner_size", "time_step_rank", "state_size", "conv_kernel")
+    inner, scans, state, kernel = (of[f"ssm.{name}"] for name in names)
+    rank = max(64, width // 16)
+    del tensors["attn_qkv.weight"], tensors["attn_output.weight"]
+    return tensors | {
+        "ssm_in.weight": (2 * inner, width),
+        "ssm_conv1d.weight": (inner, kernel),
+        "ssm_x.weight": (rank + 2 * state, inner),
+        "ssm_dt.weight": (scans, rank),
+        "ssm_dt.bias": (scans,),
+        "ssm_a": (scans,),
+        "ssm_d": (scans,),
+        "ssm_dt_norm": (rank,),
+        "ssm_b_norm": (state,),
+        "ssm_c_norm": (state,),
+        "ssm_out.weight": (width, inner),
+    }

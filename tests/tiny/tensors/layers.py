@@ -284,3 +284,8 @@ def plamo3(tiny: Tiny, layer: int) -> Tensors:
     tensors = fused_without_biases(tiny, layer) | {"ffn_up.weight": (2 * tiny.ffn, tiny.width)}
     del tensors["ffn_gate.weight"]
     return tensors | dict.fromkeys(("post_attention_norm", "post_ffw_norm"), (tiny.width,))
+
+
+def talkie(tiny: Tiny, layer: int) -> Tensors:
+    tensors = {name: shape for name, shape in transformer(tiny, layer).items() if "norm" not in name}
+    return tensors | {"attn_q_norm.weight": (tiny.heads, 1), "layer_output_scale.weight": (1,)}

@@ -138,6 +138,30 @@ def exaone_moe(tiny: Tiny, layer: int) -> Tensors:
     return transformer(tiny, layer) if is_head(tiny, layer) else mixture(tiny, layer)
 
 
+def step35(tiny: Tiny, layer: int) -> Tensors:
+    """A gate for each head."""
+    heads, kv_heads = (tiny.metadata[f"attention.head_count{kind}"][layer] for kind in ("", "_kv"))
+    of_layer = replace(tiny, heads=heads, kv_heads=kv_heads)
+    return mixture(of_layer, layer) | {"attn_gate.weight": (heads, tiny.width)}
+
+
+def mimo2(tiny: Tiny, layer: int) -> Tensors:
+    """Values are narrower than keys; the first layers have q, k and v in one matrix."""
+    of = tiny.metadata
+    heads, kv_heads = (of[f"attention.head_count{kind}"][layer] for kind in ("", "_kv"))
+    dim, value_dim = tiny.head_dim, of["attention.value_length"]
+    of_layer = replace(tiny, heads=heads, kv_heads=kv_heads)
+    parts = dict(zip("qkv", (heads * dim, kv_heads * dim, kv_heads * value_dim), strict=True))
+    tensors = {name: shape for name, shape in mixture(of_layer, layer).items() if "_shexp" not in name}
+    tensors |= {f"attn_{part}.weight": (size, tiny.width) for part, size in parts.items()}
+    tensors["attn_output.weight"] = (tiny.width, heads * value_dim)
+    if layer < 2:
+        for part in "qkv":
+            del tensors[f"attn_{part}.weight"]
+        tensors["attn_qkv.weight"] = (sum(parts.values()), tiny.width)
+    return tensors | ({"attn_sinks.weight": (heads,)} if layer % 2 else {})
+
+
 def minimax_m2(tiny: Tiny, layer: int) -> Tensors:
     return olmoe(tiny, layer) | {"exp_probs_b.bias": (tiny.metadata["expert_count"],)}
 

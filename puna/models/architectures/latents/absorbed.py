@@ -23,7 +23,9 @@ class Latents(msgspec.Struct, frozen=True):
     """Of keys and values: columns of the latent."""
     plain_dim: int
     """Of a head's query and key, without a position."""
-    rotation: Rope
+    rotary_dim: int
+    """Of what all heads' keys share, which may be rotated."""
+    rotation: Rope | None
     """Of heads that are a latent and then what is rotated."""
     scale: float
     """Of scores."""
@@ -31,8 +33,10 @@ class Latents(msgspec.Struct, frozen=True):
     """Of queries, by their positions."""
 
     @classmethod
-    def read(cls, p: Hyperparameters, *, stretches: bool = False) -> Latents:
-        """stretches: whether the rotation keeps what the file does not take back of YaRN's factor."""
+    def read(cls, p: Hyperparameters, *, stretches: bool = False, rotates: bool = True) -> Latents:
+        """stretches: whether the rotation keeps what the file does not take back of YaRN's factor. rotates:
+        whether there is one at all.
+        """
         rank, key_dim = p.integer("attention.kv_lora_rank"), p.integer("attention.key_length_mla")
         rotary_dim = p.integer("rope.dimension_count")
         if rotary_dim >= key_dim:
@@ -49,15 +53,16 @@ class Latents(msgspec.Struct, frozen=True):
         return cls(
             rank=rank,
             plain_dim=key_dim - rotary_dim,
-            rotation=replace(rotation, head_dim=rank + rotary_dim, begin=rank),
-            scale=scale * scale / math.sqrt(key_dim),  # the backend refuses an infinite one
+            rotary_dim=rotary_dim,
+            rotation=replace(rotation, head_dim=rank + rotary_dim, begin=rank) if rotates else None,
+            scale=(scale * scale if rotates else 1.0) / math.sqrt(key_dim),  # the backend refuses infinity
             temperature=_temperature(p),
         )
 
 
 def latent_attention(g: Tracer, d: Decoder, latents: Latents, layer: int, x: Value) -> Value:
-    block, rank, head_dim = f"blk.{layer}", latents.rank, latents.rotation.head_dim
-    rotary_dim, plain_dim = head_dim - rank, latents.plain_dim
+    block, rank, rotary_dim, plain_dim = f"blk.{layer}", latents.rank, latents.rotary_dim, latents.plain_dim
+    head_dim = rank + rotary_dim
     q, key_dim = queries(g, d, block, x), plain_dim + rotary_dim
     plain = g.op(Columns(0, plain_dim, key_dim), q)
     absorbed = g.op(HeadLinear(f"{block}.attn_k_b", d.num_heads), plain)
@@ -66,7 +71,8 @@ def latent_attention(g: Tracer, d: Decoder, latents: Latents, layer: int, x: Val
     latent = norm(g, d, g.op(Columns(0, rank, head_dim), kv), f"{block}.attn_kv_a_norm")
     k = g.op(Concat(1), latent, g.op(Columns(rank, rotary_dim, head_dim), kv))
     attention = LatentAttention(layer, d.num_heads, head_dim, rank, latents.scale)
-    q, k = g.op(latents.rotation, q), g.op(latents.rotation, k)
+    if latents.rotation is not None:
+        q, k = g.op(latents.rotation, q), g.op(latents.rotation, k)
     if latents.temperature is not None:
         q = g.op(latents.temperature, q)
     seen = g.op(attention, q, k)
