@@ -8,8 +8,8 @@ import pytest
 
 from puna.engine import EngineCore
 from puna.engine.caching.state_policy import StatePolicy
+from tests.engine.failures.test_faults import Faults
 from tests.engine.sequences.test_text import TABLE
-from tests.engine.test_faults import Faults
 from tests.engine.toy import (
     BLOCK_BYTES,
     STATE_BYTES,
