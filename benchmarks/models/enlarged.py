@@ -33,6 +33,7 @@ _FACTORS = {
     "expert_feed_forward_length": _WIDTH,
     "expert_shared_feed_forward_length": _WIDTH,
     "feed_forward_length": _WIDTH,
+    "kda.head_dim": _HEAD_DIM,
     "moe_latent_size": _WIDTH,
     "rope.dimension_count": _HEAD_DIM,
     "rope.dimension_count_swa": _HEAD_DIM,

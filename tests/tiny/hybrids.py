@@ -178,13 +178,14 @@ HYBRIDS = {
         layer_tensors=hybrid_layers.kimi_linear,
         embedding_scale=3.0,
     ),
+    # llama.cpp asks the first layer how much of a head is rotated, and does not end if that has none.
     "plamo2": Tiny(
         "plamo2",
         layers=4,
         metadata=MAMBA2
         | {
-            "attention.head_count": [0, 6, 0, 6],
-            "attention.head_count_kv": [0, 2, 0, 2],
+            "attention.head_count": [6, 0, 6, 0],
+            "attention.head_count_kv": [2, 0, 2, 0],
             "ssm.group_count": 0,
         },
         layer_tensors=hybrid_layers.plamo2,
