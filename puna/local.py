@@ -32,7 +32,7 @@ from puna.engine.request import GenerationError
 from puna.gguf import GgufFile
 from puna.gguf.pooling import Pooling
 from puna.registry import ModelName, Store, UnsupportedModel
-from puna.registry.local.local_directory import LocalDirectory
+from puna.registry.local.local_directory import HeadedModel
 from puna.tokenizer import Tokenizer, load_tokenizer
 
 log = logging.getLogger(__name__)
@@ -230,8 +230,8 @@ def find_model(model: str | Path) -> tuple[Path, ModelTemplates, Path | None]:
     stored = Store.default().find(ModelName.parse(model))
     stored.check_loadable()
     config = stored.config
-    if isinstance(stored, LocalDirectory):
-        raise UnsupportedModel(f"{stored.name.short} is a directory: run it by the daemon, or create a model")
+    if isinstance(stored, HeadedModel):
+        raise UnsupportedModel(f"{stored.name.short} is in several files: the daemon runs it")
     templates = ModelTemplates(
         go=stored.template or "",
         renderer=config.renderer or "",

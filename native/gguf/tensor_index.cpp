@@ -8,6 +8,8 @@
 namespace puna {
 namespace {
 
+constexpr uint64_t kBlockAlignment = 8;  // of quantized values in other files
+
 std::vector<int64_t> read_shape(Reader& reader) {
   const auto dimensions = reader.number<uint32_t>("the number of dimensions");
   if (dimensions > kMaxDimensions) reader.fail("has " + std::to_string(dimensions) + " dimensions");
@@ -86,8 +88,11 @@ void TensorIndex::place_elsewhere(std::span<const std::vector<TensorPlace>> plac
     if (count == 1 && places[i].front().file == 0) continue;
     if (count != 1 && (tensor.shape.size() != 3 || count != static_cast<size_t>(tensor.shape[2])))
       throw Error(where + "its data cannot lie in " + std::to_string(count) + " places");
-    if (!is_float(tensor.type)) throw Error(where + type_name(tensor.type) + " cannot lie in another file");
-    const auto bytes = static_cast<uint64_t>(type_traits(tensor.type)->block_bytes);
+    if (type_traits(tensor.type) == nullptr)
+      throw Error(where + type_name(tensor.type) + " cannot lie in another file");
+    const uint64_t bytes = is_float(tensor.type)
+                               ? static_cast<uint64_t>(type_traits(tensor.type)->block_bytes)
+                               : kBlockAlignment;
     for (const TensorPlace& place : places[i])
       if (place.file == 0 || place.offset % bytes != 0 || place.offset > UINT64_MAX - tensor.num_bytes)
         throw Error(where + "its data cannot lie at " + std::to_string(place.offset));

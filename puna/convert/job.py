@@ -13,8 +13,8 @@ BASE_MODEL = "base.gguf"
 
 class ConvertJob(msgspec.Struct, frozen=True):
     kind: Literal["safetensors", "header", "adapter", "gguf"]
-    """A model's directory; only a header for one; the directory of a LoRA adapter (PEFT); one GGUF file or
-    all parts of a split one.
+    """A model's directory; only a header for one, or for all parts of a split GGUF file; the directory of a
+    LoRA adapter (PEFT); one GGUF file or all parts of a split one.
     """
     quantize: str = ""
     """The type that most weights get, such as "Q4_K_M"; empty: they stay what they are."""

@@ -17,7 +17,7 @@ from puna.daemon.converting import Converter
 from puna.registry import ModelEntry
 from puna.registry.errors import StoreError
 from puna.registry.in_thread import in_thread
-from puna.registry.local.local_directory import LocalDirectory
+from puna.registry.local.local_directory import HeadedModel
 from puna.registry.local.local_models import LocalModels
 from puna.registry.store.files.reported import reported
 
@@ -31,7 +31,7 @@ class _Making:
 
 
 class ModelOpener:
-    """Of directories of safetensors it makes the headers, once for all who wait for one; the last one who
+    """Of models in several files it makes the headers, once for all who wait for one; the last one who
     stops waiting ends it.
     """
 
@@ -44,8 +44,8 @@ class ModelOpener:
         """For the caller to close. sees: with its projector's file. Raises MissingBlob, StoreError,
         ModelLoadError.
         """
-        if isinstance(model, LocalDirectory):
-            return await self._open_directory(model)
+        if isinstance(model, HeadedModel):
+            return await self._open_headed(model)
         source = await _opened(model, model.open)
         if not sees:
             return source
@@ -71,7 +71,7 @@ class ModelOpener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _open_directory(self, model: LocalDirectory) -> ModelSource:
+    async def _open_headed(self, model: HeadedModel) -> ModelSource:
         try:
             descriptors = await in_thread(lambda _: model.open_weights(), _close_all)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class ModelOpener:
                 raise StoreError(f"the header of {model.name.short} is gone") from error
         return ModelSource(model.name.short, descriptors)
 
-    async def _header(self, model: LocalDirectory) -> None:
+    async def _header(self, model: HeadedModel) -> None:
         """Until it is there."""
         if (making := self._making.get(model.header)) is None:
             making = self._making[model.header] = _Making(asyncio.create_task(self._make_header(model)))
@@ -97,7 +97,7 @@ class ModelOpener:
                 making.task.cancel()
                 await asyncio.wait({making.task})
 
-    async def _make_header(self, model: LocalDirectory) -> None:
+    async def _make_header(self, model: HeadedModel) -> None:
         files = await in_thread(lambda _: model.open_files(), lambda files: _close_all(files.values()))
         try:
             temporary, output = await in_thread(lambda _: _new_file(model.header.parent), _discard)

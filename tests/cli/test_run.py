@@ -42,7 +42,7 @@ def test_a_file_of_another_program_is_used_in_place(server, puna, tmp_path):
     path = tmp_path / "m.gguf"
     path.symlink_to(blob)
     local = [
-        {"name": "split", "files": [str(path), "other"]},
+        {"name": "split", "files": ["first", str(path)]},
         {"name": "hf.co/u/r:Q8_0", "files": [str(path)]},
     ]
     server.answers["GET", "/api/local"] = {"models": local}

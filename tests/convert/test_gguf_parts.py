@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
 
+from puna.backends.base import ModelSource
+from puna.backends.cpu import CpuBackend
 from puna.convert.errors import ConversionError
+from puna.convert.in_place import make_header
 from puna.convert.requantize import requantize
 from puna.gguf import GgufFile
 from tests.convert.converting import convert, files_in
+from tests.forward import all_logits, load_file
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
@@ -43,6 +49,26 @@ def split(path: Path, directory: Path, num_parts: int = 3) -> Path:
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
     return write_tiny(tmp_path / "whole.gguf", TINY["llama"], "Q8_0")
+
+
+@pytest.mark.parametrize("quantization", ["Q8_0", "Q4_0"])
+def test_parts_are_used_where_they_are(quantization: str, tmp_path: Path):
+    whole, header = write_tiny(tmp_path / "whole.gguf", TINY["llama"], quantization), tmp_path / "header.gguf"
+    parts = dict(sorted(files_in(split(whole, tmp_path / "parts")).items()))
+    convert(make_header, parts, header)
+    with ExitStack() as stack:
+        backend = stack.enter_context(closing(CpuBackend()))
+        descriptors = []
+        for path in (header, *parts.values()):
+            descriptors.append(os.open(path, os.O_RDONLY))
+            stack.callback(os.close, descriptors[-1])
+        model = backend.load(ModelSource("model", tuple(descriptors)))
+        tokens = [5, 9, 2, 77]
+        expected = all_logits(load_file(backend, whole), tokens)
+        np.testing.assert_array_equal(all_logits(model, tokens), expected)
+    with GgufFile(whole) as file:
+        data = sum(tensor.num_bytes for tensor in file.tensors.values())
+    assert whole.stat().st_size - header.stat().st_size > 0.9 * data
 
 
 def test_parts_are_merged(whole: Path, tmp_path: Path):

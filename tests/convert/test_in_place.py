@@ -19,7 +19,8 @@ from puna.gguf import GgufError, GgufFile
 from puna.gguf.writer import NewTensor, array, string, write_header
 from tests.convert.converting import convert, files_in
 from tests.convert.directories import DIRECTORIES, random_weights, write_directory
-from tests.convert.models import recorded
+from tests.convert.models.recorded import RECORDED
+from tests.convert.models.shapes import write
 from tests.forward import all_logits, load_file
 
 pytestmark = pytest.mark.native
@@ -69,7 +70,7 @@ def test_what_is_the_same_is_not_copied(tmp_path: Path):
 @pytest.mark.parametrize("name", ["granitemoe", "qwen35moe", "lfm2moe"])
 def test_experts_lie_where_they_are(name: str, tmp_path: Path):
     """Each in a tensor of its own, or all in one with gates and what they gate."""
-    directory = recorded.write(tmp_path / "in", recorded.RECORDED[name])
+    directory = write(tmp_path / "in", RECORDED[name])
     make(directory, tmp_path / "header.gguf")
     convert(convert_safetensors, files_in(directory), tmp_path / "whole.gguf")
     with GgufFile(tmp_path / "whole.gguf") as whole, gguf_file(tmp_path / "header.gguf", directory) as file:

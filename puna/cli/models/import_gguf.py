@@ -13,6 +13,7 @@ from puna.cli.errors import CliError, ServerError
 from puna.cli.output.progress import progress_display, show_statuses
 from puna.registry.local.directory_files import directory_files
 from puna.registry.local.linked import NAMESPACE, link, target_of, unlink
+from puna.registry.local.local_file import parts_of
 
 
 def is_path(model: str) -> bool:
@@ -29,30 +30,31 @@ def model_name_of(path: Path) -> str:
 
 
 def name_in_place(client: Client, path: Path) -> str | None:
-    """The name of a file or directory that the server finds by itself, on this machine, and uses without a
-    copy.
+    """The name of a file, of the first of a file's parts, or of a directory, that the server finds by itself,
+    on this machine, and uses without a copy.
     """
     if not is_local(client.host):
         return None
     with suppress(ServerError, OSError):
         wanted = path.resolve()
         for model in client.get("/api/local")["models"]:
-            places = [model["directory"]] if model.get("directory") else model["files"]
-            if [Path(place).resolve() for place in places] == [wanted]:
+            place = model.get("directory") or model["files"][0]
+            if Path(place).resolve() == wanted:
                 return str(model["name"])
     return None
 
 
 def link_in_place(client: Client, path: Path, links: Path) -> str | None:
-    """Links to a directory of safetensors from where a server of the same user finds it: its name there.
-    None, and the links are what they were, if the server does not find it.
+    """Links to a directory of safetensors, or to the first part of a split file, from where a server of the
+    same user finds it: its name there. None, and the links are what they were, if it does not find it.
     """
-    if not is_local(client.host) or not directory_files(path):
+    is_split = bool(parts_of(path.absolute()))
+    if not is_local(client.host) or not (is_split or directory_files(path)):
         return None
     name = model_name_of(path.absolute()).removeprefix(f"{NAMESPACE}/")
     with suppress(OSError):
         earlier = target_of(links, name)
-        link(links, name, path.resolve())
+        link(links, name, path.absolute() if is_split else path.resolve())
         if found := name_in_place(client, path):
             return found
         if earlier is None:

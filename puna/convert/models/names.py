@@ -33,7 +33,7 @@ _COMPUTED = (
 _IN_LAYER = re.compile(r"(\d{1,4})\.(.+)")
 _OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}
 """Of BERT's first files."""
-_WITHOUT_ENDING = "ssm_a"
+_WITHOUT_ENDING = ("ssm_a", "ssm_d")
 _EXPERT = re.compile(r"(.+\.experts)\.(\d{1,4})\.(.+)")
 
 
@@ -91,6 +91,6 @@ def place_of(name: str, family: Family) -> Place | None:
         inner, expert = f"{found[1]}.{found[3]}", int(found[2])
     if (kind := family.layer_names.get(inner)) is None:
         return None
-    if kind == _WITHOUT_ENDING:
+    if kind in _WITHOUT_ENDING:
         dot = ending = ""
     return Place(f"blk.{number}.{kind}{dot}{ending}", kind, number, expert)

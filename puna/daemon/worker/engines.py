@@ -188,7 +188,7 @@ class Engines:
     async def _host(self, model_id: str, source: ModelSource, name: str, wishes: LoadWishes) -> ModelInfo:
         """Raises NoServer, ModelLoadError, WorkerDied."""
         if len(source.descriptors) > 1:
-            raise ModelLoadError(f"{name}: llama.cpp runs GGUF files only: create a model from the directory")
+            raise ModelLoadError(f"{name}: llama.cpp runs models in one GGUF file only: create one")
         settings = await asyncio.to_thread(self._server_settings, wishes)
         empty = await in_thread(lambda _: _open_empty(self._settings.models), os.close)
         supervisor = WorkerSupervisor(lambda: self._spawn(settings), None, self._on_lost, name="llama.cpp")

@@ -1,6 +1,6 @@
-"""Directories that the user has run: links to them, below the user's own directory of puna.
+"""Directories and split files that the user has run: links to them, below the user's own directory of puna.
 
-<links>/<name>    a link to a directory of safetensors
+<links>/<name>    a link to a directory of safetensors, or to the first part of a split GGUF file
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from puna.registry.local.directory_files import directory_files
-from puna.registry.local.local_file import DIRECTORY_TAG, LocalFile, sorted_entries
+from puna.registry.local.local_file import DIRECTORY_TAG, PARTS_TAG, LocalFile, parts_of, sorted_entries
 from puna.registry.name import DEFAULT_HOST, DEFAULT_TAG, ModelName
 
 NAMESPACE = "local"
 """Of what was named by a path, so that `./llama3` never replaces the model `llama3`."""
-SOURCE = "a directory"
-_TAGS = (DEFAULT_TAG, DIRECTORY_TAG)
+SOURCE = "a path"
+_TAGS = (DEFAULT_TAG, DIRECTORY_TAG, PARTS_TAG)
 
 
 def repositories(links: Path, wanted: ModelName | None = None) -> Iterator[list[LocalFile]]:
@@ -26,9 +27,11 @@ def repositories(links: Path, wanted: ModelName | None = None) -> Iterator[list[
         name = _name_of(link)
         if name is None or (wanted is not None and wanted.key[:3] != name.key[:3]):
             continue
-        directory = Path(os.path.realpath(link))
-        if files := directory_files(directory):
-            yield [LocalFile(name, SOURCE, files, directory)]
+        target = Path(os.path.realpath(link))
+        if files := directory_files(target):
+            yield [LocalFile(name, SOURCE, files, target)]
+        elif parts := parts_of(target):
+            yield [LocalFile(replace(name, tag=PARTS_TAG), SOURCE, parts)]
 
 
 def link_named(links: Path, name: ModelName) -> Path | None:

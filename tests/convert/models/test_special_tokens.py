@@ -11,7 +11,8 @@ from puna.convert.safetensors import convert_safetensors
 from puna.gguf import GgufFile
 from tests.convert.converting import convert, files_in
 from tests.convert.directories import byte_level_tokenizer, sentencepiece_model
-from tests.convert.models.recorded import RECORDED, write
+from tests.convert.models.recorded import RECORDED
+from tests.convert.models.shapes import write
 
 pytestmark = pytest.mark.native
 

@@ -126,6 +126,25 @@ def test_split_files_are_one_model_that_cannot_be_loaded_as_it_is(local, cache):
         model.check_loadable()
 
 
+def test_split_files_have_a_header(in_place, cache, tmp_path):
+    paths = [cache_file(cache, "u/r", f"Q8_0/m-Q8_0-0000{part}-of-00002.gguf") for part in (1, 2)]
+    (found,) = in_place.find_all()
+    found.check_loadable()
+    assert [*found.open_files()] == [path.name for path in paths]
+    own = [studio_file(tmp_path, f"mine/m-0000{part}-of-00003.gguf") for part in (1, 2)]
+    link(in_place.links, "m-00001-of-00003", own[0])
+    assert len(in_place.find_all()) == 1  # a part is missing
+    own.append(studio_file(tmp_path, "mine/m-00003-of-00003.gguf"))
+    link(in_place.links, "second", own[1])
+    linked = in_place.find(name("local/m-00001-of-00003"))
+    assert (linked.name.tag, linked.paths) == ("parts", tuple(own))
+    assert listed(in_place) == ["hf.co/u/r:Q8_0", "local/m-00001-of-00003:parts"]
+    store = Store(tmp_path / "store", local=in_place)
+    assert store.delete(linked.name) == {linked.weights_id}
+    assert [path.name for path in in_place.links.iterdir()] == ["second"]
+    assert all(path.exists() for path in own)
+
+
 def test_links_to_nothing_are_left_out(local, cache):
     path = cache_file(cache, "u/r", "m-Q8_0.gguf")
     path.resolve().unlink()

@@ -27,7 +27,7 @@ class ListedLocalModel(msgspec.Struct):
     source: str
     """The program."""
     files: list[str]
-    """More than one for a split file, which cannot be used in place, and for a directory."""
+    """More than one for a split file, the first part first, and for a directory."""
     directory: str = ""
     """Of safetensors."""
 
