@@ -68,6 +68,7 @@ _OLMO2 = Family(
     hyperparameters=extras.some_windows,
 )
 
+_ERNIE = Family(architecture="ernie4_5", layer_names=_TRANSFORMER)
 _QWEN2VL = Family(architecture="qwen2vl", layer_names=_TRANSFORMER)
 _PHI3 = Family(
     architecture="phi3",
@@ -93,7 +94,8 @@ FAMILIES = {
         hyperparameters=extras.llama,
         pairs_halves=True,
     ),
-    "Ernie4_5ForCausalLM": Family(architecture="ernie4_5", layer_names=_TRANSFORMER),
+    "Ernie4_5ForCausalLM": _ERNIE,
+    "Ernie4_5_ForCausalLM": _ERNIE,
     "Glm4ForCausalLM": Family(
         architecture="glm4",
         layer_names=PROJECTIONS

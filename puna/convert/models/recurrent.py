@@ -160,6 +160,7 @@ _LFM2 = Family(
 )
 
 RECURRENT = {
+    "LFM2ForCausalLM": _LFM2,
     "Lfm2ForCausalLM": _LFM2,
     "Lfm2MoeForCausalLM": replace(
         _LFM2,
