@@ -922,7 +922,9 @@ class StepControl:
 
     def __init__(self) -> None: ...
     def begin(self) -> None:
-        """For who is about to run a step: until now, nobody has stopped it."""
+        """For who is about to run a step: until now, nobody has stopped it, nor wants it suspended."""
+    def suspend_in(self, seconds: float) -> None:
+        """For the same, of an encoder: after so long the step is suspended, within milliseconds."""
     def stop(self) -> None:
         """The step ends within milliseconds, as if it had never been. From any thread."""
     @property
@@ -977,6 +979,10 @@ class Program:
         """What attention needs beside activations and KV, at most: at the end of so long a context; and what
         drafts usually need, of which a recurrent layer's inputs are kept.
         """
+    def text_bytes(self, num_tokens: int, num_texts: int, num_threads: int) -> int:
+        """Activations of a step of so many texts, which have so many tokens together, and what adapters that
+        are loaded need beside them.
+        """
     def release_memory(self) -> None:
         """Gives back the activations, and lets the system have the weights' pages; both return with the next
         run. The GIL is released.
@@ -996,10 +1002,12 @@ class Program:
         hidden: NDArray[np.int32] | None = None,
         adapters: Sequence[Adapter | None] = (),
         heads: Sequence[HeadState | None] = (),
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        goes_on: bool = False,
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """One step; arrays as in Batch, with an arena for each group. The result [len(rows), width] and the
         hidden states of rows, of `hidden` and of the other tokens with a head [n, width of theirs] are
-        overwritten by the next run, keep() or predict().
+        overwritten by the next run, keep() or predict(). None: the step was suspended; with goes_on and the
+        same arguments it goes on, a run without gives it up.
 
         num_threads: of the pool's threads, at most; None for all. It does not change the result.
         control: may stop it: NativeError, and keys, values and states of its tokens are there or not.

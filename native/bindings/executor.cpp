@@ -101,24 +101,26 @@ struct StepArrays {
   Batch batch;
 };
 
-nb::tuple run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
-                      const Int32Vector& tokens, const Int32Vector& positions,
-                      const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
-                      const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
-                      const std::optional<Int32Vector>& draft_starts,
-                      const std::optional<Int32Vector>& hidden,
-                      const std::vector<std::shared_ptr<Adapter>>& adapters,
-                      const std::vector<HeadState*>& heads) {
+// None: the step was suspended.
+nb::object run_program(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
+                       const Int32Vector& tokens, const Int32Vector& positions,
+                       const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
+                       const Int32Vector& rows, std::optional<int> num_threads, StepControl* control,
+                       const std::optional<Int32Vector>& draft_starts,
+                       const std::optional<Int32Vector>& hidden,
+                       const std::vector<std::shared_ptr<Adapter>>& adapters,
+                       const std::vector<HeadState*>& heads, bool goes_on) {
   StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden,
                   heads);
   const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));
   step.batch.adapters = of_tokens;
-  Outputs outputs;
+  std::optional<Outputs> outputs;
   {
     const nb::gil_scoped_release released;
-    outputs = program.run(pool, step.batch, num_threads.value_or(pool.num_threads()), control);
+    outputs = program.run(pool, step.batch, num_threads.value_or(pool.num_threads()), control, goes_on);
   }
-  return nb::make_tuple(to_numpy(std::move(outputs.result)), to_numpy(std::move(outputs.hidden)));
+  if (!outputs) return nb::none();
+  return nb::make_tuple(to_numpy(std::move(outputs->result)), to_numpy(std::move(outputs->hidden)));
 }
 
 void keep(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas, const Int32Vector& tokens,
@@ -221,13 +223,14 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("groups", &Program::groups)
       .def_prop_ro("buffer_bytes", &Program::buffer_bytes)
       .def("most_scratch_bytes", &Program::most_scratch_bytes, "context_length"_a, "num_threads"_a)
+      .def("text_bytes", &Program::text_bytes, "num_tokens"_a, "num_texts"_a, "num_threads"_a)
       .def("release_memory", &Program::release_memory, nb::call_guard<nb::gil_scoped_release>())
       // Converting int64 would wrap around silently.
       .def("run", &run_program, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a = nb::none(), "control"_a.none() = nb::none(),
            "draft_starts"_a.noconvert() = nb::none(), "hidden"_a.noconvert() = nb::none(),
-           "adapters"_a = nb::tuple(), "heads"_a = nb::tuple())
+           "adapters"_a = nb::tuple(), "heads"_a = nb::tuple(), "goes_on"_a = false)
       .def("keep", &keep, "pool"_a, "arenas"_a, "tokens"_a.noconvert(), "positions"_a.noconvert(),
            "sequence_starts"_a.noconvert(), "block_tables"_a.noconvert(), "rows"_a.noconvert(),
            "num_threads"_a.none(), "draft_starts"_a.noconvert().none(), "hidden"_a.noconvert().none(),
@@ -282,6 +285,7 @@ void bind_executor(nb::module_& m) {
   nb::class_<StepControl>(m, "StepControl")
       .def(nb::init<>())
       .def("begin", &StepControl::begin)
+      .def("suspend_in", &StepControl::suspend_in, "seconds"_a)
       .def("stop", &StepControl::stop)
       .def_prop_ro("is_stopped", &StepControl::is_stopped);
   bind_builder(m);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <limits>
 #include <new>
 
@@ -15,43 +14,10 @@
 #include "executor/move_kv.h"
 #include "executor/recurrence.h"
 #include "executor/step.h"
-#include "executor/step_control.h"
-#include "executor/threads/barrier.h"
-#include "executor/threads/thread_activity.h"
+#include "executor/threads/shared_work.h"
 #include "matrix_units/tile_linear.h"
 
 namespace puna {
-
-// State that the threads of a step share, beside the activations.
-struct SharedWork {
-  explicit SharedWork(int threads) : num_threads(threads), barrier(threads), shares(threads) {}
-
-  void begin(StepControl* of_step) {
-    control = of_step;
-    if (is_cut)  // perhaps in the middle of a tile
-      for (std::atomic<int32_t>& arrived : attention_arrivals) arrived.store(0, std::memory_order_relaxed);
-    is_cut = false;
-  }
-
-  // When the last thread arrives, none is taking work before the barrier any more.
-  void wait(ThreadActivity& activity) {
-    barrier.wait(activity, [this] {
-      shares.reset();
-      claimed.store(0, std::memory_order_relaxed);
-      is_cut = control != nullptr && control->is_stopped();
-    });
-  }
-
-  const int num_threads;
-  Barrier barrier;
-  // Work that was taken since the last barrier.
-  WorkShares shares;
-  alignas(64) std::atomic<int64_t> claimed{0};
-  StepControl* control = nullptr;
-  // Whether the step ends here. It changes only while all threads wait, so that they agree.
-  bool is_cut = false;
-  std::vector<std::atomic<int32_t>> attention_arrivals;
-};
 
 namespace {
 
@@ -95,6 +61,7 @@ void Program::release_memory() {
   replicas_ = attention_partials_ = encoder_scratch_ = tile_scratch_ = expert_results_ = kept_inputs_ =
       adapter_sums_ = adapter_low_ = {};
   states_.clear();
+  suspended_.reset();
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
   plan_.file->release_pages();
@@ -115,13 +82,29 @@ void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
   memory.size = size;
 }
 
+int64_t Program::text_bytes(int64_t num_tokens, int64_t num_texts, int num_threads) {
+  const std::array<int64_t, kNumDomains> rows = {num_tokens, num_texts, 0};
+  const std::lock_guard<std::mutex> lock(one_run_);
+  AdapterFloats adapters{};
+  for (const std::weak_ptr<Adapter>& known : adapters_) {
+    const std::shared_ptr<Adapter> adapter = known.lock();
+    if (!adapter) continue;
+    const AdapterFloats floats = adapter_floats(*adapter, num_tokens);
+    adapters = {std::max(adapters.sums, floats.sums), std::max(adapters.low, floats.low)};
+  }
+  const int64_t of_thread = most_expert_results(rows) + adapters.low;
+  const auto float_bytes = static_cast<int64_t>(sizeof(float));
+  return std::inner_product(rows.begin(), rows.end(), plan_.row_bytes.begin(), int64_t{0}) +
+         num_threads * (plan_.replica_bytes() + of_thread * float_bytes) + adapters.sums * float_bytes;
+}
+
 // Floats of one thread.
-int64_t Program::most_expert_results(const Batch& batch) const {
+int64_t Program::most_expert_results(const std::array<int64_t, kNumDomains>& rows) const {
   int64_t most = 0;
   for (const Stage& stage : plan_.stages) {
     const auto* experts = std::get_if<ExpertStage>(&stage);
     if (experts == nullptr) continue;
-    const int64_t visits = num_rows(batch, experts->domain) * experts->layer->num_used;
+    const int64_t visits = rows[static_cast<size_t>(experts->domain)] * experts->layer->num_used;
     if (visits > 0) most = std::max(most, visits * down_rows(visits));
   }
   return most;
@@ -130,14 +113,19 @@ int64_t Program::most_expert_results(const Batch& batch) const {
 std::shared_ptr<Adapter> Program::load_adapter(std::shared_ptr<GgufFile> file, float alpha) {
   constexpr int64_t kChunk = 256;  // tokens of a prompt in one step of the engine, if they are many
   auto adapter = std::make_shared<Adapter>(std::move(file), plan_.sites, *plan_.file, alpha);
-  AdaptedRows chunk{adapter.get(), {}};
-  for (std::vector<int32_t>& rows : chunk.rows) rows.resize(kChunk);
-  const AdapterFloats most = most_adapter_floats(plan_, {&chunk, 1});
+  const AdapterFloats most = adapter_floats(*adapter, kChunk);
   adapter->count_scratch((most.sums + most.low) * static_cast<int64_t>(sizeof(float)));
   const std::lock_guard<std::mutex> lock(one_run_);
   std::erase_if(adapters_, [](const std::weak_ptr<Adapter>& known) { return known.expired(); });
   adapters_.push_back(adapter);
   return adapter;
+}
+
+// Of a step with so many tokens of the adapter's.
+AdapterFloats Program::adapter_floats(const Adapter& adapter, int64_t num_tokens) const {
+  AdaptedRows group{&adapter, {}};
+  for (std::vector<int32_t>& rows : group.rows) rows.resize(static_cast<size_t>(num_tokens));
+  return most_adapter_floats(plan_, {&group, 1});
 }
 
 void Program::prepare_adapters(ThreadPool& pool, const Batch& batch, int num_threads) {
@@ -175,13 +163,15 @@ void Program::prepare(ThreadPool& pool, const Batch& batch, int num_threads) {
   if (plan_.uses_tiles) reserve(tile_scratch_, kTileScratchBytes, num_threads);
   reserve(encoder_scratch_, static_cast<int64_t>(sizeof(float)) * num_threads,
           encoder_scratch(plan_, longest_sequence(batch)));
-  reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads, most_expert_results(batch));
+  reserve(expert_results_, static_cast<int64_t>(sizeof(float)) * num_threads,
+          most_expert_results(num_rows(batch)));
   if (static_cast<int64_t>(work_->attention_arrivals.size()) < needs.split_tiles)
     work_->attention_arrivals = std::vector<std::atomic<int32_t>>(static_cast<size_t>(needs.split_tiles));
 }
 
-void Program::run_stages(const Step& step, size_t begin, size_t end) const noexcept {
-  for (const Stage& stage : std::span(plan_.stages).subspan(begin, end - begin)) {
+size_t Program::run_stages(const Step& step, size_t begin, size_t end) const noexcept {
+  for (size_t i = begin; i < end; ++i) {
+    const Stage& stage = plan_.stages[i];
     if (const auto* tokens = std::get_if<TokenStage>(&stage)) {
       run_stage(step, *tokens);
       if (is_replicated(step, *tokens)) continue;
@@ -201,32 +191,39 @@ void Program::run_stages(const Step& step, size_t begin, size_t end) const noexc
     }
     step.activity.finish_task(step.thread);
     work_->wait(step.activity);
-    if (work_->is_cut) return;
+    if (work_->ends_here()) return i + !work_->is_in_midst();
   }
+  return end;
 }
 
 void Program::move_kv(ThreadPool& pool, const KvMove& move) const { puna::move_kv(plan_, pool, move); }
 
-Outputs Program::run(ThreadPool& pool, const Batch& batch, int num_threads, StepControl* control) {
+std::optional<Outputs> Program::run(ThreadPool& pool, const Batch& batch, int num_threads,
+                                    StepControl* control, bool goes_on) {
   check_batch(batch, plan_.vocab_size, plan_.groups);
   if (plan_.is_encoder) check_texts(batch);
   if (!batch.hidden.empty() && plan_.hidden == kNoBuffer) throw Error("the model gives no hidden states");
   const std::lock_guard<std::mutex> lock(one_run_);
-  const Step step = execute(pool, batch, num_threads, 0, plan_.num_model_stages(), control);
+  const std::optional<Suspended> before = std::exchange(suspended_, std::nullopt);
+  if (goes_on && (!before || !before->is_of(batch, std::clamp(num_threads, 1, pool.num_threads()))))
+    throw Error("no such step was suspended");
+  const size_t begin = goes_on ? before->stage : 0;
+  const Step step = execute(pool, batch, num_threads, begin, plan_.num_model_stages(), control, goes_on);
+  if (suspended_) return std::nullopt;
   const auto num_results = static_cast<int64_t>(batch.rows.size());
-  return {.result = output(step, plan_.result, num_results),
-          .hidden = output(step, plan_.hidden, step.num_rows(Domain::kRows))};
+  return Outputs{.result = output(step, plan_.result, num_results),
+                 .hidden = output(step, plan_.hidden, step.num_rows(Domain::kRows))};
 }
 
 Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, size_t begin, size_t end,
-                      StepControl* control) {
+                      StepControl* control, bool goes_on) {
   plan_.file->check_whole();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(pool, batch, threads);
-  const int64_t expert_results = most_expert_results(batch);
+  const int64_t expert_results = most_expert_results(num_rows(batch));
   const int64_t adapter_low = most_adapter_floats(plan_, adapted_).low;
   const int64_t scratch = encoder_scratch(plan_, longest_sequence(batch));
-  work_->begin(control);
+  work_->begin(control, plan_.is_encoder, goes_on);
   Step shared{
       .plan = plan_,
       .batch = batch,
@@ -249,7 +246,9 @@ Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, siz
       .reads_experts_ahead = paging_->is_on(),
       .activity = pool.activity(),
       .control = control,
+      .has_rest = work_->has_rest,
   };
+  size_t next = begin;
   const auto body = [&](int thread) {
     Step step = shared;
     step.thread = thread;
@@ -258,7 +257,8 @@ Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, siz
     step.expert_results += expert_results * thread;
     step.adapter_low += adapter_low * thread;
     step.replicas += plan_.replica_bytes() * thread;
-    run_stages(step, begin, end);
+    const size_t reached = run_stages(step, begin, end);
+    if (thread == 0) next = reached;
   };
   paging_->begin_step();
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
@@ -269,6 +269,7 @@ Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, siz
     states_.clear();  // they are lost
     throw Error("the step was stopped");
   }
+  if (next < end) suspended_ = {next, threads, batch.tokens.size(), batch.hidden.size()};
   return shared;
 }
 

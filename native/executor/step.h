@@ -37,10 +37,19 @@ struct Step {
   float* expert_results;   // this thread's own
   bool reads_experts_ahead;
   ThreadActivity& activity;    // told of each task, in stages whose shares take long
-  const StepControl* control;  // null: nobody stops the step
+  const StepControl* control;  // null: nobody stops or suspends the step
+  std::atomic<bool>& has_rest;
 
   // For stages that take long: nothing more of it need be computed.
   bool is_stopped() const { return control != nullptr && control->is_stopped(); }
+  // For those of an encoder that go on with work that nobody took: nothing more of it is to be computed now.
+  // Asked behind each piece of work, so that a step that is always due gets on.
+  bool must_leave() const {
+    if (is_stopped()) return true;
+    if (!plan.is_encoder || control == nullptr || !control->is_due()) return false;
+    has_rest.store(true, std::memory_order_relaxed);
+    return true;
+  }
 
   int64_t num_rows(Domain domain) const { return puna::num_rows(batch, domain); }
   uint8_t* bytes(int buffer, int64_t row) const {

@@ -44,6 +44,10 @@ class CannotSee(ModelLoadError):
     """Images were to be shown to a model for which nothing here can do that; the text says why."""
 
 
+class StepSuspended(Exception):
+    """The step of an encoder took as long as its control allows, and can go on: see Batch.goes_on."""
+
+
 class DeviceOutOfMemory(RuntimeError):
     """The device has no memory left for what was asked of it."""
 
@@ -69,7 +73,9 @@ class Batch:
     adapters: of each sequence, from DeviceModel.load_adapter(), or None; empty: no sequence has one.
     heads: of each sequence, from DeviceModel.new_head_state(): the prediction head keeps what it needs of the
         step's tokens, too. None: it does not; empty: for no sequence.
-    control: may stop the step, which then raises NativeError and is as if it had never been.
+    control: may stop the step, which then raises NativeError and is as if it had never been; or have an
+        encoder's suspended.
+    goes_on: it is the batch of the model's last step, which was suspended, and goes on from there.
     """
 
     tokens: NDArray[np.int32]
@@ -85,6 +91,7 @@ class Batch:
     control: StepControl | None = None
     adapters: Sequence[DeviceAdapter | None] = ()
     heads: Sequence[DeviceHeadState | None] = ()
+    goes_on: bool = False
 
 
 class StepResult(NamedTuple):
@@ -278,7 +285,12 @@ class DeviceModel(Protocol):
         """Computes a step and draws; K and V go into the blocks. kv: from reserve().
 
         samplers: one for each sequence that has rows. Raises NativeError for a batch that does not fit the
-        model or its memory, or that is stopped.
+        model or its memory, or that is stopped; StepSuspended.
+        """
+
+    def text_bytes(self, num_tokens: int, num_texts: int) -> int:
+        """Of an encoder: memory that a step of so many texts needs beside ModelInfo.fixed_bytes, if they have
+        so many tokens together, and keeps until the model sleeps.
         """
 
     def new_head_state(self) -> DeviceHeadState:

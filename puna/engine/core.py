@@ -257,10 +257,12 @@ class EngineCore:
         self._draft(step)
         drafted_s = self._clock()
         num_tokens = step.count_tokens()
-        outcome = self._runner.run(step.model, step.slices)
+        outcome = self._runner.run(step)
         outputs = self._requests.commit(outcome)
         if outcome.was_interrupted:
             self._scheduler.undo(step)
+        elif outcome.was_suspended:
+            self._scheduler.suspend(step, self._clock() - drafted_s)
         else:
             self._scheduler.account(step.model, num_tokens, drafted_s - start_s, self._clock() - drafted_s)
             self._recorder.end_step(step.model.id, len(step.slices), *num_tokens)

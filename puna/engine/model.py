@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from puna._native import StepCosts, TokenTable
 from puna.backends.base import DeviceAdapter, DeviceModel
@@ -13,12 +14,25 @@ from puna.engine.grammars.compiling import ModelGrammars
 from puna.engine.observation.stats import ModelStats
 from puna.engine.observation.stream_pace import StreamPace
 from puna.engine.offload.model_offload import ModelOffload
+from puna.engine.sequences.batch import Slice
 from puna.engine.sequences.sequence import Sequence
 from puna.engine.settings import EngineSettings
 from puna.engine.speculation.draft_model import DraftModel
 from puna.engine.speculation.prediction_head import PredictionHead
 from puna.kv.input_cache import InputCache
 from puna.kv.model_kv import ModelKv
+
+
+class SuspendedStep(NamedTuple):
+    """Of an encoder: what it has computed of its texts so far is kept, and no other step comes between."""
+
+    slices: list[Slice]
+    seconds: float
+    """That it took so far."""
+
+    @property
+    def is_wanted(self) -> bool:
+        return any(s.sequence.is_running for s in self.slices)
 
 
 class Model:
@@ -44,9 +58,11 @@ class Model:
         self.guaranteed_bytes = guaranteed_bytes
         """KV memory that no other model takes while this one is awake."""
         self.fixed_bytes = device.info.fixed_bytes
+        """Counted while it is awake, besides KV; less than all where its experts did not all fit."""
+        self.text_bytes = 0
+        """Of these, what the steps of an encoder take: see DeviceModel."""
         self.vocabulary_bytes = 0
         """What grammars have prepared of its vocabulary."""
-        """Counted while it is awake, besides KV; less than all where its experts did not all fit."""
         self.adapters: dict[str, DeviceAdapter] = {}
         """By id."""
         self.costs = StepCosts()
@@ -69,6 +85,7 @@ class Model:
         """When it woke, or a request last came or ended."""
         self.served_s = 0.0
         """Virtual time: seconds of the device, by share."""
+        self.suspended: SuspendedStep | None = None
         self.turn = 0
         """Which of the streams come first, if there are too many for a step."""
         self.lets_pass = False
@@ -105,7 +122,7 @@ class Model:
 
     @property
     def counted_weight_bytes(self) -> int:
-        return self.counted_bytes - self.device.info.scratch_bytes
+        return self.counted_bytes - self.device.info.scratch_bytes - self.text_bytes
 
     @property
     def counted_bytes(self) -> int:
@@ -115,7 +132,12 @@ class Model:
     @property
     def is_larger_than_memory(self) -> bool:
         """Whether experts come from its file when tokens choose them."""
-        return self.is_awake and self.fixed_bytes < self.device.info.fixed_bytes + self.adapter_bytes
+        return self.is_awake and self.fixed_bytes < self.needed_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """All that it could use beside KV and vocabulary."""
+        return self.device.info.fixed_bytes + self.adapter_bytes + self.text_bytes
 
     @property
     def num_streams(self) -> int:
@@ -126,6 +148,7 @@ class Model:
         self._kv = kv
         self._policy = None if kv is None else self._new_policy(kv, settings)
         self.drafter.kv = self.head.kv = kv
+        self.suspended = None
         if kv is None and self.grammars is not None:
             self.grammars.forget()
 

@@ -209,6 +209,9 @@ class Requests:
         if not model.is_awake:
             self._residents.wake(model)
         self._sharing.hope()
+        if model.device.info.is_encoder:
+            num_tokens = min(len(request.prompt), model.device.info.context_length)
+            self._residents.memory.count_text(model, num_tokens)
         return new_sequence(
             request,
             model,

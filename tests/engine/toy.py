@@ -271,6 +271,9 @@ class ToyModel:
             self._store_states(batch, kv[-1], result)
         return StepResult(result, self._hidden)
 
+    def text_bytes(self, num_tokens: int, num_texts: int) -> int:
+        raise NotImplementedError
+
     def new_head_state(self) -> ToyHeadState:
         return ToyHeadState()
 

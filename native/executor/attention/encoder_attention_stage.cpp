@@ -66,9 +66,7 @@ int64_t encoder_scratch(const Plan& plan, int64_t num_tokens) {
 
 void run_stage(const Step& step, const EncoderAttentionStage& stage, std::atomic<int64_t>& claimed) noexcept {
   Tasks tasks(step.batch, stage.num_heads);
-  while (!step.is_stopped()) {
-    const int64_t task = claimed.fetch_add(1, std::memory_order_relaxed);
-    if (!tasks.find(task)) return;
+  for (int64_t task; tasks.find(task = claimed.fetch_add(1, std::memory_order_relaxed));) {
     const int64_t start = tasks.start(), length = tasks.length(), head = tasks.head(task);
     const int64_t query = tasks.query(task), of_head = head * stage.head_dim;
     const int64_t of_kv_head = head / (stage.num_heads / stage.num_kv_heads) * stage.head_dim;
@@ -89,6 +87,7 @@ void run_stage(const Step& step, const EncoderAttentionStage& stage, std::atomic
         .scratch = step.encoder_scratch + bias_floats(length),
     });
     step.activity.finish_task(step.thread);
+    if (step.must_leave()) return;
   }
 }
 

@@ -207,6 +207,7 @@ void run_stage(const Step& step, const LinearStage& stage, WorkShares& shares) n
       if (begin < end) run_units(step, stage, part, num_rows, begin, end, next);
     }
     step.activity.finish_task(step.thread);
+    if (step.must_leave()) return;
   }
 }
 

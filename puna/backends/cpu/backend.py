@@ -32,6 +32,7 @@ from puna.backends.base import (
     ModelLoadError,
     ModelSource,
     StepResult,
+    StepSuspended,
     UnsupportedModelFile,
 )
 from puna.backends.cpu.cores import usable_cores
@@ -88,6 +89,16 @@ class CpuModel:
         self._keep(batch, kv, hidden, result)
         return StepResult(result, wanted)
 
+    @property
+    def buffer_bytes(self) -> int:
+        """Memory that its steps have taken so far, beside weights and KV."""
+        assert self._program is not None, "buffer_bytes after close"
+        return self._program.buffer_bytes
+
+    def text_bytes(self, num_tokens: int, num_texts: int) -> int:
+        assert self._program is not None, "text_bytes after close"
+        return self._program.text_bytes(num_tokens, num_texts, self._threads.num_threads)
+
     def new_head_state(self) -> HeadState:
         return HeadState()
 
@@ -115,7 +126,7 @@ class CpuModel:
         self, batch: Batch, kv: Sequence[BlockMemory]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         assert self._program is not None, "step after close"
-        return self._program.run(
+        outputs = self._program.run(
             self._threads,
             _arenas(kv),
             batch.tokens,
@@ -129,7 +140,11 @@ class CpuModel:
             batch.hidden,
             _adapters(batch.adapters),
             _head_states(batch.heads),
+            batch.goes_on,
         )
+        if outputs is None:
+            raise StepSuspended
+        return outputs
 
     def _keep(
         self, batch: Batch, kv: Sequence[BlockMemory], hidden: NDArray[np.float32], result: SampleResult

@@ -50,6 +50,7 @@ class EngineMemory:
         self._models = models
         self._clock = clock
         self._is_elastic = settings.elastic
+        self._settings = settings
         self._idle = IdleModels(models, self.budget, sleep)
         self.ladder = Ladder(
             [(Level.DRAFTS, Drafts(models)), *pins], self._idle if settings.elastic else None, self.budget
@@ -63,6 +64,7 @@ class EngineMemory:
         """
         if not self._is_elastic:
             model.guaranteed_bytes = kv.reserved_bytes
+        model.text_bytes = self._text_bytes(model, 0)
         model.fixed_bytes = self._make_room(model, kv)
         self.budget.add_weights(model.fixed_bytes)
         self.budget.set_guarantee(kv, model.guaranteed_bytes)
@@ -86,16 +88,38 @@ class EngineMemory:
 
     def add_adapter(self, model: Model, num_bytes: int) -> None:
         """Counts what an adapter takes of a model that is awake, and in use. Raises ModelDoesNotFit."""
+        self._add(model, num_bytes, "an adapter of")
+
+    def _add(self, model: Model, num_bytes: int, what: str) -> None:
+        """what: of the model needs that, for the error."""
         try:
             self._require(model, model.kv, num_bytes)
         except ModelDoesNotFit as error:
             limit = binary_size(self.budget.memory_limit_bytes)
-            text = (
-                f"an adapter of {model.name} needs {binary_size(num_bytes)} more, the memory limit is {limit}"
-            )
+            text = f"{what} {model.name} needs {binary_size(num_bytes)} more, the memory limit is {limit}"
             raise ModelDoesNotFit(text, error.lack) from error
         model.fixed_bytes += num_bytes
         self.budget.add_weights(num_bytes)
+
+    def count_text(self, model: Model, num_tokens: int) -> None:
+        """A text of so many tokens is about to be computed by an encoder that is awake. Raises
+        ModelDoesNotFit.
+        """
+        more = self._text_bytes(model, num_tokens) - model.text_bytes
+        if more <= 0:
+            return
+        was_held, model.is_held = model.is_held, True  # lest it sleeps to make room for itself
+        try:
+            self._add(model, more, f"a text of {num_tokens} tokens for")
+        finally:
+            model.is_held = was_held
+        model.text_bytes += more
+
+    def _text_bytes(self, model: Model, num_tokens: int) -> int:
+        if not model.device.info.is_encoder:
+            return 0
+        num_tokens = max(num_tokens, self._settings.most_text_tokens)
+        return model.device.text_bytes(num_tokens, self._settings.max_batch)
 
     def remove_adapter(self, model: Model, num_bytes: int) -> None:
         """Of a model that is awake."""
@@ -200,8 +224,8 @@ class EngineMemory:
         """What is counted of what the model takes besides KV: all of it, or, where its experts do not fit, as
         many as leave KV half of the room. Raises ModelDoesNotFit.
         """
-        info, budget = model.device.info, self.budget
-        needed, least = info.fixed_bytes + model.adapter_bytes, info.least_fixed_bytes + model.adapter_bytes
+        info, budget, needed = model.device.info, self.budget, model.needed_bytes
+        least = needed - info.idle_weight_bytes
         try:
             self._require(model, kv, needed)
         except ModelDoesNotFit:

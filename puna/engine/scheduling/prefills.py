@@ -13,20 +13,29 @@ from puna.kv import BLOCK_TOKENS
 
 def prefill_budget(model: Model, models: Iterable[Model], settings: EngineSettings, num_decodes: int) -> int:
     """Prompt tokens that fit in a step beside the streams of all models, which wait for its end."""
-    streaming = [other for other in models if other.num_streams]
-    if not streaming:
+    allowed_s = allowed_seconds(model, models, settings)
+    if allowed_s is None:
         return settings.prefill_tokens
-    stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
-    # A step that few wait for, and many gain by, may be longer.
-    num_prompts = sum(sequence.num_pending > 1 for sequence in model.running)
-    num_streams = sum(other.num_streams for other in streaming)
-    slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
-    allowed_s = max(slowdown * stream_s, settings.unnoticed_s)
     for num_tokens in range(settings.prefill_tokens, settings.min_prefill_tokens, -BLOCK_TOKENS):
         estimate_s = model.costs.estimate(num_decodes + num_tokens)
         if estimate_s is not None and estimate_s <= allowed_s:
             return num_tokens
     return settings.min_prefill_tokens
+
+
+def allowed_seconds(model: Model, models: Iterable[Model], settings: EngineSettings) -> float | None:
+    """How long a step with prompts of the model may take beside the streams of all models; None: there are
+    none.
+    """
+    streaming = [other for other in models if other.num_streams]
+    if not streaming:
+        return None
+    stream_s = max(other.pace.estimate(other.num_streams) for other in streaming)
+    # A step that few wait for, and many gain by, may be longer.
+    num_prompts = sum(sequence.num_pending > 1 for sequence in model.running)
+    num_streams = sum(other.num_streams for other in streaming)
+    slowdown = settings.max_slowdown * (1 + num_prompts / num_streams)
+    return max(slowdown * stream_s, settings.unnoticed_s)
 
 
 def text_budget(model: Model, models: Iterable[Model], settings: EngineSettings) -> int:

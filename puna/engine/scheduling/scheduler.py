@@ -7,10 +7,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from puna.engine.memory.ladder import Ladder
-from puna.engine.model import Model
+from puna.engine.model import Model, SuspendedStep
 from puna.engine.offload.model_offload import ModelOffload
 from puna.engine.scheduling.contention import Contention, needed_bytes
 from puna.engine.scheduling.lifecycle import Infeasible, Lifecycle
+from puna.engine.scheduling.prefills import allowed_seconds
 from puna.engine.scheduling.slices import Slices
 from puna.engine.scheduling.starts import Starts
 from puna.engine.sequences.batch import Slice
@@ -25,6 +26,9 @@ class Step(NamedTuple):
 
     model: Model
     slices: list[Slice]
+    limit_s: float | None = None
+    """After so long it is to be suspended: an encoder's texts are computed whole, and others do not wait for
+    that. None: it runs to its end."""
 
     def count_tokens(self) -> tuple[int, int]:
         """In slices of several, which are prompts; and in the others, with the drafts behind them."""
@@ -85,6 +89,7 @@ class Scheduler:
 
     def undo(self, step: Step) -> None:
         """A step was ended in its midst: whose state was being written starts over."""
+        step.model.suspended = None
         for s in step.slices:
             sequence = s.sequence
             if sequence.is_running and not sequence.table.can_resume(sequence.position):
@@ -97,12 +102,28 @@ class Scheduler:
         for model in sorted(self._models.values(), key=attrgetter("served_s")):
             if model.running and (slices := self._slices.of(model)):
                 self._lifecycle.now_s = model.served_s
-                return Step(model, slices)
+                return Step(model, slices, self._limit_s(model))
         return None
+
+    def _limit_s(self, model: Model) -> float | None:
+        if not model.device.info.is_encoder:
+            return None
+        allowed_s = allowed_seconds(model, self._models.values(), self._settings)
+        return self._settings.text_step_s if allowed_s is None else allowed_s
+
+    def suspend(self, step: Step, seconds: float) -> None:
+        """It goes on when it is the model's turn again. seconds: that it took this time."""
+        model = step.model
+        model.served_s += seconds / model.share
+        before_s = 0.0 if model.suspended is None else model.suspended.seconds
+        model.suspended = SuspendedStep(step.slices, before_s + seconds)
 
     def account(self, model: Model, num_tokens: tuple[int, int], drafting_s: float, seconds: float) -> None:
         """How long the drafts for a step took, and the step. num_tokens: see Step.count_tokens()."""
         model.served_s += (drafting_s + seconds) / model.share
+        if model.suspended is not None:
+            seconds += model.suspended.seconds
+            model.suspended = None
         model.costs.observe(sum(num_tokens), seconds)
         if num_tokens[0] == 0:
             model.pace.observe(num_tokens[1], seconds)

@@ -71,7 +71,10 @@ class Slices:
         return slices
 
     def _texts(self, model: Model) -> list[Slice]:
-        """Of an encoder: whole, since nothing is kept from step to step."""
+        """Of an encoder: whole, since nothing is kept from step to step but of one that was suspended."""
+        if model.suspended is not None and model.suspended.is_wanted:
+            return model.suspended.slices
+        model.suspended = None
         budget = text_budget(model, self._models.values(), self._settings)
         texts = whole_texts([s for s in model.running if s.num_computable], budget, self._settings.max_batch)
         return [s for text in texts if (s := self._slice(model, text, text.num_pending))]

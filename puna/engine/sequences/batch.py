@@ -69,8 +69,10 @@ def batch_of(
     num_threads: int | None,
     control: StepControl | None = None,
     masks: Items[TokenMask | None] = (),
+    *,
+    goes_on: bool = False,
 ) -> Batch:
-    """One step of all parts. masks: of each row, if there are any."""
+    """One step of all parts. masks: of each row, if there are any. goes_on: see Batch."""
     *rows, tables, hidden, adapters, heads = zip(*parts, strict=True)
     tokens, positions, starts, wanted, drafts, draft_starts = gather_rows(*rows)
     return Batch(
@@ -87,6 +89,7 @@ def batch_of(
         control=control,
         adapters=adapters if any(adapters) else (),
         heads=heads if any(heads) else (),
+        goes_on=goes_on,
     )
 
 

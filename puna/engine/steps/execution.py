@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from puna._native import NativeError, SampleResult, TokenMask, compute_masks
-from puna.backends.base import DeviceOutOfMemory, StepResult
+from puna.backends.base import DeviceOutOfMemory, StepResult, StepSuspended
 from puna.engine.faults import unforeseen
 from puna.engine.model import Model
 from puna.engine.observation.recorder import Recorder
 from puna.engine.request import TokenLogprob
+from puna.engine.scheduling.scheduler import Step
 from puna.engine.sequences.batch import Part, Slice, batch_of, num_threads, part_of
 from puna.engine.sequences.drawn import Advance, advances, logprobs_of
 from puna.engine.sequences.sequence import Sequence
@@ -41,6 +42,8 @@ class Outcome(NamedTuple):
     """One per drawn token, for the sequences that want them."""
     was_interrupted: bool = False
     """Nothing was computed: nobody waited for it any more, or only those that fail were in its way."""
+    was_suspended: bool = False
+    """It is to go on."""
 
 
 class StepRunner:
@@ -50,8 +53,9 @@ class StepRunner:
         self.interrupts = Interrupts()
         self._recorder = recorder
 
-    def run(self, model: Model, slices: Items[Slice]) -> Outcome:
+    def run(self, step: Step) -> Outcome:
         """Computes, counts as computed and samples; the caller commits."""
+        model, slices = step.model, step.slices
         now_ns = self._recorder.mark()
         for s in slices:
             if not s.sequence.record.started_ns:
@@ -60,7 +64,7 @@ class StepRunner:
         if not slices:
             return Outcome([], failures)
         try:
-            result = self._compute(model, slices, parts)
+            result = self._compute(step, slices, parts)
             if result is None:
                 _lose_states(slices)
                 return Outcome([], failures, was_interrupted=True)
@@ -69,6 +73,9 @@ class StepRunner:
             logprobs = logprobs_of(drawing, samples, model.token_table)
             advanced = list(zip(drawing, advances(drawing, samples), strict=True))
             _pool(slices, result.hidden)
+            slices = [s for s in slices if s.sequence.is_running]  # others left while it was suspended
+        except StepSuspended:
+            return Outcome([], failures, was_suspended=True)
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:
             _lose_states(slices)
             if damaged := _with_damaged_adapters(slices, parts):
@@ -88,13 +95,15 @@ class StepRunner:
         embedded = [s.sequence for s in slices if s.completes and not s.draws and s.sequence not in failed]
         return Outcome(advanced, failures, embedded, logprobs)
 
-    def _compute(self, model: Model, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
-        """None: it was interrupted."""
+    def _compute(self, step: Step, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
+        """None: it was interrupted. Raises StepSuspended."""
+        model = step.model
         samplers = [s.sequence.sampler for s in slices if s.draws]
         masks = _masks_of(slices)
-        batch = batch_of(parts, num_threads([s.sequence for s in slices]), self.interrupts.control, masks)
+        threads, goes_on = num_threads([s.sequence for s in slices]), model.suspended is not None
+        batch = batch_of(parts, threads, self.interrupts.control, masks, goes_on=goes_on)
         self._recorder.mark()
-        self.interrupts.begin({s.sequence.id for s in slices})
+        self.interrupts.begin({s.sequence.id for s in slices if s.sequence.is_running}, step.limit_s)
         try:
             result = model.device.step(batch, [group.memory for group in model.kv.groups], samplers)
         except NativeError:

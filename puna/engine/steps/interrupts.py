@@ -17,11 +17,13 @@ class Interrupts:
         self._lock = threading.Lock()
         self._wanted = _NOBODY  # of the step under way, those not given up
 
-    def begin(self, request_ids: set[str]) -> None:
-        """A step of these requests begins."""
+    def begin(self, request_ids: set[str], limit_s: float | None = None) -> None:
+        """A step of these requests begins. limit_s: after so long it is to be suspended."""
         with self._lock:
             self._wanted = request_ids
             self.control.begin()
+            if limit_s is not None:
+                self.control.suspend_in(limit_s)
 
     def end(self) -> None:
         """The step is over, or never came about: it can no longer be stopped."""
