@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.embeddings.one_text import median_seconds
 from benchmarks.embeddings.onnx_model import OnnxEncoder, quantize, write_onnx
 from benchmarks.embeddings.texts import padded_batches, texts
 from benchmarks.figures import Row, Target, seconds
@@ -30,7 +29,6 @@ _SLOTS = 4
 _CONTEXT = 512
 _BATCHES = (8, 16, 32, 64)
 Vectors = NDArray[np.float32]
-T = TypeVar("T")
 
 
 def f32(setup: Setup) -> Findings:
@@ -49,7 +47,8 @@ def rerank(setup: Setup) -> Findings:
     def rank(endpoint: Endpoint) -> None:
         endpoint.post("/v1/rerank", query="when does the office open", documents=passages)
 
-    ours, theirs = _both(setup, file, "--reranking", lambda endpoint: _best_s(lambda: rank(endpoint), setup))
+    with _both(setup, file, "--reranking") as servers:
+        ours, theirs = _best_in_turns([lambda e=e: rank(e) for e in servers], setup)  # type: ignore[misc]
     yield Finding(
         _TITLE, Row("100 passages ranked", seconds(ours), seconds(theirs), theirs / ours, Target(2.0))
     )
@@ -57,16 +56,12 @@ def rerank(setup: Setup) -> Findings:
 
 def _embed(setup: Setup, weight_type: str, onnx_type: str, least: float) -> Findings:
     file, inputs = minilm_file(weight_type), texts(64 if setup.quick else 512, 10, 200)
-    vectors: list[Vectors] = []
-
-    def measure(endpoint: Endpoint) -> tuple[float, float]:
-        many = _best_s(lambda: vectors.append(_vectors(endpoint, inputs)), setup)
-        times = []
-        for text in texts(20 if setup.quick else 200, 10, 30, seed=1):
-            times.append(_time_s(lambda text=text: _vectors(endpoint, [text])))  # type: ignore[misc]
-        return many, median(times)
-
-    (many, single), (their_many, their_single) = _both(setup, file, "--embeddings", measure)
+    with _both(setup, file, "--embeddings") as servers:
+        agreement = float(np.prod([_vectors(e, inputs) for e in servers], axis=0).sum(axis=1).min())
+        short = texts(20 if setup.quick else 400, 10, 30, seed=1)
+        single, their_single = median_seconds(servers, short)
+        work = [lambda e=e: _vectors(e, inputs) for e in servers]  # type: ignore[misc]
+        many, their_many = _best_in_turns(work, setup)
     name = f"{weight_type}: {len(inputs)} texts of 10 to 200 tokens"
     yield Finding(_TITLE, Row(name, seconds(many), seconds(their_many), their_many / many, Target(2.0)))
     row = Row(
@@ -77,22 +72,20 @@ def _embed(setup: Setup, weight_type: str, onnx_type: str, least: float) -> Find
         Target(2.0),
     )
     yield Finding(_TITLE, row)
-    agreement = float((vectors[0] * vectors[-1]).sum(axis=1).min())
     yield Finding(_TITLE, Row(f"{weight_type}: least cosine to llama.cpp's", f"{agreement:.6f}"))
     onnx_s, best = _onnx(setup, inputs, only_f32=onnx_type == "F32")
     figure = f"{weight_type}: the same texts beside ONNX Runtime, {onnx_type} ({best}), sorted by length"
     yield Finding(_TITLE, Row(figure, seconds(many), seconds(onnx_s), onnx_s / many, Target(least)))
 
 
-def _both(setup: Setup, file: BenchFile, flag: str, measure: Callable[[Endpoint], T]) -> tuple[T, T]:
-    with puna_server(file, setup.threads) as ours:
-        found = measure(Endpoint(ours.http, file.model))
+@contextmanager
+def _both(setup: Setup, file: BenchFile, flag: str) -> Iterator[list[Endpoint]]:
+    """Ours and theirs, to be asked in turns."""
     options = [flag, "--batch-size", "2048", "--ubatch-size", "2048"]
     context = _SLOTS * _CONTEXT
-    with setup.peer.server(
-        file, setup.threads, _SLOTS, "default", context_tokens=context, options=options
-    ) as theirs:
-        return found, measure(Endpoint(theirs.http, file.model))
+    peer = setup.peer.server(file, setup.threads, _SLOTS, "default", context_tokens=context, options=options)
+    with puna_server(file, setup.threads) as ours, peer as theirs:
+        yield [Endpoint(server.http, file.model) for server in (ours, theirs)]
 
 
 def _vectors(endpoint: Endpoint, inputs: Sequence[str]) -> Vectors:
@@ -119,7 +112,7 @@ def _onnx(setup: Setup, inputs: Sequence[str], *, only_f32: bool) -> tuple[float
                     for batch in batches:
                         encoder.embed([tokens[i] for i in batch])
 
-                results.append((_best_s(run, setup), f"{name}, batches of {size}"))
+                results.append((*_best_in_turns([run], setup), f"{name}, batches of {size}"))
     return min(results)
 
 
@@ -132,9 +125,10 @@ def _onnx_models(gguf: Path) -> Iterator[dict[str, Path]]:
         yield models
 
 
-def _best_s(work: Callable[[], object], setup: Setup) -> float:
-    """Of several times; the first is a warm-up."""
-    return min([_time_s(work) for _ in range(2 if setup.quick else 5)][1:])
+def _best_in_turns(works: Sequence[Callable[[], object]], setup: Setup) -> list[float]:
+    """Seconds of each, the best of several rounds; the first is a warm-up."""
+    rounds = [[_time_s(work) for work in works] for _ in range(2 if setup.quick else 5)]
+    return [min(times) for times in zip(*rounds[1:], strict=True)]
 
 
 def _time_s(work: Callable[[], object]) -> float:

@@ -163,7 +163,7 @@ async def _infer(context: ApiContext, request: InferenceRequest, task: _Task) ->
     images = await prepared_images(task.images, context.images)
     draft = await find_model(context.runtime.store, options.draft_model) if options.draft_model else None
     async with context.runtime.resident(
-        str(model.name),
+        model,
         num_ctx=options.num_ctx,
         keep_alive=keep_alive_s,
         draft_model=str(draft.name) if draft else None,

@@ -154,7 +154,7 @@ class Runtime:
     @asynccontextmanager
     async def resident(
         self,
-        name: str,
+        wanted: str | StoredModel,
         *,
         num_ctx: int | None = None,
         keep_alive: float | None = None,
@@ -164,6 +164,7 @@ class Runtime:
     ) -> AsyncIterator[ResidentModel]:
         """Holds a model resident inside the context, loading it if needed.
 
+        wanted: its name, or as it was found in the store.
         num_ctx: context length wanted, in tokens; by default that of the settings, else the model's own
             limit, which is never exceeded.
         keep_alive: seconds the model stays after its last request, math.inf for ever; None: as before.
@@ -174,7 +175,9 @@ class Runtime:
         Raises the registry's errors, ModelLoadError, CannotSee, WorkerDied, ServerBusy.
         """
         start_ns = time.monotonic_ns()
-        model = await asyncio.to_thread(self.store.find, ModelName.parse(name))
+        if isinstance(wanted, str):
+            wanted = await asyncio.to_thread(self.store.find, ModelName.parse(wanted))
+        model = wanted
         model.check_loadable()
         if sees:
             await self._engines.check_sees(model.name.short)
@@ -185,8 +188,8 @@ class Runtime:
         ):
             if not adapter:
                 loaded.plain = loaded.plain or model
-            wanted = num_ctx or self.settings.context_length or loaded.info.context_length
-            loaded.context_length = min(wanted, loaded.info.context_length)
+            context = num_ctx or self.settings.context_length or loaded.info.context_length
+            loaded.context_length = min(context, loaded.info.context_length)
             yield ResidentModel(
                 model=model,
                 info=loaded.info,

@@ -101,7 +101,7 @@ class FakeRuntime:
     @asynccontextmanager
     async def resident(
         self,
-        name: str,
+        model: StoredModel,
         *,
         num_ctx: int | None = None,
         keep_alive: float | None = None,
@@ -109,7 +109,6 @@ class FakeRuntime:
         num_gpu: int | None = None,  # noqa: ARG002
         sees: bool = False,
     ) -> AsyncIterator[ResidentModel]:
-        model = self.store.find(ModelName.parse(name))
         self.num_held += 1
         try:
             if self.script.load_hangs:

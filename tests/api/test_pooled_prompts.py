@@ -10,6 +10,7 @@ import pytest
 from puna.api.options import Options
 from puna.api.pooled.prompts import PooledPrompts, Vector
 from puna.api.requests import ModelRequest
+from puna.registry import ModelName
 from tests.api.conftest import AddModel
 from tests.api.fake_runtime import FakeRuntime
 
@@ -31,7 +32,7 @@ def test_what_becomes_tokens_ends_with_a_prompt_that_fails(runtime: FakeRuntime,
             ended.append(True)
 
     async def main() -> None:
-        async with runtime.resident("m") as resident:
+        async with runtime.resident(runtime.store.find(ModelName.parse("m"))) as resident:
             prompts = PooledPrompts(runtime, ModelRequest(model="m"), resident, Options(), refuse)
             with pytest.raises(ValueError, match="not these"):
                 await asyncio.wait_for(prompts.compute(parts(), "mean"), 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.ollama.errors import ollama_error_body
 from puna.api.pooled import embedding
-from puna.api.pooled.embedding import EmbedRequest, encoded
+from puna.api.pooled.embedding import EmbedRequest, as_json, encoded
 from puna.api.pooled.prompts import Vector
 from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import ModelRequest
@@ -50,7 +51,7 @@ async def embed(request: Request) -> WholeResponse:
         if found.embeddings:
             whole.total_duration, whole.load_duration = found.total_ns, found.load_ns
             whole.prompt_eval_count = found.num_tokens
-        return await encoded(whole)
+        return await encoded(partial(as_json, whole), found)
 
     return WholeResponse(reply(), ollama_error_body)
 
@@ -65,6 +66,7 @@ async def embeddings(request: Request) -> WholeResponse:
 
     async def reply() -> bytes:
         found = await embedding.embed(context, wanted, request.state.share, normalized=False)
-        return await encoded(OneEmbeddingBody(next(iter(found.embeddings), array("f"))))
+        one = OneEmbeddingBody(next(iter(found.embeddings), array("f")))
+        return await encoded(partial(as_json, one), found)
 
     return WholeResponse(reply(), ollama_error_body)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from array import array
 from base64 import b64encode
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +13,7 @@ from puna.api.bodies.body import read_body
 from puna.api.context import context_of
 from puna.api.errors import ApiError
 from puna.api.openai.errors import openai_error_body
-from puna.api.pooled.embedding import EmbedReply, EmbedRequest, embed
+from puna.api.pooled.embedding import EmbedReply, EmbedRequest, as_json, embed, encoded
 from puna.api.replying.streaming import WholeResponse
 from puna.api.requests import Extensions, extensions_of
 
@@ -84,7 +83,7 @@ async def embeddings(request: Request) -> WholeResponse:
 
     async def reply() -> bytes:
         found = await embed(context, wanted, request.state.share)
-        return await asyncio.to_thread(_encoded, body, found)  # others go on meanwhile
+        return await encoded(partial(_encoded, body, found), found)
 
     return WholeResponse(reply(), openai_error_body)
 
@@ -96,6 +95,4 @@ def _encoded(request: EmbeddingsRequest, reply: EmbedReply) -> bytes:
         for index, vector in enumerate(reply.embeddings)
     ]
     usage = EmbeddingsUsage(reply.num_tokens, reply.num_tokens)
-    return msgspec.json.encode(
-        EmbeddingList(data=data, model=request.model, usage=usage), enc_hook=array.tolist
-    )
+    return as_json(EmbeddingList(data=data, model=request.model, usage=usage))

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from array import array
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,8 @@ from puna.gguf.pooling import Pooling
 
 _MOST_VALUES = 1 << 23
 """Of all embeddings of a reply."""
+_FEW_VALUES = 1 << 12
+"""Of a reply that is encoded within a fraction of a millisecond."""
 _VALUE_BYTES = 24
 """Of a value on its way to the client: in memory, and as JSON."""
 
@@ -78,9 +80,7 @@ async def embed(
         raise ApiError(400, "embeddings belong to no session")
     model = await find_model(context.runtime.store, request.model, missing=missing_model(request.model))
     options = parse_options(model.params, request.options)
-    async with context.runtime.resident(
-        str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
-    ) as resident:
+    async with context.runtime.resident(model, num_ctx=options.num_ctx, keep_alive=keep_alive_s) as resident:
         clock.loaded_ns = time.monotonic_ns()
         _check_size(len(texts), resident.info.hidden_size, share)
         finish = partial(_finished, dimensions=request.dimensions, normalized=normalized)
@@ -127,6 +127,14 @@ def _finished(vector: Vector, dimensions: int, *, normalized: bool) -> Vector:
     return array("f", [value / length for value in vector]) if normalized and length else vector
 
 
-async def encoded(reply: object) -> bytes:
-    """A reply with arrays, as JSON. Other requests go on meanwhile."""
-    return await asyncio.to_thread(msgspec.json.encode, reply, enc_hook=array.tolist)
+async def encoded(encode: Callable[[], bytes], found: EmbedReply) -> bytes:
+    """The reply that `encode` makes of what was found. Others go on meanwhile, unless that takes no longer
+    than to have another thread do it.
+    """
+    num_values = sum(map(len, found.embeddings))
+    return encode() if num_values <= _FEW_VALUES else await asyncio.to_thread(encode)
+
+
+def as_json(reply: object) -> bytes:
+    """Of a reply with arrays."""
+    return msgspec.json.encode(reply, enc_hook=array.tolist)

@@ -49,9 +49,7 @@ async def rank(context: ApiContext, request: RankRequest, *, as_probability: boo
     def finish(scores: Vector) -> float:
         return _score(scores, as_probability=as_probability)
 
-    async with context.runtime.resident(
-        str(model.name), num_ctx=options.num_ctx, keep_alive=keep_alive_s
-    ) as resident:
+    async with context.runtime.resident(model, num_ctx=options.num_ctx, keep_alive=keep_alive_s) as resident:
         if resident.info.pooling != "rank":
             raise ApiError(400, f'"{request.model}" does not support reranking')
         prompts = PooledPrompts(context.runtime, request, resident, options, finish)

@@ -35,6 +35,16 @@ _UNUSED = ("pooler.", "cls.", "lm_head.", "embeddings.position_ids")
 _ROBERTA_CLASSIFIER = {"classifier.dense": "cls", "classifier.out_proj": "cls.output"}
 
 
+_GELUS = ("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh")
+"""Ways to compute one function."""
+
+
+def _bert(config: Config, _: Hyperparameters) -> None:
+    for name in ("hidden_act", "activation"):  # of BERT, and of DistilBERT
+        if config.text(name, "gelu") not in _GELUS:
+            raise ConversionError(f"config.json: {name} is not known")
+
+
 def _has_experts(config: Config) -> bool:
     return config.integer("moe_every_n_layers", default=0) > 0
 
@@ -82,6 +92,7 @@ _BERT = Family(
     left_out=_UNUSED,
     is_encoder=True,
     has_token_types=True,
+    hyperparameters=_bert,
 )
 _BERT_CLASSIFIER = replace(
     _BERT,

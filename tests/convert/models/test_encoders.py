@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from puna.convert.errors import ConversionError
 from puna.convert.safetensors import convert_safetensors
 from puna.gguf import GgufFile, Metadata
 from tests.convert.converting import convert, files_in
@@ -96,6 +97,12 @@ def said(metadata: Metadata, prefix: str) -> dict[str, Any]:
         for key in metadata
         if key.startswith(prefix) and (value := metadata[key]) is not None
     }
+
+
+def test_what_is_no_gelu_is_refused(tmp_path: Path):
+    write(tmp_path / "in", "BertModel", {"hidden_act": "relu"})
+    with pytest.raises(ConversionError, match="hidden_act is not known"):
+        convert(convert_safetensors, files_in(tmp_path / "in"), tmp_path / "out.gguf")
 
 
 def test_bert(tmp_path: Path):
