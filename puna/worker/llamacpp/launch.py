@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,7 @@ def main() -> int:
         files = [_to_read(descriptor) for descriptor in asked.descriptors]
         program = launch.settings.program
         places = places_of(Path(program)) if program else package_places()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # prompts would be in it
         calls.answer(asked.call, enter(program_rules(places, directory, *files)))
     except Exception as error:
         calls.fail(asked.call, error)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from puna.worker.cage import CageRules, enter
+from puna.worker.cage.program_rules import places_of, program_rules
 from puna.worker.cage.system import prctl, syscall
 
 Given = dict[str, Any]
@@ -217,14 +218,18 @@ def features(given: Given) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    rules = CageRules(
-        tuple(map(Path, given["readable"])), tuple(map(Path, given["writable"])), given["newest_landlock"]
-    )
-    level = enter(rules)
+    level = enter(_rules(given))
     outcomes: dict[str, dict[str, Any]] = {"level": {"landlock": level.landlock, "is_low": level.is_low}}
     for group in (features, always_denied, processes, kernel, files):
         outcomes[group.__name__] = {name: _outcome(attempt) for name, attempt in group(given).items()}
     print(json.dumps(outcomes), flush=True)
+
+
+def _rules(given: Given) -> CageRules:
+    writable = tuple(map(Path, given["writable"]))
+    if given["is_server"]:
+        return program_rules(places_of(Path("/bin/bash")), *writable)
+    return CageRules(tuple(map(Path, given["readable"])), writable, given["newest_landlock"])
 
 
 def _outcome(attempt: Callable[[], object]) -> str:

@@ -47,8 +47,11 @@ class Outside:
         for descriptor in (*self.terminals, self.pidfd):
             opened.callback(os.close, descriptor)
 
-    def imprison(self, newest_landlock: int, *, opens_files: bool) -> dict[str, dict[str, Any]]:
+    def imprison(
+        self, newest_landlock: int, *, opens_files: bool, is_server: bool = False
+    ) -> dict[str, dict[str, Any]]:
         given: dict[str, Any] = {
+            "is_server": is_server,
             "newest_landlock": newest_landlock,
             "readable": [str(self.readable), "/nowhere"] if opens_files else [],
             "writable": [str(self.kept)] if opens_files else [],
@@ -98,6 +101,17 @@ def test_nothing_gets_out(outside: Outside, newest_landlock: int, *, opens_files
     if "files" in groups:
         assert outside.secret.read_text() == "content"
         assert sorted(path.name for path in outside.foreign.iterdir()) == ["id_rsa", "victim"]
+
+
+@pytest.mark.skipif(version() == 0, reason="the kernel has no Landlock")
+def test_nothing_gets_out_of_a_server(outside: Outside):
+    outcomes = outside.imprison(version(), opens_files=True, is_server=True)
+    listens = {"open AF_UNIX", "make a pair of sockets", "listen"}
+    for group in ("always_denied", "processes", "kernel", "files"):
+        granted = {name for name, error in outcomes[group].items() if not REFUSED.search(error)}
+        assert granted == {"always_denied": listens, "kernel": {"memory to execute"}}.get(group, set())
+    denied = {name for name, error in outcomes["features"].items() if error}
+    assert denied == {"keep", "read"}  # it writes nothing, and reads no other's file
 
 
 @pytest.mark.parametrize(
