@@ -20,6 +20,7 @@ from PIL import Image
 from tests.e2e.launching import PUNA, address_of, launch
 from tests.tiny import TINY, write_tiny
 from tests.tiny.projector import NUM_TOKENS, write_projector
+from tests.tiny.towers import write_seeing
 
 pytestmark = pytest.mark.e2e
 
@@ -36,9 +37,15 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     threading.Thread(target=daemon.stderr.read, daemon=True).start()  # it must not wait for a reader
     write_tiny(home / "m.gguf", TINY["llama"])
     write_projector(home / "mmproj.gguf")
-    (home / "Modelfile").write_text("FROM ./m.gguf\nFROM ./mmproj.gguf\n")
-    command = [*PUNA, "create", "seer", "-f", str(home / "Modelfile")]
-    subprocess.run(command, env={**os.environ, "OLLAMA_HOST": address}, check=True, timeout=60)
+    (home / "tower").mkdir()
+    _, published = write_seeing(home / "tower", "gemma3")
+    for name, text in (
+        ("seer", "FROM ./m.gguf\nFROM ./mmproj.gguf\n"),
+        ("published", f"FROM {published}\n"),
+    ):
+        (home / "Modelfile").write_text(text)
+        command = [*PUNA, "create", name, "-f", str(home / "Modelfile")]
+        subprocess.run(command, env={**os.environ, "OLLAMA_HOST": address}, check=True, timeout=60)
     with httpx.Client(base_url=f"http://{address}", timeout=60) as client:
         yield client
     daemon.send_signal(signal.SIGTERM)
@@ -147,3 +154,11 @@ def test_a_reply_ends_with_the_context(client: httpx.Client):
     options = {**_OPTIONS, "num_ctx": 12, "num_predict": 100}
     reply = generate(client, image("red"), options=options)
     assert (reply["done_reason"], reply["prompt_eval_count"] + reply["eval_count"]) == ("length", 12)
+
+
+def test_a_model_whose_tower_is_in_its_own_file_sees_also_when_its_server_was_killed(client: httpx.Client):
+    red, blue = (generate(client, image(colour), model="published") for colour in ("red", "blue"))
+    assert red["logprobs"] != blue["logprobs"]
+    processes = client.get("/api/ps").json()["processes"]
+    os.kill(next(each["pid"] for each in processes if each["name"] == "llama.cpp"), signal.SIGKILL)
+    assert said(generate(client, image("blue"), model="published")) == said(blue)

@@ -70,6 +70,7 @@ def file_for_server(model: int, empty: int, name: str) -> int:
         if not metadata.is_translated:
             return model
         os.ftruncate(empty, 0)  # an earlier worker may have written it
+        os.lseek(empty, 0, os.SEEK_SET)
         written = write_translated(metadata, model, empty)
     except GgufError as error:
         raise ModelLoadError(str(error)) from error
