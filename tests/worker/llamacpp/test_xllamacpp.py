@@ -27,12 +27,16 @@ pytestmark = pytest.mark.e2e
 
 @asynccontextmanager
 async def started(
-    directory: Path, path: Path, max_queue: int = 8, projector: Path | None = None
+    directory: Path,
+    path: Path,
+    max_queue: int = 8,
+    projector: Path | None = None,
+    context_length: int = 64,
 ) -> AsyncIterator[tuple[WorkerProcess, ModelInfo]]:
     settings = ServerSettings(
         program="",
         directory=str(directory / "run"),
-        context_length=64,
+        context_length=context_length,
         num_slots=2,
         max_queue=max_queue,
         num_threads=1,
@@ -87,9 +91,10 @@ def test_a_request_that_would_wait_too_long_is_told_so(tmp_path: Path):
     path = write_tiny(tmp_path / "tiny.gguf", TINY["llama"])
 
     async def main() -> None:
-        async with started(tmp_path, path, max_queue=0) as (worker, _), AsyncExitStack() as stack:
+        running = started(tmp_path, path, max_queue=0, context_length=2048)
+        async with running as (worker, _), AsyncExitStack() as stack:
             for name in ("first", "second"):
-                asked = Request(id=name, model_id="m", prompt=[1] * 3, max_tokens=60)
+                asked = Request(id=name, model_id="m", prompt=[1] * 3, max_tokens=2000)
                 stream = await stack.enter_async_context(worker.client.stream(asked))
                 worker.client.pause(stream, paused=True)  # so that it does not end
             late = Request(id="late", model_id="m", prompt=[1])
