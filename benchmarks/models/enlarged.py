@@ -43,7 +43,7 @@ _FACTORS = {
 }
 """What grows with the model; all else is a count of layers or experts, or a constant."""
 _LISTED = {"attention.head_count": _HEADS, "attention.head_count_kv": _HEADS}
-"""Where it is a list with a number for each layer. One for all is that of latents, which have one KV head."""
+"""Where it is a list with a number for each layer, and not of latents, which have one KV head."""
 _RANDOM_ROWS = 64
 
 
@@ -59,7 +59,7 @@ def write_enlarged(path: Path, tiny: Tiny) -> str:
         kv_heads=tiny.kv_heads * _HEADS,
         head_dim=tiny.head_dim * _HEAD_DIM,
         ffn=tiny.ffn * _WIDTH,
-        metadata={key: _grown(key, value) for key, value in tiny.metadata.items()},
+        metadata={key: _grown(tiny, key, value) for key, value in tiny.metadata.items()},
     )
     for weight_type in _WEIGHT_TYPES:
         with suppress(NativeError):
@@ -81,12 +81,13 @@ def _quantize(weight: NDArray[np.float32], weight_type: str) -> NDArray[np.uint8
     return np.resize(packed, (*weight.shape[:-1], packed.shape[-1]))
 
 
-def _grown(key: str, value: Any) -> Any:
+def _grown(tiny: Tiny, key: str, value: Any) -> Any:
     factor = _FACTORS.get(key, 1)
     if key == "rope.dimension_sections":
         return _sections(sum(value) * _HEAD_DIM)
     if isinstance(value, list):
-        factor = _LISTED.get(key, factor)
+        has_one_head = key == "attention.head_count_kv" and "attention.kv_lora_rank" in tiny.metadata
+        factor = factor if has_one_head else _LISTED.get(key, factor)
         return value if factor == 1 else [item * factor for item in value]
     return value if factor == 1 else value * factor
 
