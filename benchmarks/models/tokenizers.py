@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _BOTH = "BPE, SentencePiece"
+_NONE = "of its own, not known yet"
 _TOKENIZERS = {
     "baichuan": "SentencePiece",
     "bert": "WordPiece, Unigram",
@@ -20,12 +21,16 @@ _TOKENIZERS = {
     "llama": _BOTH,
     "minicpm": "SentencePiece",
     "minicpm3": "SentencePiece",
+    "nanbeige": "SentencePiece",
     "neo-bert": "WordPiece",
     "nomic-bert": "WordPiece",
     "nomic-bert-moe": "Unigram",
     "orion": "SentencePiece",
     "phi3": _BOTH,
     "phimoe": "SentencePiece",
+    "plamo2": _NONE,
+    "plamo3": _NONE,
+    "spark2_5": _NONE,
     "t5encoder": "Unigram",
     "xverse": "SentencePiece",
 }
