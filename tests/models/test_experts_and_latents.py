@@ -91,7 +91,7 @@ def test_older_files_are_refused(tmp_path: Path, name: str, tensor: str, text: s
     ("metadata", "text"),
     [
         ({"expert_gating_func": 9}, "expert_gating_func is 9, not 1, 2 or 3"),
-        ({"rope.dimension_count": 7}, "rope.dimension_count is 7, which is odd"),
+        ({"rope.dimension_count": 7}, "rope.dimension_count is 7, no multiple of 2"),
         ({"attention.temperature_scale": 0.1}, "temperature_length is missing"),
         ({"expert_weights_norm": 1}, "expert_weights_norm is 1, not a truth value"),
     ],

@@ -84,7 +84,7 @@ def test_an_unknown_architecture_is_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"rope.dimension_count": 7}, "which is odd"),
+        ({"rope.dimension_count": 7}, "no multiple of 2"),
         ({"rope.dimension_count": 128}, "not between 1 and 8"),
         ({"rope.freq_base": -1.0}, "not more than 1"),
         ({"rope.freq_base": 1.0}, "not more than 1"),
