@@ -1,5 +1,6 @@
 // Attention of a whole text to itself: one head, some of its queries. Keys are brought into lanes first; then
 // all scores of a few queries are there before their softmax, so that sums run over keys in order.
+#include "kernels/encoder_tiles.h"
 #include "kernels/functions.h"
 #include "simd/columns.h"
 #include "simd/tile_sizes.h"
@@ -8,6 +9,7 @@ namespace puna::PUNA_ISA {
 namespace {
 
 constexpr float kLog2E = 1.44269504088896341f;
+static_assert(kRegisterRows <= kMostRegisterRows && kEncoderTaskQueries % kRegisterRows == 0);
 
 // What a task keeps in its scratch memory.
 struct Scratch {

@@ -69,7 +69,8 @@ Vocabulary::Vocabulary(std::span<const uint8_t> bytes)
   const bool seeks = unigram || header_.algorithm == Algorithm::kWordPiece;
   reaches_ = section<uint16_t>(kReaches, seeks ? kReachPlaces : 0);
   for (const uint16_t reach : reaches_) longest_ = std::max<size_t>(longest_, reach);
-  check(longest_ <= kMaxSoughtBytes, "list of lengths");
+  // reach() says as much of what is shorter than the list tells beginnings apart by.
+  check(longest_ <= kMaxSoughtBytes && (!seeks || longest_ >= kReachBytes - 1), "list of lengths");
 }
 
 void Vocabulary::check_tokens() const {

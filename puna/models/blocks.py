@@ -32,6 +32,7 @@ from puna.graph.ops import (
     Softmax,
 )
 from puna.models.decoder import Decoder, Stack
+from puna.models.ranking import NoScores
 
 Part = Callable[[int, Value], Value]
 """(layer, x) -> what one half of the layer gives."""
@@ -200,9 +201,14 @@ def logits(g: Tracer, x: Value) -> Value:
 
 
 def ranked(g: Tracer, logits: Value, pooling: Pooling | None) -> Value:
-    """The logits. A model that ranks texts has, in place of hidden states, how likely its labels are."""
+    """The logits. A model that ranks texts has, in place of hidden states, how likely its labels are.
+
+    Raises NoScores: converters that do not know Qwen3-Reranker leave its two rows in the output matrix.
+    """
     if pooling == "rank":
         assert g.hidden is not None, "logits come from hidden states"
+        if "cls.output.weight" not in g.shapes:
+            raise NoScores("tensor cls.output.weight is")
         g.hidden = g.op(Softmax(), g.op(Linear("cls.output"), g.hidden))
     return logits
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puna.gguf.pooling import POOLING_TYPES, Pooling
-from puna.graph import GraphError, Tracer, Value
+from puna.graph import Tracer, Value
 from puna.graph.ops import (
     Activation,
     EncoderAttention,
@@ -15,6 +15,7 @@ from puna.graph.ops import (
 )
 from puna.models.decoder import Decoder
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters
+from puna.models.ranking import NoScores
 
 
 def pooling_of(p: Hyperparameters) -> Pooling | None:
@@ -92,9 +93,7 @@ class Pooled:
             if "cls.norm.weight" in g.shapes:
                 x = g.op(LayerNorm("cls.norm", 1e-5), x)
         elif "cls.output.weight" not in g.shapes:
-            raise GraphError(
-                "tensors cls.weight and cls.output.weight are missing, which a ranking model needs"
-            )
+            raise NoScores("tensors cls.weight and cls.output.weight are")
         return g.op(Linear("cls.output"), x) if "cls.output.weight" in g.shapes else x
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from puna.backends.base import ModelLoadError, UnsupportedModelFile
 from puna.backends.cpu import CpuBackend
 from puna.engine import EngineCore, EngineSettings, Request
 from tests.engine.toy import Results, run_all
@@ -69,7 +71,7 @@ def test_the_same_bits_in_any_company(name: str, weight_type: str, tmp_path: Pat
 
 def test_short_texts_share_steps_and_keep_nothing(tmp_path: Path) -> None:
     backend = CpuBackend(num_threads=2)
-    engine = engine_with(backend, {"e": write_tiny(tmp_path / "e.gguf", ENCODERS["bert"])})
+    engine = engine_with(backend, {"e": write_tiny(tmp_path / "e.gguf", ENCODERS["bert"])}, text_step_s=60.0)
     for i in range(50):
         engine.submit(request(str(i), PROMPTS[2], pooling="mean"))
     engine.step()
@@ -101,6 +103,22 @@ def test_what_a_model_is_not_for(tiny: Tiny, fields: dict[str, object], error: s
     assert last.error is not None
     assert error in last.error
     engine.close()
+    backend.close()
+
+
+@pytest.mark.parametrize("name", RANKERS)
+def test_a_ranking_model_without_scores_is_refused_by_every_engine(name: str, tmp_path: Path) -> None:
+    """As converters leave them that do not know it; llama.cpp would give hidden states for scores."""
+
+    def without_scores(tiny: Tiny, vocab: int) -> dict[str, tuple[int, ...]]:
+        tensors = RANKERS[name].model_tensors(tiny, vocab)
+        return {name: shape for name, shape in tensors.items() if not name.startswith("cls.")}
+
+    path = write_tiny(tmp_path / "r.gguf", replace(RANKERS[name], model_tensors=without_scores))
+    backend = CpuBackend(num_threads=1)
+    with pytest.raises(ModelLoadError, match=r"cls\.output\.weight (is|are) missing") as refused:
+        load_file(backend, path)
+    assert not isinstance(refused.value, UnsupportedModelFile)
     backend.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from puna.tokenizer import Tokenizer, TokenizerError, build_vocabulary
 from tests.tokenizer.texts import HARD_TEXTS
-from tests.tokenizer.vocabularies import all_pairs_bpe, bpe, sentencepiece
+from tests.tokenizer.vocabularies import all_pairs_bpe, bpe, sentencepiece, unigram, word_pieces
 
 pytestmark = pytest.mark.native
 
@@ -55,6 +55,17 @@ def test_file_is_refused(tmp_path):
 def test_what_is_no_vocabulary_is_refused(blob):
     with pytest.raises(TokenizerError, match="header is damaged"):
         Tokenizer.from_blob(blob)
+
+
+@pytest.mark.parametrize("made", [unigram, word_pieces])
+def test_lengths_of_tokens_that_are_too_small_are_refused(made):
+    """The list of how long tokens are that begin as a text does, the last thing in a vocabulary."""
+    blob = build_vocabulary(made())
+    num_bytes = 2 << 16
+    assert any(blob[-num_bytes:])
+    for length in (0, 1):
+        with pytest.raises(TokenizerError, match="list of lengths"):
+            Tokenizer.from_blob(blob[:-num_bytes] + length.to_bytes(2, "little") * (num_bytes // 2))
 
 
 SMALL = {

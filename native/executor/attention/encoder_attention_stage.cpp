@@ -3,12 +3,10 @@
 
 #include "executor/attention/encoder_tasks.h"
 #include "executor/step.h"
+#include "kernels/encoder_tiles.h"
 
 namespace puna {
 namespace {
-
-// A multiple of every number of queries that kernels take at once: so these are the same however tasks fall.
-constexpr int64_t kTaskQueries = 240;
 
 int64_t bias_floats(int64_t num_tokens) { return 2 * padded_tokens(num_tokens); }
 
@@ -43,10 +41,10 @@ class Tasks {
   int64_t start() const { return batch_.sequence_starts[static_cast<size_t>(sequence_)]; }
   int64_t length() const { return batch_.sequence_starts[static_cast<size_t>(sequence_) + 1] - start(); }
   int64_t head(int64_t task) const { return (task - first_) / runs(); }
-  int64_t query(int64_t task) const { return (task - first_) % runs() * kTaskQueries; }
+  int64_t query(int64_t task) const { return (task - first_) % runs() * kEncoderTaskQueries; }
 
  private:
-  int64_t runs() const { return (length() + kTaskQueries - 1) / kTaskQueries; }
+  int64_t runs() const { return (length() + kEncoderTaskQueries - 1) / kEncoderTaskQueries; }
 
   const Batch& batch_;
   const int64_t num_heads_;
@@ -80,7 +78,7 @@ void run_stage(const Step& step, const EncoderAttentionStage& stage, std::atomic
         .num_tokens = length,
         .head_dim = stage.head_dim,
         .query_begin = query,
-        .query_end = std::min(query + kTaskQueries, length),
+        .query_end = std::min(query + kEncoderTaskQueries, length),
         .scale = stage.scale,
         .window = stage.window,
         .bias = bias_of(stage, head, length, step.encoder_scratch),

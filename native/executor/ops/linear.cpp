@@ -127,8 +127,8 @@ namespace {
 // Units that a thread takes at once: long runs, so that memory is read in order and the kernel can prefetch,
 // but not so long that others wait for a thread which lost its core within one.
 int64_t largest_run(const LinearStage& stage, int64_t num_rows) {
-  constexpr int64_t kTileUnits = 4;
-  if (stage.parts.front().uses_tiles) return kTileUnits;
+  constexpr int64_t kTileUnits = 4, kManyRows = 2048;  // half of the units take as long there
+  if (stage.parts.front().uses_tiles) return num_rows > kManyRows ? kTileUnits / 2 : kTileUnits;
   constexpr int64_t kRunBytes = int64_t{1} << 17;
   constexpr int64_t kRowsPerPass = 8;  // about as many as cost one reading of the weights
   const int64_t passes = (num_rows + kRowsPerPass - 1) / kRowsPerPass;

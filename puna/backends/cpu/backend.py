@@ -44,6 +44,7 @@ from puna.graph.ops import Embed, Moe
 from puna.models import TracedModel, trace_model
 from puna.models.adapters import read_alpha
 from puna.models.hyperparameters import HyperparameterError
+from puna.models.ranking import NoScores
 
 
 class CpuModel:
@@ -199,11 +200,13 @@ class CpuBackend:
             raise ModelLoadError(_with_name(source.name, error)) from error
 
     def _compile(self, file: GgufFile, name: str) -> tuple[TracedModel, Program]:
-        """Raises UnsupportedModelFile, GgufError."""
+        """Raises UnsupportedModelFile, ModelLoadError, GgufError."""
         try:
             traced = _trace(file)
             builder = ProgramBuilder(file.native, self._isa, self._kv_type)
             return traced, lower(traced.graph, builder, traced.prediction)
+        except NoScores as error:
+            raise ModelLoadError(_with_name(name, error)) from error
         except (HyperparameterError, GraphError, NativeError) as error:
             raise UnsupportedModelFile(_with_name(name, error)) from error
 
