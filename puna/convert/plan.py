@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from puna.convert.models.family import Family
 from puna.convert.models.hyperparameters import first_position
 from puna.convert.models.names import Place, is_left_out, place_of
 from puna.convert.models.rope import rope_tensors
-from puna.convert.models.sizes import head_dim, num_experts, num_layers
+from puna.convert.models.sizes import head_dim, num_experts, num_layers, num_prediction_layers
 from puna.convert.parts.experts import mxfp4
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.header import SourceTensor
@@ -37,8 +37,9 @@ def plan_model(
         _add(planned, PlannedTensor(name=name, shape=factors.shape, dtype="F32", values=factors))
     scales = _scales(sources)
     of_others = {scale.name for scale in scales.values()}
+    limit = num_layers(config) + num_kept_heads(family, config, sources)
     for name, tensor in sources.items():
-        if is_left_out(name, family, num_layers(config)) or name.endswith(_OF_OTHERS) or name in of_others:
+        if is_left_out(name, family, limit) or name.endswith(_OF_OTHERS) or name in of_others:
             continue
         place = place_of(name, family)
         if place is None:
@@ -48,7 +49,7 @@ def plan_model(
             for part in mxfp4(place.name, place.kind, tensor, block_scales):
                 _add(planned, part)
             continue
-        _check_place(place, tensor, config)
+        _check_place(place, tensor, limit)
         rows = all_rows(tensor, scales.get(name))
         if place.expert is not None:
             _add_expert(experts, place, rows)
@@ -70,12 +71,22 @@ def _add(planned: dict[str, PlannedTensor], tensor: PlannedTensor) -> None:
     planned[tensor.name] = tensor
 
 
-def _check_place(place: Place, tensor: SourceTensor, config: Config) -> None:
+def num_kept_heads(family: Family, config: Config, sources: Collection[str]) -> int:
+    """Layers behind the others that predict further tokens. Some configurations count them where the files
+    lack them. sources: names of tensors.
+    """
+    first, count = num_layers(config), num_prediction_layers(config)
+    layers = range(first, first + count if family.has_more_layers else first)
+    found = {place.layer for name in sources if (place := place_of(name, family)) and "eh_proj" in place.name}
+    return count if layers and found.issuperset(layers) else 0
+
+
+def _check_place(place: Place, tensor: SourceTensor, num_layers: int) -> None:
     if not can_read(tensor.dtype):
         raise ConversionError(
             f"tensor {tensor.name[:100]!r}: values of type {tensor.dtype} cannot be converted"
         )
-    if place.layer is not None and place.layer >= num_layers(config):
+    if place.layer is not None and place.layer >= num_layers:
         raise ConversionError(f"tensor {tensor.name[:100]!r} is of a layer that config.json does not have")
 
 

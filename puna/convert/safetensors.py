@@ -13,7 +13,7 @@ from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
 from puna.convert.models.pooling import pooling_values
 from puna.convert.output import write_model
-from puna.convert.plan import plan_model
+from puna.convert.plan import num_kept_heads, plan_model
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
 from puna.convert.sources.files import Files
@@ -58,14 +58,15 @@ def plan_safetensors(given: Files, quantize: str) -> PlannedModel:
     config = Config(given.object(model_config.NAME))
     family = family_of(config)
     config = config.with_defaults(family.defaults)
-    planned = [*plan_model(family, config, read_tensors(given)).values()]
+    sources = read_tensors(given)
+    planned = [*plan_model(family, config, sources).values()]
     size = next((tensor.shape[0] for tensor in planned if tensor.name == _EMBEDDING), 0)
     metadata = {
         "general.architecture": string(family.architecture),
         "general.type": string("model"),
         "general.quantization_version": uint32(2),
         **_sampling(given),
-        **hyperparameters(family, config),
+        **hyperparameters(family, config, num_kept_heads(family, config, sources)),
         f"{family.architecture}.vocab_size": uint32(size),
         **(pooling_values(given, config, family) if family.is_encoder else {}),
         **vocabulary_values(given, config, family, size),

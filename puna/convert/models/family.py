@@ -50,7 +50,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     skips_padding: bool = False
     """Positions are numbered from behind the padding token's number on, and GGUF's from 0."""
     has_more_layers: bool = False
-    """Behind the last one that the configuration counts: they predict further tokens, and are left out."""
+    """Behind the last one that the configuration counts as such: they predict further tokens, if all that
+    takes is there; others are left out.
+    """
     special_tokens: Mapping[str, str] = {}
     """By their parts, where files do not say which of their tokens play them."""
     unused_tokens: str = ""
@@ -91,6 +93,15 @@ EXPERTS = {
 SOFTMAX, SIGMOID = 1, 2
 """What makes a router's values scores, in GGUF's numbers."""
 FUSED_EXPERTS: dict[str, Split] = {GATE_AND_UP: gate_and_up}
+PREDICTION_HEAD = {
+    "embed_tokens": "nextn.embed_tokens",
+    "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm",
+    "eh_proj": "nextn.eh_proj",
+    "shared_head.norm": "nextn.shared_head_norm",
+    "shared_head.head": "nextn.shared_head_head",
+}
+"""What a layer that predicts further tokens has besides."""
 SHARED_EXPERT = {
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",

@@ -16,10 +16,15 @@ def first_position(family: Family, config: Config) -> int:
     return 0 if padding is None else padding + 1
 
 
-def hyperparameters(family: Family, config: Config) -> dict[str, GgufValue]:
-    """Metadata below `<architecture>.`; config: with the family's defaults. Raises ConversionError."""
+def hyperparameters(family: Family, config: Config, num_prediction: int) -> dict[str, GgufValue]:
+    """Metadata below `<architecture>.`; config: with the family's defaults. num_prediction: layers that
+    predict further tokens. Raises ConversionError.
+    """
     values = _encoders(family, config) if family.is_encoder else _decoders(config)
     family.hyperparameters(config, values)
+    if num_prediction:
+        values["block_count"] = uint32(num_layers(config) + num_prediction)
+        values["nextn_predict_layers"] = uint32(num_prediction)
     return {f"{family.architecture}.{name}": value for name, value in values.items()}
 
 

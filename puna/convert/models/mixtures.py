@@ -10,6 +10,7 @@ from puna.convert.models.family import (
     FUSED_EXPERTS,
     NORMED_HEADS,
     PRE_NORMS,
+    PREDICTION_HEAD,
     PROJECTIONS,
     SIGMOID,
     SOFTMAX,
@@ -108,6 +109,7 @@ _DEEPSEEK2 = Family(
     | FEED_FORWARD
     | _SHARED
     | _CHOICE_BIAS
+    | PREDICTION_HEAD
     | {
         "self_attn.q_proj": "attn_q",
         "self_attn.q_a_proj": "attn_q_a",
@@ -188,6 +190,7 @@ MIXTURES = {
     "Glm4MoeForCausalLM": Family(
         architecture="glm4moe",
         layer_names=_LAYER
+        | PREDICTION_HEAD
         | {"input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm"},
         hyperparameters=_glm4moe,
         special_tokens={"bos": "[gMASK]", "unk": _GLM_END, "eot": "<|user|>", "eom": "<|observation|>"},

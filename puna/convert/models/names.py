@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def is_left_out(name: str, family: Family, num_layers: int) -> bool:
-    """Whether nothing that the engine runs needs it."""
+    """Whether nothing that the engine runs needs it. num_layers: those that predict further tokens, too."""
     plain = plain_name(name, family)
     if not family.has_output and plain == "lm_head.weight":
         return True

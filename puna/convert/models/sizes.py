@@ -12,6 +12,11 @@ def num_layers(config: Config) -> int:
     return config.integer("num_hidden_layers", "n_layers", "n_layer", maximum=MAX_LAYERS)
 
 
+def num_prediction_layers(config: Config) -> int:
+    """Behind these: they predict further tokens."""
+    return config.integer("num_nextn_predict_layers", default=0, maximum=MAX_LAYERS)
+
+
 def num_heads(config: Config) -> int:
     return config.integer("num_attention_heads", "n_heads", "n_head", maximum=MAX_HEADS)
 
