@@ -2,8 +2,8 @@
 
 A model of the shape of Qwen3.5-0.8B whose layers add nothing, so that it goes on with the token whose number
 is the next one: nothing repeats, and nothing but the head can draft. Its head either says the same, or
-something at random. Replies with drafts and without (`num_draft=0`), in turn; a ratio is the median over
-neighbouring ones.
+something at random. Replies with drafts and without (`num_draft=0`), in turn, for some seconds; a ratio is
+the median over neighbouring ones.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ SHAPE = Qwen35(
     is_tied=False,
     predicts=True,
 )
-PROMPT_TOKENS = 256
-NUM_TOKENS = 96
+PROMPT_TOKENS = 512  # of all streams
+NUM_TOKENS = {1: 96, 4: 64, 16: 32}
+"""Of each reply, by how many there are at once."""
 _ADDING = ("attn_output.weight", "ssm_out.weight", "ffn_down.weight")
 
 
@@ -95,8 +96,8 @@ class Replies:
                 Request(
                     id=str(self._num_asked),
                     model_id="m",
-                    prompt=list(range(begin, begin + PROMPT_TOKENS)),
-                    max_tokens=NUM_TOKENS,
+                    prompt=list(range(begin, begin + PROMPT_TOKENS // num_streams)),
+                    max_tokens=NUM_TOKENS[num_streams],
                     sampling=SamplingParams(temperature=0),
                     num_draft=num_draft,
                     cache_prompt=False,
@@ -118,18 +119,19 @@ class Replies:
         self._backend.close()
 
 
-def compare(replies: Replies, num_streams: int, rounds: int) -> str:
-    """A row of the table."""
-    pairs = []
+def compare(replies: Replies, num_streams: int, seconds: float) -> str:
+    """A row of the table, in about as many seconds, but of one pair at least."""
+    pairs: list[tuple[tuple[float, float], tuple[float, float]]] = []
+    end_s = time.perf_counter() + seconds
     replies.seconds(num_streams, None)  # what drafts cost and bring is learned
     replies.num_drafted = replies.num_right = 0
-    for _ in range(rounds):
+    while not pairs or time.perf_counter() < end_s:
         pairs.append((replies.seconds(num_streams, 0), replies.seconds(num_streams, None)))
     ratios = [statistics.median(plain[part] / drafted[part] for plain, drafted in pairs) for part in (0, 1)]
     plain_s = statistics.median(plain[1] for plain, _ in pairs)
-    speed = num_streams * NUM_TOKENS / plain_s
+    speed = num_streams * NUM_TOKENS[num_streams] / plain_s
     drafts = f"{replies.num_right} of {replies.num_drafted}"
-    return f"{speed:.1f} | {ratios[1]:.2f} | {ratios[0]:.2f} | {drafts}"
+    return f"{speed:.1f} | {ratios[1]:.2f} | {ratios[0]:.2f} | {drafts} | {len(pairs)}"
 
 
 def main() -> None:
@@ -137,16 +139,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--seconds", type=float, default=25, help="for each row of the table")
+    parser.add_argument("--streams", type=int, nargs="+", choices=NUM_TOKENS, default=list(NUM_TOKENS))
     arguments = parser.parse_args()
     print(machine_today(arguments.threads))
-    print("\n| head, streams | tokens/s without | with it | prompts with it | drafts right |")
-    print("|---|---|---|---|---|")
+    print("\n| head, streams | tokens/s without | with it | prompts with it | drafts right | pairs |")
+    print("|---|---|---|---|---|---|")
     for is_right in (True, False):
         replies = Replies(head_file(is_right=is_right), arguments.threads)
         for num_streams in arguments.streams:
-            row = compare(replies, num_streams, arguments.rounds)
+            row = compare(replies, num_streams, arguments.seconds)
             print(f"| {'right' if is_right else 'random'}, {num_streams} | {row} |", flush=True)
         replies.close()
 
