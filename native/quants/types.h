@@ -74,8 +74,8 @@ struct WeightStack {
 
   Weight at(int64_t i) const {
     Weight weight = first;
-    weight.data +=
-        apart == nullptr ? static_cast<ptrdiff_t>(static_cast<size_t>(i) * stride) : apart[i] - apart[0];
+    weight.data =
+        apart == nullptr ? first.data + static_cast<size_t>(i) * stride : apart[i] + (first.data - apart[0]);
     return weight;
   }
 };
