@@ -5,60 +5,74 @@
 
 #include "kernels/kernels.h"
 
-// X(name) of each, in the order of the table.
-#define PUNA_KERNELS(X)  \
-  X(quantized_row_bytes) \
-  X(quantize_row)        \
-  X(linear)              \
-  X(lane_linear)         \
-  X(store_kv)            \
-  X(attention)           \
-  X(attention_segments)  \
-  X(combine_segments)    \
-  X(encoder_attention)   \
-  X(rms_norm)            \
-  X(layer_norm)          \
-  X(rope_normal)         \
-  X(rope_neox)           \
-  X(l2_norm)             \
-  X(activate)            \
-  X(glu)                 \
-  X(add)                 \
-  X(weighted_sum)        \
-  X(mul)                 \
-  X(scale)               \
-  X(softcap)             \
-  X(gaussian_top_k)      \
-  X(clamp)               \
-  X(xielu)               \
-  X(short_conv)          \
-  X(delta_net)           \
-  X(selective_scan)      \
-  X(channel_scan)        \
-  X(mask_logits)         \
-  X(logit_maxima)        \
-  X(logit_sums)          \
-  X(logit_moments)       \
-  X(logit_weights)       \
-  X(score_range)         \
-  X(select_logits)       \
-  X(logit_histogram)     \
-  X(widen)               \
-  X(all_finite)          \
-  X(quantize_weights)    \
-  X(dot_burst)           \
-  X(read_burst)
+// All, in the order of the table. Instruction sets that differ in nothing but dot products of bytes share the
+// kernels that have none, with the set PUNA_SHARED_ISA; what is OWN is in DOT_SOURCES of CMakeLists.txt.
+#define PUNA_KERNELS(SHARED, OWN) \
+  SHARED(quantized_row_bytes)     \
+  SHARED(quantize_row)            \
+  OWN(linear)                     \
+  SHARED(lane_linear)             \
+  SHARED(store_kv)                \
+  OWN(attention)                  \
+  OWN(attention_segments)         \
+  OWN(combine_segments)           \
+  SHARED(encoder_attention)       \
+  SHARED(rms_norm)                \
+  SHARED(layer_norm)              \
+  SHARED(rope_normal)             \
+  SHARED(rope_neox)               \
+  SHARED(l2_norm)                 \
+  SHARED(activate)                \
+  SHARED(glu)                     \
+  SHARED(add)                     \
+  SHARED(weighted_sum)            \
+  SHARED(mul)                     \
+  SHARED(scale)                   \
+  SHARED(softcap)                 \
+  SHARED(gaussian_top_k)          \
+  SHARED(clamp)                   \
+  SHARED(xielu)                   \
+  SHARED(short_conv)              \
+  SHARED(delta_net)               \
+  SHARED(selective_scan)          \
+  SHARED(channel_scan)            \
+  SHARED(mask_logits)             \
+  SHARED(logit_maxima)            \
+  SHARED(logit_sums)              \
+  SHARED(logit_moments)           \
+  SHARED(logit_weights)           \
+  SHARED(score_range)             \
+  SHARED(select_logits)           \
+  SHARED(logit_histogram)         \
+  SHARED(widen)                   \
+  SHARED(all_finite)              \
+  SHARED(quantize_weights)        \
+  OWN(dot_burst)                  \
+  OWN(read_burst)
+
+#define PUNA_NOTHING(name)
+#define PUNA_DECLARE(name) std::remove_pointer_t<decltype(Kernels::name)> name;
+
+namespace puna::PUNA_SHARED_ISA {
+
+PUNA_KERNELS(PUNA_DECLARE, PUNA_NOTHING)
+std::remove_pointer_t<decltype(Kernels::linear)> linear_float;  // of matmul.cpp, for weights that are floats
+
+}  // namespace puna::PUNA_SHARED_ISA
 
 namespace puna::PUNA_ISA {
 
 extern const Kernels kKernels;  // table.cpp
 
-#define PUNA_DECLARE(name) std::remove_pointer_t<decltype(Kernels::name)> name;
-PUNA_KERNELS(PUNA_DECLARE)
-#undef PUNA_DECLARE
+PUNA_KERNELS(PUNA_NOTHING, PUNA_DECLARE)
+std::remove_pointer_t<decltype(Kernels::linear)> linear_quantized;  // of matmul.cpp, for all others
 
-// Those of matmul.cpp: for types that need_quantized_input (matmul_quantized.cpp), for floats
-// (matmul_float.cpp).
-std::remove_pointer_t<decltype(Kernels::linear)> linear_quantized, linear_float;
+#define PUNA_SHARE(name) using PUNA_SHARED_ISA::name;
+PUNA_KERNELS(PUNA_SHARE, PUNA_NOTHING)
+using PUNA_SHARED_ISA::linear_float;
+
+#undef PUNA_SHARE
+#undef PUNA_NOTHING
+#undef PUNA_DECLARE
 
 }  // namespace puna::PUNA_ISA

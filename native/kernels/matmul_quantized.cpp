@@ -9,8 +9,6 @@
 namespace puna::PUNA_ISA {
 namespace {
 
-inline constexpr int kMaxChunkBlocks = 20;  // two tiles of them fill a first-level cache of 32 KiB
-
 // Of the unsigned bytes that the type's weights are unpacked to: for some instruction sets, small ones make
 // products cheaper.
 constexpr int largest_value(TensorType type) {
@@ -131,87 +129,97 @@ void multiply_blocks(const WeightBlock* blocks, int64_t tile_blocks, int64_t num
   }
 }
 
-template <TensorType kType>
-struct QuantizedMethod {
-  typedef Unpacker<kType> Format;
-  typedef WeightBlock Block;
-  static constexpr int64_t kMaxChunkColumns = kMaxChunkBlocks * kBlockValues;
-  static constexpr int64_t kChunkColumns = 512, kShortChunkColumns = 256;
-
-  static constexpr int64_t packed_bytes(int64_t columns) {
-    return columns / (kBlockValues * Format::kBlocks) * Format::kBytes;
-  }
-  static constexpr int64_t activation_bytes(int64_t columns) {
-    return columns / kBlockValues * (int64_t)sizeof(ActivationBlock);
-  }
-  template <typename Ahead>
-  static void unpack(const uint8_t* p, int64_t stride, int64_t columns, WeightBlock* blocks, Ahead ahead) {
-    TileReader<Ahead> in{p, stride, ahead};
-    Format::unpack(in, columns / kBlockValues, blocks);
-  }
+template <Correction kCorrection, int kLargest>
+struct Product {
   template <int kTiles, int kTokens>
-  PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t columns, const TokenRows<kTokens>& x,
-                            PairSums* sums, SpreadFetch& fetch) {
-    multiply_blocks<Format::kCorrection, largest_value(kType), kTiles, kTokens>(
-        blocks, kMaxChunkBlocks, columns / kBlockValues, std::countr_zero((unsigned)Format::kZero), x, sums,
-        fetch);
+  PUNA_INLINE void multiply(const WeightBlock* blocks, int64_t tile_blocks, int64_t num_blocks,
+                            int zero_shift, const TokenRows<kTokens>& x, PairSums* sums, SpreadFetch& fetch) {
+    multiply_blocks<kCorrection, kLargest, kTiles, kTokens>(blocks, tile_blocks, num_blocks, zero_shift, x,
+                                                            sums, fetch);
   }
 };
+
+template <TensorType kType, typename Ahead>
+void unpack_rows(const uint8_t* rows, int64_t stride, uintptr_t next, int64_t num_blocks, WeightBlock* out) {
+  TileReader<Ahead> in{rows, stride, Ahead{next}};
+  Unpacker<kType>::unpack(in, num_blocks, out);
+}
+
+template <TensorType kType>
+constexpr TileFormat tile_format() {
+  typedef Unpacker<kType> Format;
+  typedef std::conditional_t<kFetchesAhead, FetchAhead, FetchNothing> Fetching;
+  typedef Product<Format::kCorrection, dot16_limit(largest_value(kType))> Products;
+  static_assert(Format::kBytes <= Format::kBlocks * kMaxBlockBytes);
+  return {Format::kBytes,
+          std::countr_zero((unsigned)(Format::kBlocks * kBlockValues)),
+          std::countr_zero((unsigned)Format::kZero),
+          unpack_rows<kType, FetchNothing>,
+          unpack_rows<kType, Fetching>,
+          multiply_all<Products, 1>,
+          multiply_all<Products, 2>};
+}
+
+template <TensorType kType>
+void linear_of(const LinearArgs& args) {
+  static constexpr TileFormat kFormat = tile_format<kType>();
+  linear_tiles(args, kFormat);
+}
 
 }  // namespace
 
 void linear_quantized(const LinearArgs& args) {
   switch (args.weight->type) {
     case TensorType::kQ4_0:
-      return linear_tiles<QuantizedMethod<TensorType::kQ4_0>>(args);
+      return linear_of<TensorType::kQ4_0>(args);
     case TensorType::kQ4_1:
-      return linear_tiles<QuantizedMethod<TensorType::kQ4_1>>(args);
+      return linear_of<TensorType::kQ4_1>(args);
     case TensorType::kQ5_0:
-      return linear_tiles<QuantizedMethod<TensorType::kQ5_0>>(args);
+      return linear_of<TensorType::kQ5_0>(args);
     case TensorType::kQ5_1:
-      return linear_tiles<QuantizedMethod<TensorType::kQ5_1>>(args);
+      return linear_of<TensorType::kQ5_1>(args);
     case TensorType::kQ8_0:
-      return linear_tiles<QuantizedMethod<TensorType::kQ8_0>>(args);
+      return linear_of<TensorType::kQ8_0>(args);
     case TensorType::kQ2_K:
-      return linear_tiles<QuantizedMethod<TensorType::kQ2_K>>(args);
+      return linear_of<TensorType::kQ2_K>(args);
     case TensorType::kQ3_K:
-      return linear_tiles<QuantizedMethod<TensorType::kQ3_K>>(args);
+      return linear_of<TensorType::kQ3_K>(args);
     case TensorType::kQ4_K:
-      return linear_tiles<QuantizedMethod<TensorType::kQ4_K>>(args);
+      return linear_of<TensorType::kQ4_K>(args);
     case TensorType::kQ5_K:
-      return linear_tiles<QuantizedMethod<TensorType::kQ5_K>>(args);
+      return linear_of<TensorType::kQ5_K>(args);
     case TensorType::kQ6_K:
-      return linear_tiles<QuantizedMethod<TensorType::kQ6_K>>(args);
+      return linear_of<TensorType::kQ6_K>(args);
     case TensorType::kIQ4_NL:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ4_NL>>(args);
+      return linear_of<TensorType::kIQ4_NL>(args);
     case TensorType::kIQ4_XS:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ4_XS>>(args);
+      return linear_of<TensorType::kIQ4_XS>(args);
     case TensorType::kMXFP4:
-      return linear_tiles<QuantizedMethod<TensorType::kMXFP4>>(args);
+      return linear_of<TensorType::kMXFP4>(args);
     case TensorType::kIQ1_S:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ1_S>>(args);
+      return linear_of<TensorType::kIQ1_S>(args);
     case TensorType::kIQ1_M:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ1_M>>(args);
+      return linear_of<TensorType::kIQ1_M>(args);
     case TensorType::kIQ2_XXS:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ2_XXS>>(args);
+      return linear_of<TensorType::kIQ2_XXS>(args);
     case TensorType::kIQ2_XS:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ2_XS>>(args);
+      return linear_of<TensorType::kIQ2_XS>(args);
     case TensorType::kIQ2_S:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ2_S>>(args);
+      return linear_of<TensorType::kIQ2_S>(args);
     case TensorType::kIQ3_XXS:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ3_XXS>>(args);
+      return linear_of<TensorType::kIQ3_XXS>(args);
     case TensorType::kIQ3_S:
-      return linear_tiles<QuantizedMethod<TensorType::kIQ3_S>>(args);
+      return linear_of<TensorType::kIQ3_S>(args);
     case TensorType::kTQ1_0:
-      return linear_tiles<QuantizedMethod<TensorType::kTQ1_0>>(args);
+      return linear_of<TensorType::kTQ1_0>(args);
     case TensorType::kTQ2_0:
-      return linear_tiles<QuantizedMethod<TensorType::kTQ2_0>>(args);
+      return linear_of<TensorType::kTQ2_0>(args);
     case TensorType::kNVFP4:
-      return linear_tiles<QuantizedMethod<TensorType::kNVFP4>>(args);
+      return linear_of<TensorType::kNVFP4>(args);
     case TensorType::kQ1_0:
-      return linear_tiles<QuantizedMethod<TensorType::kQ1_0>>(args);
+      return linear_of<TensorType::kQ1_0>(args);
     case TensorType::kQ2_0:
-      return linear_tiles<QuantizedMethod<TensorType::kQ2_0>>(args);
+      return linear_of<TensorType::kQ2_0>(args);
     default:
       __builtin_unreachable();
   }

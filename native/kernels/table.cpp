@@ -9,7 +9,8 @@ constexpr bool kUsesTiles = false;
 #endif
 
 #define PUNA_ENTRY(kernel) .kernel = kernel,
-const Kernels kKernels = {.isa = PUNA_ISA_NAME, .uses_tiles = kUsesTiles, PUNA_KERNELS(PUNA_ENTRY)};
+const Kernels kKernels = {
+    .isa = PUNA_ISA_NAME, .uses_tiles = kUsesTiles, PUNA_KERNELS(PUNA_ENTRY, PUNA_ENTRY)};
 #undef PUNA_ENTRY
 
 }  // namespace puna::PUNA_ISA

@@ -23,6 +23,7 @@ PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
 PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   return (I32Part)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u, (__m256i)s);
 }
+constexpr int dot16_limit(int) { return 255; }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
   return dot4_u8s8(
@@ -38,6 +39,7 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16((__m256i)u, 8), _mm256_srai_epi16((__m256i)s, 8));
   return acc + (I32Part)even + (I32Part)odd;
 }
+constexpr int dot16_limit(int max) { return max <= 31 ? 31 : max <= 63 ? 63 : max <= 127 ? 127 : 255; }
 // Small u leave room for the sums of more products in 16 bits.
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {

@@ -26,6 +26,7 @@ PUNA_INLINE void store_f16(uint16_t* p, F32Part v) {
 PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   return (I32Part)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u, (__m512i)s);
 }
+constexpr int dot16_limit(int) { return 255; }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
   return dot4_u8s8(

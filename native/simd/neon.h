@@ -71,6 +71,15 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   const I32Part ss[1] = {s};
   return dot_u8s8<255>(acc, us, ss);
 }
+constexpr int dot16_limit(int max) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  return 255;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return max <= 127 ? 127 : 255;
+#else
+  return max <= 31 ? 31 : max <= 63 ? 63 : max <= 127 ? 127 : 255;
+#endif
+}
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
   return dot_u8s8<kMax>(acc, u, s);

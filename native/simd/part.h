@@ -167,6 +167,8 @@ struct FetchAhead {
 };
 // Nothing is: the weights are fetched at other times.
 struct FetchNothing {
+  FetchNothing() = default;
+  explicit FetchNothing(uintptr_t) {}
   FetchNothing operator+(int64_t) const { return {}; }
   static const uint8_t* fetch(int64_t, const uint8_t* p) { return p; }
   static void fetch_again(const uint8_t*) {}

@@ -54,6 +54,7 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   return acc + (even >> 16) + (odd >> 16) + (even << 16 >> 16) + (odd << 16 >> 16);
 #endif
 }
+constexpr int dot16_limit(int) { return 255; }
 template <int kMax>
 PUNA_INLINE I32Part dot16_u8s8(I32Part acc, const U32Part (&u)[4], const I32Part (&s)[4]) {
   return dot4_u8s8(

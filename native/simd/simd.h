@@ -117,6 +117,7 @@ PUNA_INLINE i32x16 load_s8(const int8_t* p) {
 //                            bytes of s, which are -127..127; exact in int32
 //   dot16_u8s8<n>(acc, u, s) the same for four words, u[4] and s[4], whose bytes u are at most n; cheaper for
 //                            n of 127, 63 and 31 where there is no instruction for dot4
+//   dot16_limit(max)         the n that is best for bytes of at most max
 
 // e^x, relative error below 2e-7: 2^n times a degree-6 polynomial on [-ln2/2, ln2/2] (Cephes expf).
 // Below -87 the result is 0, which is what a masked score needs.

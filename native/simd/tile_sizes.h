@@ -29,4 +29,12 @@ inline constexpr int kRegisterRows = 1, kRegisterBlocks = 2, kRegisterChunks = 2
 inline constexpr int kScanChunks = 1, kScanSums = 1;
 #endif
 
+// Whether linear kernels of few tokens fetch the next weights while they unpack. The portable ones, which no
+// processor of the last ten years needs, are compiled without: all unpacking would be there twice.
+#if defined(PUNA_AVX512) || defined(PUNA_AVX2) || defined(PUNA_NEON)
+inline constexpr bool kFetchesAhead = true;
+#else
+inline constexpr bool kFetchesAhead = false;
+#endif
+
 }  // namespace puna::PUNA_ISA
