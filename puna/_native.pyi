@@ -912,8 +912,11 @@ class ProgramBuilder:
         """result: a buffer behind `rows`. by_window: layers with windows are groups of their own. hidden: the
         buffer that run() gives hidden states from; -1: none. The builder is spent afterwards.
         """
-    def begin_prediction(self) -> None:
-        """Behind the model's own ops: what comes now are those of its prediction head."""
+    def begin_prediction(self, drafter: GgufFile | None = None) -> None:
+        """Behind the model's own ops: what comes now are those of its prediction head.
+
+        drafter: a file that it is in, whose tensors are named with "draft:" before their names.
+        """
     def end_prediction(self, result: int, hidden: int) -> None:
         """The head's, as for build()."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,13 @@ from puna.backends.cpu.backend import CpuModel
 from puna.kv import BLOCK_TOKENS
 
 
-def load_file(backend: CpuBackend, path: Path) -> CpuModel:
+def load_file(backend: CpuBackend, path: Path, drafter: Path | None = None) -> CpuModel:
+    """drafter: of a file that drafts for it, and for no other model."""
     with ModelSource.open(path) as source:
-        return backend.load(source)
+        if drafter is None:
+            return backend.load(source)
+        with ModelSource.open(drafter) as other:
+            return backend.load(replace(source, drafter=other.descriptors))
 
 
 def load_adapter(model: CpuModel, path: Path) -> DeviceAdapter:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +16,29 @@ from puna.backends.cpu.backend import CpuModel
 from puna.engine import SamplingParams
 from puna.engine.sequences.samplers import new_sampler
 from puna.kv import BLOCK_TOKENS
-from tests.tiny import SPECIAL_TOKENS, Tiny, write_tiny
+from tests.tiny import SPECIAL_TOKENS, Tiny, gemmas, write_tiny
 
 _SIZE_OF_EMBEDDINGS = 0.6  # of what they are elsewhere: layers then have their say, too
 _SHARE_OF_HIDDEN = 0.6
+
+_WINDOWS = [True, False, True]
+ASSISTANT = Tiny(
+    "gemma4-assistant",
+    layers=len(_WINDOWS),
+    width=64,
+    head_dim=32,
+    freq_factors=True,
+    ffn_scale=0.1,
+    attention_scale=0.3,
+    metadata=gemmas.HEADS
+    | {
+        "attention.shared_kv_layers": len(_WINDOWS),
+        "attention.sliding_window_pattern": _WINDOWS,
+    },
+    shared_metadata={"gemma4-assistant.nextn_predict_layers": len(_WINDOWS)},
+    layer_tensors=gemmas.assistant,
+)
+"""Gemma 4's drafter."""
 
 
 def write_predicting(path: Path, tiny: Tiny, weight_type: str = "F32", *, is_right: bool = True) -> Path:
@@ -31,7 +51,7 @@ def write_predicting(path: Path, tiny: Tiny, weight_type: str = "F32", *, is_rig
     def change(name: str, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         if name == "token_embd.weight":
             embeddings.append(weight * _SIZE_OF_EMBEDDINGS)
-        if name.endswith(("token_embd.weight", "embed_tokens.weight")):
+        if name == "token_embd.weight" or name.endswith("embed_tokens.weight"):
             return embeddings[0]
         if name == "output.weight" or name.endswith("shared_head_head.weight"):
             output = np.roll(embeddings[0], 1, axis=0)
@@ -43,6 +63,36 @@ def write_predicting(path: Path, tiny: Tiny, weight_type: str = "F32", *, is_rig
         return weight
 
     return write_tiny(path, replace(tiny, tied=False), weight_type, change=change)
+
+
+def write_drafter(path: Path, model: Path) -> Path:
+    """Gemma 4's, for a model of write_predicting(), whose token it often says."""
+    reader = gguf.GGUFReader(model)
+    embeddings = next(tensor.data for tensor in reader.tensors if tensor.name == "token_embd.weight")
+    windowed, full = reader.fields["gemma4.attention.head_count_kv"].contents()[-2:]
+    width = embeddings.shape[1]
+    narrow = np.random.default_rng(2).standard_normal((width, ASSISTANT.width)) / np.sqrt(ASSISTANT.width)
+
+    def change(name: str, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name == "token_embd.weight":
+            return np.roll(embeddings @ narrow, 1, axis=0).astype(np.float32)
+        if name == "nextn.pre_projection.weight":
+            of_token = narrow.T / np.sqrt(width)
+            return np.hstack([of_token, _SHARE_OF_HIDDEN * weight[:, width:]]).astype(np.float32)
+        return weight
+
+    tensors = {
+        "nextn.pre_projection.weight": (ASSISTANT.width, 2 * width),
+        "nextn.post_projection.weight": (width, ASSISTANT.width),
+    }
+    drafter = replace(
+        ASSISTANT,
+        metadata=ASSISTANT.metadata
+        | {"attention.head_count_kv": [windowed if has_window else full for has_window in _WINDOWS]},
+        shared_metadata=ASSISTANT.shared_metadata | {"gemma4-assistant.embedding_length_out": width},
+        model_tensors=lambda *_: tensors,
+    )
+    return write_tiny(path, drafter, change=change)
 
 
 class Drafting:

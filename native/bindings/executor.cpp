@@ -75,10 +75,11 @@ std::vector<const Adapter*> adapters_of_tokens(const std::vector<std::shared_ptr
 
 // The arrays of a step, as Python has them, and what of it is not there as such.
 struct StepArrays {
-  StepArrays(const std::vector<Arena*>& arenas, const Int32Vector& tokens, const Int32Vector& positions,
-             const Int32Vector& sequence_starts, const std::vector<Int32Matrix>& block_tables,
-             const Int32Vector& rows, const std::optional<Int32Vector>& draft_starts,
-             const std::optional<Int32Vector>& hidden, const std::vector<HeadState*>& heads)
+  StepArrays(const Program& program, const std::vector<Arena*>& arenas, const Int32Vector& tokens,
+             const Int32Vector& positions, const Int32Vector& sequence_starts,
+             const std::vector<Int32Matrix>& block_tables, const Int32Vector& rows,
+             const std::optional<Int32Vector>& draft_starts, const std::optional<Int32Vector>& hidden,
+             const std::vector<HeadState*>& heads)
       : kv(kv_of(arenas, block_tables)),
         batch{.tokens = to_span(tokens),
               .positions = to_span(positions),
@@ -89,7 +90,7 @@ struct StepArrays {
               .draft_starts = draft_starts ? to_span(*draft_starts) : std::span<const int32_t>()} {
     if (heads.empty()) return;
     all_hidden.assign(batch.hidden.begin(), batch.hidden.end());
-    const std::vector<int32_t> more = tokens_without_row(batch, heads);
+    const std::vector<int32_t> more = program.tokens_for_head(batch, heads);
     all_hidden.insert(all_hidden.end(), more.begin(), more.end());
     batch.hidden = all_hidden;
   }
@@ -110,8 +111,8 @@ nb::object run_program(Program& program, ThreadPool& pool, const std::vector<Are
                        const std::optional<Int32Vector>& hidden,
                        const std::vector<std::shared_ptr<Adapter>>& adapters,
                        const std::vector<HeadState*>& heads, bool goes_on) {
-  StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden,
-                  heads);
+  StepArrays step(program, arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts,
+                  hidden, heads);
   const std::vector<const Adapter*> of_tokens = adapters_of_tokens(adapters, to_span(sequence_starts));
   step.batch.adapters = of_tokens;
   std::optional<Outputs> outputs;
@@ -129,8 +130,8 @@ void keep(Program& program, ThreadPool& pool, const std::vector<Arena*>& arenas,
           std::optional<int> num_threads, const std::optional<Int32Vector>& draft_starts,
           const std::optional<Int32Vector>& hidden, const std::vector<HeadState*>& heads,
           const HiddenStates& states, const Int32Vector& sample_starts) {
-  const StepArrays step(arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts, hidden,
-                        heads);
+  const StepArrays step(program, arenas, tokens, positions, sequence_starts, block_tables, rows, draft_starts,
+                        hidden, heads);
   const nb::gil_scoped_release released;
   program.keep(pool, step.batch, num_threads.value_or(pool.num_threads()), heads, to_span(states),
                to_span(sample_starts));
@@ -204,7 +205,7 @@ void bind_builder(nb::module_& m) {
       .def("buffer", &ProgramBuilder::buffer, "width"_a)
       .def("op", &add_op, "name"_a, "inputs"_a, "outputs"_a, "tensors"_a = nb::tuple(), "attributes"_a)
       .def("build", &ProgramBuilder::build, "result"_a, "by_window"_a = true, "hidden"_a = kNoBuffer)
-      .def("begin_prediction", &ProgramBuilder::begin_prediction)
+      .def("begin_prediction", &ProgramBuilder::begin_prediction, "drafter"_a.none() = nb::none())
       .def("end_prediction", &ProgramBuilder::end_prediction, "result"_a, "hidden"_a);
 }
 

@@ -151,8 +151,18 @@ int64_t ProgramBuilder::add_state(int layer, int64_t num_values) {
 
 // --- tensors ---
 
+Weight ProgramBuilder::weight(const std::string& name) const {
+  if (!plan_.drafter || !name.starts_with(kOfDrafter)) return plan_.file->weight(name);
+  return plan_.drafter->weight(name.substr(kOfDrafter.size()));
+}
+
+WeightStack ProgramBuilder::weights(const std::string& name) const {
+  if (!plan_.drafter || !name.starts_with(kOfDrafter)) return plan_.file->weights(name);
+  return plan_.drafter->weights(name.substr(kOfDrafter.size()));
+}
+
 Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t rows) const {
-  const Weight weight = plan_.file->weight(name);
+  const Weight weight = this->weight(name);
   require(weight.cols == cols && weight.rows == rows,
           "tensor " + name + " has shape [" + text(weight.cols) + ", " + text(weight.rows) +
               "] where the model needs [" + text(cols) + ", " + text(rows) + "]");
@@ -161,7 +171,7 @@ Weight ProgramBuilder::matrix(const std::string& name, int64_t cols, int64_t row
 
 WeightStack ProgramBuilder::matrices(const std::string& name, int64_t cols, int64_t rows,
                                      int64_t count) const {
-  const WeightStack stack = plan_.file->weights(name);
+  const WeightStack stack = weights(name);
   require(stack.first.cols == cols && stack.first.rows == rows && stack.count == count,
           "tensor " + name + " has shape [" + text(stack.first.cols) + ", " + text(stack.first.rows) + ", " +
               text(stack.count) + "] where the model needs [" + text(cols) + ", " + text(rows) + ", " +
@@ -184,7 +194,7 @@ const float* ProgramBuilder::vector(const std::string& name, int64_t size) {
 }
 
 const float* ProgramBuilder::values(const std::string& name, int64_t count) {
-  const Weight weight = plan_.file->weight(name);
+  const Weight weight = this->weight(name);
   require(weight.cols * weight.rows == count, "tensor " + name + " has " + text(weight.cols * weight.rows) +
                                                   " values where the model needs " + text(count));
   require(is_float(weight.type),
@@ -238,7 +248,7 @@ void ProgramBuilder::place_layers(bool by_window) {
 void ProgramBuilder::expect_random_rows() const {
   for (const AdapterSite& site : plan_.sites) {
     if (!site.is_embedding || site.is_linear) continue;
-    const Weight table = plan_.file->weight(site.tensor);
+    const Weight table = weight(site.tensor);
     const auto bytes = static_cast<size_t>(table.rows) * table.row_bytes;
     expect_random_reads(table.data, bytes, true);
   }
@@ -253,10 +263,13 @@ void ProgramBuilder::read_result(int result, int hidden, size_t end) {
   if (hidden != kNoBuffer) read(hidden, static_cast<int>(end));
 }
 
-void ProgramBuilder::begin_prediction() {
+void ProgramBuilder::begin_prediction(std::shared_ptr<GgufFile> drafter) {
   require(!plan_.prediction, "there is a prediction head already");
   const size_t begin = plan_.stages.size();
-  plan_.prediction = {.begin = begin, .attention = begin, .result = kNoBuffer, .hidden = kNoBuffer};
+  plan_.prediction = {
+      .begin = begin, .attention = begin, .result = kNoBuffer, .hidden = kNoBuffer, .keeps = false};
+  plan_.drafter = std::move(drafter);
+  num_model_layers_ = plan_.layers.size();
   rope_tables.clear();  // a run of the head has positions of its own
 }
 
@@ -266,16 +279,18 @@ void ProgramBuilder::end_prediction(int result, int hidden) {
   read_result(result, hidden, plan_.stages.size());
   prediction.result = result;
   prediction.hidden = hidden;
+  prediction.keeps = plan_.layers.size() > num_model_layers_;
   size_t num_attentions = 0;
   for (size_t i = prediction.begin; i < plan_.stages.size(); ++i) {
     require(!std::holds_alternative<RecurrenceStage>(plan_.stages[i]), "a prediction head keeps a state");
     const auto* attention = std::get_if<AttentionStage>(&plan_.stages[i]);
-    if (attention == nullptr) continue;
+    if (attention == nullptr || !prediction.keeps) continue;
     require(attention->window == 0, "a prediction head's attention has a window");
     prediction.attention = i;
     ++num_attentions;
   }
-  require(num_attentions == 1, "a prediction head has " + text(num_attentions) + " attentions instead of 1");
+  require(num_attentions == 1 || !prediction.keeps,
+          "a prediction head has " + text(num_attentions) + " attentions instead of 1");
 }
 
 // Its layer is in the first group, since it has no window.
@@ -295,7 +310,7 @@ std::shared_ptr<Program> ProgramBuilder::build(int result, bool by_window, int h
   plan_.result = result;
   check_prediction();
   place_layers(by_window);
-  plan_.file->check_whole();
+  plan_.check_files();
   expect_random_rows();
   link_linear_stages(0, end);
   link_linear_stages(end, plan_.stages.size());

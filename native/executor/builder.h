@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -19,6 +20,7 @@
 namespace puna {
 
 inline constexpr int64_t kMaxHeads = int64_t{1} << 16;
+inline constexpr std::string_view kOfDrafter = "draft:";
 
 struct RopeTable {
   int buffer;
@@ -41,7 +43,8 @@ class ProgramBuilder {
   // made of, if that can be asked for. The builder is spent afterwards.
   std::shared_ptr<Program> build(int result, bool by_window = true, int hidden = kNoBuffer);
   // What comes now belongs to a prediction head, which reads none of the buffers before.
-  void begin_prediction();
+  // drafter: a file that it is in; nullptr: it is in the model's.
+  void begin_prediction(std::shared_ptr<GgufFile> drafter = nullptr);
   // Behind it: what the head gives, and what that is made of.
   void end_prediction(int result, int hidden);
 
@@ -70,6 +73,9 @@ class ProgramBuilder {
   // inputs: what the values are made of.
   void write(int buffer, Domain domain, int stage, std::span<const int> inputs);
 
+  // name: behind kOfDrafter that of a tensor of the drafter's file.
+  Weight weight(const std::string& name) const;
+  WeightStack weights(const std::string& name) const;
   Weight matrix(const std::string& name, int64_t cols, int64_t rows) const;
   WeightStack matrices(const std::string& name, int64_t cols, int64_t rows, int64_t count) const;
   // Where adapters may change that matrix: of a linear op, or embeddings.
@@ -78,7 +84,7 @@ class ProgramBuilder {
   const float* values(const std::string& name, int64_t count);  // of one or two dimensions
   const float* constant(std::span<const float> values);
 
-  std::map<std::tuple<Domain, std::vector<float>, float>, RopeTable> rope_tables;
+  std::map<std::tuple<Domain, std::vector<float>, float, int64_t>, RopeTable> rope_tables;
   // The values of the buffer were just turned by their tokens' positions.
   void set_rotation(int buffer, const KeyRotation& rotation);
   // The values of the buffer hang on their tokens' positions in another way.
@@ -103,6 +109,7 @@ class ProgramBuilder {
   // The buffers whose values depend on their tokens' positions: by one rotation, or otherwise.
   std::map<int, std::optional<KeyRotation>> turned_;
   std::map<int, int> attention_layers_;  // the graph's -> their places in the plan
+  size_t num_model_layers_ = 0;          // with attention, where a prediction head begins
   std::set<int> recurrent_layers_;
   int64_t state_bytes_ = 0;
 };

@@ -48,11 +48,12 @@ struct HeadRows {
     }
   }
   void end_sequence() { starts.push_back(static_cast<int32_t>(tokens.size())); }
-  Batch batch(const Batch& of) const {
+  // kv: of the groups that the head reads.
+  Batch batch(std::span<const BlockTables> kv) const {
     return {.tokens = tokens,
             .positions = positions,
             .sequence_starts = starts,
-            .kv = of.kv.first(1),
+            .kv = kv,
             .rows = {},
             .before = before};
   }
@@ -86,11 +87,22 @@ void check_wanted(const Batch& batch, const WantedDrafts& wanted) {
     throw Error("a sequence has no head state");
 }
 
+// The groups that the head reads. One that keeps nothing reads, at the position of the last token that is
+// kept, what the token behind that will see: of a window one token less.
+std::vector<KvGroup> groups_of_head(const Plan& plan) {
+  if (plan.prediction->keeps) return {plan.groups.front()};
+  std::vector<KvGroup> groups = plan.groups;
+  for (KvGroup& group : groups)
+    if (group.window > 1) --group.window;
+  return groups;
+}
+
 }  // namespace
 
-std::vector<int32_t> tokens_without_row(const Batch& batch, std::span<HeadState* const> states) {
+std::vector<int32_t> Program::tokens_for_head(const Batch& batch, std::span<HeadState* const> states) const {
   if (states.size() + 1 != batch.sequence_starts.size())
     throw Error("there are not as many head states as sequences");
+  if (!plan_.prediction || !plan_.prediction->keeps) return {};  // that of the latest token is enough
   std::vector<bool> has_row(batch.tokens.size());
   for (const int32_t row : batch.rows) has_row.at(static_cast<size_t>(row)) = true;
   std::vector<int32_t> tokens;
@@ -122,24 +134,28 @@ void Program::keep(ThreadPool& pool, const Batch& batch, int num_threads, std::s
     const int64_t begin = batch.sequence_starts[s], length = batch.sequence_starts[s + 1] - begin;
     if (state != nullptr && length > 0) {
       const int64_t end = begin + num_staying(length, drafts[s], sample_starts);
-      for (int64_t t = begin + (state->has_kept_latest ? 1 : 0); t < end; ++t)
+      for (int64_t t = begin + (state->has_kept_latest ? 1 : 0); t < end && plan_.prediction->keeps; ++t)
         kept.add(batch.tokens[static_cast<size_t>(t)], batch.positions[static_cast<size_t>(t)],
                  t == begin ? std::span<const float>(state->hidden) : behind(t - 1), width);
-      const std::span<const float> last = behind(end - 1);
-      state->hidden.assign(last.begin(), last.end());
       state->has_kept_latest = false;
+      if (plan_.prediction->keeps || rows[static_cast<size_t>(end - 1)] >= 0) {
+        const std::span<const float> last = behind(end - 1);
+        state->hidden.assign(last.begin(), last.end());
+      } else {
+        state->forget();
+      }
     }
     kept.end_sequence();
   }
   if (kept.tokens.empty()) return;
   const std::lock_guard<std::mutex> lock(one_run_);
-  execute(pool, kept.batch(batch), num_threads, plan_.prediction->begin, plan_.prediction->attention,
-          nullptr);
+  execute(pool, kept.batch(batch.kv.first(1)), num_threads, plan_.prediction->begin,
+          plan_.prediction->attention, nullptr);
 }
 
 std::vector<int32_t> Program::predict_next(ThreadPool& pool, const Batch& batch, int num_threads,
                                            std::vector<float>& hidden) {
-  check_batch(batch, plan_.vocab_size, std::span(plan_.groups).first(1));
+  check_batch(batch, plan_.vocab_size, groups_of_head(plan_));
   const std::lock_guard<std::mutex> lock(one_run_);
   const Step step = execute(pool, batch, num_threads, plan_.prediction->begin, plan_.stages.size(), nullptr);
   const auto num_rows = static_cast<int64_t>(batch.rows.size());
@@ -159,6 +175,7 @@ std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch
   if (!plan_.prediction) throw Error("the model has no prediction head");
   check_wanted(batch, wanted);
   const auto width = static_cast<size_t>(plan_.buffers[static_cast<size_t>(plan_.hidden)].width);
+  const bool keeps = plan_.prediction->keeps;
   std::vector<std::vector<int32_t>> drafts(wanted.states.size());
   std::vector<float> hidden;        // of the rows before
   std::vector<size_t> rows_before;  // by sequence
@@ -171,7 +188,7 @@ std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch
         const std::span<const float> before =
             depth == 0 ? std::span<const float>(wanted.states[s]->hidden)
                        : std::span<const float>(hidden).subspan(rows_before[s] * width, width);
-        rows.add(token, batch.positions[s] + static_cast<int32_t>(depth), before, width);
+        rows.add(token, batch.positions[s] + (keeps ? static_cast<int32_t>(depth) : -1), before, width);
         going.push_back(s);
       }
       rows.end_sequence();
@@ -179,12 +196,12 @@ std::vector<std::vector<int32_t>> Program::predict(ThreadPool& pool, const Batch
     if (going.empty()) return drafts;
     std::vector<int32_t> all_rows(going.size());
     std::iota(all_rows.begin(), all_rows.end(), 0);
-    Batch head = rows.batch(batch);
+    Batch head = rows.batch(keeps ? batch.kv.first(1) : batch.kv);
     head.rows = all_rows;
     const std::vector<int32_t> tokens = predict_next(pool, head, num_threads, hidden);
     rows_before.assign(drafts.size(), 0);
     for (size_t i = 0; i < going.size(); ++i) {
-      wanted.states[going[i]]->has_kept_latest = true;
+      wanted.states[going[i]]->has_kept_latest = keeps;
       rows_before[going[i]] = i;
       if (tokens[i] >= 0) drafts[going[i]].push_back(tokens[i]);
     }

@@ -11,13 +11,17 @@
 namespace puna {
 
 // The stages of a head that predicts the token after next, behind those of the model itself (MTP;
-// DeepSeek-AI, 2024, section 2.2). Each run goes through one of both. The head has a single attention layer,
-// so that what it keeps of a token hangs on nothing that it computed for others.
+// DeepSeek-AI, 2024, section 2.2). Each run goes through one of both. A head that keeps keys and values has a
+// single attention layer, so that what it keeps of a token hangs on nothing that it computed for others.
 struct PredictionPlan {
   size_t begin;      // index of the first stage
   size_t attention;  // of the stage before which keys and values are kept
   int result;
   int hidden;  // what the result is made of, as wide as the model's
+  // Whether it keeps keys and values. One that does not attends to what the model keeps, which ends before
+  // the latest token: its runs are at the position of the last token that is kept, whatever their depth
+  // (Gemma 4's).
+  bool keeps;
 };
 
 // What a prediction head goes on with behind a sequence's computed tokens.
@@ -33,9 +37,5 @@ struct WantedDrafts {
   std::span<HeadState* const> states;
   std::span<const int64_t> counts;
 };
-
-// The tokens of sequences with a head state (others: nullptr) that have no row: Batch::hidden has to name
-// them, since the head needs the hidden state of each.
-std::vector<int32_t> tokens_without_row(const Batch& batch, std::span<HeadState* const> states);
 
 }  // namespace puna

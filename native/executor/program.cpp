@@ -65,6 +65,7 @@ void Program::release_memory() {
   for (const std::weak_ptr<Adapter>& known : adapters_)
     if (const std::shared_ptr<Adapter> adapter = known.lock()) adapter->release();
   plan_.file->release_pages();
+  if (plan_.drafter) plan_.drafter->release_pages();
 }
 
 void Program::reserve(Memory& memory, int64_t row_bytes, int64_t rows) {
@@ -217,7 +218,7 @@ std::optional<Outputs> Program::run(ThreadPool& pool, const Batch& batch, int nu
 
 Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, size_t begin, size_t end,
                       StepControl* control, bool goes_on) {
-  plan_.file->check_whole();
+  plan_.check_files();
   const int threads = std::clamp(num_threads, 1, pool.num_threads());
   prepare(pool, batch, threads);
   const int64_t expert_results = most_expert_results(num_rows(batch));
@@ -263,7 +264,7 @@ Step Program::execute(ThreadPool& pool, const Batch& batch, int num_threads, siz
   paging_->begin_step();
   pool.run(threads, [&body](int thread) { body(thread); });  // small enough for std::function not to allocate
   paging_->end_step(plan_);
-  plan_.file->check_whole();
+  plan_.check_files();
   for (const AdaptedRows& group : adapted_) group.adapter->check_whole();
   if (work_->is_cut) {
     states_.clear();  // they are lost

@@ -54,7 +54,8 @@ struct KvLayer {
 
 // Everything that build() found out; does not change afterwards.
 struct Plan {
-  std::shared_ptr<GgufFile> file;  // weights point into its mapping
+  std::shared_ptr<GgufFile> file;     // weights point into its mapping
+  std::shared_ptr<GgufFile> drafter;  // likewise, of a head that has a file of its own
   const Kernels* kernels;
   std::vector<std::unique_ptr<float[]>> constants;  // norm weights, biases, frequencies
   std::vector<Buffer> buffers;
@@ -74,6 +75,11 @@ struct Plan {
   bool uses_tiles = false;  // in some products
   std::optional<PredictionPlan> prediction = {};
 
+  // Throws Error if a file turns out to have been cut short.
+  void check_files() const {
+    file->check_whole();
+    if (drafter) drafter->check_whole();
+  }
   size_t num_model_stages() const { return prediction ? prediction->begin : stages.size(); }
   int64_t replica_bytes() const { return std::accumulate(row_bytes.begin(), row_bytes.end(), int64_t{0}); }
 };
@@ -144,6 +150,9 @@ class Program {
   // tokens computed, `hidden` is what it gave. sample_starts as for replay().
   void keep(ThreadPool& pool, const Batch& batch, int num_threads, std::span<HeadState* const> states,
             std::span<const float> hidden, std::span<const int32_t> sample_starts);
+  // The tokens of sequences with a head state (others: nullptr) that have no row and whose hidden states the
+  // head needs: Batch::hidden has to name them.
+  std::vector<int32_t> tokens_for_head(const Batch& batch, std::span<HeadState* const> states) const;
   // Drafts of each sequence; fewer where the head gives no numbers. What it keeps of the latest token and of
   // the drafts is written.
   std::vector<std::vector<int32_t>> predict(ThreadPool& pool, const Batch& batch, int num_threads,

@@ -127,6 +127,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     hidden_size: values of a hidden state; 0: there are none to be had.
     pooling: how hidden states become a text's embedding; rank: there are scores in place of them.
     predicts: whether it has a head that predicts tokens behind the next (MTP).
+    has_drafter: whether that came in a file of its own.
     weight_bytes: without tables of which only the rows of tokens that occur are read.
     is_encoder: it gives embeddings, or scores, and nothing else: of whole texts, each in one step.
     idle_weight_bytes: of the weights, what a token does not use: experts that it did not choose.
@@ -147,6 +148,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     hidden_size: int = 0
     pooling: Pooling = "last"
     predicts: bool = False
+    has_drafter: bool = False
     is_encoder: bool = False
     idle_weight_bytes: int = 0
     scratch_bytes: int = 0
@@ -314,13 +316,15 @@ class ModelSource:
     """A model's file, opened for reading by somebody who closes it once load() has returned.
 
     name: for error texts. descriptors: the GGUF file, then files that its tensors lie in besides, in the
-    order in which it counts them. projector: of the file that its projector is in, which may be the same one;
-    none: it need not see. empty: of a file to write it into, where it is in a form that llama.cpp's server,
-    which alone needs it, does not read.
+    order in which it counts them. drafter: of the file of what it brings along to draft, if anything; for the
+    native engine alone. projector: of the file that its projector is in, which may be the same one; none: it
+    need not see. empty: of a file to write it into, where it is in a form that llama.cpp's server, which
+    alone needs it, does not read.
     """
 
     name: str
     descriptors: tuple[int, ...]
+    drafter: tuple[int, ...] = ()
     projector: tuple[int, ...] = ()
     empty: tuple[int, ...] = ()
 
@@ -349,7 +353,7 @@ class ModelSource:
 
     def close(self) -> None:
         """Once."""
-        for descriptor in (*self.descriptors, *self.projector, *self.empty):
+        for descriptor in (*self.descriptors, *self.drafter, *self.projector, *self.empty):
             os.close(descriptor)
 
 

@@ -14,7 +14,7 @@ from puna.backends.base import ModelLoadError, ModelSource
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob
 from puna.daemon.converting import Converter
-from puna.registry import ModelEntry
+from puna.registry import MissingBlob, ModelEntry
 from puna.registry.errors import StoreError
 from puna.registry.in_thread import in_thread
 from puna.registry.local.local_directory import HeadedModel
@@ -41,14 +41,14 @@ class ModelOpener:
         self._making: dict[Path, _Making] = {}
 
     async def open(self, model: ModelEntry, *, sees: bool = False) -> ModelSource:
-        """For the caller to close. sees: with its projector's file. Raises MissingBlob, StoreError,
-        ModelLoadError.
+        """For the caller to close. sees: with its projector's file; else with what drafts for it, if that is
+        there. Raises MissingBlob, StoreError, ModelLoadError.
         """
         if isinstance(model, HeadedModel):
             return await self._open_headed(model)
         source = await _opened(model, model.open)
         if not sees:
-            return source
+            return await _with_drafter(model, source)
         try:
             projector = await _opened(model, model.open_projector)
         except BaseException:
@@ -128,6 +128,20 @@ async def open_adapter(model: ModelEntry) -> ModelSource:
 async def open_projector(model: ModelEntry) -> ModelSource:
     """The same, of the file that its projector is in."""
     return await _opened(model, model.open_projector)
+
+
+async def _with_drafter(model: ModelEntry, source: ModelSource) -> ModelSource:
+    """Models go without one whose file is gone."""
+    if model.drafter_path is None:
+        return source
+    try:
+        drafter = await _opened(model, model.open_drafter)
+    except (MissingBlob, StoreError):
+        return source
+    except BaseException:
+        source.close()
+        raise
+    return replace(source, drafter=drafter.descriptors)
 
 
 async def _opened(model: ModelEntry, open_file: Callable[[], int]) -> ModelSource:

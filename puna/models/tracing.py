@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from puna.gguf.pooling import Pooling
 from puna.graph import Graph, GraphError, Shapes, TensorShape, Tracer, Value
-from puna.models.architectures import ARCHITECTURES
+from puna.models.architectures import ARCHITECTURES, DRAFTERS
 from puna.models.decoder import Stack
 from puna.models.encoder import pooling_of
 from puna.models.hyperparameters import HyperparameterError, Hyperparameters, described
@@ -59,7 +59,7 @@ def trace_model(
         )
     architecture = _architecture(p.architecture)
     used: set[str] = set()
-    freq_factors = _freq_factors(p, tensors, read_floats, used)
+    freq_factors = read_freq_factors(p, tensors, read_floats, used)
     tracer = Tracer(Shapes(tensors))
     graph, stack = tracer.graph(architecture.trace(tracer, p, freq_factors)), Stack.read(p)
     pooling = pooling_of(p) or ("mean" if graph.is_encoder else "last")
@@ -68,7 +68,7 @@ def trace_model(
     if (trace := architecture.trace_prediction) and has_prediction_head(tracer.shapes, stack):
         tracer = Tracer(tracer.shapes)
         prediction = tracer.graph(trace(tracer, p, freq_factors)) if pooling != "rank" else None
-    _check_all_are_used(p.architecture, tensors, used)
+    check_all_are_used(p.architecture, tensors, used)
     return TracedModel(
         architecture=p.architecture,
         graph=graph,
@@ -82,8 +82,8 @@ def trace_model(
 
 def import_architectures() -> None:
     """All of them, instead of each when a model has it: for processes that can open no file of code later."""
-    for name in ARCHITECTURES:
-        _architecture(name)
+    for place in (*ARCHITECTURES.values(), *DRAFTERS.values()):
+        import_module(f"puna.models.architectures.{place}")
 
 
 class _Architecture(NamedTuple):
@@ -96,7 +96,7 @@ def _architecture(name: str) -> _Architecture:
     return _Architecture(module.trace, getattr(module, "trace_prediction", None))
 
 
-def _freq_factors(
+def read_freq_factors(
     p: Hyperparameters,
     tensors: Mapping[str, TensorShape],
     read_floats: Callable[[str], NDArray[np.float32]],
@@ -133,7 +133,7 @@ def _of_scores(pooling: Pooling, tensors: Mapping[str, TensorShape]) -> set[str]
     return set() if pooling == "rank" else {name for name in tensors if name.startswith("cls.")}
 
 
-def _check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], used: set[str]) -> None:
+def check_all_are_used(architecture: str, tensors: Mapping[str, TensorShape], used: set[str]) -> None:
     """A tensor that nothing reads means a variant of the architecture that would silently run wrong."""
     if unused := sorted(tensors.keys() - used):
         if unused[0].startswith(_OF_IMAGES):

@@ -351,7 +351,9 @@ def test_rope(evaluate, style: str, head_dim: int, half: int) -> None:
     inv_freq = (10000.0 ** -(np.arange(half) / half)).astype(np.float32)
 
     def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
-        b.op("Rope", [x], [x], head_dim=head_dim, style=style, inv_freq=inv_freq, scale=1.25, begin=0)
+        b.op(
+            "Rope", [x], [x], head_dim=head_dim, style=style, inv_freq=inv_freq, scale=1.25, begin=0, offset=0
+        )
         return x, 3 * head_dim
 
     positions = 30000.0 + np.arange(TOKENS)

@@ -100,31 +100,39 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
     "rotation style": (
         "spiral",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=8, style="spiral", inv_freq=FREQUENCIES, scale=1.0, begin=0
+            "Rope", [x], [x], head_dim=8, style="spiral", inv_freq=FREQUENCIES, scale=1.0, begin=0, offset=0
         ),
     ),
     "rotation beyond the head": (
         "frequencies",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=4, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0
+            "Rope", [x], [x], head_dim=4, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0, offset=0
         ),
     ),
     "rotation without frequencies": (
         "frequencies",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES[:0], scale=1.0, begin=0
+            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES[:0], scale=1.0, begin=0, offset=0
         ),
     ),
     "rotation by infinity": (
         "finite",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=8, style="neox", inv_freq=FREQUENCIES * np.inf, scale=1.0, begin=0
+            "Rope",
+            [x],
+            [x],
+            head_dim=8,
+            style="neox",
+            inv_freq=FREQUENCIES * np.inf,
+            scale=1.0,
+            begin=0,
+            offset=0,
         ),
     ),
     "rotation of another width": (
         "wide",
         lambda b, x: b.op(
-            "Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0
+            "Rope", [x], [x], head_dim=9, style="neox", inv_freq=FREQUENCIES, scale=1.0, begin=0, offset=0
         ),
     ),
     "columns beyond the period": (

@@ -57,7 +57,9 @@ def _layer(b: ProgramBuilder, layer: int, x: int) -> int:
     b.op("Linear", [h], [q, k, v], tensors)
     b.op("RmsNorm", [q], [q], [f"{layer}.q_norm"], eps=EPS)
     for y in (q, k):
-        b.op("Rope", [y], [y], head_dim=HEAD_DIM, style="neox", inv_freq=INV_FREQ, scale=1.0, begin=0)
+        b.op(
+            "Rope", [y], [y], head_dim=HEAD_DIM, style="neox", inv_freq=INV_FREQ, scale=1.0, begin=0, offset=0
+        )
     a = attention(b, (q, k, v), (HEADS, KV_HEADS), HEAD_DIM, layer=layer, scale=SCALE, window=WINDOWS[layer])
     y, h2, gate, up, act, out = (b.buffer(w) for w in (WIDTH, WIDTH, FFN, FFN, FFN, WIDTH))
     b.op("Linear", [a, x], [y], [f"{layer}.o", None])

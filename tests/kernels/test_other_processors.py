@@ -67,7 +67,9 @@ class Script:
 
     def rope(self, x: int, dim: int, style: str, inv_freq: NDArray, scale: float = 1.0) -> None:
         frequencies = "".join(f"{frequency}," for frequency in inv_freq)
-        self.op("Rope", [x], [x], head_dim=dim, style=style, inv_freq=frequencies, scale=scale, begin=0)
+        self.op(
+            "Rope", [x], [x], head_dim=dim, style=style, inv_freq=frequencies, scale=scale, begin=0, offset=0
+        )
 
     def run(self, width: int, tokens: range, position: int = 0) -> None:
         self.add("run", position, *tokens)

@@ -28,10 +28,11 @@ class LlamaCpp:
         pooling: Pooling | Literal["unspecified"] | None = None,
         adapter: Path | None = None,
         num_drafts: int = 0,
+        drafter: Path | None = None,
     ) -> None:
         """shift: when the context is full, half of what follows the kept tokens is discarded. pooling: it
         gives embeddings, and nothing else; unspecified: as the file says. num_drafts: of the model's
-        prediction head, at a time.
+        prediction head, at a time. drafter: a file that this is in.
         """
         p = xllamacpp.CommonParams()
         if pooling is not None:
@@ -47,7 +48,13 @@ class LlamaCpp:
             p.speculative.types = [kind]
             p.speculative.draft.n_max = num_drafts
             p.speculative.draft.p_min = 0.0
-            p.load_mtp = True
+            p.load_mtp = drafter is None
+        if drafter is not None:
+            p.speculative.draft.mparams.path = str(drafter)
+            p.speculative.draft.cache_type_k = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{kv_type.upper()}")
+            p.speculative.draft.cache_type_v = p.speculative.draft.cache_type_k
+            p.speculative.draft.cpuparams.n_threads = 1
+            p.speculative.draft.cpuparams_batch.n_threads = 1
         p.ctx_shift = shift
         p.model.path = str(path)
         p.n_ctx = context

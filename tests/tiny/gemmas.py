@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tests.tiny.files import Tiny
 from tests.tiny.parts import EXPERTS
-from tests.tiny.tensors.layers import Tensors, experts, transformer
+from tests.tiny.tensors.layers import Tensors, experts, gated, transformer
 
 WINDOWED_HEAD = 16
 OWN = "embedding_length_per_layer_input"  # values of a layer's own embedding
@@ -64,6 +64,26 @@ def gemma4_small(tiny: Tiny, layer: int) -> Tensors:
 def _head_dim(tiny: Tiny, is_windowed: bool) -> int:
     head_dim: int = tiny.metadata["attention.key_length_swa"] if is_windowed else tiny.head_dim
     return head_dim
+
+
+def assistant(tiny: Tiny, layer: int) -> Tensors:
+    """Gemma 4's drafter: nothing is kept."""
+    head_dim = _head_dim(tiny, tiny.metadata["attention.sliding_window_pattern"][layer])
+    q, width = tiny.heads * head_dim, tiny.width
+    norms: Tensors = {
+        f"{name}.weight": (width,)
+        for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
+    }
+    return (
+        norms
+        | gated(tiny)
+        | {
+            "attn_q.weight": (q, width),
+            "attn_q_norm.weight": (head_dim,),
+            "attn_output.weight": (width, q),
+            "layer_output_scale.weight": (1,),
+        }
+    )
 
 
 def per_layer_embeddings(tiny: Tiny, vocab: int) -> Tensors:

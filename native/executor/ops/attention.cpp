@@ -94,8 +94,9 @@ void shared_attention(ProgramBuilder& builder, const OpCall& call) {
   require(stage.domain != Domain::kSampled, "attention of rows that are to be sampled");
   const int place = builder.place_of(stage.layer);
   const KvLayer& kept = builder.plan().layers[static_cast<size_t>(place)];
+  const bool sees_less = 0 < stage.window && stage.window < kept.window;
   require(kept.num_kv_heads == stage.num_kv_heads && kept.head_dim == stage.head_dim &&
-              kept.window == stage.window && !kept.is_latent,
+              (kept.window == stage.window || sees_less) && !kept.is_latent,
           "layer " + text(stage.layer) + " keeps other keys and values than are to be read");
   stage.layer = place;
   attend(builder, call, stage);

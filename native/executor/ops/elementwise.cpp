@@ -98,7 +98,7 @@ void add_first_row(ProgramBuilder& builder, const OpCall& call) {
   const int x = call.inputs[0], out = call.outputs[0];
   const int64_t width = builder.width(out);
   builder.expect_width(x, width);
-  const Weight weight = builder.plan().file->weight(call.tensor(0));
+  const Weight weight = builder.weight(call.tensor(0));
   builder.matrix(call.tensor(0), width, weight.rows);
   std::vector<float> row(static_cast<size_t>(width));
   dequantize(weight.type, weight.data, row.data(), width);
@@ -112,7 +112,7 @@ void add_first_row(ProgramBuilder& builder, const OpCall& call) {
 
 void mul_vector(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 1);
-  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  const Weight shape = builder.weight(call.tensor(0));
   const int64_t size = shape.cols * shape.rows, width = builder.width(call.outputs[0]);
   const float* values = builder.values(call.tensor(0), size);
   if (size == 1) return scale_by(builder, call, *values);

@@ -36,7 +36,7 @@ int64_t bucket_of(int64_t distance, int64_t buckets) {
 }
 
 const float* bias_by_distance(ProgramBuilder& builder, const std::string& name, int num_heads) {
-  const int64_t rows = builder.plan().file->weight(name).rows, buckets = rows / 2;
+  const int64_t rows = builder.weight(name).rows, buckets = rows / 2;
   require(rows % 2 == 0 && buckets >= 2 && buckets / 2 < kMostDistance,
           "tensor " + name + " has " + text(rows) + " buckets of distances");
   builder.matrix(name, num_heads, rows);

@@ -63,7 +63,7 @@ const float* bias_of(ProgramBuilder& builder, const OpCall& call, Tensor index, 
 // Gate and up may be one tensor, gate's rows first. Where there is no gate, up stands in its place.
 void find_gate_and_up(ProgramBuilder& builder, const OpCall& call, int64_t width, ExpertLayer& layer) {
   const bool fused = layer.is_gated && !call.tensors[kUp].has_value();
-  const int64_t rows = builder.plan().file->weights(call.tensor(kGate)).first.rows;
+  const int64_t rows = builder.weights(call.tensor(kGate)).first.rows;
   require(!fused || rows % 2 == 0, "tensor " + call.tensor(kGate) + " has an odd number of rows");
   const auto part = [&](Tensor weights, Tensor bias) {
     return ExpertWeights{builder.matrices(call.tensor(weights), width, rows, layer.num_experts),

@@ -36,7 +36,7 @@ float epsilon(const OpCall& call) {
 void rms_norm(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 1);
   const float eps = epsilon(call);
-  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  const Weight shape = builder.weight(call.tensor(0));
   const int64_t size = shape.cols * shape.rows;
   const float* weight = builder.values(call.tensor(0), size);
   append_norm(builder, call, shape.cols, size,
@@ -48,7 +48,7 @@ void rms_norm(ProgramBuilder& builder, const OpCall& call) {
 void layer_norm(ProgramBuilder& builder, const OpCall& call) {
   call.expect(1, 1, 2);
   const float eps = epsilon(call);
-  const Weight shape = builder.plan().file->weight(call.tensor(0));
+  const Weight shape = builder.weight(call.tensor(0));
   const int64_t size = shape.cols * shape.rows;
   const float* weight = builder.values(call.tensor(0), size);
   const float* bias = call.tensors[1] ? builder.values(call.tensor(1), size) : nullptr;

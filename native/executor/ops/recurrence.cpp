@@ -55,7 +55,7 @@ void short_conv(ProgramBuilder& builder, const OpCall& call) {
   builder.expect_width(call.outputs[0], channels);
   const std::string& function = call.text("function");
   require(function == "silu" || function == "none", "unknown function \"" + function + "\" (silu, none)");
-  const int64_t size = builder.plan().file->weight(call.tensor(0)).cols;
+  const int64_t size = builder.weight(call.tensor(0)).cols;
   require_range("the tokens of a short convolution", size, 2, kMaxConvSize);
   builder.matrix(call.tensor(0), size, channels);
   const float* weight = transposed(builder, call.tensor(0), size, channels, channels);

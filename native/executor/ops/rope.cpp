@@ -18,9 +18,9 @@ int table_stage(ProgramBuilder& builder, Domain domain) {
 }
 
 // Cosines, then sines, of the position of each row's token. Layers with the same frequencies share a table.
-RopeTable rope_table(ProgramBuilder& builder, Domain domain, const std::vector<float>& inv_freq,
-                     float scale) {
-  const std::tuple<Domain, std::vector<float>, float> key{domain, inv_freq, scale};
+RopeTable rope_table(ProgramBuilder& builder, Domain domain, const std::vector<float>& inv_freq, float scale,
+                     int64_t offset) {
+  const std::tuple<Domain, std::vector<float>, float, int64_t> key{domain, inv_freq, scale, offset};
   if (const auto found = builder.rope_tables.find(key); found != builder.rope_tables.end())
     return found->second;
   const auto half = static_cast<int64_t>(inv_freq.size());
@@ -28,7 +28,7 @@ RopeTable rope_table(ProgramBuilder& builder, Domain domain, const std::vector<f
   const int out = builder.scratch(2 * half * static_cast<int64_t>(sizeof(float)));
   const auto run = [=](const RowRun& row) {
     float* table = row.at(out);
-    const auto position = static_cast<double>(position_of(row, domain));
+    const auto position = static_cast<double>(position_of(row, domain) + offset);
     for (int64_t i = 0; i < half; ++i) {
       const double angle = position * static_cast<double>(frequencies[i]);
       table[i] = static_cast<float>(std::cos(angle)) * scale;
@@ -56,7 +56,8 @@ void rope(ProgramBuilder& builder, const OpCall& call) {
   const std::string& style = call.text("style");
   require(style == "normal" || style == "neox", "unknown rotation \"" + style + "\" (normal, neox)");
   const Domain domain = builder.domain(x);
-  const RopeTable table = rope_table(builder, domain, inv_freq, call.number("scale"));
+  const int64_t offset = call.integer("offset", 0, INT32_MAX);
+  const RopeTable table = rope_table(builder, domain, inv_freq, call.number("scale"), offset);
   const auto rotate = style == "neox" ? builder.kernels().rope_neox : builder.kernels().rope_normal;
   const auto run = [=](const RowRun& row) {
     const float* cos = row.at(table.buffer);

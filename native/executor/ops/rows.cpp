@@ -15,7 +15,7 @@ void embed(ProgramBuilder& builder, const OpCall& call) {
   call.expect(0, 1, 1);
   const std::string& name = call.tensor(0);
   const int out = call.outputs[0];
-  const Weight weight = builder.plan().file->weight(name);
+  const Weight weight = builder.weight(name);
   require(weight.cols == builder.width(out), "tensor " + name + " has rows of " + text(weight.cols) +
                                                  " values where the model needs " + text(builder.width(out)));
   require_range("the number of tokens", weight.rows, 1, kMaxVocabulary);
@@ -34,7 +34,7 @@ void embed(ProgramBuilder& builder, const OpCall& call) {
 void embed_position(ProgramBuilder& builder, const OpCall& call) {
   call.expect(0, 1, 1);
   const int out = call.outputs[0];
-  const Weight weight = builder.plan().file->weight(call.tensor(0));
+  const Weight weight = builder.weight(call.tensor(0));
   require(weight.cols == builder.width(out), "tensor " + call.tensor(0) + " has rows of " +
                                                  text(weight.cols) + " values where the model needs " +
                                                  text(builder.width(out)));

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from puna._native import (
     NativeError,
     PoolActivity,
     Program,
-    ProgramBuilder,
     Sampler,
     SampleResult,
     ThreadPool,
@@ -35,13 +35,12 @@ from puna.backends.base import (
     StepSuspended,
     UnsupportedModelFile,
 )
+from puna.backends.cpu.compiling import Compiled, compile_files, open_drafter
 from puna.backends.cpu.cores import usable_cores
 from puna.backends.cpu.kv_memory import CpuKvMemory, reserve_arena
-from puna.backends.cpu.lower import lower
-from puna.gguf import GgufError, GgufFile
+from puna.gguf import GgufError, GgufFile, TensorInfo
 from puna.graph import Graph, GraphError
 from puna.graph.ops import Embed, Moe
-from puna.models import TracedModel, trace_model
 from puna.models.adapters import read_alpha
 from puna.models.hyperparameters import HyperparameterError
 from puna.models.ranking import NoScores
@@ -192,19 +191,21 @@ class CpuBackend:
         """Raises ModelLoadError."""
         header, *others = source.descriptors
         try:
-            with GgufFile.from_descriptor(header, source.name, others) as file:
-                traced, program = self._compile(file, source.name)
-                info = _describe(file, traced, program, self._kv_type, self.threads.num_threads)
-                return CpuModel(info, program, self.threads)
+            with ExitStack() as stack:
+                file = stack.enter_context(GgufFile.from_descriptor(header, source.name, others))
+                drafter = open_drafter(source)
+                if drafter is not None:
+                    stack.enter_context(drafter)
+                compiled = self._compile(file, drafter, source.name)
+                info = _describe(compiled, self._kv_type, self.threads.num_threads)
+                return CpuModel(info, compiled.program, self.threads)
         except (GgufError, NativeError) as error:
             raise ModelLoadError(_with_name(source.name, error)) from error
 
-    def _compile(self, file: GgufFile, name: str) -> tuple[TracedModel, Program]:
+    def _compile(self, file: GgufFile, drafter: GgufFile | None, name: str) -> Compiled:
         """Raises UnsupportedModelFile, ModelLoadError, GgufError."""
         try:
-            traced = _trace(file)
-            builder = ProgramBuilder(file.native, self._isa, self._kv_type)
-            return traced, lower(traced.graph, builder, traced.prediction)
+            return compile_files(file, drafter, self._isa, self._kv_type)
         except NoScores as error:
             raise ModelLoadError(_with_name(name, error)) from error
         except (HyperparameterError, GraphError, NativeError) as error:
@@ -229,13 +230,8 @@ def _head_states(heads: Sequence[DeviceHeadState | None]) -> list[HeadState | No
     return [state if isinstance(state, HeadState) else None for state in heads]
 
 
-def _trace(file: GgufFile) -> TracedModel:
-    return trace_model(file.metadata, file.tensors, file.dequantize)
-
-
-def _describe(
-    file: GgufFile, traced: TracedModel, program: Program, kv_type: str, num_threads: int
-) -> ModelInfo:
+def _describe(compiled: Compiled, kv_type: str, num_threads: int) -> ModelInfo:
+    traced, program, tensors, has_drafter = compiled
     graphs = [traced.graph] if traced.prediction is None else [traced.graph, traced.prediction]
     return ModelInfo(
         architecture=traced.architecture,
@@ -252,33 +248,34 @@ def _describe(
             for g in program.groups
         ),
         kv_type=kv_type,
-        weight_bytes=_weight_bytes(file, graphs),
-        idle_weight_bytes=sum(_idle_weight_bytes(file, graph) for graph in graphs),
+        weight_bytes=_weight_bytes(tensors, graphs),
+        idle_weight_bytes=sum(_idle_weight_bytes(tensors, graph) for graph in graphs),
         can_shift=program.can_shift,
         hidden_size=0 if traced.graph.hidden is None else traced.graph.hidden.width,
         pooling=traced.pooling,
         predicts=traced.prediction is not None,
+        has_drafter=has_drafter,
         is_encoder=traced.graph.is_encoder,
         scratch_bytes=program.most_scratch_bytes(traced.context_length, num_threads),
         kernels=f"{puna.__version__} {program.isa}",
     )
 
 
-def _weight_bytes(file: GgufFile, graphs: Sequence[Graph]) -> int:
+def _weight_bytes(tensors: Mapping[str, TensorInfo], graphs: Sequence[Graph]) -> int:
     """But for tables of which only the rows of tokens that occur are ever read."""
     nodes = [node for graph in graphs for node in graph.nodes]
     tables = {name for node in nodes if isinstance(node.op, Embed) for name in node.tensors}
     read = {name for node in nodes if not isinstance(node.op, Embed) for name in node.tensors}
-    return sum(tensor.num_bytes for name, tensor in file.tensors.items() if name not in tables - read)
+    return sum(tensor.num_bytes for name, tensor in tensors.items() if name not in tables - read)
 
 
-def _idle_weight_bytes(file: GgufFile, graph: Graph) -> int:
+def _idle_weight_bytes(tensors: Mapping[str, TensorInfo], graph: Graph) -> int:
     idle = 0
     for node in graph.nodes:
         if isinstance(node.op, Moe):
             num_experts = node.inputs[1].width
             for name in node.op.matrices(node.tensors):
-                tensor = file.tensors[name]
+                tensor = tensors[name]
                 idle += tensor.num_bytes // num_experts * (num_experts - node.op.num_used)
     return idle
 

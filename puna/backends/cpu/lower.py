@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 
-from puna._native import NativeError, Program, ProgramBuilder
+from puna._native import GgufFile, NativeError, Program, ProgramBuilder
 from puna.graph import Graph, Node, Value, ops
 from puna.graph.graph import made_of
 
 
-def lower(graph: Graph, builder: ProgramBuilder, prediction: Graph | None = None) -> Program:
-    """prediction: of a head, if the model has one. Raises NativeError if a tensor is of the wrong type or
-    shape for its op.
+def lower(
+    graph: Graph,
+    builder: ProgramBuilder,
+    prediction: Graph | None = None,
+    drafter: GgufFile | None = None,
+) -> Program:
+    """prediction: of a head, if the model has one. drafter: a file that it is in. Raises NativeError if a
+    tensor is of the wrong type or shape for its op.
     """
     if graph.is_encoder:
         builder.set_encoder()
     result, hidden = _emit(graph, builder)
     if prediction is not None:
-        builder.begin_prediction()
+        builder.begin_prediction(drafter)
         builder.end_prediction(*_emit(prediction, builder))
     return builder.build(result, hidden=hidden)
 

@@ -39,9 +39,13 @@ class DraftModels:
             if name is not None:
                 named = await asyncio.to_thread(self._store.find, ModelName.parse(name))
                 draft = await self._held(named, stack)
-            elif (own := model.draft) is not None and (loaded.id, own.weights_id) not in self._useless:
+            elif (own := model.draft) is not None and not self._is_useless(loaded, own):
                 draft = await self._own(loaded, own, stack)
             yield None if draft is None else draft.id
+
+    def _is_useless(self, model: LoadedModel, draft: StoredModel) -> bool:
+        """Also where it is a part of the model, whose hidden states it reads."""
+        return model.info.has_drafter or (model.id, draft.weights_id) in self._useless
 
     async def _own(self, model: LoadedModel, draft: StoredModel, stack: AsyncExitStack) -> LoadedModel | None:
         try:

@@ -194,7 +194,7 @@ class Engines:
         supervisor = WorkerSupervisor(lambda: self._spawn(settings), None, self._on_lost, name="llama.cpp")
         hosted = self._hosted[model_id] = _Hosted(supervisor, empty)
         try:
-            info = await supervisor.load(model_id, replace(source, empty=(empty,)), name=name)
+            info = await supervisor.load(model_id, replace(source, drafter=(), empty=(empty,)), name=name)
             taken = info.scratch_bytes, info.weight_bytes - info.idle_weight_bytes
             leased = await self._memory.lease(self._native, *taken)
             if not leased.granted:

@@ -284,8 +284,15 @@ class WorkerSupervisor:
 
 async def _load(process: EngineProcess, model_id: str, model: _Model) -> ModelInfo:
     source = model.source
-    message = Load(model_id, model.name, model.share, model.guaranteed_kv_bytes, sees=bool(source.projector))
-    descriptors = [*source.descriptors, *source.empty, *source.projector]
+    message = Load(
+        model_id,
+        model.name,
+        model.share,
+        model.guaranteed_kv_bytes,
+        sees=bool(source.projector),
+        has_drafter=bool(source.drafter),
+    )
+    descriptors = [*source.descriptors, *source.drafter, *source.empty, *source.projector]
     info = await process.client.call(message, descriptors)
     if not model.is_held:
         process.client.tell(Hold(model_id, is_held=False))

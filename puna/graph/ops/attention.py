@@ -21,6 +21,7 @@ class Rope(Op):
     inv_freq: float32 [rotary dimensions / 2], angle per position; scaling of any kind is already in it.
     scale: factor on cosine and sine (YaRN's attention factor).
     begin: the first dimension of a head that is rotated.
+    offset: how far behind the token's position it is rotated to.
     """
 
     head_dim: int
@@ -28,6 +29,7 @@ class Rope(Op):
     inv_freq: NDArray[np.float32]
     scale: float = 1.0
     begin: int = 0
+    offset: int = 0
 
     def width(self, _: Shapes, inputs: Sequence[int]) -> int:
         (width,), rotary_dim = inputs, 2 * len(self.inv_freq)
@@ -100,7 +102,8 @@ class Attention(Stateful):
 class SharedAttention(Op):
     """(q) -> as Attention, over what it keeps in an earlier layer; nothing is kept.
 
-    layer: that one, with the same KV heads, head_dim and window. Queries may be those of chosen rows alone.
+    layer: that one, with the same KV heads and head_dim, and a window that is as wide or wider. Queries may
+    be those of chosen rows alone.
     """
 
     layer: int

@@ -123,3 +123,8 @@ ARCHITECTURES = {
     "talkie": "post_norm.talkie",
     "xverse": "llama.llama",
 }
+
+DRAFTERS = {"gemma4-assistant": "gemma.gemma4_assistant"}
+"""No models: what drafts for one. Their functions `trace` are told of that model, too, whose architecture is
+`MODEL`.
+"""

@@ -67,6 +67,11 @@ class ModelEntry:
         """The GGUF file of its projector, which makes what it reads of images, if it has one."""
         return self._path_of("projector")
 
+    @property
+    def drafter_path(self) -> Path | None:
+        """The GGUF file of what drafts for it, if it brings anything along."""
+        return self._path_of("draft")
+
     def _path_of(self, kind: str) -> Path | None:
         """Of the first layer of this kind."""
         digests = [layer.digest for layer in self.manifest.layers if layer.kind == kind]
@@ -76,6 +81,11 @@ class ModelEntry:
         """As open(), of a model that has an adapter."""
         assert self.adapter_path is not None, f"{self.name.short} has no adapter"
         return open_blob(self.adapter_path)
+
+    def open_drafter(self) -> int:
+        """As open(), of a model that brings along what drafts for it."""
+        assert self.drafter_path is not None, f"{self.name.short} has no drafter"
+        return open_blob(self.drafter_path)
 
     def open_projector(self) -> int:
         """As open(); it may be in the model's own file."""

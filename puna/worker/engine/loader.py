@@ -35,7 +35,8 @@ class Loader:
 
     def load(self, asked: Asked) -> None:
         m: Load = asked.message
-        source = ModelSource(m.name, tuple(asked.descriptors))
+        files, num_own = tuple(asked.descriptors), len(asked.descriptors) - m.has_drafter
+        source = ModelSource(m.name, files[:num_own], drafter=files[num_own:])
 
         def attach(device_model: DeviceModel) -> ModelInfo:
             info = self._engine.attach_model(

@@ -67,6 +67,8 @@ class Load(Call[ModelInfo], frozen=True, tag=True):
     """KV memory that no other model takes."""
     sees: bool = False
     """Then the last descriptor is of the file that its projector is in; only for llama.cpp's server."""
+    has_drafter: bool = False
+    """Then the last descriptor is of what the model brings along to draft; only for the engine."""
 
 
 class LoadAdapter(Call[int], frozen=True, tag=True):

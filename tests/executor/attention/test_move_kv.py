@@ -372,7 +372,7 @@ HALF = np.ones(4, np.float32)
 
 
 def turn(b: ProgramBuilder, x: int) -> None:
-    b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=HALF, scale=1.0, begin=0)
+    b.op("Rope", [x], [x], head_dim=8, style="neox", inv_freq=HALF, scale=1.0, begin=0, offset=0)
 
 
 def scaled(b: ProgramBuilder, x: int) -> int:
