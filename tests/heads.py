@@ -65,10 +65,11 @@ def write_predicting(path: Path, tiny: Tiny, weight_type: str = "F32", *, is_rig
     return write_tiny(path, replace(tiny, tied=False), weight_type, change=change)
 
 
-def write_drafter(path: Path, model: Path) -> Path:
+def write_drafter(path: Path, model: Path, weight_type: str = "F32") -> Path:
     """Gemma 4's, for a model of write_predicting(), whose token it often says."""
     reader = gguf.GGUFReader(model)
-    embeddings = next(tensor.data for tensor in reader.tensors if tensor.name == "token_embd.weight")
+    table = next(tensor for tensor in reader.tensors if tensor.name == "token_embd.weight")
+    embeddings = gguf.quants.dequantize(table.data, table.tensor_type)
     windowed, full = reader.fields["gemma4.attention.head_count_kv"].contents()[-2:]
     width = embeddings.shape[1]
     narrow = np.random.default_rng(2).standard_normal((width, ASSISTANT.width)) / np.sqrt(ASSISTANT.width)
@@ -92,7 +93,7 @@ def write_drafter(path: Path, model: Path) -> Path:
         shared_metadata=ASSISTANT.shared_metadata | {"gemma4-assistant.embedding_length_out": width},
         model_tensors=lambda *_: tensors,
     )
-    return write_tiny(path, drafter, change=change)
+    return write_tiny(path, drafter, weight_type, change=change)
 
 
 class Drafting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from puna.kv import BLOCK_TOKENS
 from tests.engine.toy import GREEDY as TOY_GREEDY
 from tests.engine.toy import ToyClock, ToyModel, expected_tokens, run_all, toy_engine, toy_request
 from tests.forward import load_file
-from tests.heads import write_predicting
+from tests.heads import write_drafter, write_predicting
 from tests.tiny import TINY
 
 pytestmark = pytest.mark.native
 
 GREEDY = SamplingParams(temperature=0, num_logprobs=1)
 DRAWN = SamplingParams(temperature=0.7, seed=5, repeat_penalty=1.1, num_logprobs=1)
-MODELS = ["qwen35", "glm4moe", "deepseek2"]
+MODELS = ["qwen35", "glm4moe", "deepseek2", "gemma4", "gemma4-small"]
+
+DRAFTER = "drafter.gguf"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,14 @@ def backend() -> Iterator[CpuBackend]:
 
 @pytest.fixture(scope="module", params=MODELS)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_predicting(tmp_path_factory.mktemp("model") / "right.gguf", TINY[request.param], "Q8_0")
+    """Those of Gemma have a drafter beside them instead of a head."""
+    path = tmp_path_factory.mktemp("model") / "right.gguf"
+    is_gemma = request.param.startswith("gemma4")
+    tiny = replace(TINY[request.param], attention_scale=0.3 if is_gemma else 1.0)
+    write_predicting(path, tiny, "Q8_0")
+    if is_gemma:
+        write_drafter(path.with_name(DRAFTER), path, "Q8_0")
+    return path
 
 
 def with_clock(model: Any, step_s: float, draft_s: float) -> ToyClock:
@@ -60,9 +70,10 @@ class Engine:
     """A model whose head is mostly right, in memory for so many tokens and a few states."""
 
     def __init__(self, backend: CpuBackend, path: Path, num_tokens: int = 8000, **settings: Any) -> None:
-        model = load_file(backend, path)
+        model = load_file(backend, path, drafter if (drafter := path.with_name(DRAFTER)).exists() else None)
         info = model.info
         limit = num_tokens // BLOCK_TOKENS * info.block_bytes + (2 + num_tokens // 80) * info.state_bytes
+        assert info.predicts
         chosen = EngineSettings(kv_limit_bytes=limit, state_key=bytes(32), **settings)
         self.core = EngineCore(backend, chosen, with_clock(model, step_s=0.1, draft_s=0.002))
         self.core.attach_model("m", model)
