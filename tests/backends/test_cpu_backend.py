@@ -16,6 +16,7 @@ from puna.backends.cpu import CpuBackend
 from puna.config.variables import KV_TYPES
 from puna.gguf import GgufFile
 from tests.forward import all_logits, load_file
+from tests.heads import write_drafter
 from tests.hostile.gguf.content import encode, parse
 from tests.tiny import TINY, write_tiny
 
@@ -143,6 +144,37 @@ def test_file_that_lacks_a_layer_is_refused(backend: CpuBackend, tmp_path: Path)
     path.write_bytes(broken)
     with pytest.raises(ModelLoadError, match=r"blk\.2\.attn_norm\.weight is missing"):
         load_file(backend, path)
+
+
+def test_a_drafter_is_gone_without_where_it_does_not_go_with_the_model(
+    backend: CpuBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = write_tiny(tmp_path / "model.gguf", TINY["gemma4"])
+    drafter = write_drafter(tmp_path / "drafter.gguf", model)
+    together = load_file(backend, model, drafter)
+    alone = load_file(backend, model)
+    assert together.info.has_drafter
+    assert together.info.predicts
+    with GgufFile(drafter) as file:
+        num_bytes = sum(tensor.num_bytes for tensor in file.tensors.values())
+    assert together.info.weight_bytes == alone.info.weight_bytes + num_bytes
+    assert together.info.block_bytes == alone.info.block_bytes
+    others = {
+        "'gemma4-assistant' does not draft for 'llama'": write_tiny(tmp_path / "llama.gguf", TINY["llama"]),
+        "rows of 192 values where the model needs 128": write_tiny(
+            tmp_path / "other.gguf", replace(TINY["gemma4"], width=64)
+        ),
+    }
+    for reason, other in others.items():
+        loaded = load_file(backend, other, drafter)
+        assert not loaded.info.predicts
+        assert reason in caplog.text
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(drafter.read_bytes()[:-100])
+    assert not load_file(backend, model, broken).info.predicts
+    assert not load_file(backend, model, model).info.has_drafter  # a whole model
+    with pytest.raises(ModelLoadError, match="drafts for another model"):
+        load_file(backend, drafter)
 
 
 def test_two_models_share_the_pool(backend: CpuBackend, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import ollama
 import pytest
 
@@ -14,6 +17,7 @@ from puna.registry import ModelName, Store
 from tests.convert.directories import DIRECTORIES, random_weights, write_directory
 from tests.convert.test_adapter import write_adapter
 from tests.e2e.launching import MODEL, PUNA, address_of, launch
+from tests.heads import write_drafter, write_predicting
 from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.e2e
@@ -106,6 +110,29 @@ def test_a_shown_modelfile_creates_the_same_again(puna, tmp_path, models):
     puna("cp", "second", "third")
     assert layers(models, "third") == layers(models, "first")
     puna("rm", "first", "second", "third")
+
+
+def test_a_drafter_brought_along_drafts(puna, client, address, tmp_path):
+    tiny = replace(TINY["gemma4"], attention_scale=0.3)
+    model = write_predicting(tmp_path / "model.gguf", tiny)
+    write_drafter(tmp_path / "drafter.gguf", model)
+    (tmp_path / "Modelfile").write_text("FROM ./model.gguf\nDRAFT ./drafter.gguf\nPARAMETER temperature 0\n")
+    puna("create", "drafted")
+    assert "DRAFT" in puna("show", "--modelfile", "drafted")
+    replies = [
+        client.generate(
+            "drafted", "hello", raw=True, options={"num_predict": 100, "draft_num_predict": count}
+        )
+        for count in (0, 4)
+    ]
+    assert replies[0].response == replies[1].response
+    drafted = re.search(
+        r'puna_speculation_drafted_tokens_total\{model="drafted.*\} (\d+)',
+        httpx.get(f"http://{address}/metrics").text,
+    )
+    assert drafted is not None
+    assert int(drafted[1]) > 0
+    puna("rm", "drafted")
 
 
 def test_a_directory_of_safetensors_quantized(puna, client, tmp_path, models):
