@@ -365,7 +365,7 @@ def test_only_the_end_of_each_head_is_rotated(evaluate) -> None:
     x, inv_freq = random(TOKENS, 3 * 88), (100.0 ** -np.linspace(0, 1, 12)).astype(np.float32)
 
     def define(b: ProgramBuilder, x: int) -> tuple[int, int]:
-        b.op("Rope", [x], [x], head_dim=88, style="normal", inv_freq=inv_freq, scale=1.0, begin=64)
+        b.op("Rope", [x], [x], head_dim=88, style="normal", inv_freq=inv_freq, scale=1.0, begin=64, offset=0)
         return x, 3 * 88
 
     positions = np.arange(TOKENS).astype(float)

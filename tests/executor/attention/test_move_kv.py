@@ -94,6 +94,7 @@ class Model:
                     "inv_freq": layer.inv_freq,
                     "scale": layer.scale,
                     "begin": layer.begin,
+                    "offset": 0,
                 }
                 b.op("Rope", [x], [x], head_dim=layer.head_dim, **kind)
             if layer.begin:
