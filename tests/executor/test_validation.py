@@ -125,7 +125,7 @@ IMPOSSIBLE: dict[str, tuple[str, Callable[[Builder, X], object]]] = {
             style="neox",
             inv_freq=FREQUENCIES * np.inf,
             scale=1.0,
-            begin=0, offset=0,
+            begin=0,
             offset=0,
         ),
     ),
