@@ -28,19 +28,19 @@ using Int32Vector = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::de
 using Int32Matrix = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using FloatVector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using HiddenStates = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using FloatMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+using OutMatrix = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
 
 template <typename Array>
 auto to_span(const Array& array) {
   return std::span(array.data(), array.size());
 }
 
-FloatMatrix to_numpy(Output output) {
+OutMatrix to_numpy(Output output) {
   auto* data = output.data.get();
   auto holder = std::make_unique<std::shared_ptr<float[]>>(std::move(output.data));
   nb::capsule owner(holder.get(), [](void* p) noexcept { delete static_cast<std::shared_ptr<float[]>*>(p); });
   (void)holder.release();
-  return FloatMatrix(data, {static_cast<size_t>(output.rows), static_cast<size_t>(output.width)}, owner);
+  return OutMatrix(data, {static_cast<size_t>(output.rows), static_cast<size_t>(output.width)}, owner);
 }
 
 // The arenas stay mapped if another thread closes them.

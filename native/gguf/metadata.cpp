@@ -37,7 +37,7 @@ uint64_t read_count(Reader& reader, const char* what, uint64_t limit, size_t min
   return count;
 }
 
-MetadataEntry read_entry(Reader& reader, uint64_t number) {
+MetadataEntry read_key_value(Reader& reader, uint64_t number) {
   reader.enter("metadata key " + std::to_string(number));
   MetadataEntry entry = {};
   entry.key = reader.name(kMaxKeyBytes);
@@ -80,7 +80,7 @@ void GgufMetadata::read() {
 void GgufMetadata::read_entries(Reader& reader, uint64_t count) {
   uint64_t key_bytes = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    entries_.push_back(read_entry(reader, i));
+    entries_.push_back(read_key_value(reader, i));
     const std::string& key = entries_.back().key;
     if (!index_.emplace(key, i).second) reader.fail("appears twice");
     key_bytes += key.size();

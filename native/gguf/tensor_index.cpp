@@ -36,7 +36,7 @@ uint64_t tensor_bytes(const TensorEntry& tensor, const Reader& reader) {
   return bytes;
 }
 
-TensorEntry read_entry(Reader& reader, uint64_t number) {
+TensorEntry read_tensor(Reader& reader, uint64_t number) {
   reader.enter("tensor " + std::to_string(number));
   TensorEntry tensor = {};
   tensor.name = reader.name(kMaxTensorNameBytes);
@@ -53,7 +53,7 @@ TensorEntry read_entry(Reader& reader, uint64_t number) {
 TensorIndex::TensorIndex(Reader& reader, uint64_t count, uint64_t alignment, uint64_t file_size,
                          std::span<const std::vector<TensorPlace>> places) {
   for (uint64_t i = 0; i < count; ++i) {
-    entries_.push_back(read_entry(reader, i));
+    entries_.push_back(read_tensor(reader, i));
     if (!index_.emplace(entries_.back().name, i).second) reader.fail("appears twice");
   }
   place_elsewhere(places);

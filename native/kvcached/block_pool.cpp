@@ -12,8 +12,7 @@
 namespace puna::kvcached {
 namespace {
 
-constexpr int64_t kMinHugePages = 64;            // with fewer, whole huge pages would be too coarse
-constexpr int64_t kMaxBytes = int64_t{1} << 46;  // of addresses: half of what x86-64 gives a process
+constexpr int64_t kMinHugePages = 64;  // with fewer, whole huge pages would be too coarse
 constexpr int64_t kAlignment = 64;
 
 int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
@@ -23,7 +22,8 @@ int64_t checked_stride(int64_t num_blocks, int64_t block_bytes) {
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   "num_blocks is " + std::to_string(num_blocks) + ", not within 1 and 2^31 - 1");
   if (block_bytes < 1) throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, "block_bytes is 0");
-  if (block_bytes > kMaxBytes / num_blocks || round_up(block_bytes, kAlignment) > kMaxBytes / num_blocks)
+  if (block_bytes > kMostAddresses / num_blocks ||
+      round_up(block_bytes, kAlignment) > kMostAddresses / num_blocks)
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   "blocks of " + std::to_string(block_bytes) + " bytes" +
                       (num_blocks > 1 ? ", " + std::to_string(num_blocks) + " of them," : "") +
@@ -44,7 +44,7 @@ int64_t BlockPool::num_blocks_within(int64_t limit, int64_t block_bytes) {
   if (num_blocks == 0)
     throw Failure(KVCACHED_ERR_LIMIT, "a block of " + std::to_string(block_bytes) +
                                           " bytes exceeds the limit of " + std::to_string(limit));
-  return std::min<int64_t>({num_blocks, INT32_MAX, kMaxBytes / stride});
+  return std::min<int64_t>({num_blocks, INT32_MAX, kMostAddresses / stride});
 }
 
 BlockPool::BlockPool(std::shared_ptr<Budget> budget, int64_t num_blocks, int64_t block_bytes)

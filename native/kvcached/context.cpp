@@ -13,7 +13,6 @@ namespace puna::kvcached {
 namespace {
 
 constexpr int64_t kMinHugeBytes = 16 * kHugePageBytes;  // from here on, rounding up wastes little
-constexpr size_t kMaxBytes = size_t{1} << 46;           // of addresses: half of what x86-64 gives a process
 
 int64_t bytes_of(const Arena& arena) { return arena.num_blocks() * arena.block_bytes(); }
 
@@ -21,7 +20,7 @@ int64_t bytes_of(const Arena& arena) { return arena.num_blocks() * arena.block_b
 
 void* Context::alloc(size_t size) {
   if (size == 0) throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, "an allocation of 0 bytes");
-  if (size > kMaxBytes)
+  if (size > static_cast<size_t>(kMostAddresses))
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   "an allocation of " + std::to_string(size) + " bytes makes no sense: at most 64 TiB");
   int64_t page_bytes;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kVariable = "OLLAMA_KVCACHED_MEMORY_GB";
 constexpr double kGib = 1 << 30;
-constexpr int64_t kMinBytes = 1 << 20;  // these two as for the daemon
-constexpr int64_t kMaxBytes = int64_t{64} << 40;
+constexpr int64_t kLeastBytes = 1 << 20;  // these two as for the daemon
+constexpr int64_t kMostBytes = int64_t{64} << 40;
 
 // Without blanks and quotes around it, and without what only separates digits; in lower case.
 std::string simplified(std::string_view text) {
@@ -57,11 +57,11 @@ std::optional<int64_t> limit_from_environment() {
   const std::string text = given == nullptr ? "" : simplified(given);
   if (text.empty()) return std::nullopt;
   const double bytes = parse(text);
-  if (bytes < 1 || bytes > static_cast<double>(kMaxBytes))
+  if (bytes < 1 || bytes > static_cast<double>(kMostBytes))
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT,
                   std::string(kVariable) + " is no limit (try 12GiB): \"" + given + "\"");
   const auto limit = static_cast<int64_t>(bytes);
-  if (limit < kMinBytes)
+  if (limit < kLeastBytes)
     throw Failure(KVCACHED_ERR_INVALID_ARGUMENT, std::string(kVariable) + ": \"" + given + "\" is " +
                                                      std::to_string(limit) +
                                                      " bytes, less than any model can use (try 4GB)");

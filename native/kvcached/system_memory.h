@@ -5,6 +5,9 @@
 
 namespace puna::kvcached {
 
+// Bytes of one allocation or pool: half of the addresses that x86-64 gives a process.
+inline constexpr int64_t kMostAddresses = int64_t{1} << 46;
+
 // In bytes: what the system has available, or less if a control group of this process allows less.
 int64_t available_memory();
 

@@ -8,7 +8,6 @@
 namespace puna {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 // A logit that `count` tokens reach, since as many blocks have such a maximum. If there are fewer blocks, an

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "base/error.h"
 
 namespace puna {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 

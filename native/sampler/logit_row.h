@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "sampler/token_mask.h"
 
 namespace puna {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Candidate {
   float logit;

@@ -12,7 +12,6 @@
 namespace puna {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr float kNoLogit = std::numeric_limits<float>::lowest();  // at or below all finite ones
 
 // With these, no sum or product of a logit that a model might mean leaves the range of floats.

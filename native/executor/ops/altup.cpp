@@ -78,11 +78,11 @@ void add_to_others(ProgramBuilder& builder, const OpCall& call) {
   });
 }
 
-constexpr OpDefinition kOps[] = {
+constexpr OpDefinition kAltUpDefinitions[] = {
     {"AltUpPredict", predict}, {"AltUpCorrect", correct}, {"AltUpAddToOthers", add_to_others}};
 
 }  // namespace
 
-const OpFamily kAltUpOps = kOps;
+const OpFamily kAltUpOps = kAltUpDefinitions;
 
 }  // namespace puna

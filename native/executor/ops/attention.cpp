@@ -118,11 +118,11 @@ void latent_attention(ProgramBuilder& builder, const OpCall& call) {
                   kNoBuffer);
 }
 
-constexpr OpDefinition kOps[] = {
+constexpr OpDefinition kAttentionDefinitions[] = {
     {"Attention", attention}, {"SharedAttention", shared_attention}, {"LatentAttention", latent_attention}};
 
 }  // namespace
 
-const OpFamily kAttentionOps = kOps;
+const OpFamily kAttentionOps = kAttentionDefinitions;
 
 }  // namespace puna

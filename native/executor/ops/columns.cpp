@@ -64,10 +64,10 @@ void repeat(ProgramBuilder& builder, const OpCall& call) {
   builder.append(stage, {{x}, out, builder.last_writer(x) == stage ? 1 : times, run});
 }
 
-constexpr OpDefinition kOps[] = {{"Columns", columns}, {"Concat", concat}, {"Repeat", repeat}};
+constexpr OpDefinition kColumnDefinitions[] = {{"Columns", columns}, {"Concat", concat}, {"Repeat", repeat}};
 
 }  // namespace
 
-const OpFamily kColumnOps = kOps;
+const OpFamily kColumnOps = kColumnDefinitions;
 
 }  // namespace puna

@@ -181,7 +181,7 @@ void glu(ProgramBuilder& builder, const OpCall& call) {
   elementwise<2>(builder, call, run);
 }
 
-constexpr OpDefinition kOps[] = {
+constexpr OpDefinition kElementwiseDefinitions[] = {
     {"Add", add},         {"AddFirstRow", add_first_row},   {"AddVector", add_vector},
     {"Mul", mul},         {"MulVector", mul_vector},        {"Scale", scale},
     {"Softcap", softcap}, {"GaussianTopK", gaussian_top_k}, {"Clamp", clamp},
@@ -224,6 +224,6 @@ Activation function_named(const std::string& name) {
   return activation;
 }
 
-const OpFamily kElementwiseOps = kOps;
+const OpFamily kElementwiseOps = kElementwiseDefinitions;
 
 }  // namespace puna

@@ -82,10 +82,10 @@ void encoder_attention(ProgramBuilder& builder, const OpCall& call) {
   builder.write(out, Domain::kTokens, at, {});
 }
 
-constexpr OpDefinition kOps[] = {{"EncoderAttention", encoder_attention}};
+constexpr OpDefinition kEncoderDefinitions[] = {{"EncoderAttention", encoder_attention}};
 
 }  // namespace
 
-const OpFamily kEncoderOps = kOps;
+const OpFamily kEncoderOps = kEncoderDefinitions;
 
 }  // namespace puna

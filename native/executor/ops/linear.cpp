@@ -114,11 +114,11 @@ void head_linear(ProgramBuilder& builder, const OpCall& call) {
   builder.write(out, stage.domain, at, call.inputs);
 }
 
-constexpr OpDefinition kOps[] = {{"Linear", linear}, {"HeadLinear", head_linear}};
+constexpr OpDefinition kLinearDefinitions[] = {{"Linear", linear}, {"HeadLinear", head_linear}};
 
 }  // namespace
 
-const OpFamily kLinearOps = kOps;
+const OpFamily kLinearOps = kLinearDefinitions;
 
 // --- the stage ---
 

@@ -137,11 +137,11 @@ void moe(ProgramBuilder& builder, const OpCall& call) {
   add_stages(builder, domain, layer, call);
 }
 
-constexpr OpDefinition kOps[] = {{"Moe", moe}};
+constexpr OpDefinition kExpertDefinitions[] = {{"Moe", moe}};
 
 }  // namespace
 
-const OpFamily kExpertOps = kOps;
+const OpFamily kExpertOps = kExpertDefinitions;
 
 // --- the stages ---
 

@@ -130,12 +130,12 @@ void match_magnitude(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(builder.common_domain(call.inputs)), {call.inputs, out, 1, run});
 }
 
-constexpr OpDefinition kOps[] = {
+constexpr OpDefinition kNormDefinitions[] = {
     {"RmsNorm", rms_norm}, {"LayerNorm", layer_norm},           {"Standardize", standardize},
     {"L2Norm", l2_norm},   {"MatchMagnitude", match_magnitude}, {"Softmax", softmax}};
 
 }  // namespace
 
-const OpFamily kNormOps = kOps;
+const OpFamily kNormOps = kNormDefinitions;
 
 }  // namespace puna

@@ -210,13 +210,13 @@ void channel_scan(ProgramBuilder& builder, const OpCall& call) {
   add_stage(builder, call, states.parts_of_head(), states.head_values(), run);
 }
 
-constexpr OpDefinition kOps[] = {{"ShortConv", short_conv},
-                                 {"GatedDeltaNet", gated_delta_net},
-                                 {"SelectiveScan", selective_scan},
-                                 {"ChannelScan", channel_scan}};
+constexpr OpDefinition kRecurrenceDefinitions[] = {{"ShortConv", short_conv},
+                                                   {"GatedDeltaNet", gated_delta_net},
+                                                   {"SelectiveScan", selective_scan},
+                                                   {"ChannelScan", channel_scan}};
 
 }  // namespace
 
-const OpFamily kRecurrenceOps = kOps;
+const OpFamily kRecurrenceOps = kRecurrenceDefinitions;
 
 }  // namespace puna

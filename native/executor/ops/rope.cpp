@@ -86,10 +86,10 @@ void temperature(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(domain), {{x}, out, pieces_of_columns(width), run});
 }
 
-constexpr OpDefinition kOps[] = {{"Rope", rope}, {"Temperature", temperature}};
+constexpr OpDefinition kRopeDefinitions[] = {{"Rope", rope}, {"Temperature", temperature}};
 
 }  // namespace
 
-const OpFamily kRopeOps = kOps;
+const OpFamily kRopeOps = kRopeDefinitions;
 
 }  // namespace puna

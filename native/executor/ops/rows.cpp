@@ -114,12 +114,12 @@ void choose_sampled(ProgramBuilder& builder, const OpCall& call) {
   builder.append(builder.token_stage(Domain::kSampled), {{x}, out, 1, run});
 }
 
-constexpr OpDefinition kOps[] = {
+constexpr OpDefinition kRowDefinitions[] = {
     {"Embed", embed},      {"EmbedPosition", embed_position}, {"HiddenBefore", hidden_before},
     {"Rows", choose_rows}, {"PooledRows", pool_rows},         {"SampledRows", choose_sampled}};
 
 }  // namespace
 
-const OpFamily kRowOps = kOps;
+const OpFamily kRowOps = kRowDefinitions;
 
 }  // namespace puna
