@@ -43,6 +43,10 @@ class ValueInfo(msgspec.Struct, frozen=True):
     """Of an array; otherwise 0."""
 
 
+_ABOUT_KIND = ("general.architecture", "general.type", "adapter.type")
+"""What everybody asks for who reads a file."""
+
+
 class Metadata(Mapping[str, Any]):
     """Metadata values by key, in the file's order, each read when it is asked for: vocabularies are large.
 
@@ -67,6 +71,9 @@ class Metadata(Mapping[str, Any]):
         self.is_translated = False
         """It is in a form of Ollama's own, and read as if it was in llama.cpp's."""
         self.tensors: Mapping[str, TensorInfo] = self._read_tensors()
+        for key in _ABOUT_KIND:
+            if not isinstance(self.get(key, ""), str):
+                raise GgufError(f"{name}: metadata {key} is not a string")
         if as_published:
             return
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}

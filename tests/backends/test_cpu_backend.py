@@ -16,6 +16,7 @@ from puna.backends.cpu import CpuBackend
 from puna.config.variables import KV_TYPES
 from puna.gguf import GgufFile
 from tests.forward import all_logits, load_file
+from tests.gguf.encode import ARRAY, STRING, array
 from tests.heads import write_drafter
 from tests.hostile.gguf.content import encode, parse
 from tests.tiny import TINY, write_tiny
@@ -23,6 +24,8 @@ from tests.tiny import TINY, write_tiny
 pytestmark = pytest.mark.native
 
 TOKENS = list(range(40, 90))
+INT32 = 26
+"""Of tensors, which cannot be had as floats."""
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_tables_of_which_rows_are_read_are_not_counted(
 
 
 PLACED = (
-    *("hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "maincoder"),
+    *("hunyuan-dense", "hunyuan-moe", "hunyuan_vl", "maincoder", "talkie"),
     *("gpt2", "starcoder", "mpt-positions"),
     *("minicpm3", "plm"),
 )
@@ -146,6 +149,18 @@ def test_file_that_lacks_a_layer_is_refused(backend: CpuBackend, tmp_path: Path)
         load_file(backend, path)
 
 
+def odd_drafters(drafter: bytes) -> Iterator[bytes]:
+    """One that is cut short, one of two architectures, and one whose floats are of a type that is none."""
+    yield drafter[:-100]
+    content = parse(drafter)
+    architecture = next(value for value in content.values if value.key == b"general.architecture")
+    architecture.type, architecture.data = ARRAY, array(STRING, 2, architecture.data * 2)
+    yield encode(content).file
+    content = parse(drafter)
+    next(tensor for tensor in content.tensors if tensor.name == b"rope_freqs.weight").type = INT32
+    yield encode(content).file
+
+
 def test_a_drafter_is_gone_without_where_it_does_not_go_with_the_model(
     backend: CpuBackend, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,9 +184,10 @@ def test_a_drafter_is_gone_without_where_it_does_not_go_with_the_model(
         loaded = load_file(backend, other, drafter)
         assert not loaded.info.predicts
         assert reason in caplog.text
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(drafter.read_bytes()[:-100])
-    assert not load_file(backend, model, broken).info.predicts
+    odd = tmp_path / "odd.gguf"
+    for content in odd_drafters(drafter.read_bytes()):
+        odd.write_bytes(content)
+        assert not load_file(backend, model, odd).info.predicts
     assert not load_file(backend, model, model).info.has_drafter  # a whole model
     with pytest.raises(ModelLoadError, match="drafts for another model"):
         load_file(backend, drafter)

@@ -94,6 +94,12 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             GgufFile(path)
 
 
+@pytest.mark.parametrize("name", ["general.architecture", "general.type", "adapter.type"])
+def test_what_kind_of_file_it_is_is_a_text(name: str, tmp_path: Path) -> None:
+    for values in (array(UINT32, 0, b""), array(UINT32, 2, bytes(8)), array(STRING, 1, string("llama"))):
+        refused(tmp_path, gguf_bytes([key(name, ARRAY, values)]), f"metadata {name} is not a string")
+
+
 @pytest.mark.parametrize("count", [4, *HUGE])
 def test_counts_beyond_the_file_are_refused(count: int, tmp_path: Path) -> None:
     refused(tmp_path, gguf_bytes(num_keys=count), "number of metadata keys is .* more than the file can hold")

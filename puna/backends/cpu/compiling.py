@@ -51,7 +51,7 @@ def compile_files(file: GgufFile, drafter: GgufFile | None, isa: str, kv_type: s
     if drafter is not None:
         try:
             return _with_drafter(file, drafter, traced, ProgramBuilder(file.native, isa, kv_type))
-        except (HyperparameterError, GraphError, NativeError) as error:
+        except (HyperparameterError, GraphError, GgufError, NativeError) as error:
             log.warning("%s goes without its drafter: %s", file.name, error)
     program = lower(traced.graph, ProgramBuilder(file.native, isa, kv_type), traced.prediction)
     return Compiled(traced, program, file.tensors, has_drafter=False)
