@@ -66,6 +66,7 @@ Weight GgufFile::weight(std::string_view name) const {
   const int64_t rows = num_values(entry) / cols;
   if (entry.shape.size() > 1 && rows != *std::max_element(entry.shape.begin() + 1, entry.shape.end()))
     throw Error("tensor " + quoted(name) + ": has more than two dimensions");
+  if (entry.places.size() > 1) throw Error("tensor " + quoted(name) + ": its rows do not lie together");
   return {entry.type, data(entry), rows, cols,
           static_cast<size_t>(entry.num_bytes) / static_cast<size_t>(rows)};
 }

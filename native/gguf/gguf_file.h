@@ -36,8 +36,8 @@ class GgufFile {
     return mappings_[place.file]->bytes().data() + place.offset;
   }
 
-  // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, or a type
-  // that cannot be dequantized.
+  // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, a type
+  // that cannot be dequantized, or data in several places.
   Weight weight(std::string_view name) const;
   // A tensor of three dimensions as matrices. Error for more, or a type that cannot be dequantized.
   WeightStack weights(std::string_view name) const;

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from puna._native import NativeError, catch_bus_errors
+from puna._native import NativeError, ProgramBuilder, catch_bus_errors
 from puna.backends.base import ModelLoadError, ModelSource
 from puna.backends.cpu import CpuBackend
 from puna.convert.in_place import SUFFIX, make_header
@@ -167,3 +167,21 @@ def test_hostile_places(case: str, tmp_path: Path):
         write_header(file, metadata, tensors)
     with pytest.raises(GgufError, match=message):
         GgufFile(tmp_path / "header.gguf")
+
+
+def test_rows_that_lie_apart_are_no_matrix(tmp_path: Path):
+    """Stacks of matrices of one row have the shape of a matrix, but only one row where their data begin."""
+    metadata = {
+        "puna.tensors.places": array("uint32", [3]),
+        "puna.tensors.file": array("uint32", [1, 1, 1]),
+        "puna.tensors.offset": array("uint64", [8, 0, 16]),
+    }
+    header, directory = tmp_path / "header.gguf", tmp_path / "in"
+    with header.open("w+b") as file:
+        write_header(file, metadata, [NewTensor("rows", "F32", (2, 1, 3))])
+    directory.mkdir()
+    (directory / f"a{SUFFIX}").write_bytes(bytes(24))
+    with gguf_file(header, directory) as file:
+        builder = ProgramBuilder(file.native, "auto", "f16")
+        with pytest.raises(NativeError, match="its rows do not lie together"):
+            builder.op("Embed", [], [builder.buffer(2)], ["rows"])
