@@ -263,6 +263,7 @@ class EngineCore:
             self._scheduler.undo(step)
         elif outcome.was_suspended:
             self._scheduler.suspend(step, self._clock() - drafted_s)
+            self._recorder.suspend_step(step.model.id)
         else:
             self._scheduler.account(step.model, num_tokens, drafted_s - start_s, self._clock() - drafted_s)
             self._recorder.end_step(step.model.id, len(step.slices), *num_tokens)

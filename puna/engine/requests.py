@@ -209,8 +209,8 @@ class Requests:
         if not model.is_awake:
             self._residents.wake(model)
         self._sharing.hope()
-        if model.device.info.is_encoder:
-            num_tokens = min(len(request.prompt), model.device.info.context_length)
+        info, num_tokens = model.device.info, len(request.prompt)
+        if info.is_encoder and num_tokens <= info.context_length:  # else it is refused below
             self._residents.memory.count_text(model, num_tokens)
         return new_sequence(
             request,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from puna._native import catch_bus_errors
 from puna.backends.cpu import CpuBackend
 from puna.backends.cpu.backend import CpuModel
 from puna.engine import EngineCore, EngineSettings, Request
@@ -109,6 +112,40 @@ def test_who_is_cancelled_while_a_step_is_suspended_harms_nobody(backend: CpuBac
     engine.close()
 
 
+def test_who_is_cancelled_before_a_suspended_step_fails_is_not_in_its_way(
+    backend: CpuBackend, tmp_path: Path
+) -> None:
+    catch_bus_errors()
+    encoder = write_tiny(tmp_path / "e.gguf", ENCODERS["bert"])
+    engine = engine_with(backend, encoder, **AT_ONCE)
+    for name in ("a", "b"):
+        engine.submit(text(name, 100))
+    for _ in range(3):
+        assert engine.step() == []
+    engine.cancel("a")
+    os.truncate(encoder, 4096)
+    results = run_all(engine)
+    assert results.last["a"].finish_reason == "cancelled"
+    error = results.last["b"].error
+    assert error is not None
+    assert "cut short while it was in use" in error
+    engine.close()
+
+
+def test_all_the_time_of_suspended_steps_is_counted(backend: CpuBackend, tmp_path: Path) -> None:
+    ticks = itertools.count()
+    settings = EngineSettings(kv_limit_bytes=1 << 24, **AT_ONCE)
+    engine = EngineCore(backend, settings, clock=lambda: float(next(ticks)))
+    engine.attach_model("e", load_file(backend, write_tiny(tmp_path / "e.gguf", ENCODERS["bert"])))
+    engine.submit(text("a", 100))
+    num_steps = 0
+    while not engine.step():
+        num_steps += 1
+    assert num_steps > 5
+    assert engine.stats().metrics["e"].device_busy_s >= num_steps
+    engine.close()
+
+
 def test_a_model_that_sleeps_while_a_step_is_suspended_starts_anew(
     backend: CpuBackend, tmp_path: Path
 ) -> None:
@@ -149,8 +186,10 @@ def test_what_a_long_text_needs_is_there_before_it_runs(backend: CpuBackend, tmp
     engine = engine_with(backend, encoder, memory_limit_bytes=fixed + more // 2, **settings)
     engine.submit(text("short", 64))
     engine.submit(text("long", 500))
+    engine.submit(text("too long", 5000))
     results = run_all(engine)
     assert embedding(results, "short") != b""
+    assert "more than the context" in str(results.last["too long"].error)
     error = results.last["long"].error
     assert error is not None
     assert error.startswith("a text of 500 tokens for e needs ")

@@ -47,6 +47,10 @@ class Recorder:
         self._marks.append(now_ns)
         return now_ns
 
+    def suspend_step(self, model_id: str) -> None:
+        """It goes on later, when it runs for the rest of its time."""
+        self.metrics[model_id].device_busy_s += (self.now_ns() - self._marks[-1]) * 1e-9
+
     def end_step(self, model_id: str, num_sequences: int, prefill_tokens: int, decode_tokens: int) -> None:
         """The step is over. Phases that it did not come to took no time."""
         marks = self._marks

@@ -55,6 +55,11 @@ class StepRunner:
 
     def run(self, step: Step) -> Outcome:
         """Computes, counts as computed and samples; the caller commits."""
+        outcome = self._run(step)
+        return outcome._replace(failures=[f for f in outcome.failures if f.sequence.is_running])
+
+    def _run(self, step: Step) -> Outcome:
+        """Failures may be of sequences that left while the step was suspended."""
         model, slices = step.model, step.slices
         now_ns = self._recorder.mark()
         for s in slices:
@@ -73,7 +78,7 @@ class StepRunner:
             logprobs = logprobs_of(drawing, samples, model.token_table)
             advanced = list(zip(drawing, advances(drawing, samples), strict=True))
             _pool(slices, result.hidden)
-            slices = [s for s in slices if s.sequence.is_running]  # others left while it was suspended
+            slices = [s for s in slices if s.sequence.is_running]
         except StepSuspended:
             return Outcome([], failures, was_suspended=True)
         except (NativeError, DeviceOutOfMemory, MemoryError) as error:

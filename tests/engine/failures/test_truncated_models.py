@@ -73,8 +73,8 @@ def test_a_file_that_is_cut_short_while_it_is_loaded_is_refused(
         os.truncate(path, 4096)
         return lower(*arguments)
 
-    lower = sys.modules["puna.backends.cpu.backend"].lower
-    monkeypatch.setattr("puna.backends.cpu.backend.lower", cut_first)
+    lower = sys.modules["puna.backends.cpu.compiling"].lower
+    monkeypatch.setattr("puna.backends.cpu.compiling.lower", cut_first)
     with pytest.raises(ModelLoadError, match=LOST):
         load_file(backend, path)
 
