@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from puna.convert.models.config import Config
 from puna.convert.models.family import Family
 from puna.convert.models.hyperparameters import first_position
 from puna.convert.models.names import Place, is_left_out, place_of
+from puna.convert.models.prediction_heads import num_kept_heads
 from puna.convert.models.rope import rope_tensors
-from puna.convert.models.sizes import head_dim, num_experts, num_layers, num_prediction_layers
+from puna.convert.models.sizes import head_dim, num_experts, num_layers
 from puna.convert.parts.experts import mxfp4
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.header import SourceTensor
@@ -71,16 +72,6 @@ def _add(planned: dict[str, PlannedTensor], tensor: PlannedTensor) -> None:
     planned[tensor.name] = tensor
 
 
-def num_kept_heads(family: Family, config: Config, sources: Collection[str]) -> int:
-    """Layers behind the others that predict further tokens. Some configurations count them where the files
-    lack them. sources: names of tensors.
-    """
-    first, count = num_layers(config), num_prediction_layers(config)
-    layers = range(first, first + count if family.has_more_layers else first)
-    found = {place.layer for name in sources if (place := place_of(name, family)) and "eh_proj" in place.name}
-    return count if layers and found.issuperset(layers) else 0
-
-
 def _check_place(place: Place, tensor: SourceTensor, num_layers: int) -> None:
     if not can_read(tensor.dtype):
         raise ConversionError(
@@ -129,7 +120,7 @@ def _plain(name: str, rows: Rows, family: Family, config: Config) -> PlannedTens
 def _change(name: str, family: Family) -> Callable[[NDArray[np.float32]], NDArray[np.float32]] | None:
     if name.endswith(".ssm_a"):
         return lambda values: -np.exp(values.astype(np.float64)).astype(np.float32)
-    is_norm = name.endswith("_norm.weight") and not name.endswith(".ssm_norm.weight")
+    is_norm = name.endswith("norm.weight") and not name.endswith(".ssm_norm.weight")
     return (lambda values: values + 1) if family.norms_add_one and is_norm else None
 
 

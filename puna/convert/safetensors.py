@@ -12,8 +12,9 @@ from puna.convert.models.config import Config
 from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
 from puna.convert.models.pooling import pooling_values
+from puna.convert.models.prediction_heads import num_kept_heads, with_numbered_head
 from puna.convert.output import write_model
-from puna.convert.plan import num_kept_heads, plan_model
+from puna.convert.plan import plan_model
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
 from puna.convert.sources.files import Files
@@ -58,7 +59,7 @@ def plan_safetensors(given: Files, quantize: str) -> PlannedModel:
     config = Config(given.object(model_config.NAME))
     family = family_of(config)
     config = config.with_defaults(family.defaults)
-    sources = read_tensors(given)
+    sources = with_numbered_head(family, config, read_tensors(given))
     planned = [*plan_model(family, config, sources).values()]
     size = next((tensor.shape[0] for tensor in planned if tensor.name == _EMBEDDING), 0)
     metadata = {

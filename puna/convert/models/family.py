@@ -53,6 +53,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """Behind the last one that the configuration counts as such: they predict further tokens, if all that
     takes is there; others are left out.
     """
+    has_head_apart: bool = False
+    """What predicts further tokens lies below `mtp`; GGUF has it as a layer behind the last one."""
     special_tokens: Mapping[str, str] = {}
     """By their parts, where files do not say which of their tokens play them."""
     unused_tokens: str = ""

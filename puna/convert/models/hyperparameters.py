@@ -21,10 +21,10 @@ def hyperparameters(family: Family, config: Config, num_prediction: int) -> dict
     predict further tokens. Raises ConversionError.
     """
     values = _encoders(family, config) if family.is_encoder else _decoders(config)
-    family.hyperparameters(config, values)
     if num_prediction:
         values["block_count"] = uint32(num_layers(config) + num_prediction)
         values["nextn_predict_layers"] = uint32(num_prediction)
+    family.hyperparameters(config, values)
     return {f"{family.architecture}.{name}": value for name, value in values.items()}
 
 

@@ -12,6 +12,7 @@ from puna.convert.models.family import (
     FEED_FORWARD,
     FUSED_EXPERTS,
     NORMED_HEADS,
+    PREDICTION_HEAD,
     PROJECTIONS,
     SHARED_EXPERT,
     SIGMOID,
@@ -39,6 +40,8 @@ def _qwen3next(config: Config, values: Hyperparameters) -> None:
     num_layers = config.integer("num_hidden_layers", maximum=1024)
     if (kinds := config.texts("layer_types", num_layers)) is not None:
         recurrent = [kind == "linear_attention" for kind in kinds]
+        if (more := values.get("nextn_predict_layers")) is not None:
+            recurrent += [False] * more.value
         values["attention.recurrent_layers"] = array("bool", recurrent)
     values["full_attention_interval"] = uint32(config.integer("full_attention_interval", default=4))
     values["rope.dimension_count"] = rotary_dims(config, 0.25)
@@ -103,6 +106,7 @@ _QWEN3_NEXT = Family(
     architecture="qwen3next",
     layer_names=PROJECTIONS
     | NORMED_HEADS
+    | PREDICTION_HEAD
     | EXPERTS
     | SHARED_EXPERT
     | _NORMS
@@ -110,12 +114,14 @@ _QWEN3_NEXT = Family(
     | {"linear_attn.in_proj_qkvz": QKVZ, "linear_attn.in_proj_ba": "ssm_ba"},
     hyperparameters=_qwen3next,
     norms_add_one=True,
-    left_out=("mtp.",),
+    left_out=("mtp.", "model.mtp."),
+    has_head_apart=True,
     parts=FUSED_EXPERTS | {QKVZ: linear_attention.queries_to_gates},
 )
 _QWEN35_LAYER = (
     PROJECTIONS
     | NORMED_HEADS
+    | PREDICTION_HEAD
     | _NORMS
     | _LINEAR
     | {
