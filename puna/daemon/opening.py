@@ -106,7 +106,7 @@ class ModelOpener:
                     async for _ in steps:
                         pass
                 model.check_same(files)
-                await in_thread(lambda _: self._put(temporary, model.header))
+                await in_thread(lambda _: self._put(temporary, output, model.header))
             except ConversionError as error:
                 raise ModelLoadError(f"{model.name.short}: {error}") from error
             finally:
@@ -114,8 +114,9 @@ class ModelOpener:
         finally:
             _close_all(files.values())
 
-    def _put(self, temporary: Path, header: Path) -> None:
+    def _put(self, temporary: Path, output: int, header: Path) -> None:
         with reported("cannot write a header"):
+            os.fsync(output)  # a header of that name is taken to be whole
             temporary.replace(header)
             self._local.remove_unused_headers()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import puna
 from puna.backends.base import ModelLoadError
 from puna.convert.errors import ConversionError
 from puna.convert.job import ConvertJob, ConvertProgress
@@ -100,6 +101,15 @@ def test_who_comes_meanwhile_waits_for_the_same_header(directory: Path, local: L
     asyncio.run(main())
     assert converter.num_runs == 1
     assert left(local) == [model.header.name]
+
+
+def test_headers_of_other_builds_are_not_used(directory: Path, local: LocalModels):
+    converter, model = FakeConverter(directory), found(local)
+    model.header.parent.mkdir()
+    model.header.with_name(f"{model.digest}-{puna.__version__}.gguf").write_text("without a key")
+    source = asyncio.run(ModelOpener(converter, local).open(model))
+    source.close()
+    assert converter.num_runs == 1
 
 
 def test_the_last_one_who_stops_waiting_ends_it(directory: Path, local: LocalModels):

@@ -25,6 +25,9 @@ def hyperparameters(family: Family, config: Config, num_prediction: int) -> dict
         values["block_count"] = uint32(num_layers(config) + num_prediction)
         values["nextn_predict_layers"] = uint32(num_prediction)
     family.hyperparameters(config, values)
+    for name, value in values.items():  # products of what config.json says
+        if value.type == "uint32" and value.value >= 1 << 32:
+            raise ConversionError(f"config.json: {name} would be {value.value}, more than any model has")
     return {f"{family.architecture}.{name}": value for name, value in values.items()}
 
 

@@ -81,7 +81,7 @@ def _hunyuan(config: Config, values: Hyperparameters) -> None:
     values |= alpha_values(config)
     if num_experts(config):
         values["expert_feed_forward_length"] = uint32(config.shared_integer("moe_intermediate_size"))
-        values["expert_shared_feed_forward_length"] = values["feed_forward_length"]
+        values["expert_shared_feed_forward_length"] = uint32(config.integer("intermediate_size"))
         values["expert_shared_count"] = uint32(config.shared_integer("num_shared_expert"))
 
 

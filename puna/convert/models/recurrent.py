@@ -76,9 +76,8 @@ def _lfm2_width(config: Config) -> int:
 
 
 def _lfm2moe(config: Config, values: Hyperparameters) -> None:
-    dense = values["feed_forward_length"]
     _lfm2(config, values)
-    values["feed_forward_length"] = dense
+    values["feed_forward_length"] = uint32(config.integer("intermediate_size"))
     values["expert_feed_forward_length"] = uint32(config.integer("moe_intermediate_size"))
     values["leading_dense_block_count"] = uint32(config.integer("num_dense_layers"))
     values["expert_gating_func"] = uint32(SIGMOID)

@@ -79,7 +79,10 @@ def alpha_values(config: Config) -> Hyperparameters:
     dim = head_dim(config)
     if _kind(parameters) != _BY_ALPHA or dim <= 2:
         return {}
-    base = _base(config) * parameters.number("alpha") ** (dim / (dim - 2))
+    alpha = parameters.number("alpha")
+    if alpha <= 0:
+        raise ConversionError(f"config.json: alpha is {alpha}, not positive")
+    base = _base(config) * alpha ** (dim / (dim - 2))
     return {
         "context_length": uint32(_ALPHA_CONTEXT),
         "rope.freq_base": float32(base),

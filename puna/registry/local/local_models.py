@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -72,18 +74,19 @@ class LocalModels(NamedTuple):
             return
         used = {model.header for model in self.find_all() if isinstance(model, HeadedModel)}
         for path in (self.in_place / _HEADERS).glob("*.gguf"):
-            if path in used or time.time() - path.stat().st_mtime < _MIN_AGE_S:
-                continue
-            with unheld(path) as is_free:
-                if is_free:
-                    path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another daemon has just removed it
+                if path in used or time.time() - path.stat().st_mtime < _MIN_AGE_S:
+                    continue
+                with unheld(path) as is_free:
+                    if is_free:
+                        path.unlink()
 
     def _model(self, file: LocalFile) -> LocalModel:
         if self.in_place is None or (file.directory is None and len(file.paths) == 1):
             return local_model(file)
         description = description_of(file)
         kind = SplitModel if file.directory is None else LocalDirectory
-        header = f"{description['digest']}-{puna.__version__}.gguf"
+        header = f"{description['digest']}-{_makers_id()}.gguf"
         return kind(**description, header=self.in_place / _HEADERS / header)
 
     def _repositories(self, wanted: ModelName | None) -> Iterator[list[LocalFile]]:
@@ -96,3 +99,11 @@ class LocalModels(NamedTuple):
             found.append(linked.repositories(self.links, wanted))
         for files in chain.from_iterable(found):
             yield [file for file in files if file.directory is None or self.in_place]
+
+
+@cache
+def _makers_id() -> str:
+    """Of what makes headers, whatever it is called: what another build made may lack what this one reads."""
+    package = Path(puna.__file__).parent
+    sources = [*sorted((package / "convert").rglob("*.py")), package / "gguf" / "writer.py"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

@@ -252,8 +252,11 @@ def test_headers_go_that_nobody_uses(in_place, tmp_path):
         header.write_bytes(b"GGUF")
         if header != young:
             os.utime(header, (1, 1))
+    gone = ours.header.with_name("gone.gguf")  # between listing and looking
+    gone.symlink_to("nowhere")
     used = theirs.open_weights()
     in_place.remove_unused_headers()
+    gone.unlink()
     assert sorted(ours.header.parent.iterdir()) == sorted([ours.header, theirs.header, young])
     for descriptor in used:
         os.close(descriptor)
