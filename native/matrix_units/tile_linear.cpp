@@ -10,15 +10,13 @@
 #include <unistd.h>
 #endif
 
+#include "matrix_units/bfloat16_parts.h"
+#include "matrix_units/weight_tiles.h"
+
 namespace puna {
 namespace {
 
-constexpr int64_t kTile = 16;      // rows of a tile, and columns of floats
-constexpr int64_t kTileCols = 32;  // columns of bfloat16
-constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kPairRows = 2 * kTile;  // two tiles by two are in the unit's registers
-
-constexpr int64_t steps_of(int64_t cols) { return (cols + kTileCols - 1) / kTileCols; }
 
 bool has_two_parts(TensorType type) {
   return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBF16;
@@ -41,29 +39,6 @@ namespace {
 
 int64_t row_bytes(int64_t cols, int num_parts) { return steps_of(cols) * kTileCols * 2 * num_parts; }
 
-struct Parts {
-  __m512i upper, rest;  // 32 bfloat16
-};
-
-inline __m512 widened(__m256i halves) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
-
-inline __m512i rounded(__m512 first, __m512 second) {
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
-}
-
-inline Parts split(__m512 first, __m512 second) {
-  const __m512i upper = rounded(first, second);
-  const __m512 f = _mm512_sub_ps(first, widened(_mm512_castsi512_si256(upper)));
-  const __m512 s = _mm512_sub_ps(second, widened(_mm512_extracti64x4_epi64(upper, 1)));
-  return {upper, rounded(f, s)};
-}
-
-inline __mmask16 mask_of(int64_t count) {
-  return static_cast<__mmask16>(count <= 0 ? 0 : count >= 16 ? 0xFFFF : (1 << count) - 1);
-}
-
 void split_row(const float* x, int64_t cols, int num_parts, void* out) {
   auto* to = static_cast<uint8_t*>(out);
   const int64_t part_bytes = row_bytes(cols, 1);
@@ -77,102 +52,6 @@ void split_row(const float* x, int64_t cols, int num_parts, void* out) {
       _mm512_storeu_si512(to, parts.upper);
       _mm512_storeu_si512(to + part_bytes, parts.rest);
     }
-  }
-}
-
-// --- weights: 16 rows by 32 columns become a tile of 16 pairs of columns by 16 rows ---
-
-Parts load_floats(const Weight& weight, int64_t row, int64_t k) {
-  const uint8_t* p = weight.row(row);
-  const __mmask16 first = mask_of(weight.cols - k), second = mask_of(weight.cols - k - 16);
-  if (weight.type == TensorType::kF32) {
-    const float* w = reinterpret_cast<const float*>(p) + k;
-    return split(_mm512_maskz_loadu_ps(first, w), _mm512_maskz_loadu_ps(second, w + 16));
-  }
-  const uint16_t* w = reinterpret_cast<const uint16_t*>(p) + k;
-  const __m256i low = _mm256_maskz_loadu_epi16(first, w), high = _mm256_maskz_loadu_epi16(second, w + 16);
-  if (weight.type == TensorType::kF16) return split(_mm512_cvtph_ps(low), _mm512_cvtph_ps(high));
-  return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_setzero_si512()};
-}
-
-struct Q8Block {
-  uint16_t scale;
-  int8_t values[32];
-};
-
-__m512i load_q8_0(const Weight& weight, int64_t row, int64_t k) {
-  const auto* block = reinterpret_cast<const Q8Block*>(weight.row(row)) + k / 32;
-  const __m512 scale = _mm512_set1_ps(_cvtsh_ss(block->scale));
-  const auto values = [&](int at) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(block->values + at));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), scale);
-  };
-  return rounded(values(0), values(16));
-}
-
-// 16 words of 16 vectors, the other way round.
-void store_transposed(const __m512i (&rows)[16], uint8_t* out) {
-  __m512i a[16], b[16];
-  for (int i = 0; i < 16; i += 2) {
-    a[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int j = 0; j < 2; ++j) {
-      b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
-      b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
-    }
-  for (int i = 0; i < 4; ++i) {  // b[4 g + i] has words i, i + 4, i + 8, i + 12 of rows 4 g to 4 g + 3
-    const __m512i low01 = _mm512_shuffle_i32x4(b[i], b[4 + i], 0x88);
-    const __m512i high01 = _mm512_shuffle_i32x4(b[i], b[4 + i], 0xDD);
-    const __m512i low23 = _mm512_shuffle_i32x4(b[8 + i], b[12 + i], 0x88);
-    const __m512i high23 = _mm512_shuffle_i32x4(b[8 + i], b[12 + i], 0xDD);
-    _mm512_store_si512(out + 64 * i, _mm512_shuffle_i32x4(low01, low23, 0x88));
-    _mm512_store_si512(out + 64 * (i + 4), _mm512_shuffle_i32x4(high01, high23, 0x88));
-    _mm512_store_si512(out + 64 * (i + 8), _mm512_shuffle_i32x4(low01, low23, 0xDD));
-    _mm512_store_si512(out + 64 * (i + 12), _mm512_shuffle_i32x4(high01, high23, 0xDD));
-  }
-}
-
-// The next rows lie behind these, which the processor does not see: it finds 16 rows read at a time.
-class FetchAhead {
- public:
-  FetchAhead(const Weight& weight, int64_t row, int64_t steps)
-      : at_(weight.row(std::min(row + kTile, weight.rows))),
-        end_(weight.row(std::min(row + 2 * kTile, weight.rows))),
-        step_bytes_(kTile * static_cast<int64_t>(weight.row_bytes) / steps + 64) {}
-
-  void step() {
-    for (const uint8_t* until = std::min(at_ + step_bytes_, end_); at_ < until; at_ += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
-  }
-
- private:
-  const uint8_t *at_, *end_;
-  int64_t step_bytes_;
-};
-
-// Rows [row, row + 16), zeros behind the last: [steps][parts] tiles.
-void unpack_rows(const Weight& weight, int64_t row, int parts, uint8_t* out) {
-  const int64_t count = std::min(kTile, weight.rows - row);
-  FetchAhead ahead(weight, row, steps_of(weight.cols));
-  for (int64_t k = 0; k < weight.cols; k += kTileCols) {
-    ahead.step();
-    __m512i upper[16], rest[16];
-    for (int64_t r = 0; r < kTile; ++r) upper[r] = rest[r] = _mm512_setzero_si512();
-    for (int64_t r = 0; r < count; ++r) {
-      if (parts == 1) {
-        upper[r] = load_q8_0(weight, row + r, k);
-      } else {
-        const Parts loaded = load_floats(weight, row + r, k);
-        upper[r] = loaded.upper, rest[r] = loaded.rest;
-      }
-    }
-    store_transposed(upper, out);
-    out += kTileBytes;
-    if (parts == 1) continue;
-    store_transposed(rest, out);
-    out += kTileBytes;
   }
 }
 
