@@ -17,6 +17,7 @@ from puna.api.observability.http_counts import CountRequests
 from puna.api.observability.identified import IdentifyRequests
 from puna.api.ollama.routes import ADDED_ROUTES, OLLAMA, OLLAMA_ROUTES
 from puna.api.openai.routes import OPENAI, OPENAI_ROUTES
+from puna.api.paths import RoutesByPath
 from puna.daemon.runtime import Runtime
 
 ROUTES = [*OLLAMA_ROUTES, *ADDED_ROUTES, *OPENAI_ROUTES, *ANTHROPIC_ROUTES]
@@ -31,11 +32,12 @@ def create_app(runtime: Runtime) -> Starlette:
         Inspector(runtime.text, runtime.opener, settings.prefers_go_template),
         BodyBudget(settings.max_body_bytes),
     )
+    routes = RoutesByPath(ROUTES)
     app = Starlette(
-        routes=ROUTES,
+        routes=[routes],
         middleware=[
             Middleware(IdentifyRequests, logs_access=settings.access_log),
-            Middleware(CountRequests, counts=context.http_counts, routes=ROUTES),
+            Middleware(CountRequests, counts=context.http_counts, routes=routes),
             Middleware(PeerGuard),
             Middleware(Cors, origins=settings.origins),
             Middleware(HostGuard, bind_address=settings.host.address),
@@ -44,6 +46,7 @@ def create_app(runtime: Runtime) -> Starlette:
     )
     app.router.redirect_slashes = False
     app.state.context = context
+    app.state.routes = ROUTES
     return app
 
 

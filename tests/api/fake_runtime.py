@@ -101,7 +101,7 @@ class FakeRuntime:
     @asynccontextmanager
     async def resident(
         self,
-        model: StoredModel,
+        wanted: str | StoredModel,
         *,
         num_ctx: int | None = None,
         keep_alive: float | None = None,
@@ -109,6 +109,7 @@ class FakeRuntime:
         num_gpu: int | None = None,  # noqa: ARG002
         sees: bool = False,
     ) -> AsyncIterator[ResidentModel]:
+        model = self.store.find(ModelName.parse(wanted)) if isinstance(wanted, str) else wanted
         self.num_held += 1
         try:
             if self.script.load_hangs:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from puna.api.paths import RoutesByPath
 
 OTHER_ROUTE = "other"
 """Paths that nothing is at: each as itself would let clients fill the memory."""
@@ -34,7 +34,7 @@ class HttpCounts:
 class CountRequests:
     """Middleware that keeps the counts."""
 
-    def __init__(self, app: ASGIApp, *, counts: HttpCounts, routes: Sequence[BaseRoute]) -> None:
+    def __init__(self, app: ASGIApp, *, counts: HttpCounts, routes: RoutesByPath) -> None:
         self._app = app
         self._counts = counts
         self._routes = routes
@@ -43,7 +43,7 @@ class CountRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        route = self._route(scope)
+        route = self._routes.template(scope) or OTHER_ROUTE
         status = CLIENT_GONE
 
         async def watched(message: Message) -> None:
@@ -62,9 +62,3 @@ class CountRequests:
         finally:
             self._counts.in_progress[route] -= 1
             self._counts.finished[route, status] += 1
-
-    def _route(self, scope: Scope) -> str:
-        for route in self._routes:
-            if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-                return route.path
-        return OTHER_ROUTE

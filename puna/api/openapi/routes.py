@@ -16,7 +16,7 @@ _PAGE = Path(__file__).with_name("page.html")
 
 async def document(request: Request) -> Response:
     """What this server offers: an OpenAPI document."""
-    found = await asyncio.to_thread(openapi_document, request.app.routes)
+    found = await asyncio.to_thread(openapi_document, request.app.state.routes)
     return json_response(found)
 
 
