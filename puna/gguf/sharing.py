@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -11,6 +12,8 @@ from puna.gguf.writer import BLOCK_BYTES
 _CLONE_RANGE = 0x4020940D
 """FICLONERANGE of include/uapi/linux/fs.h; its argument is a struct file_clone_range."""
 _CHUNK_BYTES = 1 << 22
+_SPARE_BYTES = 256 << 20
+"""Of a disk, for others."""
 
 
 def share(source: int, begin: int, target: int, place: int, num_bytes: int) -> int:
@@ -49,7 +52,14 @@ def _copy(source: int, begin: int, target: int, place: int, num_bytes: int) -> N
         count = os.preadv(source, [buffer[: num_bytes - done]], begin + done)
         if not count:
             raise EOFError
+        _check_space(target, count)
         written = 0
         while written < count:
             written += os.pwrite(target, buffer[written:count], place + done + written)
         done += count
+
+
+def _check_space(file: int, num_bytes: int) -> None:
+    disk = os.fstatvfs(file)
+    if disk.f_bavail * disk.f_frsize < num_bytes + _SPARE_BYTES:
+        raise OSError(errno.ENOSPC, f"{_SPARE_BYTES >> 20} MiB of the disk stay free")

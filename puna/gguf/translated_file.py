@@ -19,6 +19,8 @@ from puna.gguf.writer import BLOCK_BYTES, GgufValue, NewTensor, aligned, write_h
 
 _OF_TOKENS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "scores", "token_type"))
 _EMBEDDING = "token_embd.weight"
+_ELSEWHERE = "puna.tensors.file"
+"""Key of headers that puna makes for tensors in several files."""
 _ABOUT_PLACES = ("general.alignment", "split.")
 """Beginnings of keys about where data lie."""
 
@@ -47,6 +49,8 @@ def write_translated(metadata: Metadata, source: int, target: int) -> Written:
     """metadata: of the file `source`; target: an empty file. Both are descriptors, and stay open. Raises
     GgufError, OSError.
     """
+    if _ELSEWHERE in metadata:  # in one file, tensors do not overlap: no more is written than there is
+        raise GgufError(f"{metadata.name}: its tensors are in other files")
     tensors = sorted(metadata.tensors.values(), key=lambda tensor: tensor.offset)
     if unknown := next((tensor for tensor in tensors if not tensor.num_bytes), None):
         raise GgufError(f"{metadata.name}: tensor {unknown.name} is of an unknown type, {unknown.type}")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from puna.gguf import GgufError, GgufFile, read_metadata
+from puna.gguf import GgufError, GgufFile, read_metadata, sharing
 from puna.gguf.file import open_file
 from puna.gguf.sharing import share
 from puna.gguf.translated_file import Written, write_translated
-from puna.gguf.writer import BLOCK_BYTES
+from puna.gguf.writer import BLOCK_BYTES, NewTensor, array, string, write_header
 from tests.tiny.published import ENCODER_FORMS, FORMS, write_both
 
 pytestmark = pytest.mark.native
@@ -65,6 +65,31 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error(tmp_path: Path):
         os.truncate(published, published.stat().st_size // 2)
         with pytest.raises(GgufError, match="cut: the file has been cut short"):
             write_translated(metadata, source, target.fileno())
+
+
+def test_a_file_that_says_its_tensors_are_in_others_is_not_written_again_and_again(tmp_path: Path):
+    tensors = [NewTensor(f"blk.{number}.attn_q.weight", "F32", (4096,)) for number in range(64)]
+    metadata = {
+        "general.architecture": string("olmo3"),
+        "puna.tensors.places": array("uint32", [1] * 64),
+        "puna.tensors.file": array("uint32", range(1, 65)),
+        "puna.tensors.offset": array("uint64", [0] * 64),
+    }
+    with (tmp_path / "old").open("w+b") as source, (tmp_path / "new").open("w+b") as target:
+        write_header(source, metadata, tensors, outside={tensor.name for tensor in tensors})
+        source.truncate(1 << 15)
+        with pytest.raises(GgufError, match="old: its tensors are in other files"):
+            write_translated(read_metadata(source.fileno(), "old"), source.fileno(), target.fileno())
+        assert not target.seek(0, os.SEEK_END)
+
+
+def test_some_of_the_disk_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sharing, "_SPARE_BYTES", 1 << 60)
+    with (tmp_path / "old").open("w+b") as source, (tmp_path / "new").open("w+b") as target:
+        source.write(bytes(100))
+        source.flush()
+        with pytest.raises(OSError, match="MiB of the disk stay free"):
+            share(source.fileno(), 0, target.fileno(), 0, 100)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ _FIRST_CHUNK = 8
 _MOST_CHUNKS = 1 << 16
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """By color type."""
+_DEPTHS = (1, 2, 4, 8, 16)
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Of an interlaced image: the first column and row, and how far it is to the next one."""
 _MOST_MORE = 1 << 16
@@ -43,6 +44,8 @@ def check_png_data(data: bytes) -> None:
 def _unpacked_bytes(data: bytes) -> int:
     """Rows of all passes, each with a byte for its filter."""
     width, height, depth, color, _, _, interlace = struct.unpack_from(">IIBBBBB", data, _FIRST_CHUNK + 8)
+    if depth not in _DEPTHS:
+        raise ImageError(f"it is a PNG of {depth} bits")
     num_bits = depth * _CHANNELS[color]
     passes = _PASSES if interlace else ((0, 0, 1, 1),)
     total = 0

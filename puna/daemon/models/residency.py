@@ -102,7 +102,9 @@ class Residency(Generic[T]):
         return not self._max_loaded or len(self._entries) < self._max_loaded
 
     async def unload(self, key: str) -> None:
-        """Unloads the model when it is idle, at once if it is that or asleep; nothing if it is not there."""
+        """Unloads the model when it is idle, at once if it is that or asleep; nothing if it is not there. A load
+        that nobody waits for is called off.
+        """
         entry = self._entries.get(key)
         if entry is None:
             await self._sleepers.unload(key)
@@ -110,8 +112,8 @@ class Residency(Generic[T]):
         entry.keep_alive_s = 0.0
         if entry.num_holders == 0:
             entry.for_good = True
-            if entry.loaded and not entry.leaving:
-                self._depart(entry)
+            if not entry.leaving:
+                self._send_away(entry)
             await entry.gone.wait()
 
     def lose(self, key: str) -> None:
@@ -221,8 +223,7 @@ class Residency(Generic[T]):
             self._become_idle(entry, entry.ready.result())
         elif not entry.admitted:
             # Nobody wants it any more, and it has taken nothing yet: others need not make room for it.
-            entry.leaving = True
-            entry.ready.cancel()
+            self._send_away(entry)
 
     def _become_idle(self, entry: Entry[T], value: T) -> None:
         self._models.set_held(value, is_held=False)
@@ -241,6 +242,14 @@ class Residency(Generic[T]):
             entry.leaving = True
             if entry.num_holders == 0 and entry.loaded:
                 self._depart(entry)
+
+    def _send_away(self, entry: Entry[T]) -> None:
+        """One that nobody holds, loaded or on its way."""
+        if entry.loaded:
+            self._depart(entry)
+        else:
+            entry.leaving = True
+            entry.ready.cancel()
 
     def _depart(self, entry: Entry[T]) -> None:
         assert entry.num_holders == 0, f"{entry.key} goes while in use"

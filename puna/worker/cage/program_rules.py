@@ -42,6 +42,8 @@ _SYSTEM = (
 _GPUS = ("/dev/kfd", "/dev/dri", "/dev/nvidia*")
 _NOTHING = Path("/dev/null")
 
+_BACKENDS = "libggml"
+"""How the names of libraries begin that llama.cpp loads by name. Beside them may lie thousands of others."""
 _LDD_S = 10.0
 _FOUND = re.compile(r"^\s*(?:(.+) => )?(/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 """In what ldd says: `libm.so.6 => /lib/libm.so.6 (0x00007f12)`. A loader's other name is a path, too."""
@@ -64,12 +66,16 @@ def places_of(program: Path) -> Places:
     directories = [program.parent]
     if program.parent.name == "bin":
         directories.append(program.parent.parent / "lib")
+    system = {path.resolve() for path in _found(_LIBRARIES)}
     beside = {
-        directory: [path for path in directory.glob("*.so*") if path.is_file()] for directory in directories
+        directory: [path for path in directory.glob("*.so*") if path.is_file()]
+        for directory in directories
+        if directory.resolve() not in system
     }
     libraries = [path for paths in beside.values() for path in paths]
+    backends = [path for path in libraries if path.name.startswith(_BACKENDS)]
     return Places(
-        executable=(program, *libraries, *_needed([program, *libraries])),
+        executable=(program, *libraries, *_needed([program, *backends])),
         listable=tuple(directory for directory, paths in beside.items() if paths),
     )
 

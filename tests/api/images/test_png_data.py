@@ -81,6 +81,7 @@ def test_a_bomb_is_found_without_the_memory_for_it():
         (png((1, 1), chunk(b"IDAT", b"no zlib")), "damaged"),
         (png((1, 1), chunk(b"IDAT", zlib.compress(bytes(4))))[:-20], "damaged"),
         (png((1, 1), color=5), "damaged"),
+        (png((1, 1), depth=255), "of 255 bits"),
         (png((1, 1), chunk(b"CgBI", b"")), "Apple"),
         (png((1, 1), *[chunk(b"IDAT", b"")] * 65536), "more than 65536 chunks"),
     ],

@@ -253,6 +253,22 @@ def test_load_that_nobody_waits_for_any_more_ends_idle(virtual_time):
     virtual_time(main)
 
 
+def test_unload_calls_off_a_load_that_nobody_waits_for(virtual_time):
+    async def main():
+        models = Models()
+        request = asyncio.create_task(models.use("a"))
+        await asyncio.sleep(LOAD_S / 2)
+        request.cancel()
+        await asyncio.sleep(LOAD_S / 4)
+        await models.residency.unload("a")
+        assert models.events == [("load a", 0.0)]
+        assert asyncio.get_running_loop().time() < LOAD_S
+        await models.use("a")
+        assert models.names == ["load a", "load a"]
+
+    virtual_time(main)
+
+
 def test_least_recently_used_idle_model_makes_room(virtual_time):
     async def main():
         models = Models(max_loaded=2)

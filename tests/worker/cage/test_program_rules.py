@@ -165,7 +165,9 @@ os.execv(sys.argv[1], ["program"])
 
 @pytest.mark.skipif(landlock.version() == 0 or not shutil.which("cc"), reason="needs Landlock and a compiler")
 def test_a_program_at_odd_places_finds_its_libraries(tmp_path: Path):
-    """A link on PATH, a program in a cellar, its library in another one: all in a home directory."""
+    """A link on PATH, a program in a cellar, its library in another one: all in a home directory. Beside it are
+    more libraries of others than can be looked at.
+    """
     cellar, library, directory = tmp_path / "cellar" / "bin", tmp_path / "other", tmp_path / "run"
     for path in (cellar, library, directory):
         path.mkdir(parents=True)
@@ -177,6 +179,11 @@ def test_a_program_at_odd_places_finds_its_libraries(tmp_path: Path):
     linked = [tmp_path / "program.c", f"-L{library}", "-lanswer", f"-Wl,-rpath,{library}"]
     subprocess.run(["cc", "-fPIC", *shared], check=True)
     subprocess.run(["cc", "-o", cellar / "llama-server", *linked], check=True)
+    beside = tmp_path / "cellar" / "lib"
+    beside.mkdir()
+    other = Path(shutil.copy(library / "libanswer.so", beside / "libother.so"))
+    for number in range(3000):
+        (beside / f"lib{number}.so").hardlink_to(other)
     (tmp_path / "llama-server").symlink_to(cellar / "llama-server")
     command = [sys.executable, "-c", FINDS_LIBRARIES, str(tmp_path / "llama-server"), str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
