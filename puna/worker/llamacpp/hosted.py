@@ -17,7 +17,7 @@ from puna.worker.calls import CallFailed, Channel, open_channel
 from puna.worker.launch import child_environment, python_command
 from puna.worker.llamacpp.connector import Connector
 from puna.worker.llamacpp.http import ServerClient
-from puna.worker.llamacpp.messages import CROSSING, Launch, ServerSettings
+from puna.worker.llamacpp.messages import CROSSING, PROGRAM_VARIABLE, Launch, ServerSettings
 
 log = logging.getLogger(__name__)
 
@@ -52,16 +52,12 @@ class HostedServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=child_environment(),
+            env={**child_environment(), PROGRAM_VARIABLE: settings.program},
+            cwd=connector.directory,  # its socket's name there is short, whatever the directory's is
             pass_fds=theirs.numbers,
         )
         theirs.close()
         return cls(process, ours, connector)
-
-    @property
-    def directory(self) -> Path:
-        """Where the server is to listen."""
-        return self._connector.directory
 
     async def launch(self, launch_in: Launch, *files: int) -> ServerClient:
         """Returns when the server has loaded the model. Raises ModelLoadError with what it said last."""

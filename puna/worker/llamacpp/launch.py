@@ -1,4 +1,8 @@
-"""`python -m puna.worker.llamacpp.launch`: cages itself, and becomes llama.cpp's server for one model."""
+"""`python -m puna.worker.llamacpp.launch`: cages itself, and becomes llama.cpp's server for one model.
+
+Started in the directory in which that listens. Which program it becomes and what that may read does not hang on
+what the worker says, which has read a stranger's file by then.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from puna.worker.calls import CallServer
 from puna.worker.child import begin
 from puna.worker.launch import child_environment
 from puna.worker.llamacpp.command import server_command, server_environment
-from puna.worker.llamacpp.messages import CROSSING, Launch
+from puna.worker.llamacpp.messages import CROSSING, PROGRAM_VARIABLE, Launch
 from puna.worker.llamacpp.wheel import package_places, serve
 
 
@@ -23,20 +27,17 @@ def main() -> int:
     asked = calls.read()
     if asked is None:  # the worker has ended
         return 0
-    launch: Launch = asked.message
-    directory = Path(launch.directory)
+    program = os.environ[PROGRAM_VARIABLE]
     try:
-        os.chdir(directory)  # its socket's name there is short, whatever the directory's is
         files = [_to_read(descriptor) for descriptor in asked.descriptors]
-        program = launch.settings.program
         places = places_of(Path(program)) if program else package_places()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # prompts would be in it
-        calls.answer(asked.call, enter(program_rules(places, directory, *files)))
+        calls.answer(asked.call, enter(program_rules(places, Path.cwd(), *files)))
     except Exception as error:
         calls.fail(asked.call, error)
         return 1
     calls.close()
-    return _become(launch, *files)
+    return _become(program, asked.message, *files)
 
 
 def _to_read(descriptor: int) -> int:
@@ -47,11 +48,11 @@ def _to_read(descriptor: int) -> int:
     return opened
 
 
-def _become(launch: Launch, *files: int) -> NoReturn:
-    if not launch.settings.program:
+def _become(program: str, launch: Launch, *files: int) -> NoReturn:
+    if not program:
         serve(launch, *files)
     command = server_command(launch, *files)
-    os.execve(command[0], command, {**child_environment(), **server_environment()})
+    os.execve(program, command, {**child_environment(), **server_environment()})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from puna.worker.calls import Call, Crossing
 from puna.worker.engine.messages import Ready, ToWorker
 
 CROSSING: Crossing = (ModelDoesNotFit, CannotSee, ModelLoadError)
+PROGRAM_VARIABLE = "PUNA_SERVER_PROGRAM"
+"""Of a launcher's environment: what it is to become, said before its worker reads anything of strangers."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +54,6 @@ class Launch(Call[CageLevel], frozen=True, tag=True):
     """
 
     settings: ServerSettings
-    directory: str
-    """In which it listens."""
     total_context: int
     """Of all slots together."""
     num_threads: int

@@ -163,7 +163,6 @@ class LlamaServer:
         context_length = min(settings.context_length, file.context_length or settings.context_length)
         launch = Launch(
             settings,
-            str(self._hosted.directory),
             context_length if file.is_embedding else context_length * settings.num_slots,
             self._num_threads,
             file.is_embedding,

@@ -165,8 +165,8 @@ os.execv(sys.argv[1], ["program"])
 
 @pytest.mark.skipif(landlock.version() == 0 or not shutil.which("cc"), reason="needs Landlock and a compiler")
 def test_a_program_at_odd_places_finds_its_libraries(tmp_path: Path):
-    """A link on PATH, a program in a cellar, its library in another one: all in a home directory. Beside it are
-    more libraries of others than can be looked at.
+    """A link on PATH, a program in a cellar, its library in another one: all in a home directory. Beside it
+    are more libraries of others than can be looked at.
     """
     cellar, library, directory = tmp_path / "cellar" / "bin", tmp_path / "other", tmp_path / "run"
     for path in (cellar, library, directory):

@@ -20,7 +20,7 @@ def test_layers_on_gpus_and_what_the_user_adds_come_after_ours():
         kv_type="f16",
         num_gpu_layers=7,
     )
-    launch = Launch(settings, directory="", total_context=128, num_threads=3, is_embedding=False)
+    launch = Launch(settings, total_context=128, num_threads=3, is_embedding=False)
     program, *options = server_command(launch, 5, 6)
     assert program == "/bin/llama-server"
     assert options[-4:] == settings.arguments
