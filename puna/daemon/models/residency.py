@@ -102,8 +102,8 @@ class Residency(Generic[T]):
         return not self._max_loaded or len(self._entries) < self._max_loaded
 
     async def unload(self, key: str) -> None:
-        """Unloads the model when it is idle, at once if it is that or asleep; nothing if it is not there. A load
-        that nobody waits for is called off.
+        """Unloads the model when it is idle, at once if it is that or asleep; nothing if it is not there. A
+        load that nobody waits for is called off.
         """
         entry = self._entries.get(key)
         if entry is None:

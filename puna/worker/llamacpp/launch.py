@@ -1,7 +1,7 @@
 """`python -m puna.worker.llamacpp.launch`: cages itself, and becomes llama.cpp's server for one model.
 
-Started in the directory in which that listens. Which program it becomes and what that may read does not hang on
-what the worker says, which has read a stranger's file by then.
+Started in the directory in which that listens. Which program it becomes and what that may read does not hang
+on what the worker says, which has read a stranger's file by then.
 """
 
 from __future__ import annotations
