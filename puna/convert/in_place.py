@@ -39,7 +39,7 @@ def make_header(
     if quantize:
         raise ConversionError("what is quantized cannot stay where it is")
     given = Files(files)
-    if all(name.endswith(GGUF) for name in files):
+    if all(name.lower().endswith(GGUF) for name in files):
         _join_parts(given, output, report)
         return
     model = plan_safetensors(given, "")

@@ -51,10 +51,11 @@ def whole(tmp_path: Path) -> Path:
     return write_tiny(tmp_path / "whole.gguf", TINY["llama"], "Q8_0")
 
 
-@pytest.mark.parametrize("quantization", ["Q8_0", "Q4_0"])
-def test_parts_are_used_where_they_are(quantization: str, tmp_path: Path):
+@pytest.mark.parametrize(("quantization", "ending"), [("Q8_0", ".gguf"), ("Q4_0", ".GGUF")])
+def test_parts_are_used_where_they_are(quantization: str, ending: str, tmp_path: Path):
     whole, header = write_tiny(tmp_path / "whole.gguf", TINY["llama"], quantization), tmp_path / "header.gguf"
-    parts = dict(sorted(files_in(split(whole, tmp_path / "parts")).items()))
+    found = files_in(split(whole, tmp_path / "parts"))
+    parts = {name.replace(".gguf", ending): path for name, path in sorted(found.items())}
     convert(make_header, parts, header)
     with ExitStack() as stack:
         backend = stack.enter_context(closing(CpuBackend()))

@@ -16,7 +16,7 @@ from puna.convert.models.family import (
     Split,
 )
 from puna.convert.models.rope import rotary_dims
-from puna.convert.models.sizes import width
+from puna.convert.models.sizes import falcon_kv_heads, width
 from puna.convert.parts.heads import falcon_heads, transposed
 from puna.gguf.writer import boolean, float32, string, uint32
 
@@ -58,7 +58,7 @@ def _falcon(config: Config, values: Hyperparameters) -> None:
         if config.flag(name, wanted) != wanted:
             raise ConversionError(f"config.json: {name} is not known of Falcon")
     _layer_norm(config, values)
-    values["attention.head_count_kv"] = uint32(config.integer("num_kv_heads", "n_head_kv", default=1))
+    values["attention.head_count_kv"] = uint32(falcon_kv_heads(config))
     values["feed_forward_length"] = uint32(4 * width(config))
     values["tensor_data_layout"] = string("jploski")
 

@@ -29,6 +29,13 @@ def width(config: Config) -> int:
     return config.integer("hidden_size", "n_embd", "dim")
 
 
+def falcon_kv_heads(config: Config) -> int:
+    """Of the first models one, whatever number is said."""
+    if config.flag("multi_query") and not config.flag("new_decoder_architecture"):
+        return 1
+    return config.integer("num_kv_heads", "n_head_kv", default=1, maximum=MAX_HEADS)
+
+
 def head_dim(config: Config) -> int:
     shared = width(config) // max(1, num_heads(config))
     return config.integer("head_dim", default=shared)

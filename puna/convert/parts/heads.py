@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from puna.convert.models.config import Config
-from puna.convert.models.sizes import num_heads, num_kv_heads, width
+from puna.convert.models.sizes import falcon_kv_heads, num_heads, num_kv_heads, width
 from puna.convert.parts.naming import check_shape, renamed
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.values import Rows
@@ -54,7 +54,7 @@ def grouped_heads(name: str, rows: Rows, config: Config) -> list[PlannedTensor]:
 
 def falcon_heads(name: str, rows: Rows, config: Config) -> list[PlannedTensor]:
     """One tensor: all queries, all keys, all values."""
-    apart = _apart(rows, config.integer("num_kv_heads", "n_head_kv", default=1), config)
+    apart = _apart(rows, falcon_kv_heads(config), config)
     tensor = rows.tensor
     parts = apart.queries + apart.keys + apart.values
     return [PlannedTensor(name=name, shape=tensor.shape, dtype=tensor.dtype, rows=parts)]

@@ -64,7 +64,7 @@ class HeadedModel(LocalModel):
             descriptors = [self._open_header()]
             opened.callback(os.close, descriptors[0])
             for name, descriptor in self.open_files().items():
-                if name.endswith((SUFFIX, GGUF)):
+                if _has_weights(name):
                     descriptors.append(descriptor)
                     opened.callback(os.close, descriptor)
                 else:
@@ -88,11 +88,16 @@ class HeadedModel(LocalModel):
         raise UnsupportedModel(f"model '{self.name.short}' is not one GGUF file: create a model from it")
 
     def check_loadable(self) -> None:
-        num_files = sum(path.suffix in (SUFFIX, GGUF) for path in self.paths)
+        num_files = sum(_has_weights(path.name) for path in self.paths)
         if num_files > _MAX_FILES:
             raise UnsupportedModel(
                 f"model '{self.name.short}' has its weights in {num_files} files: create a model from it"
             )
+
+
+def _has_weights(name: str) -> bool:
+    """Other programs write GGUF's ending in any case."""
+    return name.endswith(SUFFIX) or name.lower().endswith(GGUF)
 
 
 class LocalDirectory(HeadedModel):

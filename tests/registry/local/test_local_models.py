@@ -145,6 +145,18 @@ def test_split_files_have_a_header(in_place, cache, tmp_path):
     assert all(path.exists() for path in own)
 
 
+def test_parts_whose_endings_are_in_capitals(local, studio, tmp_path):
+    for part in (1, 2):
+        studio_file(studio, f"u/r/m-0000{part}-of-00002.GGUF")
+    (model,) = local._replace(in_place=tmp_path / "in-place").find_all()
+    model.header.parent.mkdir(parents=True)
+    model.header.write_bytes(b"GGUF")
+    opened = model.open_weights()
+    for descriptor in opened:
+        os.close(descriptor)
+    assert len(opened) == 3
+
+
 def test_links_to_nothing_are_left_out(local, cache):
     path = cache_file(cache, "u/r", "m-Q8_0.gguf")
     path.resolve().unlink()
