@@ -14,7 +14,7 @@ from puna.convert.models.config import Config
 from puna.convert.models.family import Family
 from puna.convert.models.hyperparameters import first_position
 from puna.convert.models.names import Place, is_left_out, place_of
-from puna.convert.models.prediction_heads import num_kept_heads
+from puna.convert.parts.prediction_heads import num_kept_heads
 from puna.convert.models.rope import rope_tensors
 from puna.convert.models.sizes import head_dim, num_experts, num_layers
 from puna.convert.parts.experts import mxfp4
