@@ -14,10 +14,10 @@ from puna.convert.models.config import Config
 from puna.convert.models.family import Family
 from puna.convert.models.hyperparameters import first_position
 from puna.convert.models.names import Place, is_left_out, place_of
-from puna.convert.parts.prediction_heads import num_kept_heads
 from puna.convert.models.rope import rope_tensors
 from puna.convert.models.sizes import head_dim, num_experts, num_layers
 from puna.convert.parts.experts import mxfp4
+from puna.convert.parts.prediction_heads import num_kept_heads
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.sources.header import SourceTensor
 from puna.convert.sources.mxfp4 import BLOCKS, SCALES

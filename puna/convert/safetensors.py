@@ -12,8 +12,8 @@ from puna.convert.models.config import Config
 from puna.convert.models.families import family_of
 from puna.convert.models.hyperparameters import hyperparameters
 from puna.convert.models.pooling import pooling_values
-from puna.convert.parts.prediction_heads import num_kept_heads, with_numbered_head
 from puna.convert.output import write_model
+from puna.convert.parts.prediction_heads import num_kept_heads, with_numbered_head
 from puna.convert.plan import plan_model
 from puna.convert.planned_tensor import PlannedTensor
 from puna.convert.quantization import ModelFacts, choose_types, quantization_named
