@@ -59,10 +59,9 @@ def test_a_directory_runs_where_it_is_and_gets_an_adapter(address: str, tmp_path
 
     write_directory(tmp_path / "tiny", tiny, random_weights(tiny, 1), num_parts=2)
     assert puna(address, tmp_path, "run", "local/tiny", *ask).strip() == '"the"'
-    (second,) = headers.iterdir()
-    assert second != first
+    assert len(list(headers.iterdir())) == 2  # what is young may be another daemon's
     assert "local/tiny:safetensors" in puna(address, tmp_path, "list", "--local")
     puna(address, tmp_path, "rm", "local/tiny")
     assert "local/tiny" not in puna(address, tmp_path, "list", "--local") + puna(address, tmp_path, "ps")
-    assert not list(headers.iterdir())
+    assert list(headers.iterdir()) == [first]
     assert (tmp_path / "tiny" / "config.json").exists()

@@ -21,6 +21,7 @@ from tests.tiny import TINY, write_tiny
 
 pytestmark = pytest.mark.native
 
+NUM_TOKENS = 100
 LOST = "the model's file was cut short while it was in use"
 
 
@@ -33,7 +34,7 @@ def backend() -> Iterator[CpuBackend]:
 
 
 def request(request_id: str, model_id: str) -> Request:
-    return Request(id=request_id, model_id=model_id, prompt=[1, 2, 3], sampling=GREEDY, max_tokens=20)
+    return Request(id=request_id, model_id=model_id, prompt=[1, 2, 3], sampling=GREEDY, max_tokens=NUM_TOKENS)
 
 
 def test_only_the_requests_of_that_model_fail(backend: CpuBackend, tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_only_the_requests_of_that_model_fail(backend: CpuBackend, tmp_path: Pat
     write_tiny(paths["a"], TINY["llama"])
     engine.attach_model("a", load_file(backend, paths["a"]))
     engine.submit(request("again", "a"))
-    assert len(run_all(engine).tokens["again"]) == 20
+    assert len(run_all(engine).tokens["again"]) == NUM_TOKENS
     engine.close()
 
 
