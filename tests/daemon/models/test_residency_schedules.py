@@ -60,10 +60,13 @@ class Models:
     async def load(self, key: str) -> str:
         assert key not in self.awake | self.asleep, "loaded twice"
         self.arrive(key)
-        await asyncio.sleep(1.0)
-        if key == "broken":
+        try:
+            await asyncio.sleep(1.0)
+            if key == "broken":
+                raise Failing
+        except BaseException:
             self.awake.remove(key)
-            raise Failing
+            raise
         return key
 
     async def wake(self, key: str) -> None:
