@@ -47,7 +47,7 @@ def rerank(setup: Setup) -> Findings:
     def rank(endpoint: Endpoint) -> None:
         endpoint.post("/v1/rerank", query="when does the office open", documents=passages)
 
-    with _both(setup, file, "--reranking") as servers:
+    with _both(setup, file, "--embeddings", "--pooling", "rank") as servers:
         ours, theirs = _best_in_turns([lambda e=e: rank(e) for e in servers], setup)  # type: ignore[misc]
     yield Finding(
         _TITLE, Row("100 passages ranked", seconds(ours), seconds(theirs), theirs / ours, Target(2.0))
@@ -79,9 +79,9 @@ def _embed(setup: Setup, weight_type: str, onnx_type: str, least: float) -> Find
 
 
 @contextmanager
-def _both(setup: Setup, file: BenchFile, flag: str) -> Iterator[list[Endpoint]]:
+def _both(setup: Setup, file: BenchFile, *flags: str) -> Iterator[list[Endpoint]]:
     """Ours and theirs, to be asked in turns."""
-    options = [flag, "--batch-size", "2048", "--ubatch-size", "2048"]
+    options = [*flags, "--batch-size", "2048", "--ubatch-size", "2048"]
     context = _SLOTS * _CONTEXT
     peer = setup.peer.server(file, setup.threads, _SLOTS, "default", context_tokens=context, options=options)
     with puna_server(file, setup.threads) as ours, peer as theirs:
