@@ -91,6 +91,11 @@ class Allocations:
         await asyncio.shield(self._give_back([allocation]))
         return allocation.size
 
+    def take_back(self, handle: int) -> None:
+        """What its owner never learned of, unless it is free already."""
+        if (allocation := self._by_handle.get(handle)) is not None:
+            self._give_back([allocation])
+
     async def available(self) -> int:
         """Bytes that could be allocated now. Raises WorkerDied."""
         leased = await self._budget.lease(0)

@@ -1,13 +1,15 @@
 """gRPC's unary calls on one HTTP/2 connection.
 
 Written on h2, because a caller is known by his connection, which the server of grpcio does not show: it says
-"unix:" of everybody on a Unix socket. Deadlines are the clients' affair, who reset a stream when one is over.
+"unix:" of everybody on a Unix socket. What a call has done is undone if its caller gives up before he has
+read the reply. The protocol is gRPC's doc/PROTOCOL-HTTP2.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,17 +19,18 @@ from urllib.parse import quote
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
     Event,
-    RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
     StreamReset,
-    WindowUpdated,
 )
 from h2.exceptions import ProtocolError
+
+from puna.kvcached.service.resets import Reset, ResetScanner
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,8 @@ MAX_MESSAGE_BYTES = 64 << 10
 _PREFIX = struct.Struct(">?I")  # whether it is compressed, and how long it is
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _CONTENT_TYPE = ("content-type", "application/grpc")
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_UNIT_S = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 class Status(IntEnum):
@@ -44,6 +49,7 @@ class Status(IntEnum):
 
     OK = 0
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
@@ -60,16 +66,33 @@ class RpcError(Exception):
         self.status = status
 
 
-Method = Callable[[bytes], Awaitable[bytes]]
-"""Gets a message and returns one. Raises RpcError. Cancelled when the caller gives up."""
+Undo = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a method returns."""
+
+    message: bytes
+    undo: Undo | None = None
+    """Called if the caller gave up before he read the message."""
+
+
+Method = Callable[[bytes], Awaitable[Reply]]
+"""Gets a message. Raises RpcError. Cancelled when the caller gives up."""
 
 
 @dataclass(slots=True)
 class _Call:
     path: str
     body: bytearray = field(default_factory=bytearray)
+    error: RpcError | None = None
+    """In the headers; told when the request is complete."""
+    deadline: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
     """Once the request is complete."""
+    undo: Undo | None = None
+    """Once there is a reply."""
     unsent: bytes = b""
     """Of the reply, for want of a window."""
 
@@ -83,7 +106,9 @@ class GrpcConnection(asyncio.Protocol):
     def __init__(self, methods: Mapping[str, Method]) -> None:
         self._methods = methods
         self._h2 = H2Connection(H2Configuration(client_side=False))
+        self._resets = ResetScanner()
         self._calls: dict[int, _Call] = {}  # by stream
+        self._undoable: dict[int, Undo] = {}  # by stream; their replies are sent, but perhaps not read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -94,6 +119,11 @@ class GrpcConnection(asyncio.Protocol):
         try:
             for event in self._h2.receive_data(data):
                 self._handle(event)
+            for reset in self._resets.scan(data):
+                self._undo(reset)
+            # Windows may have opened, of streams that are not reset by now.
+            for stream_id in list(self._calls):
+                self._send_rest(stream_id)
         except ProtocolError as error:
             log.debug("a client does not speak HTTP/2: %s", error)
             self._flush()
@@ -128,7 +158,7 @@ class GrpcConnection(asyncio.Protocol):
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
-            self._calls[event.stream_id] = _Call(dict(event.headers)[b":path"].decode(errors="replace"))
+            self._begin(event.stream_id, dict(event.headers))
         elif isinstance(event, DataReceived):
             self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             self._collect(event.stream_id, event.data)
@@ -139,9 +169,16 @@ class GrpcConnection(asyncio.Protocol):
             self._forget(event.stream_id)
         elif isinstance(event, ConnectionTerminated):
             self._end()  # h2 lets nothing be sent after that, so replies would be lost
-        elif isinstance(event, (WindowUpdated, RemoteSettingsChanged)):
-            for stream_id in list(self._calls):
-                self._send_rest(stream_id)
+
+    def _begin(self, stream_id: int, headers: Mapping[bytes, bytes]) -> None:
+        call = self._calls[stream_id] = _Call(headers[b":path"].decode(errors="replace"))
+        if (text := headers.get(b"grpc-timeout")) is not None:
+            try:
+                seconds = _timeout_seconds(text)
+            except RpcError as error:
+                call.error = error
+            else:
+                call.deadline = asyncio.get_running_loop().call_later(seconds, self._expire, stream_id)
 
     def _collect(self, stream_id: int, data: bytes) -> None:
         call = self._calls.get(stream_id)
@@ -150,8 +187,10 @@ class GrpcConnection(asyncio.Protocol):
             call.body += data
 
     async def _answer(self, stream_id: int, call: _Call) -> None:
-        # No await between a method's reply and its sending: what is granted is told, or the client has left.
+        # No await between a method's reply and its sending: what is granted is told, or can be undone.
         try:
+            if call.error is not None:
+                raise call.error
             reply = await self._method(call.path)(_unframe(call.body))
         except RpcError as error:
             self._fail(stream_id, error)
@@ -160,7 +199,8 @@ class GrpcConnection(asyncio.Protocol):
             self._fail(stream_id, RpcError(Status.INTERNAL, "internal error, see the log of puna"))
         else:
             self._h2.send_headers(stream_id, [(":status", "200"), _CONTENT_TYPE])
-            call.unsent = _PREFIX.pack(False, len(reply)) + reply
+            call.undo = reply.undo
+            call.unsent = _PREFIX.pack(False, len(reply.message)) + reply.message
             self._send_rest(stream_id)
         self._flush()
 
@@ -182,18 +222,61 @@ class GrpcConnection(asyncio.Protocol):
             call.unsent = call.unsent[size:]
             if not call.unsent:
                 self._h2.send_headers(stream_id, [("grpc-status", str(Status.OK.value))], end_stream=True)
-                del self._calls[stream_id]
+                self._drop(stream_id)
+                self._remember(stream_id, call.undo)
 
     def _fail(self, stream_id: int, error: RpcError) -> None:
         status, text = str(error.status.value), quote(str(error), safe=_PRINTABLE)
         headers = [(":status", "200"), _CONTENT_TYPE, ("grpc-status", status), ("grpc-message", text)]
         self._h2.send_headers(stream_id, headers, end_stream=True)
-        del self._calls[stream_id]
+        self._drop(stream_id)
+
+    def _expire(self, stream_id: int) -> None:
+        is_answered_in_part = bool(self._calls[stream_id].unsent)
+        self._forget(stream_id)
+        if is_answered_in_part:
+            self._h2.reset_stream(stream_id, ErrorCodes.CANCEL)
+        else:
+            self._fail(stream_id, RpcError(Status.DEADLINE_EXCEEDED, "the deadline of the call is over"))
+        self._flush()
 
     def _forget(self, stream_id: int) -> None:
-        call = self._calls.pop(stream_id, None)
-        if call is not None and call.task is not None:
+        """A call whose reply the caller has not got, or not to its end."""
+        call = self._drop(stream_id)
+        if call is None:
+            return
+        if call.task is not None:
             call.task.cancel()
+        if call.undo is not None:
+            call.undo()
+
+    def _drop(self, stream_id: int) -> _Call | None:
+        call = self._calls.pop(stream_id, None)
+        if call is not None and call.deadline is not None:
+            call.deadline.cancel()
+        return call
+
+    def _remember(self, stream_id: int, undo: Undo | None) -> None:
+        # Clients read replies in their order, and a call counts as open until its reply is read: what is
+        # unread is among the last so many.
+        if undo is not None:
+            self._undoable[stream_id] = undo
+            if len(self._undoable) > self._h2.local_settings.max_concurrent_streams:
+                del self._undoable[next(iter(self._undoable))]
+
+    def _undo(self, reset: Reset) -> None:
+        undo = self._undoable.pop(reset.stream_id, None)
+        # Some clients reset every stream when they are done with it, with NO_ERROR.
+        if undo is not None and reset.error != ErrorCodes.NO_ERROR:
+            undo()
+
+
+def _timeout_seconds(text: bytes) -> float:
+    """Of the header grpc-timeout. Raises RpcError."""
+    if (match := _TIMEOUT.fullmatch(text)) is None:
+        shown = text[:20].decode(errors="replace")
+        raise RpcError(Status.INTERNAL, f"grpc-timeout has up to 8 digits and one of HMSmun, not {shown!r}")
+    return int(match[1]) * _UNIT_S[match[2]]
 
 
 def _unframe(body: bytearray) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -12,10 +13,11 @@ from puna.kvcached.service import kvcached_pb2 as pb
 from puna.kvcached.service.allocations import Allocations, Budget
 from puna.kvcached.service.clients import Clients
 from puna.kvcached.service.endpoint import Endpoint
-from puna.kvcached.service.grpc_connection import GrpcConnection, Method, RpcError, Status
+from puna.kvcached.service.grpc_connection import GrpcConnection, Method, Reply, RpcError, Status
 from puna.worker.call_client import WorkerDied
 
 Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
 
 
 class KvCachedService:
@@ -47,7 +49,7 @@ class _Connection(GrpcConnection):
     def __init__(self, service: KvCachedService) -> None:
         super().__init__(
             {
-                "/KVCached/Allocate": _method(pb.AllocRequest, self._allocate),
+                "/KVCached/Allocate": _method(pb.AllocRequest, self._allocate, self._undo_allocate),
                 "/KVCached/Free": _method(pb.FreeRequest, self._free),
                 "/KVCached/GetStats": _method(pb.StatsRequest, self._get_stats),
             }
@@ -67,6 +69,9 @@ class _Connection(GrpcConnection):
     async def _allocate(self, request: pb.AllocRequest) -> pb.AllocResponse:
         made = await self._service.allocations.allocate(self._client, request.size, request.model_id)
         return pb.AllocResponse(handle=made.handle, shm_name=made.shm_name, size=made.size)
+
+    def _undo_allocate(self, response: pb.AllocResponse) -> None:
+        self._service.allocations.take_back(response.handle)
 
     async def _free(self, request: pb.FreeRequest) -> pb.FreeResponse:
         return pb.FreeResponse(size=await self._service.allocations.free(self._client, request.handle))
@@ -97,18 +102,23 @@ class _Connection(GrpcConnection):
         ]
 
 
-def _method(kind: type[Request], call: Callable[[Request], Awaitable[Message]]) -> Method:
-    async def method(message: bytes) -> bytes:
+def _method(
+    kind: type[Request],
+    call: Callable[[Request], Awaitable[Response]],
+    undo: Callable[[Response], None] | None = None,
+) -> Method:
+    async def method(message: bytes) -> Reply:
         try:
             request = kind.FromString(message)
         except DecodeError as error:
             text = f"this is no {kind.__name__}: {error}"
             raise RpcError(Status.INVALID_ARGUMENT, text) from error
         try:
-            return (await call(request)).SerializeToString()
+            response = await call(request)
         except WorkerDied as error:
             raise RpcError(Status.UNAVAILABLE, str(error)) from error
         except TimeoutError as error:
             raise RpcError(Status.UNAVAILABLE, "the engine does not answer") from error
+        return Reply(response.SerializeToString(), partial(undo, response) if undo is not None else None)
 
     return method
