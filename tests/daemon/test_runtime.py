@@ -277,8 +277,8 @@ def test_model_lost_with_the_worker_is_no_longer_listed(daemon, weights, caplog)
         await daemon.say("m", "x")
         daemon.unloadable.add(next(iter(daemon.worker.models)))
         daemon.worker.die()
-        await asyncio.sleep(0.05)
-        await daemon.runtime.worker.call(GetStats())  # waits for the next worker
+        await until(lambda: len(daemon.workers) == 2)
+        await daemon.runtime.worker.call(GetStats())  # waits until it has its models
         await daemon.runtime.unload("m")  # waits until it is gone
         assert await daemon.names() == []
 

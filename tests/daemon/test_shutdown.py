@@ -102,7 +102,7 @@ def test_running_requests_are_told_of_the_end_however_long_saving_takes(monkeypa
         await runtime.closed.wait()
         await send({"type": "http.response.body", "body": b"shutting down"})
 
-    monkeypatch.setattr(server, "_LAST_WORDS_S", 0.5)
+    monkeypatch.setattr(server, "_LAST_WORDS_S", 60 if is_read else 0.5)
 
     async def main() -> bytes:
         with bind(Host(port=0)) as listener:

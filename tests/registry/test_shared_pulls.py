@@ -37,6 +37,12 @@ class Source:
             self.num_ended += 1
 
 
+async def settle():
+    """Until everybody waits: no step here takes more than a turn of the loop."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 async def watch(pulls, source, key="m", seen=None):
     seen = [] if seen is None else seen
     async with aclosing(pulls.watch(key, source.pull)) as statuses:
@@ -49,9 +55,9 @@ def test_two_share_one_pull_and_see_the_same():
     async def run():
         pulls, source = SharedPulls(), Source()
         first = asyncio.create_task(watch(pulls, source))
-        await asyncio.sleep(0.01)
+        await settle()
         second = asyncio.create_task(watch(pulls, source))
-        await asyncio.sleep(0.01)
+        await settle()
         source.may_go_on.set()
         expected = [("pulling manifest", None), ("pulling x", 2), ("success", None)]
         assert await second == await first == expected
@@ -67,7 +73,7 @@ def test_one_who_goes_does_not_end_it_and_the_last_one_does():
         pulls, source = SharedPulls(), Source()
         seen = []
         first, second = (asyncio.create_task(watch(pulls, source, seen=list_)) for list_ in ([], seen))
-        await asyncio.sleep(0.01)
+        await settle()
         first.cancel()
         await asyncio.wait({first})
         assert source.num_ended == 0
@@ -85,7 +91,7 @@ def test_all_are_told_why_it_failed():
     async def run():
         pulls, source = SharedPulls(), Source(PullError("no such package"))
         tasks = [asyncio.create_task(watch(pulls, source)) for _ in range(2)]
-        await asyncio.sleep(0.01)
+        await settle()
         source.may_go_on.set()
         for task in tasks:
             with pytest.raises(PullError, match="no such package"):
@@ -99,9 +105,9 @@ def test_only_a_few_run_at_once():
         pulls, source = SharedPulls(), Source()
         seen = []
         tasks = [asyncio.create_task(watch(pulls, source, key)) for key in range(MAX_AT_ONCE)]
-        await asyncio.sleep(0.01)
+        await settle()
         tasks.append(asyncio.create_task(watch(pulls, source, "last", seen)))
-        await asyncio.sleep(0.01)
+        await settle()
         assert source.num_begun == MAX_AT_ONCE
         assert seen == [("waiting for other pulls", None)]
         source.may_go_on.set()
