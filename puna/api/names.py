@@ -34,6 +34,8 @@ async def find_model(store: Store, text: str, *, missing: ApiError | None = None
     if missing is not None and not text:
         raise missing
     name = parse_name(text)
+    if (found := store.find_again(name)) is not None:
+        return found
     try:
         return await asyncio.to_thread(store.find, name)
     except ModelNotFound as error:

@@ -120,10 +120,12 @@ def _check_size(num_texts: int, hidden_size: int, share: Share) -> None:
 
 def _finished(vector: Vector, dimensions: int, *, normalized: bool) -> Vector:
     """ApiError (400) where it holds no numbers."""
-    if not all(map(math.isfinite, vector)):
-        raise ApiError(400, "embedding contains NaN or Inf values")
-    vector = vector[:dimensions] if dimensions > 0 else vector
     length = math.hypot(*vector)
+    if not math.isfinite(length):  # of finite float32 it is
+        raise ApiError(400, "embedding contains NaN or Inf values")
+    if 0 < dimensions < len(vector):
+        vector = vector[:dimensions]
+        length = math.hypot(*vector)
     return array("f", [value / length for value in vector]) if normalized and length else vector
 
 

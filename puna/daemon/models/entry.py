@@ -33,7 +33,8 @@ class Entry(Generic[T]):
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
     last_used_s: float = 0.0
-    idle_since: datetime | None = None
+    idle_since_s: float | None = None
+    """Seconds since 1970."""
 
     @property
     def expires_at(self) -> datetime:
@@ -41,7 +42,9 @@ class Entry(Generic[T]):
         now = datetime.now().astimezone()
         if self.leaving:
             return now
-        start = now if self.num_holders or self.idle_since is None else self.idle_since
+        start = now
+        if not self.num_holders and self.idle_since_s is not None:
+            start = datetime.fromtimestamp(self.idle_since_s).astimezone()
         return start + min(FOREVER, timedelta(seconds=min(self.keep_alive_s, FOREVER.total_seconds())))
 
     def stop_timer(self) -> None:

@@ -121,10 +121,7 @@ class ModelLoader:
 
     async def _lose_unfit(self, model: StoredModel, wishes: LoadWishes) -> LoadWishes:
         """Those for the model that follows. Raises ModelLoadError."""
-        awake = (entry.ready.result() for entry in self.residency.loaded())
-        loaded = next(
-            (each for each in (*awake, *self.residency.asleep()) if each.id == model.weights_id), None
-        )
+        loaded = self.residency.get(model.weights_id)
         if loaded is None or not _is_unfit(loaded, model, wishes):
             return wishes
         if wishes.sees and (blind := self._blind.get(loaded.id)) and blind[0] == _projector_id(model):

@@ -7,9 +7,9 @@ their end. Nothing here knows what loading means: that is passed in.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from puna.daemon.busy import ServerBusy
@@ -123,6 +123,11 @@ class Residency(Generic[T]):
             entry.for_good = True
             self._retire(entry)
 
+    def get(self, key: str) -> T | None:
+        """A model that is there, awake or asleep."""
+        entry = self._entries.get(key)
+        return entry.ready.result() if entry is not None and entry.loaded else self._sleepers.get(key)
+
     def asleep(self) -> list[T]:
         """The longest asleep first."""
         return self._sleepers.all()
@@ -227,7 +232,7 @@ class Residency(Generic[T]):
 
     def _become_idle(self, entry: Entry[T], value: T) -> None:
         self._models.set_held(value, is_held=False)
-        entry.idle_since = datetime.now().astimezone()
+        entry.idle_since_s = time.time()
         if entry.keep_alive_s <= 0:
             entry.for_good = True
         if entry.leaving or entry.for_good:

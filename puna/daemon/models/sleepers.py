@@ -23,6 +23,9 @@ class Sleepers(Generic[T]):
         self._models: dict[str, T] = {}  # the longest asleep first
         self._unloads: dict[str, asyncio.Task[None]] = {}
 
+    def get(self, key: str) -> T | None:
+        return self._models.get(key)
+
     def all(self) -> list[T]:
         """The longest asleep first."""
         return list(self._models.values())

@@ -128,6 +128,8 @@ class TextWorkers:
 
     def _dispatch(self) -> None:
         """Gives waiting jobs, in their order, to free workers, as far as they may run now."""
+        if not self._waiting:
+            return
         num_long = sum(job.counts_as_long for job in self._running.values())
         per_key = Counter(job.key for job in self._running.values())
         for job in list(self._waiting):

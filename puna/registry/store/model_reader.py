@@ -61,7 +61,7 @@ def read_model(root: Path, path: Path, name: ModelName) -> StoredModel:
     """As read_entry(), and the small blobs."""
     entry = read_entry(root, path, name)
     blobs = _Blobs(root, path)
-    layers = {kind: _distinct(entry.manifest.layers, kind) for kind in _TEXT_KINDS}
+    layers = {kind: _distinct(entry.manifest.layers, kind) for kind in TEXT_KINDS}
     if sum(map(len, layers.values())) > MAX_TEXT_LAYERS:
         raise CorruptManifest(path, f"more than {MAX_TEXT_LAYERS} layers of text")
     return StoredModel(
@@ -83,7 +83,7 @@ def read_model(root: Path, path: Path, name: ModelName) -> StoredModel:
     )
 
 
-_TEXT_KINDS = ("template", "prompt", "system", "params", "messages", "license")
+TEXT_KINDS = ("template", "prompt", "system", "params", "messages", "license")
 
 
 def _distinct(layers: list[Layer], kind: str) -> list[Layer]:

@@ -34,6 +34,7 @@ from puna.registry.store.blob_reader import open_blob
 from puna.registry.store.blob_writer import BlobWriter
 from puna.registry.store.files.atomic_file import remove_empty_directories, write_atomically
 from puna.registry.store.files.reported import reported
+from puna.registry.store.found_models import FoundModels
 from puna.registry.store.manifest import Manifest, decode_manifest, read_manifest, read_manifest_bytes
 from puna.registry.store.manifest_files import find_manifest, find_revision, is_file, manifest_files
 from puna.registry.store.model_reader import read_entry, read_model
@@ -74,6 +75,7 @@ class Store:
         self.local = local
         """Models of other programs; they are found, but not part of the list."""
         self._roots = (root, *read_only)
+        self._found = FoundModels(root)
         # Held while manifests change, so that no manifest ever names a blob that is being deleted.
         self._lock = threading.RLock()
         self._reported: dict[Path, str] = {}
@@ -106,8 +108,17 @@ class Store:
         """
         for root in self._roots:
             if found := find_manifest(root, name) or find_revision(root, name):
-                return read_model(root, *found)
+                model = read_model(root, *found)
+                if root is self.root and model.name == name:  # no file elsewhere can hide it
+                    self._found.add(found[0], model)
+                return model
         raise ModelNotFound(name.short)
+
+    def find_again(self, name: ModelName) -> StoredModel | None:
+        """What find() has found lately and would find now. Fast enough for an event loop. None: find() knows
+        more.
+        """
+        return self._found.get(name)
 
     def read_manifest(self, name: ModelName) -> RawManifest:
         """As `find_stored`, but the manifest as it is. Raises ModelNotFound, CorruptManifest."""
