@@ -56,8 +56,9 @@ def new_sequence(
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
     context_length, num_windows = _context(request, info, model.kv, more_bytes)
-    sampler = new_sampler(request.sampling)
+    sampler = None
     if request.pooling is None:
+        sampler = new_sampler(request.sampling)
         sampler.accept_many(prompt)
     return Sequence(
         request,
@@ -96,6 +97,8 @@ def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) ->
     length = min(wanted, info.context_length)
     if num_prompt > length:
         raise InvalidRequest(f"the prompt has {num_prompt} tokens, more than the context of {length}")
+    if not kv.groups:
+        return length, 1
     # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
     most_bytes = kv.most_bytes_without_leases + more_bytes
     num_windows = _num_windows(request, info, length)

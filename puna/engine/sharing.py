@@ -29,11 +29,13 @@ class MemorySharing:
         self._budget = memory.budget
         self._scheduler = scheduler
         self._whole = memory.budget.limits  # of all engines together
+        self._others = NOTHING  # what of it the others have
         self._parked: dict[str, Parked] = {}
 
     def set_whole(self, whole: Limits | None, reachable: Limits | None) -> None:
         """After the limits: see EngineCore.set_limits()."""
         self._whole = whole or self._budget.limits
+        self._count_others()
         if reachable is None:
             self.hope()
         else:
@@ -41,7 +43,7 @@ class MemorySharing:
 
     def hope(self) -> None:
         """A new request may get all that other engines have, until they say how much they can give."""
-        self._budget.elsewhere = (self._whole - self._budget.limits).at_least(NOTHING)
+        self._budget.elsewhere = self._others
 
     def may_come(self, lack: Limits) -> bool:
         """Whether others could give so much."""
@@ -89,4 +91,8 @@ class MemorySharing:
         kept = (budget.taken - lowered).at_least(NOTHING).at_most(promised)
         budget.set_limits(lowered.kv_bytes + kept.kv_bytes, lowered.memory_bytes + kept.memory_bytes)
         budget.elsewhere += promised - kept
+        self._count_others()
         return promised - kept
+
+    def _count_others(self) -> None:
+        self._others = (self._whole - self._budget.limits).at_least(NOTHING)

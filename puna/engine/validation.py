@@ -31,7 +31,7 @@ def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
         raise InvalidRequest("the prompt is empty")
     with suppress(OverflowError):  # beyond 32 bits
         tokens = np.array(prompt, dtype=np.int32)
-        if tokens.min() >= 0 and tokens.max() < vocab_size:
+        if tokens.view(np.uint32).max() < vocab_size:  # negative ones are large numbers then
             return tokens
     raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
 
@@ -53,7 +53,7 @@ def check_request(request: Request, info: ModelInfo) -> None:
             raise InvalidRequest(f"the model's embeddings are of type {info.pooling!r}")
     if request.pooling is not None and request.grammar:
         raise InvalidRequest("an embedding is no reply that a grammar could hold")
-    if any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):
+    if request.boundaries and any(a > b for a, b in pairwise([0, *request.boundaries, len(request.prompt)])):
         raise InvalidRequest("boundaries are not ascending positions in the prompt")
     if request.max_tokens is not None and request.max_tokens < 0:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}")
@@ -63,14 +63,15 @@ def check_request(request: Request, info: ModelInfo) -> None:
         raise InvalidRequest(f"priority is {request.priority}, not within -{MAX_PRIORITY} and {MAX_PRIORITY}")
     if request.num_threads is not None and not 1 <= request.num_threads < 2**31:
         raise InvalidRequest(f"num_threads is {request.num_threads}")
-    if any(not 0 <= token < info.vocab_size for token in request.shown_tokens):
+    if request.shown_tokens and any(not 0 <= token < info.vocab_size for token in request.shown_tokens):
         raise InvalidRequest(f"shown_tokens has one outside of the vocabulary of {info.vocab_size}")
     if request.session is not None:
         try:
             check_session_name(request.session)
         except InvalidSessionName as error:
             raise InvalidRequest(str(error)) from error
-    _check_sampling(request.sampling, info.vocab_size)
+    if request.pooling is None:
+        _check_sampling(request.sampling, info.vocab_size)
 
 
 def check_stop(stop: list[str], table: TokenTable | None) -> None:

@@ -52,11 +52,9 @@ class Budget:
         self._guaranteed: dict[Reclaimable, int] = {}  # the same, or less if they exceed the limits
         self.clock = ReleaseClock()
         """Ticks by which releases are ordered, to evict what was used longest ago."""
-
-    @property
-    def limit_bytes(self) -> int:
+        self.limit_bytes = 0
         """For what is committed and leased now."""
-        return min(self.kv_limit_bytes, self.memory_limit_bytes - self.weight_bytes)
+        self._share_out()
 
     @property
     def limits(self) -> Limits:
@@ -141,12 +139,14 @@ class Budget:
 
     def free_bytes(self, asking: Reclaimable | None) -> int:
         """Memory that `asking` (None: others than pools) could commit now; negative while there is debt."""
-        promised = sum(
+        free = self.limit_bytes - self.committed_bytes - self.leased_bytes
+        if not self._guaranteed:  # mostly
+            return free
+        return free - sum(
             max(guaranteed - pool.committed_bytes, 0)
             for pool, guaranteed in self._guaranteed.items()
             if pool is not asking
         )
-        return self.limit_bytes - self.committed_bytes - self.leased_bytes - promised
 
     def available_bytes(self, asking: Reclaimable | None) -> int:
         """Memory that `asking` could commit, besides the memory that it can do without itself."""
@@ -298,7 +298,8 @@ class Budget:
         assert self.free_bytes(asking) >= num_bytes, f"{num_bytes} bytes are more than is free"
 
     def _share_out(self) -> None:
-        """Each pool's guarantee, or its share of what there is for all."""
+        """The limit that counts now; each pool's guarantee, or its share of what there is for all."""
+        self.limit_bytes = min(self.kv_limit_bytes, self.memory_limit_bytes - self.weight_bytes)
         room, total = max(self.limit_bytes - self.leased_bytes, 0), sum(self._guarantees.values())
         self._guaranteed = {
             pool: guarantee
@@ -311,7 +312,8 @@ class Budget:
         return max(pool.committed_bytes - self.guaranteed_bytes(pool), 0)
 
     def _guaranteed_to_others(self, pool: Reclaimable | None) -> int:
-        return sum(num_bytes for other, num_bytes in self._guaranteed.items() if other is not pool)
+        own = 0 if pool is None else self.guaranteed_bytes(pool)
+        return sum(self._guaranteed.values()) - own
 
     def _others(self, asking: Reclaimable | None) -> Iterable[Reclaimable]:
         return (pool for pool in self._pools if pool is not asking)

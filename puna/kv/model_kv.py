@@ -32,6 +32,7 @@ class ModelKv:
 
     def __init__(self, groups: Sequence[KvGroup], memories: Sequence[BlockMemory], budget: Budget) -> None:
         """memories: for each group, this object's to close."""
+        self.memories = tuple(memories)
         self._supply = BlockSupply(self, groups, memories, budget)
         self.blocks = self._supply.blocks
         self.groups = self._supply.groups
@@ -44,7 +45,9 @@ class ModelKv:
         """Of a sequence's state; 0 without recurrent layers."""
         self.extent_bytes = sum(memory.extent_bytes for memory in memories)
         self._budget = budget
-        self._keeps_extents = False
+        divisible = [memory.extent_bytes for memory in memories if memory.extent_blocks > 1]
+        self._coarse_bytes = _FEWEST_EXTENTS * max(divisible, default=0)
+        """With less than that, its extents are too large."""
         budget.join(self)
 
     def new_table(self, *, keeps_all: bool = False) -> SequenceTable:
@@ -158,7 +161,7 @@ class ModelKv:
     @property
     def is_too_coarse(self) -> bool:
         """Whether its extents are large against what it could have."""
-        return self._is_too_coarse_for(self._limit_bytes)
+        return self._coarse_bytes > 0 and self._is_too_coarse_for(self._limit_bytes)
 
     @property
     def must_shrink(self) -> bool:
@@ -167,7 +170,7 @@ class ModelKv:
 
     def keep_extents(self) -> None:
         """From now on it is never too coarse: there is no address space for finer extents."""
-        self._keeps_extents = True
+        self._coarse_bytes = 0
 
     def is_guaranteed(self, num_bytes: int) -> bool:
         """Whether so many more bytes are within what is guaranteed to the model."""
@@ -270,13 +273,7 @@ class ModelKv:
         return num_blocks * memory.block_bytes
 
     def _is_too_coarse_for(self, num_bytes: int) -> bool:
-        if (
-            self._supply.is_static
-            or self._keeps_extents
-            or not (divisible := [m.extent_bytes for _, m, *_ in self.groups if m.extent_blocks > 1])
-        ):
-            return False
-        return num_bytes < _FEWEST_EXTENTS * max(divisible)
+        return num_bytes < self._coarse_bytes and not self._supply.is_static
 
 
 def _most_unused(group: BlockGroup) -> int:

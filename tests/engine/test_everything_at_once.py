@@ -194,7 +194,7 @@ class Chaos:
         """leased_bytes: None: what is leased."""
         leased_bytes = self.budget.leased_bytes if leased_bytes is None else leased_bytes
         model = self.models[model_id]
-        memories = [group.memory for group in self.engine._models[model_id].kv.groups]
+        memories = self.engine._models[model_id].kv.memories
         others = sum(
             self.budget.guaranteed_bytes(other.kv)
             for other in self.engine._models.values()

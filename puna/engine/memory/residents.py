@@ -85,8 +85,8 @@ class Residents:
         """Gives models whose extents have become too coarse, since limits were lowered, others, as soon as
         nothing of their KV is in use.
         """
-        for model in self.awake():
-            if model.kv.is_too_coarse and not model.running and not model.offload.restores:
+        for model in self._models.values():
+            if model.is_awake and model.kv.is_too_coarse and not (model.running or model.offload.restores):
                 model.policy.empty_idle()
                 if model.kv.used_bytes == 0:
                     self._refit(model)

@@ -27,7 +27,7 @@ class LentBlocks:
         """blocks: of each group; held until `release` is called, which this object does once."""
         self.is_taken_back = False
         self._blocks = blocks
-        self._memories = [group.memory for group in kv.groups]
+        self._memories = kv.memories
         self._release = release
         self._lock = threading.Lock()
 

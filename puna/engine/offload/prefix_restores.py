@@ -97,10 +97,10 @@ class PrefixRestores:
 
     def begin(self, model: ModelOffload, sequence: Sequence) -> bool:
         """Whether the sequence should wait until it is `ready`."""
+        if self.threads is None or model.files is None:
+            return False
         tokens = findable_tokens(sequence)
         if len(tokens) < MIN_BLOCKS * BLOCK_TOKENS or self.is_stuck:
-            return False
-        if self.threads is None or model.files is None:
             return False
         table = model.kv.new_table()
         try:

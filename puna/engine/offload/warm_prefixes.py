@@ -220,9 +220,11 @@ class WarmPrefixes:
         )
 
     def _begin(self, model: ModelOffload, sequence: Sequence) -> bool:
+        if self._threads is None or model.files is None:
+            return False
         is_long = len(findable_tokens(sequence)) >= MIN_BLOCKS * BLOCK_TOKENS
         leaving = next((old for old in self._leaving if old.model_id == sequence.model_id), None)
-        if leaving is not None and is_long and self._threads is not None and not self._is_stuck:
+        if leaving is not None and is_long and not self._is_stuck:
             self._saves.hurry(leaving, _HURRIED_SAVE_S)
             leaving.waiting.append(sequence)
             return True

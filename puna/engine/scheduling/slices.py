@@ -75,8 +75,10 @@ class Slices:
         if model.suspended is not None and model.suspended.is_wanted:
             return model.suspended.slices
         model.suspended = None
-        budget = text_budget(model, self._models.values(), self._settings)
-        texts = whole_texts([s for s in model.running if s.num_computable], budget, self._settings.max_batch)
+        texts = [s for s in model.running if s.num_computable]
+        if len(texts) > 1:
+            budget = text_budget(model, self._models.values(), self._settings)
+            texts = whole_texts(texts, budget, self._settings.max_batch)
         return [s for text in texts if (s := self._slice(model, text, text.num_pending))]
 
     def _use_rest(

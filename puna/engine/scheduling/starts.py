@@ -93,8 +93,7 @@ class Starts:
     def _start(self, model: Model, sequence: Sequence) -> bool:
         """Puts it among the running, in place of later ones if need be; False: there is no room."""
         is_guaranteed = self._contention.is_guaranteed(model, sequence)
-        is_alone = not any(other.running for other in self._models.values())
-        if model.kv.must_shrink and not is_guaranteed and not is_alone:
+        if model.kv.must_shrink and not is_guaranteed and any(m.running for m in self._models.values()):
             return False
         if len(model.running) == self._num_places:
             self._lifecycle.preempt(model, model.running[-1])

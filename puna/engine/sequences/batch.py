@@ -96,10 +96,10 @@ def batch_of(
 def _hidden_rows(hidden: Items[range], starts: NDArray[np.int32]) -> NDArray[np.int32]:
     """hidden: for each part, which of its tokens; starts: the parts' first tokens."""
     rows = [
-        np.arange(r.start, r.stop, dtype=np.int32) + start
-        for r, start in zip(hidden, starts[:-1], strict=True)
+        np.arange(start + r.start, start + r.stop, dtype=np.int32)
+        for r, start in zip(hidden, starts[:-1].tolist(), strict=True)
     ]
-    return np.concatenate(rows)
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
 def num_threads(sequences: Items[Sequence]) -> int | None:

@@ -59,7 +59,7 @@ class Sequence:
         context_length: int,
         can_shift: bool,
         table: SequenceTable,
-        sampler: Sampler,
+        sampler: Sampler | None,
         text: TextStream,
         record: RequestRecord,
         draft: DraftState | None = None,
@@ -77,6 +77,7 @@ class Sequence:
         """Its KV is shared only with sequences of the same one."""
         self.table = table
         self.sampler = sampler
+        """None: nothing is ever drawn."""
         self.text = text
         """The text of its reply."""
         self._held_logprobs: list[TokenLogprob] = []  # of tokens whose text has not come out yet

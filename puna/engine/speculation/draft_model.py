@@ -139,7 +139,7 @@ class DraftModel:
         start_s = self._clock()
         num_rows = sum(part.draws for part in parts)
         self._greedy += [new_sampler(_GREEDY) for _ in range(num_rows - len(self._greedy))]
-        memory = [group.memory for group in self._kv.groups]
+        memory = self._kv.memories
         result = self._device.step(batch_of(parts, threads), memory, self._greedy[:num_rows]).samples
         if result.errors:
             raise NativeError("the draft model gives no numbers")

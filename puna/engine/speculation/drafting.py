@@ -25,6 +25,8 @@ def add_drafts(slices: Items[Slice], costs: StepCosts, *, has_states: bool) -> N
     where blocks are short, there are none.
     """
     decoding = [s for s in slices if s.decodes]
+    if not decoding:
+        return
     num_tokens = sum(s.num_tokens for s in slices)
     room = MOST_REPLAYED if has_states else MAX_DRAFT * len(decoding)
     _draft_forced(decoding, num_tokens, costs, room)

@@ -100,7 +100,7 @@ class PredictionHead:
         sequences = [s for s, _ in ready]
         counts = [count for _, count in ready]
         batch = batch_of([part_of_head(s) for s in sequences], num_threads(sequences))
-        memory = [group.memory for group in self.kv.groups]
+        memory = self.kv.memories
         try:
             drafts = self._device.predict(batch, memory, counts)
         except (NativeError, DeviceOutOfMemory, MemoryError):

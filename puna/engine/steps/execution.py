@@ -56,6 +56,8 @@ class StepRunner:
     def run(self, step: Step) -> Outcome:
         """Computes, counts as computed and samples; the caller commits."""
         outcome = self._run(step)
+        if not outcome.failures:
+            return outcome
         return outcome._replace(failures=[f for f in outcome.failures if f.sequence.is_running])
 
     def _run(self, step: Step) -> Outcome:
@@ -77,7 +79,7 @@ class StepRunner:
             samples = result.samples
             logprobs = logprobs_of(drawing, samples, model.token_table)
             advanced = list(zip(drawing, advances(drawing, samples), strict=True))
-            _pool(slices, result.hidden)
+            _pool(slices, parts, result.hidden)
             slices = [s for s in slices if s.sequence.is_running]
         except StepSuspended:
             return Outcome([], failures, was_suspended=True)
@@ -103,14 +105,14 @@ class StepRunner:
     def _compute(self, step: Step, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
         """None: it was interrupted. Raises StepSuspended."""
         model = step.model
-        samplers = [s.sequence.sampler for s in slices if s.draws]
+        samplers = [sampler for s in slices if s.draws and (sampler := s.sequence.sampler)]
         masks = _masks_of(slices)
         threads, goes_on = num_threads([s.sequence for s in slices]), model.suspended is not None
         batch = batch_of(parts, threads, self.interrupts.control, masks, goes_on=goes_on)
         self._recorder.mark()
         self.interrupts.begin({s.sequence.id for s in slices if s.sequence.is_running}, step.limit_s)
         try:
-            result = model.device.step(batch, [group.memory for group in model.kv.groups], samplers)
+            result = model.device.step(batch, model.kv.memories, samplers)
         except NativeError:
             if self.interrupts.control.is_stopped:
                 return None
@@ -163,14 +165,14 @@ def _lose_states(slices: Items[Slice]) -> None:
         s.sequence.table.failed()
 
 
-def _pool(slices: Items[Slice], hidden: NDArray[np.float32]) -> None:
-    """hidden: what Slice.hidden asked for, one slice's behind the other's."""
+def _pool(slices: Items[Slice], parts: Items[Part], hidden: NDArray[np.float32]) -> None:
+    """hidden: what the parts asked for, one's behind the other's."""
     if len(hidden) == 0:
         return
     begin = 0
-    for s in slices:
+    for s, part in zip(slices, parts, strict=True):
         if (pool := s.sequence.pool) is not None:
-            end = begin + len(s.hidden)
+            end = begin + len(part.hidden)
             pool.add(s.sequence.num_computed + s.num_tokens, hidden[begin:end])
             begin = end
 

@@ -85,7 +85,7 @@ class Bench:
         table = self.kv.new_table()
         while not table.grow(len(tokens)):
             assert self.sessions.give_up_one()
-        for group, memory in enumerate(group.memory for group in self.kv.groups):
+        for group, memory in enumerate(self.kv.memories):
             for index, block in enumerate(table.blocks(group)):
                 part = tokens[16 * index : 16 * index + 16]
                 content = np.zeros(memory.block_bytes // 4, np.int32)
