@@ -242,9 +242,10 @@ class EngineCore:
                 self._scheduler.add(sequence)
         step = self._scheduler.next_step()
         self.sharing.hope()
-        finish = self._requests.finish
-        outputs += [finish(sequence, "busy") for sequence in self._scheduler.refused()]
-        outputs += [finish(s, "error", reason) for s, reason in self._scheduler.take_infeasible()]
+        for sequence in self._scheduler.refused():
+            outputs.append(self._requests.finish(sequence, "busy"))
+        for sequence, reason in self._scheduler.take_infeasible():
+            outputs.append(self._requests.finish(sequence, "error", reason))
         self.is_stalled = step is None and not outputs
         if step is not None:
             self.under_way = step

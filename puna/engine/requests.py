@@ -122,7 +122,8 @@ class Requests:
         model.num_requests -= 1
         model.last_used_s = self._clock()
         try:
-            self._keep_session(model, sequence, reason)
+            if sequence.request.session is not None:
+                self._keep_session(model, sequence, sequence.request.session, reason)
         except Exception as fault:  # is its own
             reason, error = "error", unforeseen(sequence.id, fault)
         self._residents.memory.settle()
@@ -142,7 +143,8 @@ class Requests:
                 output = self.finish(s.sequence, "error", unforeseen(s.sequence.id, error))
             if output is not None:
                 outputs.append(output)
-        outputs += [self._finish_embedded(sequence) for sequence in outcome.embedded]
+        for sequence in outcome.embedded:
+            outputs.append(self._finish_embedded(sequence))
         return outputs
 
     def _finish_embedded(self, sequence: Sequence) -> StepOutput:
@@ -230,9 +232,8 @@ class Requests:
         draft = self._models.get(request.draft_model_id)
         return draft if draft is not None and draft.is_awake else None
 
-    def _keep_session(self, model: Model, sequence: Sequence, reason: FinishReason) -> None:
-        name = sequence.request.session
-        if name is not None and reason not in ("error", "busy"):
+    def _keep_session(self, model: Model, sequence: Sequence, name: str, reason: FinishReason) -> None:
+        if reason not in ("error", "busy"):
             tokens = sequence.tokens[: sequence.num_computed]
             to_disk = sequence.request.cache_to_disk
             self._residents.sessions.keep(model.offload, name, tokens, sequence.namespace, to_disk=to_disk)

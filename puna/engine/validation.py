@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -29,11 +28,9 @@ def prompt_array(prompt: list[int], vocab_size: int) -> NDArray[np.int32]:
     """Raises InvalidRequest for one that is empty, or has a token that there is not."""
     if not prompt:
         raise InvalidRequest("the prompt is empty")
-    with suppress(OverflowError):  # beyond 32 bits
-        tokens = np.array(prompt, dtype=np.int32)
-        if tokens.view(np.uint32).max() < vocab_size:  # negative ones are large numbers then
-            return tokens
-    raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
+    if min(prompt) < 0 or max(prompt) >= vocab_size:
+        raise InvalidRequest(f"the prompt has a token outside of the vocabulary of {vocab_size}")
+    return np.array(prompt, dtype=np.int32)
 
 
 def check_request(request: Request, info: ModelInfo) -> None:

@@ -53,6 +53,7 @@ class CpuModel:
         self.info = info
         self._program: Program | None = program
         self._threads = threads
+        self._nothing_drawn = sample_batch(threads, np.zeros((0, 1), np.float32), [])
 
     def reserve(self, reservation: KvReservation) -> tuple[BlockMemory, ...]:
         assert self._program is not None, "reserve after close"
@@ -76,12 +77,14 @@ class CpuModel:
     def step(self, batch: Batch, kv: Sequence[BlockMemory], samplers: Sequence[Sampler]) -> StepResult:
         assert self._program is not None, "step after close"
         logits, hidden = self._run(batch, kv)
-        result = sample_batch(
-            self._threads, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks
-        )
+        num_rows, num_hidden = len(batch.rows), 0 if batch.hidden is None else len(batch.hidden)
+        result = self._nothing_drawn
+        if num_rows:
+            result = sample_batch(
+                self._threads, logits, samplers, batch.drafts, batch.draft_starts, masks=batch.masks
+            )
         if batch.drafts is not None and self.info.state_bytes:
             self._program.replay(self._threads, _arenas(kv)[-1], result.starts)
-        num_rows, num_hidden = len(batch.rows), 0 if batch.hidden is None else len(batch.hidden)
         wanted = hidden[num_rows : num_rows + num_hidden]
         if not batch.heads:
             return StepResult(result, wanted)

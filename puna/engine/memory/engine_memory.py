@@ -105,6 +105,8 @@ class EngineMemory:
         """A text of so many tokens is about to be computed by an encoder that is awake. Raises
         ModelDoesNotFit.
         """
+        if num_tokens <= self._settings.most_text_tokens:  # counted since the model is awake
+            return
         more = self._text_bytes(model, num_tokens) - model.text_bytes
         if more <= 0:
             return

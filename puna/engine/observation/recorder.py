@@ -175,13 +175,15 @@ class RequestRecord:
         self._metrics.num_shifts += 1
         self._event("shifted", self.now_ns(), num_discarded)
 
-    def finished(self, reason: FinishReason) -> None:
+    def finished(self, reason: FinishReason) -> int:
+        """Returns now."""
         now_ns = self.now_ns()
         metrics = self._metrics
         metrics.finished[reason] = metrics.finished.get(reason, 0) + 1
         metrics.request_s.observe((now_ns - self.submitted_ns) * 1e-9)
         event = RequestEvent(now_ns, "finished", self.request_id, self.model_id, self.num_drawn, reason)
         self._ring.add_event(event)
+        return now_ns
 
     def _event(self, kind: EventKind, at_ns: int, num_tokens: int) -> None:
         self._ring.add_event(RequestEvent(at_ns, kind, self.request_id, self.model_id, num_tokens))

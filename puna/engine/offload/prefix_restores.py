@@ -154,11 +154,12 @@ class PrefixRestores:
         """Forgets a sequence, if it waits. Gives up restores for which no sequence waits."""
         if sequence in self.ready:
             self.ready.remove(sequence)
-        restore = next((r for r in self._restores if sequence in r.waiting), None)
-        if restore is not None:
-            restore.waiting.remove(sequence)
-            if not restore.waiting:
-                restore.give_up()
+        for restore in self._restores:
+            if sequence in restore.waiting:
+                restore.waiting.remove(sequence)
+                if not restore.waiting:
+                    restore.give_up()
+                break
 
     def num_waiting(self, model_id: str) -> int:
         waiting = [sequence for restore in self._restores for sequence in restore.waiting]

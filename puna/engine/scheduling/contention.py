@@ -47,7 +47,8 @@ class Contention:
         """A step begins: the needs of running sequences have changed."""
         self._demands.clear()
         self._most.clear()
-        self._shortages = {model: short for model, short in self._shortages.items() if model.waiting}
+        if self._shortages:
+            self._shortages = {model: short for model, short in self._shortages.items() if model.waiting}
 
     def started(self, model: Model, sequence: Sequence) -> None:
         """The sequence now runs."""

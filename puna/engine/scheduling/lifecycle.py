@@ -59,7 +59,7 @@ class Lifecycle:
 
     def is_behind_looking(self, sequence: Sequence) -> bool:
         """Whether an earlier one is looked for on disk."""
-        return any(other.order < sequence.order for other in self.looking)
+        return bool(self.looking) and any(other.order < sequence.order for other in self.looking)
 
     def start(self, model: Model, sequence: Sequence) -> None:
         """It runs from now on."""

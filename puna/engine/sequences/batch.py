@@ -104,8 +104,12 @@ def _hidden_rows(hidden: Items[range], starts: NDArray[np.int32]) -> NDArray[np.
 
 def num_threads(sequences: Items[Sequence]) -> int | None:
     """The largest limit among them, so that none slows another one down; None: no limit."""
-    limits = [sequence.request.num_threads for sequence in sequences]
-    return max((limit for limit in limits if limit is not None), default=None) if None not in limits else None
+    most = 0
+    for sequence in sequences:
+        if (limit := sequence.request.num_threads) is None:
+            return None
+        most = max(most, limit)
+    return most or None
 
 
 def part_of(s: Slice) -> Part:

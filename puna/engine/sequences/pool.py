@@ -16,7 +16,8 @@ class Pool:
         self._pooling = pooling
         self._num_tokens = num_tokens
         self._num_pooled = 0  # tokens from the first on whose hidden states it has, or does not want
-        self._sum: NDArray[np.float64] | None = None  # of a single one, where no more are wanted
+        self._sum: NDArray[np.float64] | None = None  # for "mean"
+        self._state = b""  # for all else: the one that is wanted
 
     @property
     def num_findable(self) -> int:
@@ -33,16 +34,19 @@ class Pool:
 
     def add(self, end: int, states: NDArray[np.float32]) -> None:
         """Tokens up to `end` are computed; states [n, hidden_size]: of those that were wanted."""
-        for state in states:
+        if self._pooling == "mean":
             if self._sum is None:
-                self._sum = state.astype(np.float64)
-            else:
+                self._sum = np.zeros(states.shape[1])
+            for state in states:
                 self._sum += state
-        is_complete = self._pooling == "cls" and self._sum is not None
+        elif len(states):
+            self._state = states.tobytes()
+        is_complete = self._pooling == "cls" and self._state
         self._num_pooled = self._num_tokens - 1 if is_complete else max(self._num_pooled, end)
 
     def embedding(self) -> bytes:
         """Of the whole prompt: float32 [hidden_size] in the order of this machine."""
+        if self._pooling != "mean":
+            return self._state
         assert self._sum is not None, "a prompt that is not computed"
-        mean = self._sum / self._num_tokens if self._pooling == "mean" else self._sum
-        return mean.astype(np.float32).tobytes()
+        return (self._sum / self._num_tokens).astype(np.float32).tobytes()

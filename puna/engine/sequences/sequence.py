@@ -244,25 +244,24 @@ class Sequence:
 
     def finish(self, reason: FinishReason, error: str | None = None) -> StepOutput:
         """Closes the account."""
-        self.record.finished(reason)
+        now_ns = self.record.finished(reason)
         return StepOutput(
             request_id=self.id,
             finish_reason=reason,
             stop_string=self.text.stop_string,
             error=error,
-            stats=self._stats(),
+            stats=self._stats(now_ns),
         )
 
-    def _stats(self) -> RequestStats:
-        now = self.record.now_ns()
-        started = self.record.started_ns or now
-        first_token = self.record.first_token_ns or now
+    def _stats(self, now_ns: int) -> RequestStats:
+        started_ns = self.record.started_ns or now_ns
+        first_token_ns = self.record.first_token_ns or now_ns
         return RequestStats(
             prompt_tokens=self.num_prompt,
             cached_tokens=self.num_cached,
-            prompt_ns=first_token - started,
+            prompt_ns=first_token_ns - started_ns,
             generated_tokens=self.record.num_drawn,
-            generation_ns=now - first_token,
+            generation_ns=now_ns - first_token_ns,
             drafted_tokens=self._num_drafted,
             accepted_tokens=self._num_accepted,
         )

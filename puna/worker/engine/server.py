@@ -156,11 +156,24 @@ class EngineServer:
         trim_s = None if self._trim_s is None else max(self._trim_s - time.monotonic(), 0)
         waits_s = [wait_s for wait_s in (*others_s, trim_s) if wait_s is not None]
         try:
-            return self._inbox.get(timeout=min(waits_s, default=None))
+            return self._next_message(min(waits_s, default=None))
         except queue.Empty:
             if trim_s is not None and trim_s <= min(waits_s):
                 self._trim_s = time.monotonic() if self._engine.trim() else None
             return None
+
+    def _next_message(self, wait_s: float | None) -> _Message:
+        """The next that gives something to do. A Hold does not while nobody waits for memory: it is handled
+        here. Raises queue.Empty after so many seconds.
+        """
+        end_s = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            message = self._inbox.get(timeout=wait_s)
+            is_hold = isinstance(message, Asked) and isinstance(message.message, Hold)
+            if not is_hold or self._engine.has_work:
+                return message
+            self._handle(message)
+            wait_s = None if end_s is None else max(end_s - time.monotonic(), 0)
 
     def _handle(self, message: _Message) -> None:
         match message:
