@@ -1,4 +1,9 @@
-"""How long a server takes for one text, as its client's socket sees it."""
+"""How long a server takes for one text, as its client's socket sees it.
+
+One text after the other, in runs of some for each server in turn. Behind its last answer a server's threads
+may spin for milliseconds, as llama.cpp's do: the next server is asked when they sleep, or it would be
+measured beside them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,9 @@ import httpx
 from benchmarks.retrieval.turn import Endpoint
 
 _WARM_UP = 20
+_RUN = 20
+"""Texts."""
+_PAUSE_S = 0.1
 _TIMEOUT_S = 60.0
 
 
@@ -43,14 +51,18 @@ class _Connection:
 
 
 def median_seconds(endpoints: Sequence[Endpoint], texts: Sequence[str]) -> list[float]:
-    """Of each server, asked in turns: what else the machine does meanwhile hits all of them alike."""
+    """Of each server."""
     connections = [_Connection(endpoint) for endpoint in endpoints]
+    times: list[list[float]] = [[] for _ in endpoints]
     try:
-        for text in texts[:_WARM_UP]:
-            for connection in connections:
+        for connection in connections:
+            for text in texts[:_WARM_UP]:
                 connection.seconds(text)
-        rounds = [[connection.seconds(text) for connection in connections] for text in texts]
-        return [median(times) for times in zip(*rounds, strict=True)]
+        for start in range(0, len(texts), _RUN):
+            for connection, its in zip(connections, times, strict=True):
+                time.sleep(_PAUSE_S)
+                its += [connection.seconds(text) for text in texts[start : start + _RUN]]
     finally:
         for connection in connections:
             connection.close()
+    return [median(its) for its in times]

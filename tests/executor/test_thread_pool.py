@@ -63,6 +63,28 @@ def test_threads_beyond_the_limit_sleep_on(runner: Runner) -> None:
     assert workers.keys() >= {f"puna-worker-{i}" for i in range(1, 6)}
 
 
+@pytest.mark.parametrize("num_allowed", [1, 2])
+def test_threads_that_move_are_not_bound(runner: Runner, num_allowed: int) -> None:
+    """All of them are where the caller is, more of them than there are processors."""
+    whole = os.sched_getaffinity(0)
+    allowed = set(sorted(whole)[:num_allowed])
+    runner = Runner(runner.program, num_threads=3)
+    expected = runner.run([Chunk([1, 2, 3], [0])])
+    tasks = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    workers = [task for task in tasks if Path(f"/proc/self/task/{task}/comm").read_text()[:4] == "puna"]
+    try:
+        for task in (0, *workers):
+            os.sched_setaffinity(task, {min(allowed)})
+        for task in (0, *workers):
+            os.sched_setaffinity(task, allowed)
+        for _ in range(20):
+            np.testing.assert_array_equal(runner.run([Chunk([1, 2, 3], [0])]), expected)
+        assert [os.sched_getaffinity(task) for task in workers] == [allowed] * len(workers)
+    finally:
+        for task in (0, *workers):
+            os.sched_setaffinity(task, whole)
+
+
 def test_others_see_what_the_threads_are_at(runner: Runner) -> None:
     runner = Runner(runner.program, num_threads=3)
     before = runner.pool.activity()

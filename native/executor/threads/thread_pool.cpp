@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "executor/threads/placement.h"
 #include "executor/threads/spin_wait.h"
 
 namespace puna {
@@ -41,6 +42,7 @@ struct ThreadPool::Impl {
       : num_threads(count),
         owner(getpid()),
         activity(count),
+        placement(count),
         calls(std::make_unique<Calls[]>(static_cast<size_t>(count))) {}
 
   void start();
@@ -52,6 +54,7 @@ struct ThreadPool::Impl {
   const int num_threads;
   const pid_t owner;  // threads do not survive fork(): a child must neither use nor join them
   ThreadActivity activity;
+  Placement placement;
   std::vector<std::thread> workers;
   std::mutex one_run;
   bool closed = false;
@@ -88,6 +91,7 @@ void ThreadPool::Impl::work(int thread) {
   for (uint32_t seen = 0;; ++seen) {
     wait_while_equal(calls[static_cast<size_t>(thread)].count, seen, kAwakeBetweenSteps, activity);
     if (body == nullptr) return;
+    placement.begin(thread);
     run_body(thread);
     if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
   }
@@ -143,6 +147,7 @@ void ThreadPool::run(int count, const std::function<void(int)>& body) {
   const std::lock_guard<std::mutex> lock(impl_->one_run);
   if (impl_->closed) throw Error("the thread pool is closed");
   impl_->activity.begin(0);
+  impl_->placement.begin(0);
   impl_->body = &body;
   impl_->unfinished.store(static_cast<uint32_t>(count) - 1, std::memory_order_relaxed);
   impl_->call_workers(count);

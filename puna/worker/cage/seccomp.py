@@ -15,7 +15,7 @@ from puna.worker.cage.syscalls import (
     CONNECTING,
     CONTROLLING,
     LISTENING,
-    OF_FIXED_CODE,
+    OF_OURS,
     PROGRAM,
     READ_ONLY,
     READING,
@@ -63,7 +63,7 @@ def _program(rules: CageRules, machine: Machine, pid: int) -> bytes:
         required |= READ_ONLY
     if rules.executable:
         allowed |= PROGRAM
-        required = {name: needed for name, needed in required.items() if name not in OF_FIXED_CODE}
+        required = {name: needed for name, needed in required.items() if name not in OF_OURS}
     if rules.controls_devices:
         required |= CONTROLLING
     if rules.connects:

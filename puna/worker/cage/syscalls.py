@@ -69,6 +69,7 @@ ALWAYS: Table = {
     "rseq": (334, 293),
     "sched_yield": (24, 124),
     "sched_getaffinity": (204, 123),
+    "sched_setaffinity": (203, 122),
     "getcpu": (309, 168),
     "gettid": (186, 178),
     "exit": (60, 93),
@@ -203,7 +204,6 @@ PROGRAM: Table = {
     "eventfd2": (290, 19),
     "dup2": (33, None),
     "dup3": (292, 24),
-    "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
     "sched_getscheduler": (145, 120),
     "sched_getparam": (143, 121),
@@ -258,7 +258,7 @@ READ_ONLY = {
 
 CONTROLLING = {"ioctl": (Condition(1, _ALL_BITS, _IOCTLS, or_masked=(_IOCTL_KIND, _GPU_KINDS)),)}
 
-OF_FIXED_CODE = ("mmap", "mprotect")
+OF_OURS = ("mmap", "mprotect", "sched_setaffinity")
 """Whose conditions another program need not meet."""
 
 
@@ -268,6 +268,7 @@ def conditions(pid: int) -> dict[str, tuple[Condition, ...]]:
         "mmap": (Condition(2, _PROT_EXEC, (0,)),),
         "mprotect": (Condition(2, _PROT_EXEC, (0,)),),
         "clone": (Condition(0, _CLONE_THREAD | _NEW_NAMESPACES, (_CLONE_THREAD,)),),
+        "sched_setaffinity": (Condition(0, _ALL_BITS, (0,)),),  # of the thread that asks
         "tgkill": (Condition(0, _ALL_BITS, (pid,)),),  # raise() and abort()
         "socket": _UNIX_CONNECTED,
         "socketpair": _UNIX_CONNECTED,

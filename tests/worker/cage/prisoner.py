@@ -195,6 +195,7 @@ def features(given: Given) -> dict[str, Callable[[], object]]:
             "own signal": own_signal,
             "limits": limits,
         },
+        "own processors": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
         **{"time": time.localtime, "random": lambda: os.urandom(8)},
     }
     if not given["readable"]:
