@@ -85,7 +85,9 @@ def router(files: Mapping[str, BenchFile], threads: int, peer: Peer, max_models:
             *("--models-preset", str(path), "--models-max", str(max_models)),
         ]
         with running(command, f"http://127.0.0.1:{port}", "/health") as server:
-            yield Servers({role: Endpoint(server.http, role) for role in files}, [server.pid])
+            # It may drop a request to a model that it exchanges for another one.
+            stack = {role: Endpoint(server.http, role, asks_again=True) for role in files}
+            yield Servers(stack, [server.pid])
 
 
 @dataclass(frozen=True)

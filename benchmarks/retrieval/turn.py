@@ -38,10 +38,18 @@ class Endpoint:
 
     http: httpx.Client
     model: str
+    asks_again: bool = False
+    """Once, where the server closes the connection instead of answering."""
 
     def post(self, path: str, **body: object) -> Any:
         """The reply's JSON. Raises RuntimeError, httpx.HTTPError."""
-        reply = self.http.post(path, json={"model": self.model, **body})
+        request = {"model": self.model, **body}
+        try:
+            reply = self.http.post(path, json=request)
+        except httpx.RemoteProtocolError:
+            if not self.asks_again:
+                raise
+            reply = self.http.post(path, json=request)
         if reply.is_error:
             raise RuntimeError(f"{path} of {self.model}: {reply.text[:200]}")
         return reply.json()
