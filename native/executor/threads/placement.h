@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 
 #if defined(__linux__)
@@ -21,33 +22,45 @@ class Placement {
 
   // The calling thread begins a run: it goes elsewhere if one with a lower number is on its processor, and
   // another processor is free of this pool's threads. It is not bound to that.
-  void begin(int thread) {
+  void begin([[maybe_unused]] int thread) {
 #if defined(__linux__)
+    Slot& own = slot(thread);
     const int cpu = sched_getcpu();
-    slot(thread).store(cpu, std::memory_order_relaxed);
+    own.cpu.store(cpu, std::memory_order_relaxed);
     for (int t = 0; t < thread; ++t)
-      if (slot(t).load(std::memory_order_relaxed) == cpu) return leave(thread);
+      if (slot(t).cpu.load(std::memory_order_relaxed) == cpu) return leave(own);
 #endif
   }
 
  private:
-  // On a cache line of its own: written by one thread. -1: it has not run yet.
+  using Clock = std::chrono::steady_clock;
+
+  // A processor that takes so long to begin has other work: a thread would wait for it in the middle of each
+  // step. So it stays where it is for a while, with half of a processor.
+  static constexpr std::chrono::microseconds kBusy{300};
+  static constexpr std::chrono::seconds kStay{1};
+
+  // On a cache line of its own: written by one thread.
   struct alignas(64) Slot {
-    std::atomic<int> cpu{-1};
+    std::atomic<int> cpu{-1};  // -1: it has not run yet
+    Clock::time_point stays_until{};
   };
 
-  std::atomic<int>& slot(int thread) const { return slots_[static_cast<size_t>(thread)].cpu; }
+  Slot& slot(int thread) const { return slots_[static_cast<size_t>(thread)]; }
 
 #if defined(__linux__)
-  // Stays where that is not allowed, or there are more processors than a cpu_set_t knows.
-  void leave(int thread) {
+  // Where that is not allowed, or there are more processors than a cpu_set_t knows, nothing happens.
+  void leave(Slot& own) {
+    const Clock::time_point start = Clock::now();
     cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    if (start < own.stays_until || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
     cpu_set_t free = allowed;
     for (int t = 0; t < num_threads_; ++t)
-      if (const int cpu = slot(t).load(std::memory_order_relaxed); cpu >= 0) CPU_CLR(cpu, &free);
+      if (const int cpu = slot(t).cpu.load(std::memory_order_relaxed); cpu >= 0) CPU_CLR(cpu, &free);
     if (CPU_COUNT(&free) == 0 || sched_setaffinity(0, sizeof(free), &free) != 0) return;
-    slot(thread).store(sched_getcpu(), std::memory_order_relaxed);
+    const Clock::time_point end = Clock::now();
+    if (end - start > kBusy) own.stays_until = end + kStay;
+    own.cpu.store(sched_getcpu(), std::memory_order_relaxed);
     sched_setaffinity(0, sizeof(allowed), &allowed);
   }
 #endif
