@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "bindings/bindings.h"
-#include "executor/builder.h"
 #include "executor/cpu.h"
 #include "executor/move_kv.h"
 #include "executor/prediction.h"
-#include "executor/program.h"
+#include "executor/program/builder.h"
+#include "executor/program/program.h"
 #include "executor/step_control.h"
 #include "executor/threads/thread_activity.h"
 #include "executor/threads/thread_pool.h"

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "executor/check.h"
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "executor/batch.h"
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "executor/adapters/adapted_rows.h"
-#include "executor/program.h"
+#include "executor/program/program.h"
 #include "executor/recurrence.h"
 #include "executor/step_control.h"
 #include "executor/threads/thread_activity.h"

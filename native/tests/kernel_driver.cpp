@@ -27,8 +27,8 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "executor/builder.h"
 #include "executor/move_kv.h"
+#include "executor/program/builder.h"
 #include "executor/threads/thread_pool.h"
 #include "gguf/gguf_file.h"
 #include "kv/memory/arena.h"

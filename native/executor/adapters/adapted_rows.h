@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "executor/adapters/adapter.h"
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

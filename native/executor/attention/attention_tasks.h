@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "executor/builder.h"
+#include "executor/program/builder.h"
 
 namespace puna {
 

@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "executor/op_call.h"
-#include "executor/program.h"
+#include "executor/program/op_call.h"
+#include "executor/program/program.h"
 
 namespace puna {
 

@@ -1,4 +1,4 @@
-#include "executor/program.h"
+#include "executor/program/program.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "executor/op_call.h"
+#include "executor/program/op_call.h"
 
 #include <cmath>
 

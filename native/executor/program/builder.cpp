@@ -1,4 +1,4 @@
-#include "executor/builder.h"
+#include "executor/program/builder.h"
 
 #include <algorithm>
 #include <set>

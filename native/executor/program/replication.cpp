@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "executor/builder.h"
+#include "executor/program/builder.h"
 
 namespace puna {
 namespace {

@@ -1,7 +1,7 @@
 // Which activations share memory.
 #include <algorithm>
 
-#include "executor/builder.h"
+#include "executor/program/builder.h"
 
 namespace puna {
 namespace {
