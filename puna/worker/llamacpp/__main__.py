@@ -17,8 +17,8 @@ def main() -> int:
     from puna.worker.cage import enter
     from puna.worker.calls import CallServer
     from puna.worker.engine.messages import Ready
+    from puna.worker.llamacpp.client.http import ServerClient
     from puna.worker.llamacpp.hosted import HostedServer
-    from puna.worker.llamacpp.http import ServerClient
     from puna.worker.llamacpp.messages import CROSSING, StartServer, ToServerWorker
     from puna.worker.llamacpp.rules import WORKER_RULES
     from puna.worker.llamacpp.server import LlamaServer

@@ -15,8 +15,8 @@ from puna.backends.base import ModelLoadError
 from puna.worker.call_client import CallClient, WorkerDied
 from puna.worker.calls import CallFailed, Channel, open_channel
 from puna.worker.launch import child_environment, python_command
-from puna.worker.llamacpp.connector import Connector
-from puna.worker.llamacpp.http import ServerClient
+from puna.worker.llamacpp.client.connector import Connector
+from puna.worker.llamacpp.client.http import ServerClient
 from puna.worker.llamacpp.messages import CROSSING, PROGRAM_VARIABLE, Launch, ServerSettings
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import msgspec
 from puna.backends.base import CannotSee, ModelLoadError
 from puna.gguf import GgufError, GgufFile
 from puna.gguf.projector_file import must_be_written, write_projector
-from puna.worker.llamacpp.http import ServerClient
+from puna.worker.llamacpp.client.http import ServerClient
 
 
 class _Properties(msgspec.Struct, frozen=True):

@@ -26,12 +26,12 @@ from puna.worker.engine.messages import (
     Submit,
     Unload,
 )
+from puna.worker.llamacpp.client.http import ServerError
+from puna.worker.llamacpp.client.replies import ServedModel
 from puna.worker.llamacpp.hosted import HostedServer
-from puna.worker.llamacpp.http import ServerError
 from puna.worker.llamacpp.messages import Launch, ServerSettings
 from puna.worker.llamacpp.model_file import ModelFile, file_for_server, read_model_file
 from puna.worker.llamacpp.projector import media_marker, projector_file
-from puna.worker.llamacpp.replies import ServedModel
 
 log = logging.getLogger(__name__)
 

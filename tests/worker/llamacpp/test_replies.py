@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from puna.engine.request import Request, SamplingParams, StepOutput
-from puna.worker.llamacpp.http import ServerClient
-from puna.worker.llamacpp.replies import ServedModel
+from puna.worker.llamacpp.client.http import ServerClient
+from puna.worker.llamacpp.client.replies import ServedModel
 from tests.worker.llamacpp.fake_server import FakeServer, last, token
 
 pytestmark = pytest.mark.unit

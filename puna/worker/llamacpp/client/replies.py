@@ -11,8 +11,8 @@ from contextlib import aclosing
 import msgspec
 
 from puna.engine.request import Request, RequestStats, StepOutput
-from puna.worker.llamacpp.completions import Reply, completion, with_images
-from puna.worker.llamacpp.http import ServerClient, ServerError
+from puna.worker.llamacpp.client.completions import Reply, completion, with_images
+from puna.worker.llamacpp.client.http import ServerClient, ServerError
 
 log = logging.getLogger(__name__)
 

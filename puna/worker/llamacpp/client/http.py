@@ -12,7 +12,7 @@ from typing import Any
 import httpcore
 import msgspec
 
-from puna.worker.llamacpp.completions import Chunk, Failure
+from puna.worker.llamacpp.client.completions import Chunk, Failure
 
 _DATA = b"data: "
 _ERROR = b"error: "
