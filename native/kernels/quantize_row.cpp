@@ -1,5 +1,5 @@
-#include "kernels/activation_block.h"
 #include "kernels/functions.h"
+#include "kernels/products/activation_block.h"
 #include "simd/simd.h"
 
 namespace puna::PUNA_ISA {

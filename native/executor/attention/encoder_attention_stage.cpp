@@ -3,7 +3,7 @@
 
 #include "executor/attention/encoder_tasks.h"
 #include "executor/step.h"
-#include "kernels/encoder_tiles.h"
+#include "kernels/attention/encoder_tiles.h"
 
 namespace puna {
 namespace {

@@ -1,6 +1,6 @@
 // Between float32 and the two types of 16 bits, as ggml does: nearest, ties to even; NaN becomes a quiet one.
-#include "kernels/float_rows.h"
 #include "kernels/functions.h"
+#include "kernels/products/float_rows.h"
 #include "kernels/quantizers/quantizers.h"
 
 namespace puna::PUNA_ISA {

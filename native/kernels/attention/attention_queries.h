@@ -1,7 +1,7 @@
 // Queries in the order in which they meet the keys. Part of attention.cpp.
 #pragma once
 
-#include "kernels/attention_rows.h"
+#include "kernels/attention/attention_rows.h"
 #include "kernels/quantize_group.h"
 
 namespace puna::PUNA_ISA {

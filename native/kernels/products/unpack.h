@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/weight_block.h"
+#include "kernels/products/weight_block.h"
 #include "quants/types.h"
 
 namespace puna::PUNA_ISA {

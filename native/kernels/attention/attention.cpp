@@ -8,10 +8,10 @@
 // Such positions were written by the same sequence, now or before, so that zero times them is zero. So a
 // token's output is bit for bit the same alone, in a chunk of a prompt, beside other sequences, or split over
 // threads.
-#include "kernels/attention_latents.h"
-#include "kernels/attention_queries.h"
-#include "kernels/attention_rows.h"
-#include "kernels/attention_softmax.h"
+#include "kernels/attention/attention_latents.h"
+#include "kernels/attention/attention_queries.h"
+#include "kernels/attention/attention_rows.h"
+#include "kernels/attention/attention_softmax.h"
 #include "kernels/functions.h"
 
 namespace puna::PUNA_ISA {

@@ -1,6 +1,6 @@
 // Attention of a whole text to itself: one head, some of its queries. Keys are brought into lanes first; then
 // all scores of a few queries are there before their softmax, so that sums run over keys in order.
-#include "kernels/encoder_tiles.h"
+#include "kernels/attention/encoder_tiles.h"
 #include "kernels/functions.h"
 #include "simd/columns.h"
 #include "simd/tile_sizes.h"

@@ -2,7 +2,7 @@
 // of the ggml project.
 #pragma once
 
-#include "kernels/unpack_k.h"
+#include "kernels/products/unpack_k.h"
 #include "quants/codebooks.h"
 #include "simd/look_up_words.h"
 

@@ -1,5 +1,5 @@
-#include "kernels/float_rows.h"
 #include "kernels/functions.h"
+#include "kernels/products/float_rows.h"
 
 namespace puna::PUNA_ISA {
 namespace {

@@ -1,10 +1,10 @@
 #include <bit>
 
-#include "kernels/activation_block.h"
 #include "kernels/functions.h"
-#include "kernels/matmul_tiles.h"
-#include "kernels/unpack_codebook.h"
-#include "kernels/unpack_few_bits.h"
+#include "kernels/products/activation_block.h"
+#include "kernels/products/matmul_tiles.h"
+#include "kernels/products/unpack_codebook.h"
+#include "kernels/products/unpack_few_bits.h"
 
 namespace puna::PUNA_ISA {
 namespace {

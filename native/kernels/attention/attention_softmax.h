@@ -1,8 +1,8 @@
 // Scores of a set of rows against a group, and the weights they become. Part of attention.cpp.
 #pragma once
 
-#include "kernels/attention_keys.h"
-#include "kernels/attention_values.h"
+#include "kernels/attention/attention_keys.h"
+#include "kernels/attention/attention_values.h"
 
 namespace puna::PUNA_ISA {
 namespace {

@@ -2,7 +2,7 @@
 // for all rows of a task, which for a latent are those of all heads. Part of attention.cpp.
 #pragma once
 
-#include "kernels/attention_keys.h"
+#include "kernels/attention/attention_keys.h"
 
 namespace puna::PUNA_ISA {
 namespace {

@@ -8,9 +8,9 @@
 // (TileFormat), so these loops are compiled once.
 #pragma once
 
-#include "kernels/activation_block.h"
 #include "kernels/kernels.h"
-#include "kernels/weight_block.h"
+#include "kernels/products/activation_block.h"
+#include "kernels/products/weight_block.h"
 #include "simd/tile_sizes.h"
 
 namespace puna::PUNA_ISA {

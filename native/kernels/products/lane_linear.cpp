@@ -1,7 +1,7 @@
 // Products with a matrix of few rows or few columns, whose lanes are rows of it: no sum over lanes is needed,
 // and next to no work for each row.
-#include "kernels/float_rows.h"
 #include "kernels/functions.h"
+#include "kernels/products/float_rows.h"
 
 namespace puna::PUNA_ISA {
 namespace {

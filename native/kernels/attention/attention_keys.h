@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "kernels/attention_rows.h"
+#include "kernels/attention/attention_rows.h"
 #include "kernels/quantize_group.h"
 
 namespace puna::PUNA_ISA {

@@ -3,8 +3,8 @@
 // An output's sum runs over the positions in order, in one chain.
 #pragma once
 
-#include "kernels/attention_keys.h"
-#include "kernels/attention_rows.h"
+#include "kernels/attention/attention_keys.h"
+#include "kernels/attention/attention_rows.h"
 
 namespace puna::PUNA_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // Formats with blocks of 256 values, to 8 blocks of 32; see unpack.h.
 #pragma once
 
-#include "kernels/unpack.h"
+#include "kernels/products/unpack.h"
 
 namespace puna::PUNA_ISA {
 
