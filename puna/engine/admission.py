@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from puna._native import TextStream
 from puna.backends.base import ModelInfo
+from puna.engine.memory.ladder import Ladder
 from puna.engine.model import Model
 from puna.engine.observation.recorder import RequestRecord
 from puna.engine.offload.session_status import NEEDS_PREFIX_TREE
@@ -34,9 +35,9 @@ def new_sequence(
     order: Order,
     namespace: str,
     record: Callable[[], RequestRecord],
-    more_bytes: int,
+    ladder: Ladder,
 ) -> Sequence:
-    """Both models are awake. more_bytes: of KV memory that idle models and other engines could give up.
+    """Both models are awake. ladder: what idle models and other engines could give up.
 
     Raises InvalidRequest; NativeError for sampling parameters that make no sense.
     """
@@ -55,7 +56,7 @@ def new_sequence(
         request = _ending_with_grammar(request, model.grammars.end_tokens if model.grammars else ())
     if draft_model is not None:
         check_draft_model(draft_model.device.info, info)
-    context_length, num_windows = _context(request, info, model.kv, more_bytes)
+    context_length, num_windows = _context(request, info, model.kv, ladder)
     sampler = None
     if request.pooling is None:
         sampler = new_sampler(request.sampling)
@@ -86,7 +87,7 @@ def _ending_with_grammar(request: Request, end_tokens: Iterable[int]) -> Request
     return replace(request, stop_tokens=sorted({*request.stop_tokens, *end_tokens}))
 
 
-def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) -> tuple[int, int | None]:
+def _context(request: Request, info: ModelInfo, kv: ModelKv, ladder: Ladder) -> tuple[int, int | None]:
     """Tokens that the request's sequence may have, and of how many tokens' windows it may hold all blocks at
     once; None: of all tokens'.
 
@@ -100,6 +101,7 @@ def _context(request: Request, info: ModelInfo, kv: ModelKv, more_bytes: int) ->
     if not kv.groups:
         return length, 1
     # Leases end. Until then, an error says more than an answer from a context that was cut to what they left.
+    more_bytes = ladder.more_bytes
     most_bytes = kv.most_bytes_without_leases + more_bytes
     num_windows = _num_windows(request, info, length)
     while kv.bytes_for(length, num_windows) > most_bytes:

@@ -222,7 +222,7 @@ class Requests:
             order,
             self._namespaces.of(request.cache_salt, request.adapter),
             lambda: self._recorder.submitted(request.id, request.model_id, len(request.prompt)),
-            self._residents.memory.ladder.more_bytes,
+            self._residents.memory.ladder,
         )
 
     def _draft_model(self, request: Request) -> Model | None:

@@ -86,10 +86,11 @@ class Residents:
         nothing of their KV is in use.
         """
         for model in self._models.values():
-            if model.is_awake and model.kv.is_too_coarse and not (model.running or model.offload.restores):
-                model.policy.empty_idle()
-                if model.kv.used_bytes == 0:
-                    self._refit(model)
+            if model.running or not model.is_awake or model.offload.restores or not model.kv.is_too_coarse:
+                continue
+            model.policy.empty_idle()
+            if model.kv.used_bytes == 0:
+                self._refit(model)
 
     def _refit(self, model: Model) -> None:
         budget, old = self.memory.budget, model.kv

@@ -29,30 +29,30 @@ def add_drafts(slices: Items[Slice], costs: StepCosts, *, has_states: bool) -> N
         return
     num_tokens = sum(s.num_tokens for s in slices)
     room = MOST_REPLAYED if has_states else MAX_DRAFT * len(decoding)
-    _draft_forced(decoding, num_tokens, costs, room)
-    num_forced = sum(len(s.drafts) for s in decoding)
+    num_forced = _draft_forced(decoding, num_tokens, costs, room)
     _draft_from_text(decoding, num_tokens + num_forced, costs, room - num_forced)
-    sources = [s.sequence.drafts for s in decoding]
-    for drafter in dict.fromkeys(source.drafter for source in sources if source is not None):
+    for drafter in {source.drafter: None for s in decoding if (source := s.sequence.drafts) is not None}:
         num_drafts = sum(len(s.drafts) for s in decoding)
         _draft_with(decoding, num_tokens + num_drafts, costs, drafter, room - num_drafts)
 
 
-def _draft_forced(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:
+def _draft_forced(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> int:
     """What grammars leave no choice about: these drafts are right, unless a token is left out. Requests that
-    want no drafts have them all the same: nothing is guessed. room: for so many drafts.
+    want no drafts have them all the same: nothing is guessed. room: for so many drafts. Returns how many.
     """
     held = [(s, s.sequence.grammar) for s in decoding if s.sequence.grammar is not None]
     if not held:
-        return
+        return 0
     forced = [grammar.forced()[: _limit(s.sequence, MAX_DRAFT)] for s, grammar in held]
     if not any(forced):
-        return
+        return 0
+    left = room
     counts = plan_drafts([[1.0] * len(tokens) for tokens in forced], num_tokens, len(decoding), costs)
     for (s, _), tokens, count in zip(held, forced, counts, strict=True):
-        if drafts := tokens[: min(count, room)]:
+        if drafts := tokens[: min(count, left)]:
             _add(s, drafts)
-            room -= len(s.drafts)
+            left -= len(s.drafts)
+    return room - left
 
 
 def _draft_from_text(decoding: Items[Slice], num_tokens: int, costs: StepCosts, room: int) -> None:

@@ -97,9 +97,11 @@ class StepRunner:
         text = "no token can be drawn: "
         failures += [Failure(drawing[i].sequence, text + error) for i, error in samples.errors.items()]
         _count(model, slices, samples, failures)
-        failed = {failure.sequence for failure in failures}
-        advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
-        embedded = [s.sequence for s in slices if s.completes and not s.draws and s.sequence not in failed]
+        if failures:
+            failed = {failure.sequence for failure in failures}
+            advanced = [(s, advance) for s, advance in advanced if s.sequence not in failed]
+            slices = [s for s in slices if s.sequence not in failed]
+        embedded = [s.sequence for s in slices if s.completes and not s.draws]
         return Outcome(advanced, failures, embedded, logprobs)
 
     def _compute(self, step: Step, slices: Items[Slice], parts: Items[Part]) -> StepResult | None:
