@@ -15,19 +15,21 @@ struct Parts {
   __m512i upper, rest;  // 32 bfloat16
 };
 
-inline __m512 widened(__m256i halves) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
-
 inline __m512i rounded(__m512 first, __m512 second) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
+// The 16 of them from `first` on.
+inline __m512 widened(__m512i bfloat16, int first) {
+  alignas(64) uint16_t places[32] = {};
+  for (int i = 0; i < 16; ++i) places[2 * i + 1] = static_cast<uint16_t>(first + i);
+  const __m512i at = _mm512_load_si512(places);
+  return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, at, bfloat16));
+}
+
 inline Parts split(__m512 first, __m512 second) {
   const __m512i upper = rounded(first, second);
-  const __m512 f = _mm512_sub_ps(first, widened(_mm512_castsi512_si256(upper)));
-  const __m512 s = _mm512_sub_ps(second, widened(_mm512_extracti64x4_epi64(upper, 1)));
-  return {upper, rounded(f, s)};
+  return {upper, rounded(_mm512_sub_ps(first, widened(upper, 0)), _mm512_sub_ps(second, widened(upper, 16)))};
 }
 
 inline __mmask16 mask_of(int64_t count) {

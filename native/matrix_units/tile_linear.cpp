@@ -64,8 +64,9 @@ struct alignas(64) Configuration {
   uint8_t rows[16] = {};
 };
 
-// So many tokens in the first run, and in the second.
-void configure(int64_t first, int64_t second) {
+// For so many tokens, 32 or fewer.
+void configure(int64_t tokens) {
+  const int64_t first = std::min(tokens, kTile), second = tokens - first;
   Configuration c;
   const int64_t rows[8] = {first, first, second, second, first, second, kTile, kTile};
   for (int i = 0; i < 8; ++i) {
@@ -79,7 +80,8 @@ void configure(int64_t first, int64_t second) {
 struct Block {
   const uint8_t* x;
   int64_t x_stride, part_bytes;
-  const uint8_t *weights, *second_weights;  // second_weights: nullptr if there are no more than 16 rows
+  uint8_t *weights, *second_weights;  // tiles; second_weights: nullptr if there are no more than 16 rows
+  TileRows* unpacked;                 // [2], of which the tiles are to be made; nullptr: they are there
   bool has_second_tokens;
   int64_t steps;
   int parts;
@@ -100,14 +102,23 @@ struct Block {
     if (b.second_weights != nullptr) _tile_dpbf16ps(3, 5, 7);        \
   }
 
+void unpack(TileRows* rows, int64_t step, uint8_t* first, uint8_t* second) {
+  rows[0].unpack(step, first);
+  if (second != nullptr) rows[1].unpack(step, second);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not see that tiles are loaded
+}
+
+// Weights are unpacked between products, so that the unit works meanwhile.
 void multiply(const Block& b) {
-  const uint8_t *x = b.x, *w = b.weights, *v = b.second_weights;
+  const uint8_t* x = b.x;
+  uint8_t *w = b.weights, *v = b.second_weights;
   const int64_t step_bytes = b.parts * kTileBytes;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (int64_t step = 0; step < b.steps; ++step, x += 2 * kTileCols, w += step_bytes) {
+    if (b.unpacked != nullptr) unpack(b.unpacked, step, w, v);
     if (b.parts == 2) {
       PUNA_MULTIPLY(b.part_bytes, 0)
       PUNA_MULTIPLY(0, kTileBytes)
@@ -150,46 +161,56 @@ void multiply_and_store(const LinearArgs& args, const Block& block, int64_t toke
   store_sums(args, sums, token + kTile, second, row + kTile);
 }
 
-// Tokens [begin, end) by rows [row, row_end), whose tiles are at `weights`.
-void multiply_tokens(const LinearArgs& args, int parts, int64_t begin, int64_t end, int64_t row,
-                     int64_t row_end, const uint8_t* weights) {
-  const int64_t steps = steps_of(args.weight->cols), strip = steps * parts * kTileBytes;
-  for (int64_t r = row; r < row_end; r += kPairRows, weights += 2 * strip)
+// Rows [row, row_end), whose tiles have their place at `tiles`.
+struct RowRun {
+  int64_t row, row_end;
+  uint8_t* tiles;
+  int parts;
+};
+
+// Tokens [begin, end). The first ones of all leave the weights unpacked for others. configured: for so many
+// tokens.
+void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, int64_t end,
+                     int64_t& configured) {
+  const Weight& weight = *args.weight;
+  const int64_t steps = steps_of(weight.cols), strip = steps * run.parts * kTileBytes;
+  uint8_t* tiles = run.tiles;
+  for (int64_t row = run.row; row < run.row_end; row += kPairRows, tiles += 2 * strip) {
+    TileRows rows[2] = {{weight, row, kPairRows}, {weight, row + kTile, kPairRows}};
     for (int64_t token = begin; token < end; token += kPairRows) {
       const int64_t tokens = std::min(end - token, kPairRows);
-      if (tokens < kPairRows) configure(std::min(tokens, kTile), tokens - kTile);
+      if (tokens != configured) configure(configured = tokens);
       multiply_and_store(args,
                          {.x = static_cast<const uint8_t*>(args.x) + token * args.x_stride,
                           .x_stride = args.x_stride,
-                          .part_bytes = row_bytes(args.weight->cols, 1),
-                          .weights = weights,
-                          .second_weights = r + kTile < row_end ? weights + strip : nullptr,
+                          .part_bytes = row_bytes(weight.cols, 1),
+                          .weights = tiles,
+                          .second_weights = row + kTile < run.row_end ? tiles + strip : nullptr,
+                          .unpacked = token == 0 ? rows : nullptr,
                           .has_second_tokens = tokens > kTile,
                           .steps = steps,
-                          .parts = parts},
-                         token, tokens, r);
-      if (tokens < kPairRows) configure(kTile, kTile);
+                          .parts = run.parts},
+                         token, tokens, row);
     }
+  }
 }
 
-// As many rows at a time as fit half of the second-level cache, and as many tokens as fit a quarter.
+// As many tokens at a time as fit a quarter of the second-level cache, and as many rows as fit half of it
+// where these are not all.
 void tile_linear(const LinearArgs& args, uint8_t* scratch) {
   constexpr int64_t kTokenBytes = int64_t{1} << 19;
   const Weight& weight = *args.weight;
   const int parts = tile_parts(weight.type, weight.cols);
   const int64_t strip = steps_of(weight.cols) * parts * kTileBytes;
-  const int64_t most_rows = kTileScratchBytes / strip / 2 * kPairRows;
   const int64_t most_tokens =
       std::max(kTokenBytes / row_bytes(weight.cols, parts) / kPairRows, int64_t{1}) * kPairRows;
-  configure(kTile, kTile);
+  const int64_t most_rows =
+      args.num_tokens <= most_tokens ? kPairRows : kTileScratchBytes / strip / 2 * kPairRows;
+  int64_t configured = 0;
   for (int64_t row = args.row_begin; row < args.row_end; row += most_rows) {
-    const int64_t end = std::min(row + most_rows, args.row_end);
-    for (int64_t r = row; r < end; r += kTile)
-      unpack_rows(weight, r, parts, scratch + (r - row) / kTile * strip);
-    std::atomic_signal_fence(
-        std::memory_order_seq_cst);  // the compiler does not see that tiles are loaded from it
+    const RowRun run = {row, std::min(row + most_rows, args.row_end), scratch, parts};
     for (int64_t token = 0; token < args.num_tokens; token += most_tokens)
-      multiply_tokens(args, parts, token, std::min(token + most_tokens, args.num_tokens), row, end, scratch);
+      multiply_tokens(args, run, token, std::min(token + most_tokens, args.num_tokens), configured);
   }
   _tile_release();
 }
@@ -206,6 +227,7 @@ bool may_use_tiles() {
   __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   const bool has_tiles = (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0;
   return has_tiles && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+         __builtin_cpu_supports("avx512vbmi") != 0 &&
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 

@@ -4,150 +4,180 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "matrix_units/bfloat16_parts.h"
 
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx512vbmi,f16c")
 
 namespace puna {
 namespace {
 
-// The next rows lie behind these, which the processor does not see: it finds 16 rows read at a time.
-class FetchAhead {
- public:
-  FetchAhead(const Weight& weight, int64_t row, int64_t steps)
-      : at_(weight.row(std::min(row + kTile, weight.rows))),
-        end_(weight.row(std::min(row + 2 * kTile, weight.rows))),
-        step_bytes_(kTile * static_cast<int64_t>(weight.row_bytes) / steps + 64) {}
-
-  void step() {
-    for (const uint8_t* until = std::min(at_ + step_bytes_, end_); at_ < until; at_ += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
-  }
-
- private:
-  const uint8_t *at_, *end_;
-  int64_t step_bytes_;
-};
-
-// --- floats: rows become vectors, then words change places ---
-
-Parts load_floats(const Weight& weight, int64_t row, int64_t k) {
-  const uint8_t* p = weight.row(row);
-  const __mmask16 first = mask_of(weight.cols - k), second = mask_of(weight.cols - k - 16);
-  if (weight.type == TensorType::kF32) {
-    const float* w = reinterpret_cast<const float*>(p) + k;
-    return split(_mm512_maskz_loadu_ps(first, w), _mm512_maskz_loadu_ps(second, w + 16));
-  }
-  const uint16_t* w = reinterpret_cast<const uint16_t*>(p) + k;
-  const __m256i low = _mm256_maskz_loadu_epi16(first, w), high = _mm256_maskz_loadu_epi16(second, w + 16);
-  if (weight.type == TensorType::kF16) return split(_mm512_cvtph_ps(low), _mm512_cvtph_ps(high));
-  return {_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), _mm512_setzero_si512()};
+template <typename Vector>
+const Vector* vector_at(const uint8_t* bytes) {
+  return reinterpret_cast<const Vector*>(bytes);
 }
 
-// 16 words of 16 vectors, the other way round.
-void store_transposed(const __m512i (&rows)[16], uint8_t* out) {
-  __m512i a[16], b[16];
-  for (int i = 0; i < 16; i += 2) {
-    a[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4)
-    for (int j = 0; j < 2; ++j) {
-      b[i + 2 * j] = _mm512_unpacklo_epi64(a[i + j], a[i + j + 2]);
-      b[i + 2 * j + 1] = _mm512_unpackhi_epi64(a[i + j], a[i + j + 2]);
-    }
-  for (int i = 0; i < 4; ++i) {  // b[4 g + i] has words i, i + 4, i + 8, i + 12 of rows 4 g to 4 g + 3
-    const __m512i low01 = _mm512_shuffle_i32x4(b[i], b[4 + i], 0x88);
-    const __m512i high01 = _mm512_shuffle_i32x4(b[i], b[4 + i], 0xDD);
-    const __m512i low23 = _mm512_shuffle_i32x4(b[8 + i], b[12 + i], 0x88);
-    const __m512i high23 = _mm512_shuffle_i32x4(b[8 + i], b[12 + i], 0xDD);
-    _mm512_store_si512(out + 64 * i, _mm512_shuffle_i32x4(low01, low23, 0x88));
-    _mm512_store_si512(out + 64 * (i + 4), _mm512_shuffle_i32x4(high01, high23, 0x88));
-    _mm512_store_si512(out + 64 * (i + 8), _mm512_shuffle_i32x4(low01, low23, 0xDD));
-    _mm512_store_si512(out + 64 * (i + 12), _mm512_shuffle_i32x4(high01, high23, 0xDD));
-  }
+// 16 bytes of four rows.
+inline __m512i load_quarters(const uint8_t* const (&rows)[kTile], int first, int apart, int64_t offset) {
+  const auto quarter = [&](int i) {
+    return _mm_loadu_si128(vector_at<__m128i>(rows[first + i * apart] + offset));
+  };
+  __m512i all = _mm512_castsi128_si512(quarter(0));
+  all = _mm512_inserti32x4(all, quarter(1), 1);
+  all = _mm512_inserti32x4(all, quarter(2), 2);
+  return _mm512_inserti32x4(all, quarter(3), 3);
 }
 
-void unpack_floats(const Weight& weight, int64_t row, uint8_t* out) {
-  const int64_t count = std::min(kTile, weight.rows - row);
-  FetchAhead ahead(weight, row, steps_of(weight.cols));
-  for (int64_t k = 0; k < weight.cols; k += kTileCols, out += 2 * kTileBytes) {
-    ahead.step();
-    __m512i upper[16], rest[16];
-    for (int64_t r = 0; r < kTile; ++r) {
-      const Parts loaded = load_floats(weight, row + std::min(r, count - 1), k);
-      upper[r] = loaded.upper, rest[r] = loaded.rest;
+// --- floats: pairs of bfloat16 change places ---
+
+// 8 columns of two rows.
+inline __m512 load_halves(TensorType type, const uint8_t* low, const uint8_t* high) {
+  if (type == TensorType::kF32) {
+    const __m512 first = _mm512_castps256_ps512(_mm256_loadu_ps(reinterpret_cast<const float*>(low)));
+    return _mm512_insertf32x8(first, _mm256_loadu_ps(reinterpret_cast<const float*>(high)), 1);
+  }
+  const __m256i first = _mm256_castsi128_si256(_mm_loadu_si128(vector_at<__m128i>(low)));
+  return _mm512_cvtph_ps(_mm256_inserti128_si256(first, _mm_loadu_si128(vector_at<__m128i>(high)), 1));
+}
+
+// 8 columns of rows i, i + 4, i + 8 and i + 12.
+template <TensorType type>
+Parts load_parts(const uint8_t* const (&rows)[kTile], int i, int64_t offset) {
+  if constexpr (type == TensorType::kBF16) return {load_quarters(rows, i, 4, offset), _mm512_setzero_si512()};
+  return split(load_halves(type, rows[i] + offset, rows[i + 4] + offset),
+               load_halves(type, rows[i + 8] + offset, rows[i + 12] + offset));
+}
+
+// Four pairs of rows i, i + 4, i + 8 and i + 12 are vector i; pair j of 16 rows becomes vector j.
+inline void store_transposed(const __m512i (&rows)[4], uint8_t* out) {
+  const __m512i low01 = _mm512_unpacklo_epi32(rows[0], rows[1]);
+  const __m512i high01 = _mm512_unpackhi_epi32(rows[0], rows[1]);
+  const __m512i low23 = _mm512_unpacklo_epi32(rows[2], rows[3]);
+  const __m512i high23 = _mm512_unpackhi_epi32(rows[2], rows[3]);
+  _mm512_store_si512(out, _mm512_unpacklo_epi64(low01, low23));
+  _mm512_store_si512(out + 64, _mm512_unpackhi_epi64(low01, low23));
+  _mm512_store_si512(out + 128, _mm512_unpacklo_epi64(high01, high23));
+  _mm512_store_si512(out + 192, _mm512_unpackhi_epi64(high01, high23));
+}
+
+template <TensorType type>
+void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t offset, uint8_t* out) {
+  constexpr int64_t kBytes = 8 * (type == TensorType::kF32 ? 4 : 2);
+  for (int64_t k = 0; k < 4; ++k, offset += kBytes, out += 256) {
+    __m512i upper[4], rest[4];
+    for (int i = 0; i < 4; ++i) {
+      const Parts loaded = load_parts<type>(rows, i, offset);
+      upper[i] = loaded.upper, rest[i] = loaded.rest;
     }
     store_transposed(upper, out);
     store_transposed(rest, out + kTileBytes);
   }
 }
 
-// --- Q8_0: pairs of columns change places while they are two bytes, then become vectors ---
+template <TensorType type>
+void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t cols, int64_t step, uint8_t* out) {
+  constexpr int64_t kElement = type == TensorType::kF32 ? 4 : 2;
+  const int64_t offset = step * kTileCols * kElement;
+  const int64_t left = (cols - step * kTileCols) * kElement;
+  if (left >= kTileCols * kElement) return unpack_floats<type>(rows, offset, out);
+  uint8_t last[kTile][kTileCols * kElement] = {};
+  const uint8_t* padded[kTile];
+  for (int64_t r = 0; r < kTile; ++r) {
+    std::memcpy(last[r], rows[r] + offset, static_cast<size_t>(left));
+    padded[r] = last[r];
+  }
+  unpack_floats<type>(padded, 0, out);
+}
+
+// --- Q8_0: bytes change places as they become floats ---
 
 constexpr int64_t kBlockBytes = 34;  // of 32 columns: a float16, and 32 int8
 
-// Vector j: pair j of rows 0 to 7, pair j + 8 of these, pair j of rows 8 to 15, pair j + 8 of these.
-void transpose_pairs(const uint8_t* const (&rows)[kTile], int64_t offset, uint8_t (&pairs)[8][64]) {
-  __m512i a[8], b[8];
-  for (int r = 0; r < 8; ++r) {
-    const auto* low = reinterpret_cast<const __m256i*>(rows[r] + offset);
-    const auto* high = reinterpret_cast<const __m256i*>(rows[r + 8] + offset);
-    a[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(low)), _mm256_loadu_si256(high), 1);
+// Where the bytes of a pair of columns are in 8 rows by 8 columns, of which rows i and i + 4 lie side by
+// side: for each, the second byte of a word.
+inline __m512i places(int pair) {
+  alignas(64) uint8_t places[64] = {};
+  for (int i = 0; i < 16; ++i) {
+    const int row = i / 2;
+    places[4 * i + 1] = static_cast<uint8_t>(row % 4 * 16 + row / 4 * 8 + 2 * pair + i % 2);
   }
-  for (int r = 0; r < 8; r += 2) {
-    b[r] = _mm512_unpacklo_epi16(a[r], a[r + 1]);
-    b[r + 1] = _mm512_unpackhi_epi16(a[r], a[r + 1]);
-  }
-  for (int r = 0; r < 8; r += 4)
-    for (int i = 0; i < 2; ++i) {
-      a[r + 2 * i] = _mm512_unpacklo_epi32(b[r + i], b[r + i + 2]);
-      a[r + 2 * i + 1] = _mm512_unpackhi_epi32(b[r + i], b[r + i + 2]);
-    }
-  for (int i = 0; i < 4; ++i) {
-    _mm512_store_si512(pairs[2 * i], _mm512_unpacklo_epi64(a[i], a[i + 4]));
-    _mm512_store_si512(pairs[2 * i + 1], _mm512_unpackhi_epi64(a[i], a[i + 4]));
-  }
+  return _mm512_load_si512(places);
 }
 
-inline __m512 widened_bytes(const uint8_t* bytes) {
-  const __m128i narrow = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes));
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(narrow));
+struct Scales {
+  __m512 scale, shift;  // of 8 rows, each twice; shift: what the floats are too much
+};
+
+inline Scales gather_scales(const uint8_t* block, const int32_t* offsets) {
+  const __m256i twice = _mm256_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13,  //
+                                         0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
+  const __m256i at = _mm256_load_si256(reinterpret_cast<const __m256i*>(offsets));
+  const __m256i halves = _mm256_i32gather_epi32(reinterpret_cast<const int*>(block), at, 1);
+  const __m512 scale = _mm512_cvtph_ps(_mm256_shuffle_epi8(halves, twice));
+  return {scale, _mm512_mul_ps(scale, _mm512_set1_ps(-(32768.0f + 128.0f)))};
 }
 
-void unpack_q8_0(const Weight& weight, int64_t row, uint8_t* out) {
-  const uint8_t* rows[kTile];
-  alignas(64) int32_t offsets[kTile];  // of rows behind the first
-  for (int64_t r = 0; r < kTile; ++r) {
-    rows[r] = weight.row(std::min(row + r, weight.rows - 1));
-    offsets[r] = static_cast<int32_t>(rows[r] - rows[0]);
-  }
-  const __m512i each_twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-  const __m512i eight = _mm512_set1_epi32(8);
-  FetchAhead ahead(weight, row, steps_of(weight.cols));
-  for (int64_t at = 0; at < steps_of(weight.cols) * kBlockBytes; at += kBlockBytes, out += kTileBytes) {
-    ahead.step();
-    const __m512i halves = _mm512_i32gather_epi32(_mm512_load_si512(offsets), rows[0] + at, 1);
-    const __m512 scales = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(halves));
-    const __m512 low_scales = _mm512_permutexvar_ps(each_twice, scales);
-    const __m512 high_scales = _mm512_permutexvar_ps(_mm512_add_epi32(each_twice, eight), scales);
-    alignas(64) uint8_t pairs[8][64];
-    transpose_pairs(rows, at + 2, pairs);
-    for (int pair = 0; pair < 16; ++pair) {
-      const uint8_t* bytes = pairs[pair % 8] + pair / 8 * 16;
-      const __m512 low = _mm512_mul_ps(widened_bytes(bytes), low_scales);
-      const __m512 high = _mm512_mul_ps(widened_bytes(bytes + 32), high_scales);
-      _mm512_store_si512(out + 64 * pair, rounded(low, high));
-    }
+// A byte x whose sign bit is flipped is x + 128 without sign; as the second byte of a float, it makes of 2^15
+// the float 2^15 + 128 + x. From this to x times the scale is one operation, and exact: scales have 11 bits.
+void unpack_q8_0(const uint8_t* const (&rows)[kTile], const int32_t (&offsets)[kTile], int64_t at,
+                 uint8_t* out) {
+  const __m512i pairs[4] = {places(0), places(1), places(2), places(3)};
+  const __m512i power = _mm512_set1_epi32(0x47000000), signs = _mm512_set1_epi8(-128);
+  const Scales low = gather_scales(rows[0] + at, offsets), high = gather_scales(rows[0] + at, offsets + 8);
+  const auto scaled = [&](__m512i bytes, __m512i pair, const Scales& by) {
+    const __m512i words = _mm512_mask_permutexvar_epi8(power, 0x2222222222222222, pair, bytes);
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(words), by.scale, by.shift);
+  };
+  for (int64_t half = 0; half < 2; ++half) {
+    __m512i quarters[4];
+    for (int i = 0; i < 4; ++i)
+      quarters[i] = _mm512_xor_si512(load_quarters(rows, 4 * i, 1, at + 2 + 16 * half), signs);
+    const __m512i lows[2] = {_mm512_unpacklo_epi64(quarters[0], quarters[1]),
+                             _mm512_unpackhi_epi64(quarters[0], quarters[1])};
+    const __m512i highs[2] = {_mm512_unpacklo_epi64(quarters[2], quarters[3]),
+                              _mm512_unpackhi_epi64(quarters[2], quarters[3])};
+    for (int eight = 0; eight < 2; ++eight)
+      for (int pair = 0; pair < 4; ++pair, out += 64)
+        _mm512_store_si512(
+            out, rounded(scaled(lows[eight], pairs[pair], low), scaled(highs[eight], pairs[pair], high)));
   }
 }
 
 }  // namespace
 
-void unpack_rows(const Weight& weight, int64_t row, int parts, uint8_t* out) {
-  parts == 1 ? unpack_q8_0(weight, row, out) : unpack_floats(weight, row, out);
+TileRows::TileRows(const Weight& weight, int64_t row, int64_t distance)
+    : type_(weight.type),
+      cols_(weight.cols),
+      fetched_bytes_(kTile * static_cast<int64_t>(weight.row_bytes) / steps_of(weight.cols) + 64),
+      fetched_(weight.row(std::min(row + distance, weight.rows))),
+      fetched_end_(weight.row(std::min(row + distance + kTile, weight.rows))) {
+  for (int64_t r = 0; r < kTile; ++r) {
+    rows_[r] = weight.row(std::min(row + r, weight.rows - 1));
+    offsets_[r] = static_cast<int32_t>(rows_[r] - rows_[0]);
+  }
+}
+
+// The processor does not see where the next rows lie: it finds many rows read at a time.
+void TileRows::fetch_ahead() {
+  for (const uint8_t* until = std::min(fetched_ + fetched_bytes_, fetched_end_); fetched_ < until;
+       fetched_ += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(fetched_), _MM_HINT_T0);
+}
+
+void TileRows::unpack(int64_t step, uint8_t* out) {
+  fetch_ahead();
+  switch (type_) {
+    case TensorType::kF32:
+      return unpack_floats<TensorType::kF32>(rows_, cols_, step, out);
+    case TensorType::kF16:
+      return unpack_floats<TensorType::kF16>(rows_, cols_, step, out);
+    case TensorType::kBF16:
+      return unpack_floats<TensorType::kBF16>(rows_, cols_, step, out);
+    default:
+      return unpack_q8_0(rows_, offsets_, step * kBlockBytes, out);
+  }
 }
 
 }  // namespace puna

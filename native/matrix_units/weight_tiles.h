@@ -13,7 +13,23 @@ inline constexpr int64_t kTileBytes = 1024;
 
 constexpr int64_t steps_of(int64_t cols) { return (cols + kTileCols - 1) / kTileCols; }
 
-// Rows [row, row + 16): [steps][parts] tiles. Behind the last row come any numbers. out: aligned to 64 bytes.
-void unpack_rows(const Weight& weight, int64_t row, int parts, uint8_t* out);
+// 16 rows of a weight. Behind the last row come any numbers.
+class TileRows {
+ public:
+  // distance: rows [row + distance, row + distance + 16) are fetched from memory meanwhile.
+  TileRows(const Weight& weight, int64_t row, int64_t distance);
+
+  // 32 columns: one tile of Q8_0, of floats two, upper parts and what they lack. out: aligned to 64 bytes.
+  void unpack(int64_t step, uint8_t* out);
+
+ private:
+  void fetch_ahead();
+
+  TensorType type_;
+  int64_t cols_, fetched_bytes_;  // fetched_bytes_: in a step
+  const uint8_t *fetched_, *fetched_end_;
+  const uint8_t* rows_[kTile];
+  alignas(64) int32_t offsets_[kTile];  // behind the first row
+};
 
 }  // namespace puna
