@@ -33,6 +33,10 @@ class GgufMetadata:
         """(name, type, shape fastest first, offset in the file, bytes) of each."""
     def rename_tensors(self, new_names: dict[str, str]) -> None:
         """Tensors without a new name are left out from now on. NativeError if two get the same name."""
+    def join_tensors(self, name: str, matrices: list[str]) -> None:
+        """A tensor of three dimensions of matrices, which stay, too. NativeError unless they are alike."""
+    def add_one(self, name: str) -> None:
+        """The tensor's values are read with 1 added. NativeError unless it is F32."""
 
 class GgufArrayItems:
     """The items of an array, to be read one after the other."""
@@ -48,9 +52,8 @@ class GgufTexts:
 class GgufFile:
     """A GGUF file, mapped. Use puna.gguf.GgufFile."""
 
-    def __init__(self, descriptors: Sequence[int]) -> None: ...
-    @property
-    def metadata(self) -> GgufMetadata: ...
+    def __init__(self, metadata: GgufMetadata, others: Sequence[int]) -> None:
+        """metadata: of the file, which is not to be changed any more; others: see puna.gguf.GgufFile."""
     def data(self, name: str) -> NDArray[np.uint8]: ...
     def check_whole(self) -> None: ...
     def dequantize(self, name: str) -> NDArray[np.float32]: ...

@@ -159,10 +159,9 @@ std::shared_ptr<GgufMetadata> read_metadata(int descriptor) {
   return GgufMetadata::read(descriptor);
 }
 
-std::shared_ptr<GgufFile> open(const std::vector<int>& descriptors) {
-  if (descriptors.empty()) throw Error("no descriptor");
+std::shared_ptr<GgufFile> open(std::shared_ptr<GgufMetadata> metadata, const std::vector<int>& others) {
   const nb::gil_scoped_release release;
-  return GgufFile::open(descriptors);
+  return GgufFile::open(std::move(metadata), others);
 }
 
 nb::list entries(const GgufMetadata& metadata) {
@@ -209,7 +208,7 @@ ByteView data(nb::handle_t<GgufFile> self, std::string_view name) {
     return ByteView(file.data(tensor), {static_cast<size_t>(tensor.num_bytes)}, self);
   std::unique_ptr<uint8_t[]> copy(new uint8_t[tensor.num_bytes]);
   for (size_t i = 0; i < tensor.places.size(); ++i)
-    std::memcpy(copy.get() + i * tensor.place_bytes(), file.data(tensor.places[i]), tensor.place_bytes());
+    std::memcpy(copy.get() + i * tensor.place_bytes(), file.data(tensor, i), tensor.place_bytes());
   nb::capsule owner(copy.get(), [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
   return ByteView(copy.release(), {static_cast<size_t>(tensor.num_bytes)}, owner);
 }
@@ -226,7 +225,7 @@ FloatArray to_floats(const GgufFile& file, std::string_view name) {
     const nb::gil_scoped_release release;
     const size_t at_once = count / tensor.places.size();
     for (size_t i = 0; i < tensor.places.size(); ++i)
-      dequantize(tensor.type, file.data(tensor.places[i]), values.get() + i * at_once,
+      dequantize(tensor.type, file.data(tensor, i), values.get() + i * at_once,
                  static_cast<int64_t>(at_once));
     file.check_whole();
   }
@@ -267,14 +266,22 @@ void bind_gguf(nb::module_& m) {
           [](GgufMetadata& metadata, const std::map<std::string, std::string, std::less<>>& new_names) {
             metadata.tensors().rename(new_names);
           },
-          nb::arg("new_names"));
+          nb::arg("new_names"))
+      .def(
+          "join_tensors",
+          [](GgufMetadata& metadata, const std::string& name, const std::vector<std::string>& matrices) {
+            metadata.tensors().join(name, matrices);
+          },
+          nb::arg("name"), nb::arg("matrices"))
+      .def(
+          "add_one", [](GgufMetadata& metadata, std::string_view name) { metadata.tensors().add_one(name); },
+          nb::arg("name"));
   nb::class_<GgufTexts>(m, "GgufTexts").def("__len__", [](const GgufTexts& texts) {
     return texts.ends.size();
   });
   nb::class_<ArrayItems>(m, "GgufArrayItems").def("read", &ArrayItems::read, nb::arg("max_items"));
   nb::class_<GgufFile>(m, "GgufFile")
-      .def(nb::new_(&open), nb::arg("descriptors"))
-      .def_prop_ro("metadata", &GgufFile::metadata)
+      .def(nb::new_(&open), nb::arg("metadata"), nb::arg("others"))
       .def("data", &data, nb::arg("name"))
       .def("check_whole", &GgufFile::check_whole)
       .def("dequantize", &to_floats, nb::arg("name"));

@@ -1,20 +1,24 @@
 #include "gguf/gguf_file.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 
 namespace puna {
 
-std::shared_ptr<GgufFile> GgufFile::open(std::span<const int> descriptors) {
-  return std::shared_ptr<GgufFile>(new GgufFile(descriptors));
+std::shared_ptr<GgufFile> GgufFile::open(std::shared_ptr<GgufMetadata> metadata,
+                                         std::span<const int> others) {
+  return std::shared_ptr<GgufFile>(new GgufFile(std::move(metadata), others));
 }
 
-GgufFile::GgufFile(std::span<const int> descriptors) : metadata_(GgufMetadata::read(descriptors[0])) {
+GgufFile::GgufFile(std::shared_ptr<GgufMetadata> metadata, std::span<const int> others)
+    : metadata_(std::move(metadata)) {
   mappings_.push_back(std::make_unique<FileMapping>(metadata_->file()));
-  for (const int descriptor : descriptors.subspan(1))
+  for (const int descriptor : others)
     mappings_.push_back(std::make_unique<FileMapping>(RegularFile(descriptor)));
   check_places();
+  add_ones();
   find_matrices();
 }
 
@@ -31,12 +35,31 @@ void GgufFile::check_places() const {
   }
 }
 
+const uint8_t* GgufFile::stored(const TensorPlace& place) const {
+  return mappings_[place.file]->bytes().data() + place.offset;
+}
+
+void GgufFile::add_ones() {
+  for (const TensorEntry& tensor : metadata_->tensors().entries()) {
+    if (!tensor.adds_one) continue;
+    std::vector<float>& values = plus_one_[tensor.name];
+    values.resize(static_cast<size_t>(num_values(tensor)));
+    std::memcpy(values.data(), stored(tensor.places.front()), tensor.num_bytes);
+    for (float& value : values) value += 1;
+  }
+}
+
 void GgufFile::find_matrices() {
   for (const TensorEntry& tensor : metadata_->tensors().entries()) {
     if (tensor.places.size() == 1) continue;
-    std::vector<const uint8_t*>& found = matrices_[data(tensor)];
-    for (const TensorPlace& place : tensor.places) found.push_back(data(place));
+    std::vector<const uint8_t*>& found = matrices_[tensor.name];
+    for (const TensorPlace& place : tensor.places) found.push_back(stored(place));
   }
+}
+
+const uint8_t* GgufFile::data(const TensorEntry& tensor, size_t place) const {
+  if (!tensor.adds_one) return stored(tensor.places[place]);
+  return reinterpret_cast<const uint8_t*>(plus_one_.find(tensor.name)->second.data());
 }
 
 void GgufFile::check_whole() const {
@@ -78,7 +101,7 @@ WeightStack GgufFile::weights(std::string_view name) const {
   const int64_t all_rows = num_values(entry) / cols;
   if (all_rows != rows * count) throw Error("tensor " + quoted(name) + ": has more than three dimensions");
   const size_t row_bytes = static_cast<size_t>(entry.num_bytes) / static_cast<size_t>(all_rows);
-  const auto apart = matrices_.find(data(entry));
+  const auto apart = matrices_.find(entry.name);
   return {{entry.type, data(entry), rows, cols, row_bytes},
           count,
           row_bytes * static_cast<size_t>(rows),

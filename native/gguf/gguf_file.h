@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,9 +18,10 @@ namespace puna {
 
 class GgufFile {
  public:
-  // descriptors: of the file, then of those that its tensors lie in besides, which stay the caller's. Throws
-  // Error, as GgufMetadata::read does, and for a tensor that does not lie within its file.
-  static std::shared_ptr<GgufFile> open(std::span<const int> descriptors);
+  // metadata: of the file; its index does not change any more. others: descriptors of the files that its
+  // tensors lie in besides, which stay the caller's. Throws Error for a tensor that does not lie within its
+  // file.
+  static std::shared_ptr<GgufFile> open(std::shared_ptr<GgufMetadata> metadata, std::span<const int> others);
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
@@ -30,11 +32,8 @@ class GgufFile {
 
   // Throws Error if there is none of that name.
   const TensorEntry& tensor(std::string_view name) const;
-  // Its data; of one that lies in several places, those in the first.
-  const uint8_t* data(const TensorEntry& tensor) const { return data(tensor.places.front()); }
-  const uint8_t* data(const TensorPlace& place) const {
-    return mappings_[place.file]->bytes().data() + place.offset;
-  }
+  // Its data; of one that lies in several places, those in one of them.
+  const uint8_t* data(const TensorEntry& tensor, size_t place = 0) const;
 
   // The tensor as rows of a matrix; a vector is one row. Error if it has more than two dimensions, a type
   // that cannot be dequantized, or data in several places.
@@ -45,14 +44,18 @@ class GgufFile {
  private:
   const TensorEntry& known_type(std::string_view name) const;
 
-  explicit GgufFile(std::span<const int> descriptors);
+  GgufFile(std::shared_ptr<GgufMetadata> metadata, std::span<const int> others);
   void check_places() const;
+  const uint8_t* stored(const TensorPlace& place) const;
+  void add_ones();
   void find_matrices();
 
   std::shared_ptr<GgufMetadata> metadata_;
   std::vector<std::unique_ptr<FileMapping>> mappings_;
-  // All places of tensors that lie in several, by the first: names may be changed.
-  std::map<const uint8_t*, std::vector<const uint8_t*>> matrices_;
+  // Values of tensors to which 1 was added, by name.
+  std::map<std::string, std::vector<float>, std::less<>> plus_one_;
+  // All places of tensors that lie in several, by name.
+  std::map<std::string, std::vector<const uint8_t*>, std::less<>> matrices_;
 };
 
 }  // namespace puna

@@ -127,6 +127,34 @@ void TensorIndex::rename(const std::map<std::string, std::string, std::less<>>& 
   *this = std::move(renamed);
 }
 
+void TensorIndex::join(const std::string& name, std::span<const std::string> matrices) {
+  if (find(name) != nullptr) throw Error("tensor " + quoted(name) + ": there is one of that name");
+  TensorEntry all = {name, TensorType::kF32, {}, {}, 0};
+  for (const std::string& matrix : matrices) {
+    const TensorEntry* entry = find(matrix);
+    if (entry == nullptr) throw Error("no tensor " + quoted(matrix));
+    if (all.places.empty()) std::tie(all.type, all.shape) = std::tie(entry->type, entry->shape);
+    if (entry->type != all.type || entry->shape != all.shape || all.shape.size() != 2 ||
+        entry->places.size() != 1)
+      throw Error("tensor " + quoted(matrix) + ": is no matrix of the type and shape of the others");
+    all.places.push_back(entry->places.front());
+    all.num_bytes += entry->num_bytes;
+  }
+  if (all.places.empty()) throw Error("tensor " + quoted(name) + ": has no matrices");
+  all.shape.push_back(static_cast<int64_t>(all.places.size()));
+  index_.emplace(name, entries_.size());
+  entries_.push_back(std::move(all));
+}
+
+void TensorIndex::add_one(std::string_view name) {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw Error("no tensor " + quoted(name));
+  TensorEntry& entry = entries_[found->second];
+  if (entry.type != TensorType::kF32 || entry.places.size() != 1)
+    throw Error("tensor " + quoted(name) + ": is not F32 and in one place");
+  entry.adds_one = true;
+}
+
 const TensorEntry* TensorIndex::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &entries_[found->second];

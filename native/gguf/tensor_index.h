@@ -26,6 +26,7 @@ struct TensorEntry {
   std::vector<int64_t> shape;       // fastest first; all >= 1
   std::vector<TensorPlace> places;  // one, or as many as the tensor has matrices, which lie apart then
   uint64_t num_bytes;               // of all of it; 0 if the type is unknown
+  bool adds_one = false;            // its values (F32, in one place) are read with 1 added
 
   uint64_t place_bytes() const { return num_bytes / places.size(); }
 };
@@ -43,6 +44,13 @@ class TensorIndex {
   // Leaves the tensors that have a new name here, by their names; the others cannot be found any more. Error
   // if two of them get the same name.
   void rename(const std::map<std::string, std::string, std::less<>>& new_names);
+
+  // Makes a tensor of three dimensions of matrices that are of one type and shape. They stay, too. Error if
+  // they are not, or the name is taken.
+  void join(const std::string& name, std::span<const std::string> matrices);
+
+  // From now on its values are read with 1 added. Error unless it is F32 and lies in one place.
+  void add_one(std::string_view name);
 
   const std::vector<TensorEntry>& entries() const { return entries_; }
   // nullptr if there is none of that name.

@@ -40,8 +40,7 @@ constexpr int kNumBlocks = 16;
 
 std::shared_ptr<GgufFile> open_file(const std::string& path) {
   const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const int number = descriptor.get();
-  return GgufFile::open({&number, 1});
+  return GgufFile::open(GgufMetadata::read(descriptor.get()), {});
 }
 
 struct Driver {

@@ -51,7 +51,7 @@ def make_header(
 
 
 def _join_parts(files: Files, output: int, report: Report) -> None:
-    parts = read_parts(files)
+    parts = read_parts(files, as_stored=True)
     numbers = {name: number for number, name in enumerate(files.descriptors, 1)}
     places = [[(numbers[part.file], part.info.offset)] for part in parts.tensors.values()]
     tensors = [NewTensor(name, part.info.type, part.info.shape) for name, part in parts.tensors.items()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from puna import _native
 from puna.gguf.errors import GgufError
-from puna.gguf.metadata import Metadata
+from puna.gguf.metadata import read_metadata
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,12 +63,12 @@ class GgufFile:
 
     def _open(self, descriptors: Sequence[int], name: str, *, as_published: bool = False) -> None:
         self.name = name
+        self.metadata = read_metadata(descriptors[0], name, as_published=as_published)
+        self.tensors = self.metadata.tensors
         try:
-            self._native: _native.GgufFile | None = _native.GgufFile(descriptors)
+            self._native: _native.GgufFile | None = _native.GgufFile(self.metadata.native, descriptors[1:])
         except _native.NativeError as error:
             raise self._error(error) from error
-        self.metadata = Metadata(self._native.metadata, name, as_published=as_published)
-        self.tensors = self.metadata.tensors
 
     @property
     def native(self) -> _native.GgufFile:

@@ -10,6 +10,7 @@ import msgspec
 from puna import _native
 from puna.gguf.errors import GgufError
 from puna.gguf.published import Translation, translation_of
+from puna.gguf.published_heads import published_head
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,7 @@ class TensorInfo(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
     """In GGUF's order, fastest first: (columns, rows)."""
     offset: int
-    """Of the data, in bytes from the start of the file."""
+    """Of the data, in bytes from the start of the file; of a tensor that is joined, of the first matrix."""
     num_bytes: int
     """0 if the type is not known."""
 
@@ -57,11 +58,13 @@ class Metadata(Mapping[str, Any]):
     tensors: the tensor index by name.
 
     A file in a form of Ollama's own is read as if it was in llama.cpp's (puna.gguf.published), unless it is
-    wanted as_published.
+    wanted as_published. as_stored: without tensors whose data are not in the file as they are read.
     """
 
-    def __init__(self, native: _native.GgufMetadata, name: str, *, as_published: bool = False) -> None:
-        self._native = native
+    def __init__(
+        self, native: _native.GgufMetadata, name: str, *, as_published: bool = False, as_stored: bool = False
+    ) -> None:
+        self.native = native
         self.name = name
         self.version = native.version
         self._values = {entry[0]: ValueInfo(*entry) for entry in native.entries()}
@@ -77,16 +80,22 @@ class Metadata(Mapping[str, Any]):
         if as_published:
             return
         shapes = {name: tensor.shape for name, tensor in self.tensors.items()}
-        if translation := translation_of(self, shapes):
+        head = None if as_stored else published_head(self, self.tensors)
+        if translation := translation_of(self, shapes, head):
             self._translate(translation)
 
     def _read_tensors(self) -> dict[str, TensorInfo]:
-        tensors = (TensorInfo(*entry) for entry in self._native.tensors())
+        tensors = (TensorInfo(*entry) for entry in self.native.tensors())
         return {tensor.name: tensor for tensor in tensors}
 
     def _translate(self, translation: Translation) -> None:
+        head = translation.head
         try:
-            self._native.rename_tensors(dict(translation.tensors))
+            for joined, matrices in head.joined.items() if head else ():
+                self.native.join_tensors(joined, list(matrices))
+            for tensor in head.plus_one if head else ():
+                self.native.add_one(tensor)
+            self.native.rename_tensors(dict(translation.tensors))
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
         self.tensors = self._read_tensors()
@@ -101,7 +110,7 @@ class Metadata(Mapping[str, Any]):
         if key in self._changed:
             return self._changed[key]
         try:
-            return self._native.value(self._keys.get(key, key))
+            return self.native.value(self._keys.get(key, key))
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
 
@@ -123,7 +132,7 @@ class Metadata(Mapping[str, Any]):
         if key not in self._values:
             raise KeyError(key)
         try:
-            return self._native.texts(self._keys.get(key, key))
+            return self.native.texts(self._keys.get(key, key))
         except _native.NativeError as error:
             raise GgufError(f"{self.name}: {error}") from error
 
@@ -138,7 +147,7 @@ class Metadata(Mapping[str, Any]):
             yield self._changed[key]
             return
         try:
-            items = self._native.items(self._keys.get(key, key))
+            items = self.native.items(self._keys.get(key, key))
             while len(chunk := items.read(_CHUNK_ITEMS)):
                 yield chunk
         except _native.NativeError as error:
@@ -159,13 +168,17 @@ def _info(key: str, value: Any) -> ValueInfo:
     return ValueInfo(key, "array", str(value.dtype), len(value))
 
 
-def read_metadata(descriptor: int, name: str) -> Metadata:
+def read_metadata(
+    descriptor: int, name: str, *, as_published: bool = False, as_stored: bool = False
+) -> Metadata:
     """Reads and checks header, metadata and tensor index of a GGUF file (version 2 or 3, little endian).
 
     Nothing is mapped: a file that is cut short meanwhile is an error, and memory goes only to what is asked
-    for. The caller keeps its descriptor. name: for error texts. Raises GgufError, which says what is wrong.
+    for. The caller keeps its descriptor. name: for error texts; the others: see Metadata. Raises GgufError,
+    which says what is wrong.
     """
     try:
-        return Metadata(_native.GgufMetadata(descriptor), name)
+        native = _native.GgufMetadata(descriptor)
     except _native.NativeError as error:
         raise GgufError(f"{name}: {error}") from error
+    return Metadata(native, name, as_published=as_published, as_stored=as_stored)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from puna.gguf import published_values as of
+from puna.gguf.published_heads import PublishedHead
 from puna.gguf.published_values import Shapes, Values
 
 
@@ -26,6 +27,7 @@ class Translation:
     """What tensors are read by, by their names in the file. Those that are left out are not there: parts that
     a model of text does not have.
     """
+    head: PublishedHead | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,12 @@ class _Dialect:
         return tensor
 
 
-def translation_of(metadata: Mapping[str, Any], shapes: Shapes) -> Translation | None:
-    """None for a file that is as llama.cpp has it. shapes: of its tensors, fastest first."""
+def translation_of(
+    metadata: Mapping[str, Any], shapes: Shapes, head: PublishedHead | None = None
+) -> Translation | None:
+    """None for a file that is as llama.cpp has it. shapes: of its tensors, fastest first; head: that is to be
+    read as well.
+    """
     architecture = metadata.get("general.architecture")
     is_encoder = architecture == "gemma3" and _DENSE in shapes
     dialect = _EMBEDDING_GEMMA if is_encoder else _DIALECTS.get(str(architecture))
@@ -67,7 +73,9 @@ def translation_of(metadata: Mapping[str, Any], shapes: Shapes) -> Translation |
         own = (key.removeprefix(prefix) for key in metadata if key.startswith(prefix))
         keys |= {f"{becomes}.{key}": prefix + key for key in own if key not in dialect.dropped}
     tensors = {name: dialect.name_of(name) for name in shapes if not name.startswith(dialect.hidden)}
-    return Translation(values, keys, tensors)
+    if head is not None:
+        values, tensors = {**values, **head.values}, {**tensors, **head.tensors}
+    return Translation(values, keys, tensors, head)
 
 
 def _has(*keys: str, tensors: tuple[str, ...] = ()) -> Callable[[Mapping[str, Any], Shapes], bool]:

@@ -46,8 +46,8 @@ class _Run(NamedTuple):
 
 
 def write_translated(metadata: Metadata, source: int, target: int) -> Written:
-    """metadata: of the file `source`; target: an empty file. Both are descriptors, and stay open. Raises
-    GgufError, OSError.
+    """metadata: of the file `source`, read as_stored; target: an empty file. Both are descriptors, and stay
+    open. Raises GgufError, OSError.
     """
     if _ELSEWHERE in metadata:  # in one file, tensors do not overlap: no more is written than there is
         raise GgufError(f"{metadata.name}: its tensors are in other files")

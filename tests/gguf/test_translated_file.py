@@ -22,7 +22,7 @@ def written(path: Path) -> tuple[GgufFile, Written]:
     """The file beside it, read as it is, and what was shared."""
     output = path.with_suffix(".written")
     with open_file(path) as source, output.open("w+b") as target:
-        metadata = read_metadata(source, path.name)
+        metadata = read_metadata(source, path.name, as_stored=True)
         assert metadata.is_translated
         result = write_translated(metadata, source, target.fileno())
     with open_file(output) as descriptor:
@@ -61,7 +61,7 @@ def test_tensors_follow_each_other_and_the_first_lies_in_its_block_as_it_did(tmp
 def test_a_file_that_is_cut_short_meanwhile_is_an_error(tmp_path: Path):
     _, published = write_both(tmp_path, "gemma3")
     with open_file(published) as source, (tmp_path / "new").open("w+b") as target:
-        metadata = read_metadata(source, "cut")
+        metadata = read_metadata(source, "cut", as_stored=True)
         os.truncate(published, published.stat().st_size // 2)
         with pytest.raises(GgufError, match="cut: the file has been cut short"):
             write_translated(metadata, source, target.fileno())
@@ -78,8 +78,9 @@ def test_a_file_that_says_its_tensors_are_in_others_is_not_written_again_and_aga
     with (tmp_path / "old").open("w+b") as source, (tmp_path / "new").open("w+b") as target:
         write_header(source, metadata, tensors, outside={tensor.name for tensor in tensors})
         source.truncate(1 << 15)
+        metadata = read_metadata(source.fileno(), "old", as_stored=True)
         with pytest.raises(GgufError, match="old: its tensors are in other files"):
-            write_translated(read_metadata(source.fileno(), "old"), source.fileno(), target.fileno())
+            write_translated(metadata, source.fileno(), target.fileno())
         assert not target.seek(0, os.SEEK_END)
 
 

@@ -11,8 +11,9 @@ from puna.backends.cpu.backend import CpuBackend
 from puna.gguf import GgufError, GgufFile
 from puna.gguf.published import translation_of
 from tests.forward import all_logits, load_file
+from tests.heads import Drafting, write_predicting
 from tests.tiny import TINY, write_tiny
-from tests.tiny.published import FORMS, Form, publish, write_both
+from tests.tiny.published import FORMS, HEAD_FORMS, Form, publish, write_both
 
 pytestmark = pytest.mark.native
 
@@ -24,6 +25,66 @@ def test_runs_as_the_converted_file(name: str, tmp_path: Path):
     files = write_both(tmp_path, name)
     expected, found = (all_logits(load_file(backend, path), tokens) for path in files)
     np.testing.assert_array_equal(found, expected)
+
+
+def drafted(backend: CpuBackend, path: Path) -> list[list[int]]:
+    """By its head, from what it says."""
+    model = load_file(backend, path)
+    assert model.info.predicts
+    drafting = Drafting(model, 100)
+    drafting.compute([5, 9, 200, 3, 77, 8] * 4, chunk=10)
+    drafting.step([])
+    found = []
+    for _ in range(10):
+        found.append(drafting.draft(3))
+        drafting.step(found[-1])
+    assert drafting.num_right > 3
+    drafting.close()
+    model.close()
+    return found
+
+
+@pytest.mark.parametrize("name", HEAD_FORMS)
+def test_its_head_drafts_as_the_converted_one(name: str, tmp_path: Path):
+    form = HEAD_FORMS[name]
+    converted = write_predicting(tmp_path / "converted.gguf", TINY[form.tiny])
+    publish(converted, published := tmp_path / "published.gguf", form)
+    with GgufFile(converted) as expected, GgufFile(published) as found:
+        assert found.tensors.keys() == expected.tensors.keys()
+        for key, tensor in expected.tensors.items():
+            assert (found.tensors[key].type, found.tensors[key].shape) == (tensor.type, tensor.shape)
+            np.testing.assert_array_equal(found.data(key), expected.data(key))
+            np.testing.assert_array_equal(found.dequantize(key), expected.dequantize(key))
+    backend = CpuBackend(2)
+    assert drafted(backend, published) == drafted(backend, converted)
+
+
+@pytest.mark.parametrize(
+    ("changed", "shape"),
+    [
+        ("mtp.fc.weight", None),
+        ("mtp.fc.weight", (96, 96)),
+        ("mtp.pre_fc_norm_hidden.weight", (1, 96)),
+        ("mtp.layers.0.attn_q.weight", None),
+        ("mtp.layers.0.attn_norm.weight", (64,)),
+        ("mtp.layers.0.mlp.experts.1.up_proj.weight", None),
+        ("mtp.layers.0.mlp.experts.1.up_proj.weight", (32, 96)),
+        ("mtp.layers.0.ffn_up_exps.weight", (8, 64, 96)),
+        ("mtp.shared_head.norm.weight", (96,)),
+        ("mtp.extra.weight", (96,)),
+        ("blk.3.attn_norm.weight", (96,)),
+        ("blk.2.ffn_gate_exps.weight", (8,)),
+    ],
+)
+def test_a_head_that_is_not_whole_is_left_out(changed: str, shape: tuple[int, ...] | None, tmp_path: Path):
+    converted, published = write_both(tmp_path, "qwen35moe-head")
+    more = {} if shape is None else {changed: np.ones(shape, np.float32)}
+    publish(converted, published, HEAD_FORMS["qwen35moe-head"], more, left_out=[changed])
+    with GgufFile(published) as file:
+        assert "qwen35moe.nextn_predict_layers" not in file.metadata
+        assert not any("nextn" in name or name.startswith("mtp.") for name in file.tensors)
+    if changed.startswith("mtp."):
+        assert not load_file(CpuBackend(1), published).info.predicts
 
 
 def test_its_metadata_reads_as_converted(tmp_path: Path):

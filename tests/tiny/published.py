@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +44,8 @@ class Form:
     added_tensors: tuple[str, ...] = ()
     more_tokens: int = 0
     more_embeddings: int = 0
+    head_layer: int | None = None
+    """That is published as a head (MTP)."""
 
 
 FORMS = {
@@ -125,6 +128,17 @@ FORMS = {
     "qwen3next": Form("qwen3next", "qwen3next", renamed={".ssm_dt.bias": ".ssm_dt"}),
 }
 
+HEAD_FORMS = {
+    f"{name}-head": Form(
+        name,
+        name,
+        left_out=("nextn_predict_layers",),
+        added={f"{name}.block_count": TINY[name].layers - 1},
+        head_layer=TINY[name].layers - 1,
+    )
+    for name in ("qwen35", "qwen35moe")
+}
+
 ENCODER_FORMS = {
     "embeddinggemma": Form(
         "gemma-embedding",
@@ -146,10 +160,38 @@ def ending(name: str, ends: Mapping[str, str]) -> str:
     return name.removesuffix(found[0][0]) + found[0][1] if found else name
 
 
+_OF_HEADS = {
+    "nextn.eh_proj": "mtp.fc",
+    "nextn.enorm": "mtp.pre_fc_norm_embedding",
+    "nextn.hnorm": "mtp.pre_fc_norm_hidden",
+    "nextn.shared_head_norm": "mtp.norm",
+    "nextn.embed_tokens": "mtp.embed_tokens",
+    "nextn.shared_head_head": "mtp.shared_head.head",
+}
+
+
+def _published(name: str, data: NDArray[Any], form: Form) -> dict[str, NDArray[Any]]:
+    """A tensor by its name in the form, or its matrices, as of experts in heads."""
+    layer = f"blk.{form.head_layer}."
+    if not name.startswith(layer):
+        return {ending(name, form.renamed): data}
+    inner = name.removeprefix(layer).removesuffix(".weight")
+    if inner in _OF_HEADS:
+        return {f"{_OF_HEADS[inner]}.weight": data - 1 if inner.endswith("norm") else data}
+    if found := re.fullmatch("ffn_(gate|up|down)_exps", inner):
+        pattern = f"mtp.layers.0.mlp.experts.{{}}.{found[1]}_proj.weight"
+        return {pattern.format(number): matrix for number, matrix in enumerate(data)}
+    return {f"mtp.layers.0.{inner}.weight": data}
+
+
 def publish(
-    source: Path, path: Path, form: Form, more: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    source: Path,
+    path: Path,
+    form: Form,
+    more: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    left_out: Collection[str] = (),
 ) -> None:
-    """more: tensors besides those of the form."""
+    """more: tensors besides those of the form; left_out: of those."""
     extra = dict.fromkeys(form.added_tensors, np.ones((4, 32), np.float32)) | dict(more)
     names = list(extra)
     reader = gguf.GGUFReader(source)
@@ -174,7 +216,9 @@ def publish(
         data = tensor.data
         if tensor.name == "token_embd.weight":
             data = np.concatenate([data, data[: form.more_embeddings]])
-        writer.add_tensor(ending(tensor.name, form.renamed), data, raw_dtype=tensor.tensor_type)
+        for published, values in _published(tensor.name, data, form).items():
+            if published not in left_out:
+                writer.add_tensor(published, values, raw_dtype=tensor.tensor_type)
         if number < len(names):  # among the others, as they are where names are in order
             writer.add_tensor(names[number], extra[names[number]])
     for name in names[len(reader.tensors) :]:
@@ -190,7 +234,7 @@ TINIES = TINY | ENCODERS | {"qwen3vl-wide": WIDE}
 
 def write_both(directory: Path, name: str) -> tuple[Path, Path]:
     """A file as llama.cpp's converter makes it, and the same one as it was published."""
-    form = (FORMS | ENCODER_FORMS)[name]
+    form = (FORMS | ENCODER_FORMS | HEAD_FORMS)[name]
     converted, published = directory / "converted.gguf", directory / "published.gguf"
     write_tiny(converted, TINIES[form.tiny])
     publish(converted, published, form)

@@ -41,12 +41,15 @@ class GgufParts(NamedTuple):
         return values
 
 
-def read_parts(files: Files) -> GgufParts:
-    """Of all files, whatever their names. Raises ConversionError if parts are missing or do not belong
-    together.
+def read_parts(files: Files, *, as_stored: bool = False) -> GgufParts:
+    """Of all files, whatever their names. as_stored: see Metadata. Raises ConversionError if parts are
+    missing or do not belong together.
     """
     try:
-        opened = [(name, read_metadata(number, name)) for name, number in files.descriptors.items()]
+        opened = [
+            (name, read_metadata(number, name, as_stored=as_stored))
+            for name, number in files.descriptors.items()
+        ]
     except GgufError as error:
         raise ConversionError(str(error)) from error
     if not opened:

@@ -35,7 +35,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_model_file(descriptor: int, name: str) -> ModelFile:
     """Raises ModelLoadError."""
     try:
-        metadata = read_metadata(descriptor, name)
+        metadata = read_metadata(descriptor, name, as_stored=True)
         check_is_model(metadata)
         architecture = metadata.get("general.architecture")
         if not isinstance(architecture, str):
@@ -66,7 +66,7 @@ def file_for_server(model: int, empty: int, name: str) -> int:
     empty file, into which it has been written anew. Raises ModelLoadError.
     """
     try:
-        metadata = read_metadata(model, name)
+        metadata = read_metadata(model, name, as_stored=True)
         if not metadata.is_translated:
             return model
         os.ftruncate(empty, 0)  # an earlier worker may have written it

@@ -10,6 +10,7 @@ import numpy as np
 from tests.gguf.encode import ARRAY, FLOAT32, INT32, STRING, UINT32, array, string, u32
 from tests.hostile.gguf.content import Content, Value, parse, string_array
 from tests.tiny import TINY, Tiny, write_tiny
+from tests.tiny.published import write_both
 
 _SMALL = {"layers": 1, "width": 32, "heads": 2, "kv_heads": 1, "ffn": 32, "context": 64}
 _FILES = {
@@ -31,7 +32,8 @@ def base_contents(directory: Path) -> list[Content]:
     """directory: where they are written first."""
     small = [_model(directory / name, replace(TINY[name], **_SMALL), type_) for name, type_ in _FILES.items()]
     others = [_model(directory / name, TINY[name], type_) for name, type_ in _AS_THEY_ARE.items()]
-    return [*small, *others, _sentencepiece(small[0])]
+    _, published = write_both(directory, "qwen35moe-head")
+    return [*small, *others, parse(published.read_bytes()), _sentencepiece(small[0])]
 
 
 def _model(path: Path, tiny: Tiny, weight_type: str) -> Content:
