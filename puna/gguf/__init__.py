@@ -2,7 +2,8 @@
 
 from puna.gguf.errors import GgufError
 from puna.gguf.file import GgufFile, open_descriptor, open_file
-from puna.gguf.metadata import Metadata, TensorInfo, ValueInfo, read_metadata
+from puna.gguf.metadata import Metadata, ValueInfo, read_metadata
+from puna.gguf.tensor_info import TensorInfo
 
 __all__ = [
     "GgufError",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puna.config.sizes import human_count
-from puna.gguf.metadata import TensorInfo
+from puna.gguf.tensor_info import TensorInfo
 
 # general.file_type, as llama.cpp numbers it; the gaps are formats that were removed.
 _NAMES = {

@@ -11,25 +11,12 @@ from puna import _native
 from puna.gguf.errors import GgufError
 from puna.gguf.published import Translation, translation_of
 from puna.gguf.published_heads import published_head
+from puna.gguf.tensor_info import TensorInfo
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK_ITEMS = 1 << 12
-
-
-class TensorInfo(msgspec.Struct, frozen=True):
-    """One entry of the tensor index."""
-
-    name: str
-    type: str
-    """As ggml names it ("Q4_K"); "type 99" for one that is not known."""
-    shape: tuple[int, ...]
-    """In GGUF's order, fastest first: (columns, rows)."""
-    offset: int
-    """Of the data, in bytes from the start of the file; of a tensor that is joined, of the first matrix."""
-    num_bytes: int
-    """0 if the type is not known."""
 
 
 class ValueInfo(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from puna.gguf.errors import GgufError
 from puna.gguf.file import GgufFile
-from puna.gguf.metadata import Metadata, TensorInfo
+from puna.gguf.metadata import Metadata
 from puna.gguf.projectors import DIALECTS, Dialect, clip_values
+from puna.gguf.tensor_info import TensorInfo
 from puna.gguf.translated_file import plain_values
 from puna.gguf.writer import GgufValue, NewTensor, row_bytes, write_header
 

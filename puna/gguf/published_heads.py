@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from puna.gguf.metadata import TensorInfo
+from puna.gguf.tensor_info import TensorInfo
 
 _ARCHITECTURES = ("qwen35", "qwen35moe")
 _HEADS, _FIRST = "mtp.", "mtp.layers.0."
@@ -117,7 +116,7 @@ def _besides(tensors: Mapping[str, TensorInfo]) -> dict[str, str] | None:
         return None
     width = embedding.shape[0]
     shapes = {"eh_proj": (2 * width, width)} | dict.fromkeys(_OF_VOCABULARY, embedding.shape)
-    found = {}
+    found: dict[str, str] = {}
     for name, tensor in tensors.items():
         if not name.startswith(_HEADS) or _LAYERS.fullmatch(name):
             continue

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from puna.gguf.errors import GgufError
-from puna.gguf.metadata import Metadata, TensorInfo
+from puna.gguf.metadata import Metadata
 from puna.gguf.sharing import share
+from puna.gguf.tensor_info import TensorInfo
 from puna.gguf.writer import BLOCK_BYTES, GgufValue, NewTensor, aligned, write_header
 
 _OF_TOKENS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "scores", "token_type"))
