@@ -80,9 +80,10 @@ void configure(int64_t tokens) {
 struct Block {
   const uint8_t* x;
   int64_t x_stride, part_bytes;
-  uint8_t *weights, *second_weights;  // tiles; second_weights: nullptr if there are no more than 16 rows
-  TileRows* unpacked;                 // [2], of which the tiles are to be made; nullptr: they are there
-  bool has_second_tokens;
+  uint8_t* tiles;
+  int64_t strip_bytes;  // tiles of 16 rows: of all steps, or else of those at hand
+  TileRows* unpacked;   // [2], of which the tiles are to be made; nullptr: they are there
+  bool has_second_tokens, has_second_rows;
   int64_t steps;
   int parts;
 };
@@ -92,39 +93,38 @@ struct Block {
   _tile_loadd(4, x + (x_offset), b.x_stride);                        \
   _tile_loadd(6, w + (w_offset), 64);                                \
   _tile_dpbf16ps(0, 4, 6);                                           \
-  if (b.second_weights != nullptr) {                                 \
+  if (b.has_second_rows) {                                           \
     _tile_loadd(7, v + (w_offset), 64);                              \
     _tile_dpbf16ps(1, 4, 7);                                         \
   }                                                                  \
   if (b.has_second_tokens) {                                         \
     _tile_loadd(5, x + (x_offset) + kTile * b.x_stride, b.x_stride); \
     _tile_dpbf16ps(2, 5, 6);                                         \
-    if (b.second_weights != nullptr) _tile_dpbf16ps(3, 5, 7);        \
+    if (b.has_second_rows) _tile_dpbf16ps(3, 5, 7);                  \
   }
-
-void unpack(TileRows* rows, int64_t step, uint8_t* first, uint8_t* second) {
-  rows[0].unpack(step, first);
-  if (second != nullptr) rows[1].unpack(step, second);
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not see that tiles are loaded
-}
 
 // Weights are unpacked between products, so that the unit works meanwhile.
 void multiply(const Block& b) {
   const uint8_t* x = b.x;
-  uint8_t *w = b.weights, *v = b.second_weights;
-  const int64_t step_bytes = b.parts * kTileBytes;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t step = 0; step < b.steps; ++step, x += 2 * kTileCols, w += step_bytes) {
-    if (b.unpacked != nullptr) unpack(b.unpacked, step, w, v);
+  int64_t at = 0;
+  for (int64_t step = 0; step < b.steps; ++step, x += 2 * kTileCols) {
+    uint8_t *w = b.tiles + at, *v = w + b.strip_bytes;
+    if (b.unpacked != nullptr) {
+      b.unpacked[0].unpack(step, w);
+      if (b.has_second_rows) b.unpacked[1].unpack(step, v);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not see that tiles are loaded
+    }
     if (b.parts == 2) {
       PUNA_MULTIPLY(b.part_bytes, 0)
       PUNA_MULTIPLY(0, kTileBytes)
     }
     PUNA_MULTIPLY(0, 0)
-    if (v != nullptr) v += step_bytes;
+    at += b.parts * kTileBytes;
+    if (at == b.strip_bytes) at = 0;
   }
 }
 #undef PUNA_MULTIPLY
@@ -149,14 +149,14 @@ void multiply_and_store(const LinearArgs& args, const Block& block, int64_t toke
   multiply(block);
   _tile_stored(0, sums, 64);
   store_sums(args, sums, token, first, row);
-  if (block.second_weights != nullptr) {
+  if (block.has_second_rows) {
     _tile_stored(1, sums, 64);
     store_sums(args, sums, token, first, row + kTile);
   }
   if (second <= 0) return;
   _tile_stored(2, sums, 64);
   store_sums(args, sums, token + kTile, second, row);
-  if (block.second_weights == nullptr) return;
+  if (!block.has_second_rows) return;
   _tile_stored(3, sums, 64);
   store_sums(args, sums, token + kTile, second, row + kTile);
 }
@@ -165,6 +165,7 @@ void multiply_and_store(const LinearArgs& args, const Block& block, int64_t toke
 struct RowRun {
   int64_t row, row_end;
   uint8_t* tiles;
+  int64_t strip_bytes;
   int parts;
 };
 
@@ -173,9 +174,8 @@ struct RowRun {
 void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, int64_t end,
                      int64_t& configured) {
   const Weight& weight = *args.weight;
-  const int64_t steps = steps_of(weight.cols), strip = steps * run.parts * kTileBytes;
   uint8_t* tiles = run.tiles;
-  for (int64_t row = run.row; row < run.row_end; row += kPairRows, tiles += 2 * strip) {
+  for (int64_t row = run.row; row < run.row_end; row += kPairRows, tiles += 2 * run.strip_bytes) {
     TileRows rows[2] = {{weight, row, kPairRows}, {weight, row + kTile, kPairRows}};
     for (int64_t token = begin; token < end; token += kPairRows) {
       const int64_t tokens = std::min(end - token, kPairRows);
@@ -184,11 +184,12 @@ void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, i
                          {.x = static_cast<const uint8_t*>(args.x) + token * args.x_stride,
                           .x_stride = args.x_stride,
                           .part_bytes = row_bytes(weight.cols, 1),
-                          .weights = tiles,
-                          .second_weights = row + kTile < run.row_end ? tiles + strip : nullptr,
+                          .tiles = tiles,
+                          .strip_bytes = run.strip_bytes,
                           .unpacked = token == 0 ? rows : nullptr,
                           .has_second_tokens = tokens > kTile,
-                          .steps = steps,
+                          .has_second_rows = row + kTile < run.row_end,
+                          .steps = steps_of(weight.cols),
                           .parts = run.parts},
                          token, tokens, row);
     }
@@ -196,19 +197,21 @@ void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, i
 }
 
 // As many tokens at a time as fit a quarter of the second-level cache, and as many rows as fit half of it
-// where these are not all.
+// where these are not all. Tiles that no other tokens meet take turns, so that they stay in the first-level
+// cache.
 void tile_linear(const LinearArgs& args, uint8_t* scratch) {
   constexpr int64_t kTokenBytes = int64_t{1} << 19;
   const Weight& weight = *args.weight;
   const int parts = tile_parts(weight.type, weight.cols);
-  const int64_t strip = steps_of(weight.cols) * parts * kTileBytes;
+  const int64_t kept_steps = args.num_tokens <= kPairRows ? 2 : steps_of(weight.cols);
+  const int64_t strip = kept_steps * parts * kTileBytes;
   const int64_t most_tokens =
       std::max(kTokenBytes / row_bytes(weight.cols, parts) / kPairRows, int64_t{1}) * kPairRows;
   const int64_t most_rows =
       args.num_tokens <= most_tokens ? kPairRows : kTileScratchBytes / strip / 2 * kPairRows;
   int64_t configured = 0;
   for (int64_t row = args.row_begin; row < args.row_end; row += most_rows) {
-    const RowRun run = {row, std::min(row + most_rows, args.row_end), scratch, parts};
+    const RowRun run = {row, std::min(row + most_rows, args.row_end), scratch, strip, parts};
     for (int64_t token = 0; token < args.num_tokens; token += most_tokens)
       multiply_tokens(args, run, token, std::min(token + most_tokens, args.num_tokens), configured);
   }
