@@ -169,6 +169,13 @@ struct RowRun {
   int parts;
 };
 
+const uint8_t* weights_ahead(const LinearArgs& args, int64_t row) {
+  const int64_t ahead = row + kPairRows;
+  if (ahead < args.row_end) return args.weight->row(ahead);
+  if (args.next == nullptr) return nullptr;
+  return args.next + (ahead - args.row_end) * static_cast<int64_t>(args.weight->row_bytes);
+}
+
 // Tokens [begin, end). The first ones of all leave the weights unpacked for others. configured: for so many
 // tokens.
 void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, int64_t end,
@@ -176,7 +183,8 @@ void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, i
   const Weight& weight = *args.weight;
   uint8_t* tiles = run.tiles;
   for (int64_t row = run.row; row < run.row_end; row += kPairRows, tiles += 2 * run.strip_bytes) {
-    TileRows rows[2] = {{weight, row, kPairRows}, {weight, row + kTile, kPairRows}};
+    TileRows rows[2] = {{weight, row, weights_ahead(args, row)},
+                        {weight, row + kTile, weights_ahead(args, row + kTile)}};
     for (int64_t token = begin; token < end; token += kPairRows) {
       const int64_t tokens = std::min(end - token, kPairRows);
       if (tokens != configured) configure(configured = tokens);

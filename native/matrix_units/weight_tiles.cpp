@@ -147,12 +147,11 @@ void unpack_q8_0(const uint8_t* const (&rows)[kTile], const int32_t (&offsets)[k
 
 }  // namespace
 
-TileRows::TileRows(const Weight& weight, int64_t row, int64_t distance)
+TileRows::TileRows(const Weight& weight, int64_t row, const uint8_t* ahead)
     : type_(weight.type),
       cols_(weight.cols),
-      fetched_bytes_(kTile * static_cast<int64_t>(weight.row_bytes) / steps_of(weight.cols) + 64),
-      fetched_(weight.row(std::min(row + distance, weight.rows))),
-      fetched_end_(weight.row(std::min(row + distance + kTile, weight.rows))) {
+      ahead_(ahead),
+      ahead_bytes_(kTile * static_cast<int64_t>(weight.row_bytes) / steps_of(weight.cols)) {
   for (int64_t r = 0; r < kTile; ++r) {
     rows_[r] = weight.row(std::min(row + r, weight.rows - 1));
     offsets_[r] = static_cast<int32_t>(rows_[r] - rows_[0]);
@@ -160,14 +159,15 @@ TileRows::TileRows(const Weight& weight, int64_t row, int64_t distance)
 }
 
 // The processor does not see where the next rows lie: it finds many rows read at a time.
-void TileRows::fetch_ahead() {
-  for (const uint8_t* until = std::min(fetched_ + fetched_bytes_, fetched_end_); fetched_ < until;
-       fetched_ += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(fetched_), _MM_HINT_T0);
+void TileRows::fetch_ahead(int64_t step) {
+  if (ahead_ == nullptr) return;
+  const uint8_t *begin = ahead_ + step * ahead_bytes_, *end = begin + ahead_bytes_;
+  for (const uint8_t* line = begin; line < end; line += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
 }
 
 void TileRows::unpack(int64_t step, uint8_t* out) {
-  fetch_ahead();
+  fetch_ahead(step);
   switch (type_) {
     case TensorType::kF32:
       return unpack_floats<TensorType::kF32>(rows_, cols_, step, out);

@@ -16,18 +16,19 @@ constexpr int64_t steps_of(int64_t cols) { return (cols + kTileCols - 1) / kTile
 // 16 rows of a weight. Behind the last row come any numbers.
 class TileRows {
  public:
-  // distance: rows [row + distance, row + distance + 16) are fetched from memory meanwhile.
-  TileRows(const Weight& weight, int64_t row, int64_t distance);
+  // ahead: where as many bytes are fetched from memory meanwhile; nullptr: nowhere.
+  TileRows(const Weight& weight, int64_t row, const uint8_t* ahead);
 
   // 32 columns: one tile of Q8_0, of floats two, upper parts and what they lack. out: aligned to 64 bytes.
   void unpack(int64_t step, uint8_t* out);
 
  private:
-  void fetch_ahead();
+  void fetch_ahead(int64_t step);
 
   TensorType type_;
-  int64_t cols_, fetched_bytes_;  // fetched_bytes_: in a step
-  const uint8_t *fetched_, *fetched_end_;
+  int64_t cols_;
+  const uint8_t* ahead_;
+  int64_t ahead_bytes_;  // in a step
   const uint8_t* rows_[kTile];
   alignas(64) int32_t offsets_[kTile];  // behind the first row
 };
