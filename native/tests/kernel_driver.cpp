@@ -72,7 +72,7 @@ struct Driver {
                       .sequence_starts = starts,
                       .kv = {&kv, program->groups().size()},
                       .rows = rows};
-    const Output output = program->run(pool, batch, 1);
+    const Output output = program->run(pool, batch, 1).value().result;
     results.write(reinterpret_cast<const char*>(output.data.get()),
                   static_cast<std::streamsize>(output.rows * output.width * 4));
   }
