@@ -71,7 +71,7 @@ PUNA_INLINE I32Part dot4_u8s8(I32Part acc, I32Part u, I32Part s) {
   const I32Part ss[1] = {s};
   return dot_u8s8<255>(acc, us, ss);
 }
-constexpr int dot16_limit(int max) {
+constexpr int dot16_limit([[maybe_unused]] int max) {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
   return 255;
 #elif defined(__ARM_FEATURE_DOTPROD)
