@@ -1,8 +1,10 @@
 #include "matrix_units/tile_linear.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -183,8 +185,10 @@ void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, i
   const Weight& weight = *args.weight;
   uint8_t* tiles = run.tiles;
   for (int64_t row = run.row; row < run.row_end; row += kPairRows, tiles += 2 * run.strip_bytes) {
-    TileRows rows[2] = {{weight, row, weights_ahead(args, row)},
-                        {weight, row + kTile, weights_ahead(args, row + kTile)}};
+    std::optional<std::array<TileRows, 2>> rows;
+    if (begin == 0)
+      rows = {
+          {{weight, row, weights_ahead(args, row)}, {weight, row + kTile, weights_ahead(args, row + kTile)}}};
     for (int64_t token = begin; token < end; token += kPairRows) {
       const int64_t tokens = std::min(end - token, kPairRows);
       if (tokens != configured) configure(configured = tokens);
@@ -194,7 +198,7 @@ void multiply_tokens(const LinearArgs& args, const RowRun& run, int64_t begin, i
                           .part_bytes = row_bytes(weight.cols, 1),
                           .tiles = tiles,
                           .strip_bytes = run.strip_bytes,
-                          .unpacked = token == 0 ? rows : nullptr,
+                          .unpacked = token == 0 ? rows->data() : nullptr,
                           .has_second_tokens = tokens > kTile,
                           .has_second_rows = row + kTile < run.row_end,
                           .steps = steps_of(weight.cols),
