@@ -1,6 +1,7 @@
 #include "gguf/file_mapping.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,10 +12,35 @@
 
 namespace puna {
 
+namespace {
+
+constexpr size_t kLargePage = size_t{2} << 20;
+
+// Where the system may use large pages: their first byte is at a multiple of their size, in the file as in
+// memory. MAP_FAILED: see errno.
+void* map_aligned(const RegularFile& file, size_t size) {
+  const size_t reserved = size + kLargePage;
+  void* reservation = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation == MAP_FAILED) return MAP_FAILED;
+  auto* begin = static_cast<uint8_t*>(reservation);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kLargePage;
+  void* data = mmap(begin + before, size, PROT_READ, MAP_SHARED | MAP_FIXED, file.descriptor(), 0);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t end = data == MAP_FAILED ? 0 : before + (size + page - 1) / page * page;
+  if (data != MAP_FAILED && before > 0) munmap(begin, before);
+  munmap(begin + end, reserved - end);
+  return data;
+}
+
+}  // namespace
+
 FileMapping::FileMapping(const RegularFile& file) {
   const auto size = static_cast<size_t>(file.size());
-  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  void* data = map_aligned(file, size);
   if (data == MAP_FAILED) throw Error(std::string("cannot map the file: ") + std::strerror(errno));
+#if defined(MADV_HUGEPAGE)
+  madvise(data, size, MADV_HUGEPAGE);  // where the file system knows them; what fails is slower, and no more
+#endif
   data_ = static_cast<const uint8_t*>(data);
   size_ = size;
   try {
@@ -43,6 +69,9 @@ void advise(const uint8_t* begin, size_t size, int advice) {
 
 void expect_random_reads(const uint8_t* begin, size_t size, bool is_random) {
   advise(begin, size, is_random ? MADV_RANDOM : MADV_NORMAL);
+#if defined(MADV_HUGEPAGE)
+  advise(begin, size, is_random ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+#endif
 }
 
 void read_ahead(const uint8_t* begin, size_t size) {

@@ -186,3 +186,20 @@ def test_views_and_metadata_outlive_the_file(tmp_path: Path) -> None:
     del data, metadata
     gc.collect()
     assert "a.gguf" not in Path("/proc/self/maps").read_text()
+
+
+def test_mapping_lets_the_system_use_large_pages(tmp_path: Path) -> None:
+    """Its address is aligned to them as the file's first byte is, and what was reserved around it is free."""
+    large, page = 2 << 20, 4096
+    path = write(tmp_path / "x.gguf", gguf_bytes(tensors=[Tensor("x", (large,))], data=bytes(4 * large)))
+    before = _mappings()
+    with GgufFile(path) as file:
+        assert file.tensors["x"].shape == (large,)
+        new = [line for line in _mappings() if line not in before and "x.gguf" in line]
+        begin, end = (int(address, 16) for address in new[0].split()[0].split("-"))
+        assert (begin % large, end - begin) == (0, -(-path.stat().st_size // page) * page)
+        assert not [line for line in _mappings() if "---p" in line and line not in before]
+
+
+def _mappings() -> list[str]:
+    return Path("/proc/self/maps").read_text().splitlines()

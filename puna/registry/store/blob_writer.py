@@ -18,6 +18,8 @@ from puna.registry.store.files.reported import reported
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
+_BUFFER_BYTES = 2 << 20
+"""Written at once: as much as a large page has, which file systems then keep in one."""
 
 
 class BlobWriter:
@@ -37,7 +39,7 @@ class BlobWriter:
             descriptor, path = tempfile.mkstemp(prefix="puna-", suffix=".tmp", dir=directory)
         self.path = Path(path)
         """The temporary file. Its content is complete on disk after `verify`."""
-        self._file: IO[bytes] = os.fdopen(descriptor, "wb", buffering=1 << 20)
+        self._file: IO[bytes] = os.fdopen(descriptor, "wb", _BUFFER_BYTES)
 
     def __enter__(self) -> BlobWriter:
         return self
