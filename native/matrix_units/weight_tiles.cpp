@@ -19,6 +19,24 @@ const Vector* vector_at(const uint8_t* bytes) {
   return reinterpret_cast<const Vector*>(bytes);
 }
 
+// What is fetched from memory meanwhile, a piece with each piece of work: more at once would have to wait for
+// memory, and the work behind it, too. The processor does not see where the next rows lie: it finds many rows
+// read at a time.
+class Ahead {
+ public:
+  // nullptr: nothing.
+  Ahead(const uint8_t* begin, int64_t num_bytes)
+      : at_(begin), end_(begin == nullptr ? begin : begin + num_bytes) {}
+
+  void fetch(int64_t num_bytes) {
+    for (const uint8_t* end = std::min(at_ + num_bytes, end_); at_ < end; at_ += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(at_), _MM_HINT_T0);
+  }
+
+ private:
+  const uint8_t *at_, *end_;
+};
+
 // 16 bytes of four rows.
 inline __m512i load_quarters(const uint8_t* const (&rows)[kTile], int first, int apart, int64_t offset) {
   const auto quarter = [&](int i) {
@@ -63,9 +81,10 @@ inline void store_transposed(const __m512i (&rows)[4], uint8_t* out) {
 }
 
 template <TensorType type>
-void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t offset, uint8_t* out) {
+void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t offset, Ahead ahead, uint8_t* out) {
   constexpr int64_t kBytes = 8 * (type == TensorType::kF32 ? 4 : 2);
   for (int64_t k = 0; k < 4; ++k, offset += kBytes, out += 256) {
+    ahead.fetch(kTile * kBytes);
     __m512i upper[4], rest[4];
     for (int i = 0; i < 4; ++i) {
       const Parts loaded = load_parts<type>(rows, i, offset);
@@ -77,18 +96,19 @@ void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t offset, uint8_t*
 }
 
 template <TensorType type>
-void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t cols, int64_t step, uint8_t* out) {
+void unpack_floats(const uint8_t* const (&rows)[kTile], int64_t cols, int64_t step, Ahead ahead,
+                   uint8_t* out) {
   constexpr int64_t kElement = type == TensorType::kF32 ? 4 : 2;
   const int64_t offset = step * kTileCols * kElement;
   const int64_t left = (cols - step * kTileCols) * kElement;
-  if (left >= kTileCols * kElement) return unpack_floats<type>(rows, offset, out);
+  if (left >= kTileCols * kElement) return unpack_floats<type>(rows, offset, ahead, out);
   uint8_t last[kTile][kTileCols * kElement] = {};
   const uint8_t* padded[kTile];
   for (int64_t r = 0; r < kTile; ++r) {
     std::memcpy(last[r], rows[r] + offset, static_cast<size_t>(left));
     padded[r] = last[r];
   }
-  unpack_floats<type>(padded, 0, out);
+  unpack_floats<type>(padded, 0, ahead, out);
 }
 
 // --- Q8_0: bytes change places as they become floats ---
@@ -122,7 +142,7 @@ inline Scales gather_scales(const uint8_t* block, const int32_t* offsets) {
 // A byte x whose sign bit is flipped is x + 128 without sign; as the second byte of a float, it makes of 2^15
 // the float 2^15 + 128 + x. From this to x times the scale is one operation, and exact: scales have 11 bits.
 void unpack_q8_0(const uint8_t* const (&rows)[kTile], const int32_t (&offsets)[kTile], int64_t at,
-                 uint8_t* out) {
+                 Ahead ahead, uint8_t* out) {
   const __m512i pairs[4] = {places(0), places(1), places(2), places(3)};
   const __m512i power = _mm512_set1_epi32(0x47000000), signs = _mm512_set1_epi8(-128);
   const Scales low = gather_scales(rows[0] + at, offsets), high = gather_scales(rows[0] + at, offsets + 8);
@@ -131,6 +151,7 @@ void unpack_q8_0(const uint8_t* const (&rows)[kTile], const int32_t (&offsets)[k
     return _mm512_fmadd_ps(_mm512_castsi512_ps(words), by.scale, by.shift);
   };
   for (int64_t half = 0; half < 2; ++half) {
+    ahead.fetch(kTile * kBlockBytes / 2);
     __m512i quarters[4];
     for (int i = 0; i < 4; ++i)
       quarters[i] = _mm512_xor_si512(load_quarters(rows, 4 * i, 1, at + 2 + 16 * half), signs);
@@ -158,25 +179,17 @@ TileRows::TileRows(const Weight& weight, int64_t row, const uint8_t* ahead)
   }
 }
 
-// The processor does not see where the next rows lie: it finds many rows read at a time.
-void TileRows::fetch_ahead(int64_t step) {
-  if (ahead_ == nullptr) return;
-  const uint8_t *begin = ahead_ + step * ahead_bytes_, *end = begin + ahead_bytes_;
-  for (const uint8_t* line = begin; line < end; line += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T0);
-}
-
 void TileRows::unpack(int64_t step, uint8_t* out) {
-  fetch_ahead(step);
+  const Ahead ahead(ahead_ == nullptr ? nullptr : ahead_ + step * ahead_bytes_, ahead_bytes_);
   switch (type_) {
     case TensorType::kF32:
-      return unpack_floats<TensorType::kF32>(rows_, cols_, step, out);
+      return unpack_floats<TensorType::kF32>(rows_, cols_, step, ahead, out);
     case TensorType::kF16:
-      return unpack_floats<TensorType::kF16>(rows_, cols_, step, out);
+      return unpack_floats<TensorType::kF16>(rows_, cols_, step, ahead, out);
     case TensorType::kBF16:
-      return unpack_floats<TensorType::kBF16>(rows_, cols_, step, out);
+      return unpack_floats<TensorType::kBF16>(rows_, cols_, step, ahead, out);
     default:
-      return unpack_q8_0(rows_, offsets_, step * kBlockBytes, out);
+      return unpack_q8_0(rows_, offsets_, step * kBlockBytes, ahead, out);
   }
 }
 

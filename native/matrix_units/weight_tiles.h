@@ -23,8 +23,6 @@ class TileRows {
   void unpack(int64_t step, uint8_t* out);
 
  private:
-  void fetch_ahead(int64_t step);
-
   TensorType type_;
   int64_t cols_;
   const uint8_t* ahead_;
