@@ -1,5 +1,6 @@
 """The native core (C++, bound with nanobind)."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -1114,4 +1115,9 @@ def json_structure(text: bytes | bytearray) -> tuple[int, int, int]:
     """(values, depth, digits) of a JSON text: values with the keys of objects, how deep arrays and objects
     lie in each other, the longest run of digits that is in no string. Of what is no JSON, no less than a
     decoder meets before it finds that out. The GIL is released.
+    """
+
+def json_floats(values: bytes | memoryview | array[float]) -> bytes:
+    """An array in JSON of an array of float32, each in as few digits as tell it from other float32. Raises
+    NativeError for NaN, infinity, and what is no such array.
     """

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from puna._native import json_floats
 from puna.api.bodies.body_budget import Share
 from puna.api.checks import check_extensions
 from puna.api.context import ApiContext
@@ -138,5 +139,5 @@ async def encoded(encode: Callable[[], bytes], found: EmbedReply) -> bytes:
 
 
 def as_json(reply: object) -> bytes:
-    """Of a reply with arrays."""
-    return msgspec.json.encode(reply, enc_hook=array.tolist)
+    """Of a reply with arrays of float32."""
+    return msgspec.json.encode(reply, enc_hook=lambda values: msgspec.Raw(json_floats(values)))
