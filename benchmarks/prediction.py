@@ -103,14 +103,15 @@ class Replies:
                     cache_prompt=False,
                 )
             )
-        start_s, waiting, answered_s = time.perf_counter(), num_streams, 0.0
+        start_s, answered, answered_s = time.perf_counter(), set[str](), 0.0
         while self._core.has_work:
             for output in self._core.step():
-                waiting -= bool(output.tokens) and waiting > 0
+                if output.tokens:
+                    answered.add(output.request_id)
                 if output.stats is not None:
                     self.num_drafted += output.stats.drafted_tokens
                     self.num_right += output.stats.accepted_tokens
-            if not waiting and not answered_s:
+            if len(answered) == num_streams and not answered_s:
                 answered_s = time.perf_counter()
         return answered_s - start_s, time.perf_counter() - answered_s
 
